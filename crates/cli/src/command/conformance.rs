@@ -1,0 +1,16 @@
+//! `elinvar conformance`
+
+use crate::Verdict;
+use crate::args::Conformance;
+use elinvar::{Device, Result};
+use elinvar_conformance::{Options, conformance};
+use std::io::Write;
+
+/// Runs the suite and prints its report.
+pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
+    let options = Options { golden: args.golden.clone(), only: args.ops.clone() };
+    let summary = match Device::parse(&args.device)? {
+        Device::Reference(_) => conformance(&options, out)?,
+    };
+    Ok(if summary.is_good() { Verdict::Good } else { Verdict::Bad })
+}

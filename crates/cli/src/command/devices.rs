@@ -1,0 +1,19 @@
+//! `elinvar devices`
+
+use crate::Verdict;
+use elinvar::{Result, devices};
+use std::io::Write;
+
+/// Prints a line for each device: its name, whether its results are exact, and what it is.
+pub fn run(out: &mut dyn Write) -> Result<Verdict> {
+    let rows: Vec<[String; 3]> = devices()?
+        .into_iter()
+        .map(|d| [d.device.to_string(), d.exactness.to_string(), d.description])
+        .collect();
+    let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
+    let (name, exactness) = (width(0), width(1));
+    for [a, b, c] in &rows {
+        writeln!(out, "{a:name$}  {b:exactness$}  {c}")?;
+    }
+    Ok(Verdict::Good)
+}

@@ -1,0 +1,8 @@
+//! The commands, one file each: `run` does what the command line asks for and writes to `out`.
+
+pub mod completions;
+pub mod conformance;
+pub mod devices;
+pub mod eval;
+pub mod train;
+pub mod ulp;

@@ -1,0 +1,371 @@
+//! One call of a backend as data: what is asked for, and on which memory. It can be printed, and run on any backend.
+
+use crate::twist::Work;
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, HostTensor, Layout, Result, Scalar, Shape};
+use elinvar_ops::backend::{
+    AddBias, ArgFold, Attention, Backend, Conv, Fold, Plain, Pool, Random, Scan, Scatter, View,
+};
+use elinvar_ops::int::Int;
+use elinvar_ops::lane::Lane;
+use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::op::{Context, Saves};
+use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::value::Value;
+use std::fmt;
+
+/// Memory and a look at it.
+#[derive(Clone)]
+pub struct Operand {
+    /// The whole buffer.
+    pub data: HostData,
+    /// Where the elements lie.
+    pub layout: Layout,
+}
+
+impl fmt::Debug for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let l = &self.layout;
+        write!(f, "{}{} strides {:?} offset {}", self.data.dtype(), l.shape(), l.strides(), l.offset())
+    }
+}
+
+/// A call. Operands and parameters are those of the method of [`Backend`] of the same name.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields have the names of the parameters of Backend's methods")]
+pub enum Call {
+    Upload { x: Operand },
+    Download { x: Operand },
+    Fill { value: Scalar, dtype: DType, len: usize },
+    Random { r: Random, seed: u64, dtype: DType, len: usize },
+    Copy { x: Operand, to: DType },
+    Assemble { fill: Scalar, dtype: DType, shape: Vec<usize>, parts: Vec<(Operand, Layout)> },
+    Map { formula: usize, x: [Operand; 3], dtype: DType },
+    MapInt { x: [Operand; 2], dtype: DType },
+    Fold { f: Fold, x: Operand, kept: usize, to: DType },
+    ArgFold { f: ArgFold, x: Operand, kept: usize },
+    Scan { f: Scan, x: Operand, to: DType },
+    Rows { once: bool, x: [Operand; 2], kept: usize, dtype: DType },
+    Sort { x: Operand, descending: bool },
+    Contract { x: Operand, w: Operand, bias: Option<Operand> },
+    Conv { c: Conv, x: Operand, w: Operand, out: Vec<usize>, bias: Option<Operand> },
+    ConvInputGrad { c: Conv, g: Operand, w: Operand, spatial: Vec<usize> },
+    ConvWeightGrad { c: Conv, x: Operand, g: Operand, taps: Vec<usize> },
+    Pool { p: Pool, x: Operand },
+    AvgPoolGrad { p: Pool, g: Operand, spatial: Vec<usize> },
+    Attention { a: Attention, q: Operand, k: Operand, v: Operand, mask: Option<Operand> },
+    AttentionGrad { a: Attention, q: Operand, k: Operand, v: Operand, mask: Option<Operand>, o: Operand, lse: Operand, g: Operand },
+    Gather { x: Operand, axis: usize, index: Operand },
+    Scatter { how: Scatter, base: Operand, axis: usize, index: Operand, src: Operand },
+    Nonzero { x: Operand },
+}
+
+impl Call {
+    /// Which kind of work it is.
+    pub fn work(&self) -> Work {
+        match self {
+            Call::Upload { .. } => Work::Upload,
+            Call::Download { .. } => Work::Download,
+            Call::Fill { .. } => Work::Fill,
+            Call::Random { .. } => Work::Random,
+            Call::Copy { .. } => Work::Copy,
+            Call::Assemble { .. } => Work::Assemble,
+            Call::Map { .. } => Work::Map,
+            Call::MapInt { .. } => Work::MapInt,
+            Call::Fold { .. } => Work::Fold,
+            Call::ArgFold { .. } => Work::ArgFold,
+            Call::Scan { .. } => Work::Scan,
+            Call::Rows { .. } => Work::Rows,
+            Call::Sort { .. } => Work::Sort,
+            Call::Contract { .. } => Work::Contract,
+            Call::Conv { .. } => Work::Conv,
+            Call::ConvInputGrad { .. } => Work::ConvInputGrad,
+            Call::ConvWeightGrad { .. } => Work::ConvWeightGrad,
+            Call::Pool { .. } => Work::Pool,
+            Call::AvgPoolGrad { .. } => Work::AvgPoolGrad,
+            Call::Attention { .. } => Work::Attention,
+            Call::AttentionGrad { .. } => Work::AttentionGrad,
+            Call::Gather { .. } => Work::Gather,
+            Call::Scatter { .. } => Work::Scatter,
+            Call::Nonzero { .. } => Work::Nonzero,
+        }
+    }
+
+    /// Runs it. The results are flat.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn run<B: Backend>(&self, d: &B::Device) -> Result<Vec<HostTensor>> {
+        let up = |x: &Operand| Held::<B>::new(d, x);
+        let ups = |x: &Option<Operand>| x.as_ref().map(up).transpose();
+        let down = |b: B::Buffer, dtype: DType, len: usize| flat::<B>(d, &b, dtype, len);
+        let area = |sizes: &[usize]| sizes.iter().product::<usize>();
+        Ok(match self {
+            Call::Upload { x } => {
+                let buffer = B::upload(d, x.data.clone())?;
+                vec![down(buffer, x.data.dtype(), x.data.len())?]
+            }
+            Call::Download { x } => {
+                let data = B::download(d, up(x)?.view())?;
+                vec![HostTensor::new(x.layout.shape().clone(), data)?]
+            }
+            Call::Fill { value, dtype, len } => vec![down(B::fill(d, *value, *dtype, *len)?, *dtype, *len)?],
+            Call::Random { r, seed, dtype, len } => {
+                let stream = Stream { seed: *seed, stream: 1 };
+                vec![down(B::random(d, *r, stream, *dtype, *len)?, *dtype, *len)?]
+            }
+            Call::Copy { x, to } => vec![down(B::copy(d, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?],
+            Call::Assemble { fill, dtype, shape, parts } => {
+                let held = parts.iter().map(|(x, _)| up(x)).collect::<Result<Vec<_>>>()?;
+                let parts: Vec<_> = held.iter().zip(parts).map(|(h, (_, l))| (h.view(), l.clone())).collect();
+                let buffer = B::assemble(d, *fill, *dtype, &Shape::new(shape)?, &parts)?;
+                vec![down(buffer, *dtype, area(shape))?]
+            }
+            Call::Map { formula, x: [x, y, z], dtype } => {
+                let (hx, hy, hz) = (up(x)?, up(y)?, up(z)?);
+                let len = x.layout.shape().numel();
+                match formula {
+                    0 => vec![down(B::map(d, &Primitives, [hx.view(), hy.view(), hz.view()], *dtype)?, *dtype, len)?],
+                    1 => vec![down(B::map(d, &Rounding, [hx.view()], *dtype)?, *dtype, len)?],
+                    2 => vec![down(B::map(d, &Inside, [hx.view(), hy.view(), hz.view()], *dtype)?, DType::Bool, len)?],
+                    _ => vec![down(B::map(d, &Elementary, [hx.view(), hy.view()], *dtype)?, *dtype, len)?],
+                }
+            }
+            Call::MapInt { x: [x, y], dtype } => {
+                let buffer = B::map_int(d, &Integers, [up(x)?.view(), up(y)?.view()], *dtype)?;
+                vec![down(buffer, *dtype, x.layout.shape().numel())?]
+            }
+            Call::Fold { f, x, kept, to } => {
+                vec![down(B::fold(d, *f, up(x)?.view(), *kept, *to)?, *to, area(&x.layout.shape()[..*kept]))?]
+            }
+            Call::ArgFold { f, x, kept } => {
+                let buffer = B::arg_fold(d, *f, up(x)?.view(), *kept)?;
+                vec![down(buffer, DType::I64, area(&x.layout.shape()[..*kept]))?]
+            }
+            Call::Scan { f, x, to } => vec![down(B::scan(d, *f, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?],
+            Call::Rows { once, x: [x, y], kept, dtype } => {
+                let (hx, hy) = (up(x)?, up(y)?);
+                let views = [hx.view(), hy.view()];
+                if *once {
+                    let buffer = B::rows(d, &Spread, views, *kept, *dtype)?;
+                    vec![down(buffer, *dtype, area(&x.layout.shape()[..*kept]))?]
+                } else {
+                    vec![down(B::rows(d, &Standard, views, *kept, *dtype)?, *dtype, x.layout.shape().numel())?]
+                }
+            }
+            Call::Sort { x, descending } => {
+                let (values, indices) = B::sort(d, up(x)?.view(), *descending)?;
+                let len = x.layout.shape().numel();
+                vec![down(values, x.data.dtype(), len)?, down(indices, DType::I64, len)?]
+            }
+            Call::Contract { x, w, bias } => {
+                let (hx, hw, hb) = (up(x)?, up(w)?, ups(bias)?);
+                let (xs, ws) = (x.layout.shape(), w.layout.shape());
+                let len = xs[0] * xs[1] * ws[2];
+                let buffer = match &hb {
+                    None => B::contract(d, hx.view(), hw.view(), &Plain, [])?,
+                    Some(b) => B::contract(d, hx.view(), hw.view(), &AddBias, [b.view()])?,
+                };
+                vec![down(buffer, x.data.dtype(), len)?]
+            }
+            Call::Conv { c, x, w, out, bias } => {
+                let (hx, hw, hb) = (up(x)?, up(w)?, ups(bias)?);
+                let len = x.layout.shape()[0] * w.layout.shape()[0] * area(out);
+                let buffer = match &hb {
+                    None => B::conv(d, c, hx.view(), hw.view(), out, &Plain, [])?,
+                    Some(b) => B::conv(d, c, hx.view(), hw.view(), out, &AddBias, [b.view()])?,
+                };
+                vec![down(buffer, x.data.dtype(), len)?]
+            }
+            Call::ConvInputGrad { c, g, w, spatial } => {
+                let len = g.layout.shape()[0] * w.layout.shape()[1] * c.groups * area(spatial);
+                let buffer = B::conv_input_grad(d, c, up(g)?.view(), up(w)?.view(), spatial)?;
+                vec![down(buffer, g.data.dtype(), len)?]
+            }
+            Call::ConvWeightGrad { c, x, g, taps } => {
+                let len = g.layout.shape()[1] * (x.layout.shape()[1] / c.groups) * area(taps);
+                let buffer = B::conv_weight_grad(d, c, up(x)?.view(), up(g)?.view(), taps)?;
+                vec![down(buffer, x.data.dtype(), len)?]
+            }
+            Call::Pool { p, x } => {
+                let planes = area(&x.layout.shape()[..x.layout.rank() - p.axes.len()]);
+                let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
+                let (y, winners) = B::pool(d, p, up(x)?.view())?;
+                let mut all = vec![down(y, x.data.dtype(), len)?];
+                if let Some(w) = winners {
+                    all.push(down(w, DType::I64, len)?);
+                }
+                all
+            }
+            Call::AvgPoolGrad { p, g, spatial } => {
+                let planes = area(&g.layout.shape()[..g.layout.rank() - p.axes.len()]);
+                let buffer = B::avg_pool_grad(d, p, up(g)?.view(), spatial)?;
+                vec![down(buffer, g.data.dtype(), planes * area(spatial))?]
+            }
+            Call::Attention { a, q, k, v, mask } => {
+                let rows = area(&q.layout.shape()[..3]);
+                let (hq, hk, hv, hm) = (up(q)?, up(k)?, up(v)?, ups(mask)?);
+                let mask = hm.as_ref().map(Held::view);
+                let (o, lse) = B::attention(d, a, hq.view(), hk.view(), hv.view(), mask)?;
+                let dtype = q.data.dtype();
+                vec![down(o, dtype, rows * v.layout.shape()[3])?, down(lse, dtype.compute(), rows)?]
+            }
+            Call::AttentionGrad { a, q, k, v, mask, o, lse, g } => {
+                let (hq, hk, hv, hm) = (up(q)?, up(k)?, up(v)?, ups(mask)?);
+                let (ho, hl, hg) = (up(o)?, up(lse)?, up(g)?);
+                let mask = hm.as_ref().map(Held::view);
+                let (dq, dk, dv) = B::attention_grad(
+                    d, a, hq.view(), hk.view(), hv.view(), mask, ho.view(), hl.view(), hg.view(),
+                )?;
+                let (dtype, len) = (q.data.dtype(), |x: &Operand| x.layout.shape().numel());
+                vec![down(dq, dtype, len(q))?, down(dk, dtype, len(k))?, down(dv, dtype, len(v))?]
+            }
+            Call::Gather { x, axis, index } => {
+                let buffer = B::gather(d, up(x)?.view(), *axis, up(index)?.view())?;
+                vec![down(buffer, x.data.dtype(), index.layout.shape().numel())?]
+            }
+            Call::Scatter { how, base, axis, index, src } => {
+                let (hb, hi, hs) = (up(base)?, up(index)?, up(src)?);
+                let buffer = B::scatter(d, *how, hb.view(), *axis, hi.view(), hs.view())?;
+                vec![down(buffer, base.data.dtype(), base.layout.shape().numel())?]
+            }
+            Call::Nonzero { x } => {
+                let (buffer, count) = B::nonzero(d, up(x)?.view())?;
+                vec![down(buffer, DType::I64, count)?]
+            }
+        })
+    }
+}
+
+/// An operand on a device.
+struct Held<B: Backend> {
+    buffer: B::Buffer,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl<B: Backend> Held<B> {
+    fn new(d: &B::Device, x: &Operand) -> Result<Self> {
+        Ok(Held { buffer: B::upload(d, x.data.clone())?, layout: x.layout.clone(), dtype: x.data.dtype() })
+    }
+    fn view(&self) -> View<'_, B> {
+        View { buffer: &self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+    }
+}
+
+fn flat<B: Backend>(d: &B::Device, buffer: &B::Buffer, dtype: DType, len: usize) -> Result<HostTensor> {
+    let layout = Layout::contiguous(Shape::new(&[len])?);
+    let shape = layout.shape().clone();
+    HostTensor::new(shape, B::download(d, View { buffer, layout, dtype })?)
+}
+
+/// Arithmetic that a compiler likes to contract or reorder, and the operations that treat NaN and zero specially.
+#[derive(Clone, Copy, Debug)]
+struct Primitives;
+impl Map<3> for Primitives {
+    const NAME: &'static str = "test_primitives";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
+        let a = x * y + z;
+        let b = x.fma(y, z) - a;
+        let c = (x / y).max(z).min(y) + x.abs().sqrt();
+        L::select(x.lt(y), a + b, c.copysign(z))
+    }
+}
+
+/// All roundings.
+#[derive(Clone, Copy, Debug)]
+struct Rounding;
+impl Map<1> for Rounding {
+    const NAME: &'static str = "test_rounding";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        let part = x - x.floor();
+        L::select(part.lt(L::lit(0.5)), x.round() + x.trunc() * L::lit(0.25), x.ceil() - part)
+    }
+}
+
+/// A map to bool.
+#[derive(Clone, Copy, Debug)]
+struct Inside;
+impl Map<3> for Inside {
+    const NAME: &'static str = "test_inside";
+    const OUT: Out = Out::Bool;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
+        L::from_mask((y.le(x) & x.lt(z)) | x.is_nan())
+    }
+}
+
+/// The elementary functions.
+#[derive(Clone, Copy, Debug)]
+struct Elementary;
+impl Map<2> for Elementary {
+    const NAME: &'static str = "test_elementary";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
+        let smooth = x.exp() + x.sin() * y.cos() + x.tanh() + y.erf();
+        let partly = x.abs().log() - y.abs().log1p() + x.atan2(y) + x.abs().pow(y);
+        smooth + L::select(partly.is_nan(), L::lit(0.0), partly)
+    }
+}
+
+/// Integer arithmetic at its edges.
+#[derive(Clone, Copy, Debug)]
+struct Integers;
+impl IntMap<2> for Integers {
+    const NAME: &'static str = "test_integers";
+    fn int<I: Int>(&self, [x, y]: [I; 2]) -> I {
+        let sums = x.mul(y).add(x.div_floor(y)).sub(x.rem_trunc(y));
+        sums.xor(x.shl(y.and(I::lit(15)))).max(x.shr(y)).add(x.rem_floor(y))
+    }
+}
+
+/// (x - mean) / sqrt(1 + variance) * y, in two statistics.
+#[derive(Clone, Copy, Debug)]
+struct Standard;
+impl Rows<2> for Standard {
+    const NAME: &'static str = "test_standard";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Each;
+    const SAVES: Saves = Saves::NOTHING;
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, _]: [L; 2], s: [L; STATS], _: L) -> L {
+        if k == 0 { x } else { (x - s[0]) * (x - s[0]) }
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, _: usize, folded: L, _: [L; STATS], n: L) -> L {
+        folded / n
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, [x, y]: [L; 2], s: [L; STATS], _: L) -> L {
+        (x - s[0]) / (L::lit(1.0) + s[1]).sqrt() * y
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(elinvar_core::Error::autograd("test_standard: has no gradient"))
+    }
+}
+
+/// The largest minus the smallest, plus the sum of products, in three statistics.
+#[derive(Clone, Copy, Debug)]
+struct Spread;
+impl Rows<2> for Spread {
+    const NAME: &'static str = "test_spread";
+    const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Min, Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+    const SAVES: Saves = Saves::NOTHING;
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, y]: [L; 2], s: [L; STATS], _: L) -> L {
+        match k {
+            0 | 1 => x,
+            _ => (x - s[0]).exp() * y,
+        }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], n: L) -> L {
+        (s[0] - s[1]) + s[2] / n
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(elinvar_core::Error::autograd("test_spread: has no gradient"))
+    }
+}

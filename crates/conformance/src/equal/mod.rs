@@ -1,0 +1,95 @@
+//! Does a backend give the reference's bits, for every kind of work, on random shapes, strides and values?
+//!
+//! A [`Call`] is drawn from a number, so that one that fails can be repeated alone: [`check`] with its seed, kind
+//! of work and round.
+
+pub mod call;
+pub mod dice;
+pub mod draw;
+
+pub use call::{Call, Operand};
+
+use crate::compare::bits;
+use crate::guard::caught;
+use crate::twist::Work;
+use dice::Dice;
+use elinvar_ops::Backend;
+use elinvar_reference::Reference;
+
+/// How much is drawn.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Another seed draws other calls.
+    pub seed: u64,
+    /// Calls per kind of work.
+    pub rounds: usize,
+    /// Tensors have about this many elements at most.
+    pub largest: usize,
+    /// The kinds of work.
+    pub works: Vec<Work>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan { seed: 0, rounds: 60, largest: 20_000, works: Work::ALL.to_vec() }
+    }
+}
+
+/// A call on which a backend and the reference do not agree.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Its kind of work.
+    pub work: Work,
+    /// What was asked for, how to draw it again, and what came back.
+    pub what: String,
+}
+
+/// Runs the plan on a backend and returns every call that the reference answers otherwise.
+pub fn equal<B: Backend>(device: &B::Device, plan: &Plan) -> Vec<Difference> {
+    let mut all = Vec::new();
+    for &work in &plan.works {
+        for round in 0..plan.rounds {
+            all.extend(check::<B>(device, plan.seed, work, round, plan.largest).err());
+        }
+    }
+    all
+}
+
+/// Runs one call of a plan.
+///
+/// # Errors
+/// The difference.
+pub fn check<B: Backend>(
+    device: &B::Device,
+    seed: u64,
+    work: Work,
+    round: usize,
+    largest: usize,
+) -> Result<(), Difference> {
+    let number = Work::ALL.iter().position(|w| *w == work).unwrap_or(0) as u64;
+    let mut dice = Dice::new(seed, number << 32 | round as u64);
+    let place = format!("check(seed {seed}, {work:?}, round {round}, largest {largest})");
+    let wrong = |what: String| Err(Difference { work, what: format!("{place}: {what}") });
+    let call = match draw::draw(work, &mut dice, largest) {
+        Ok(call) => call,
+        Err(e) => return wrong(format!("could not be drawn: {e:?}")),
+    };
+    let run_reference = || call.run::<Reference>(&Default::default());
+    match (caught(|| call.run::<B>(device)), caught(run_reference)) {
+        (Err(panic), _) | (_, Err(panic)) => wrong(format!("{call:?}: {panic}")),
+        (Ok(Err(a)), Ok(Err(b))) if a.kind() == b.kind() => Ok(()),
+        (Ok(Ok(a)), Ok(Ok(b))) if a.len() == b.len() => {
+            match a.iter().zip(&b).enumerate().find_map(|(i, (a, b))| bits(a, b).err().map(|m| (i, m))) {
+                None => Ok(()),
+                Some((i, m)) => wrong(format!("{call:?}: result {i}: {m}")),
+            }
+        }
+        (Ok(a), Ok(b)) => {
+            let show = |r: elinvar_core::Result<Vec<_>>| match r {
+                Ok(all) => format!("{} results", all.len()),
+                Err(e) => format!("{e:?}"),
+            };
+            wrong(format!("{call:?}: {} where the reference gives {}", show(a), show(b)))
+        }
+    }
+}

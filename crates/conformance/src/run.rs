@@ -1,0 +1,103 @@
+//! Runs a case on a backend and judges it.
+
+use crate::compare::{bits, compare};
+use crate::execute::{Results, execute};
+use crate::golden::Case;
+use crate::guard::caught;
+use crate::second;
+use elinvar_core::HostTensor;
+use elinvar_ops::{Backend, catalogue};
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Everything was as expected.
+    Passed,
+    /// Something was not: which result, where, what was seen and what was expected.
+    Failed(String),
+    /// It did not run, for this reason.
+    Skipped(String),
+}
+
+/// Runs a case and compares with the expected results.
+pub fn run<B: Backend>(case: &Case, device: &B::Device) -> Outcome {
+    if !known(case) {
+        return Outcome::Skipped("not in the catalogue".to_string());
+    }
+    match attempt::<B>(case, device) {
+        Ok(results) => match judge(case, &results) {
+            Ok(()) => Outcome::Passed,
+            Err(why) => Outcome::Failed(why),
+        },
+        Err(why) => Outcome::Failed(why),
+    }
+}
+
+/// Runs a case on two backends, which must give the same bits.
+pub fn run_both<A: Backend, B: Backend>(case: &Case, a: &A::Device, b: &B::Device) -> Outcome {
+    if !known(case) {
+        return Outcome::Skipped("not in the catalogue".to_string());
+    }
+    match (attempt::<A>(case, a), attempt::<B>(case, b)) {
+        (Ok(x), Ok(y)) => match same(&x, &y) {
+            Ok(()) => Outcome::Passed,
+            Err(why) => Outcome::Failed(format!("other bits than {}: {why}", B::NAME)),
+        },
+        (Err(why), _) | (_, Err(why)) => Outcome::Failed(why),
+    }
+}
+
+/// Is there an op to run?
+fn known(case: &Case) -> bool {
+    case.op == second::NAME || catalogue::NAMES.contains(&case.op.as_str())
+}
+
+/// What the op gives, or why it does not.
+fn attempt<B: Backend>(case: &Case, device: &B::Device) -> Result<Results, String> {
+    match caught(|| execute::<B>(case, device)) {
+        Ok(Ok(results)) => Ok(results),
+        Ok(Err(e)) => Err(format!("{e:?}")),
+        Err(panic) => Err(panic),
+    }
+}
+
+/// Compares with the expected results.
+///
+/// # Errors
+/// The first difference.
+pub fn judge(case: &Case, got: &Results) -> Result<(), String> {
+    each(got.outputs.len(), case.outputs.len(), "outputs", |i| {
+        compare(&got.outputs[i], &case.outputs[i]).map_err(|m| format!("output {i}: {m}"))
+    })?;
+    each(got.grads.len(), case.grads.len(), "gradients", |i| {
+        let grad = &case.grads[i];
+        let role = &case.inputs[grad.input].role;
+        compare(&got.grads[i], &grad.want).map_err(|m| format!("gradient of {role}: {m}"))?;
+        match (&grad.base, &got.base_grads[i]) {
+            (None, _) => Ok(()),
+            (Some(want), Some(got)) => {
+                compare(got, want).map_err(|m| format!("gradient of the base of {role}: {m}"))
+            }
+            (Some(_), None) => Err(format!("no gradient of the base of {role}")),
+        }
+    })
+}
+
+/// The same bits everywhere?
+fn same(a: &Results, b: &Results) -> Result<(), String> {
+    let all = |what: &str, a: &[HostTensor], b: &[HostTensor]| {
+        each(a.len(), b.len(), what, |i| bits(&a[i], &b[i]).map_err(|m| format!("{what} {i}: {m}")))
+    };
+    let of_bases = |r: &Results| r.base_grads.iter().flatten().cloned().collect::<Vec<_>>();
+    all("outputs", &a.outputs, &b.outputs)?;
+    all("gradients", &a.grads, &b.grads)?;
+    all("gradients of bases", &of_bases(a), &of_bases(b))
+}
+
+/// Checks that there are as many results as expected, and each of them.
+fn each(got: usize, want: usize, what: &str, check: impl Fn(usize) -> Result<(), String>) -> Result<(), String> {
+    if got != want {
+        return Err(format!("{got} {what} instead of {want}"));
+    }
+    (0..want).try_for_each(check)
+}

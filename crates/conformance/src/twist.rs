@@ -1,0 +1,467 @@
+//! A backend that does what another one does, and then something to the result.
+//!
+//! With nothing done it must pass everything that the other passes. With something done it must fail: a suite that
+//! lets a backend pass which writes nothing, or one wrong bit, proves nothing.
+
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape, bf16, f16};
+use elinvar_ops::backend::{
+    ArgFold, Attention, Backend, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, View,
+};
+use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::rows::{RowOut, Rows};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The kinds of work that a backend is asked for, but for `synchronize`, which has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// [`Backend::upload`]
+    Upload,
+    /// [`Backend::download`]
+    Download,
+    /// [`Backend::fill`]
+    Fill,
+    /// [`Backend::random`]
+    Random,
+    /// [`Backend::copy`]
+    Copy,
+    /// [`Backend::assemble`]
+    Assemble,
+    /// [`Backend::map`]
+    Map,
+    /// [`Backend::map_int`]
+    MapInt,
+    /// [`Backend::fold`]
+    Fold,
+    /// [`Backend::arg_fold`]
+    ArgFold,
+    /// [`Backend::scan`]
+    Scan,
+    /// [`Backend::rows`]
+    Rows,
+    /// [`Backend::sort`]
+    Sort,
+    /// [`Backend::contract`]
+    Contract,
+    /// [`Backend::conv`]
+    Conv,
+    /// [`Backend::conv_input_grad`]
+    ConvInputGrad,
+    /// [`Backend::conv_weight_grad`]
+    ConvWeightGrad,
+    /// [`Backend::pool`]
+    Pool,
+    /// [`Backend::avg_pool_grad`]
+    AvgPoolGrad,
+    /// [`Backend::attention`]
+    Attention,
+    /// [`Backend::attention_grad`]
+    AttentionGrad,
+    /// [`Backend::gather`]
+    Gather,
+    /// [`Backend::scatter`]
+    Scatter,
+    /// [`Backend::nonzero`]
+    Nonzero,
+}
+
+impl Work {
+    /// All of them.
+    pub const ALL: [Work; 24] = [
+        Work::Upload,
+        Work::Download,
+        Work::Fill,
+        Work::Random,
+        Work::Copy,
+        Work::Assemble,
+        Work::Map,
+        Work::MapInt,
+        Work::Fold,
+        Work::ArgFold,
+        Work::Scan,
+        Work::Rows,
+        Work::Sort,
+        Work::Contract,
+        Work::Conv,
+        Work::ConvInputGrad,
+        Work::ConvWeightGrad,
+        Work::Pool,
+        Work::AvgPoolGrad,
+        Work::Attention,
+        Work::AttentionGrad,
+        Work::Gather,
+        Work::Scatter,
+        Work::Nonzero,
+    ];
+    /// Is it the moving of memory between host and device?
+    pub const fn is_transfer(self) -> bool {
+        matches!(self, Work::Upload | Work::Download)
+    }
+}
+
+/// What is done to results.
+#[derive(Clone)]
+pub struct Twist {
+    name: &'static str,
+    touches: Arc<dyn Fn(Work) -> bool + Send + Sync>,
+    change: fn(HostData) -> HostData,
+}
+
+impl Twist {
+    /// Where `touches` says so, `change` is done to the results. `touches` is asked once per call.
+    pub fn new(
+        name: &'static str,
+        touches: impl Fn(Work) -> bool + Send + Sync + 'static,
+        change: fn(HostData) -> HostData,
+    ) -> Self {
+        Twist { name, touches: Arc::new(touches), change }
+    }
+    /// Nothing is done.
+    pub fn echo() -> Self {
+        Self::new("echo", |_| false, |data| data)
+    }
+    /// Everything comes back as Ok and nothing is ever written, not even on the way to the host.
+    pub fn lazy() -> Self {
+        Self::new("lazy", |_| true, zeros)
+    }
+    /// Memory moves, but whatever would compute returns Ok and writes nothing.
+    pub fn idle() -> Self {
+        Self::new("idle", |work| !work.is_transfer(), zeros)
+    }
+    /// One kind of work returns Ok and writes nothing.
+    pub fn without(work: Work) -> Self {
+        Self::new("without", move |w| w == work, zeros)
+    }
+    /// The lowest bit of the last element is wrong in the results of one kind of work.
+    pub fn wrong_bit(work: Work) -> Self {
+        Self::new("wrong bit", move |w| w == work, flip)
+    }
+    /// Nothing is done, but every call is told to `count`.
+    pub fn counting(count: impl Fn(Work) + Send + Sync + 'static) -> Self {
+        let told = move |work| {
+            count(work);
+            false
+        };
+        Self::new("counting", told, |data| data)
+    }
+}
+
+impl fmt::Debug for Twist {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A fresh buffer of the same size and dtype.
+fn zeros(data: HostData) -> HostData {
+    HostData::full(data.dtype(), data.len(), Scalar::Int(0)).expect("there was memory for one as large")
+}
+
+fn flip(mut data: HostData) -> HostData {
+    match &mut data {
+        HostData::F32(v) => v.iter_mut().next_back().map(|x| *x = f32::from_bits(x.to_bits() ^ 1)),
+        HostData::F64(v) => v.iter_mut().next_back().map(|x| *x = f64::from_bits(x.to_bits() ^ 1)),
+        HostData::F16(v) => v.iter_mut().next_back().map(|x| *x = f16::from_bits(x.to_bits() ^ 1)),
+        HostData::BF16(v) => v.iter_mut().next_back().map(|x| *x = bf16::from_bits(x.to_bits() ^ 1)),
+        HostData::I64(v) => v.iter_mut().next_back().map(|x| *x ^= 1),
+        HostData::I32(v) => v.iter_mut().next_back().map(|x| *x ^= 1),
+        HostData::U8(v) => v.iter_mut().next_back().map(|x| *x ^= 1),
+        HostData::Bool(v) => v.iter_mut().next_back().map(|x| *x ^= true),
+    };
+    data
+}
+
+/// A device of a twisted backend: one of the backend inside, and what is done to its results.
+///
+/// The twist is a value and not a type, so that all the ops are compiled once for all twists.
+#[derive(Clone, Debug)]
+pub struct TwistedDevice<D> {
+    /// Who does the work.
+    pub inner: D,
+    /// What is done to the results.
+    pub twist: Twist,
+}
+
+impl<D: Default> Default for TwistedDevice<D> {
+    fn default() -> Self {
+        TwistedDevice { inner: D::default(), twist: Twist::echo() }
+    }
+}
+
+impl<D: PartialEq> PartialEq for TwistedDevice<D> {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner == other.inner && self.twist.name == other.twist.name
+    }
+}
+
+impl<D: fmt::Display> fmt::Display for TwistedDevice<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.inner, self.twist.name)
+    }
+}
+
+/// Backend `B` with twisted results.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Twisted<B>(PhantomData<B>);
+
+impl<D: Default> TwistedDevice<D> {
+    /// The default device, twisted.
+    pub fn new(twist: Twist) -> Self {
+        TwistedDevice { inner: D::default(), twist }
+    }
+}
+
+type Device<B> = TwistedDevice<<B as Backend>::Device>;
+
+fn after<B: Backend>(d: &Device<B>, work: Work, buffer: B::Buffer, dtype: DType, len: usize) -> Result<B::Buffer> {
+    if (d.twist.touches)(work) { change::<B>(d, buffer, dtype, len) } else { Ok(buffer) }
+}
+
+fn change<B: Backend>(d: &Device<B>, buffer: B::Buffer, dtype: DType, len: usize) -> Result<B::Buffer> {
+    let view = View { buffer: &buffer, layout: Layout::contiguous(Shape::new(&[len])?), dtype };
+    let data = B::download(&d.inner, view)?;
+    B::upload(&d.inner, (d.twist.change)(data))
+}
+
+/// The same view, of the backend inside.
+fn inner<'a, B: Backend>(x: View<'a, Twisted<B>>) -> View<'a, B> {
+    View { buffer: x.buffer, layout: x.layout, dtype: x.dtype }
+}
+
+fn rows_of(shape: &Shape, kept: usize) -> usize {
+    shape[..kept].iter().product()
+}
+
+impl<B: Backend> Backend for Twisted<B> {
+    type Device = TwistedDevice<B::Device>;
+    type Buffer = B::Buffer;
+    const NAME: &'static str = "twisted";
+
+    fn upload(d: &Self::Device, data: HostData) -> Result<B::Buffer> {
+        B::upload(&d.inner, if (d.twist.touches)(Work::Upload) { (d.twist.change)(data) } else { data })
+    }
+    fn download(d: &Self::Device, x: View<'_, Self>) -> Result<HostData> {
+        let data = B::download(&d.inner, inner(x))?;
+        Ok(if (d.twist.touches)(Work::Download) { (d.twist.change)(data) } else { data })
+    }
+    fn synchronize(d: &Self::Device) -> Result<()> {
+        B::synchronize(&d.inner)
+    }
+    fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<B::Buffer> {
+        after::<B>(d, Work::Fill, B::fill(&d.inner, value, dtype, len)?, dtype, len)
+    }
+    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<B::Buffer> {
+        after::<B>(d, Work::Random, B::random(&d.inner, r, s, dtype, len)?, dtype, len)
+    }
+    fn copy(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<B::Buffer> {
+        let len = x.shape().numel();
+        after::<B>(d, Work::Copy, B::copy(&d.inner, inner(x), to)?, to, len)
+    }
+    fn assemble(
+        d: &Self::Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_, Self>, Layout)],
+    ) -> Result<B::Buffer> {
+        let parts: Vec<_> = parts.iter().map(|(x, l)| (inner(x.clone()), l.clone())).collect();
+        let buffer = B::assemble(&d.inner, fill, dtype, shape, &parts)?;
+        after::<B>(d, Work::Assemble, buffer, dtype, shape.numel())
+    }
+    fn map<M: Map<N>, const N: usize>(
+        d: &Self::Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<B::Buffer> {
+        let len = x[0].shape().numel();
+        after::<B>(d, Work::Map, B::map(&d.inner, m, x.map(inner), dtype)?, stored(M::OUT, dtype), len)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Self::Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<B::Buffer> {
+        let len = x[0].shape().numel();
+        after::<B>(d, Work::MapInt, B::map_int(&d.inner, m, x.map(inner), dtype)?, stored(M::OUT, dtype), len)
+    }
+    fn fold(d: &Self::Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<B::Buffer> {
+        let len = rows_of(x.shape(), kept);
+        after::<B>(d, Work::Fold, B::fold(&d.inner, f, inner(x), kept, to)?, to, len)
+    }
+    fn arg_fold(d: &Self::Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<B::Buffer> {
+        let len = rows_of(x.shape(), kept);
+        after::<B>(d, Work::ArgFold, B::arg_fold(&d.inner, f, inner(x), kept)?, DType::I64, len)
+    }
+    fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<B::Buffer> {
+        let len = x.shape().numel();
+        after::<B>(d, Work::Scan, B::scan(&d.inner, f, inner(x), to)?, to, len)
+    }
+    fn rows<R: Rows<N>, const N: usize>(
+        d: &Self::Device,
+        r: &R,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<B::Buffer> {
+        let len = match R::OUT {
+            RowOut::Each => x[0].shape().numel(),
+            RowOut::Once => rows_of(x[0].shape(), kept),
+        };
+        after::<B>(d, Work::Rows, B::rows(&d.inner, r, x.map(inner), kept, dtype)?, dtype, len)
+    }
+    fn sort(d: &Self::Device, x: View<'_, Self>, descending: bool) -> Result<(B::Buffer, B::Buffer)> {
+        let (len, dtype) = (x.shape().numel(), x.dtype);
+        let (values, indices) = B::sort(&d.inner, inner(x), descending)?;
+        Ok(if (d.twist.touches)(Work::Sort) {
+            (
+                change::<B>(d, values, dtype, len)?,
+                change::<B>(d, indices, DType::I64, len)?,
+            )
+        } else {
+            (values, indices)
+        })
+    }
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &Self::Device,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<B::Buffer> {
+        let (len, dtype) = (x.shape()[0] * x.shape()[1] * w.shape()[2], x.dtype);
+        let buffer = B::contract(&d.inner, inner(x), inner(w), e, extra.map(inner))?;
+        after::<B>(d, Work::Contract, buffer, dtype, len)
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        d: &Self::Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<B::Buffer> {
+        let (len, dtype) = (x.shape()[0] * w.shape()[0] * out.iter().product::<usize>(), x.dtype);
+        let buffer = B::conv(&d.inner, c, inner(x), inner(w), out, e, extra.map(inner))?;
+        after::<B>(d, Work::Conv, buffer, dtype, len)
+    }
+    fn conv_input_grad(
+        d: &Self::Device,
+        c: &Conv,
+        g: View<'_, Self>,
+        w: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<B::Buffer> {
+        let channels = w.shape()[1] * c.groups;
+        let (len, dtype) = (g.shape()[0] * channels * spatial.iter().product::<usize>(), g.dtype);
+        let buffer = B::conv_input_grad(&d.inner, c, inner(g), inner(w), spatial)?;
+        after::<B>(d, Work::ConvInputGrad, buffer, dtype, len)
+    }
+    fn conv_weight_grad(
+        d: &Self::Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        g: View<'_, Self>,
+        taps: &[usize],
+    ) -> Result<B::Buffer> {
+        let channels = x.shape()[1] / c.groups;
+        let (len, dtype) = (g.shape()[1] * channels * taps.iter().product::<usize>(), x.dtype);
+        let buffer = B::conv_weight_grad(&d.inner, c, inner(x), inner(g), taps)?;
+        after::<B>(d, Work::ConvWeightGrad, buffer, dtype, len)
+    }
+    fn pool(d: &Self::Device, p: &Pool, x: View<'_, Self>) -> Result<(B::Buffer, Option<B::Buffer>)> {
+        let dtype = x.dtype;
+        let planes = rows_of(x.shape(), x.shape().rank() - p.axes.len());
+        let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
+        let (y, winners) = B::pool(&d.inner, p, inner(x))?;
+        Ok(if (d.twist.touches)(Work::Pool) {
+            let winners = winners.map(|w| change::<B>(d, w, DType::I64, len)).transpose()?;
+            (change::<B>(d, y, dtype, len)?, winners)
+        } else {
+            (y, winners)
+        })
+    }
+    fn avg_pool_grad(d: &Self::Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<B::Buffer> {
+        let dtype = g.dtype;
+        let planes = rows_of(g.shape(), g.shape().rank() - p.axes.len());
+        let len = planes * spatial.iter().product::<usize>();
+        after::<B>(d, Work::AvgPoolGrad, B::avg_pool_grad(&d.inner, p, inner(g), spatial)?, dtype, len)
+    }
+    fn attention(
+        d: &Self::Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+    ) -> Result<(B::Buffer, B::Buffer)> {
+        let dtype = q.dtype;
+        let rows = rows_of(q.shape(), 3);
+        let len = rows * v.shape()[3];
+        let (o, lse) = B::attention(&d.inner, a, inner(q), inner(k), inner(v), mask.map(inner))?;
+        Ok(if (d.twist.touches)(Work::Attention) {
+            (
+                change::<B>(d, o, dtype, len)?,
+                change::<B>(d, lse, dtype.compute(), rows)?,
+            )
+        } else {
+            (o, lse)
+        })
+    }
+    fn attention_grad(
+        d: &Self::Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+        o: View<'_, Self>,
+        lse: View<'_, Self>,
+        g: View<'_, Self>,
+    ) -> Result<(B::Buffer, B::Buffer, B::Buffer)> {
+        let (dtype, lens) = (q.dtype, [q.shape().numel(), k.shape().numel(), v.shape().numel()]);
+        let (q, k, v) = (inner(q), inner(k), inner(v));
+        let (dq, dk, dv) = B::attention_grad(&d.inner, a, q, k, v, mask.map(inner), inner(o), inner(lse), inner(g))?;
+        Ok(if (d.twist.touches)(Work::AttentionGrad) {
+            (
+                change::<B>(d, dq, dtype, lens[0])?,
+                change::<B>(d, dk, dtype, lens[1])?,
+                change::<B>(d, dv, dtype, lens[2])?,
+            )
+        } else {
+            (dq, dk, dv)
+        })
+    }
+    fn gather(d: &Self::Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<B::Buffer> {
+        let (len, dtype) = (index.shape().numel(), x.dtype);
+        after::<B>(d, Work::Gather, B::gather(&d.inner, inner(x), axis, inner(index))?, dtype, len)
+    }
+    fn scatter(
+        d: &Self::Device,
+        how: Scatter,
+        base: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+        src: View<'_, Self>,
+    ) -> Result<B::Buffer> {
+        let (len, dtype) = (base.shape().numel(), base.dtype);
+        let buffer = B::scatter(&d.inner, how, inner(base), axis, inner(index), inner(src))?;
+        after::<B>(d, Work::Scatter, buffer, dtype, len)
+    }
+    fn nonzero(d: &Self::Device, x: View<'_, Self>) -> Result<(B::Buffer, usize)> {
+        let (buffer, count) = B::nonzero(&d.inner, inner(x))?;
+        Ok((after::<B>(d, Work::Nonzero, buffer, DType::I64, count)?, count))
+    }
+}
+
+/// What a map's result is stored as.
+fn stored(out: Out, dtype: DType) -> DType {
+    match out {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    }
+}

@@ -1,0 +1,418 @@
+//! How far the elementary functions are from the truth, measured over every `f32` there is.
+//!
+//! The oracle is the same function in f64 (the C library behind Rust's std, the `libm` crate where std has none):
+//! its own error, below one f64 ULP, is 2^-29 of what is measured. An error is counted in ULP of the exact value:
+//! the spacing of the floats in its binade, or of the subnormals below the normal ones.
+//!
+//! How it can be wrong: the oracle. A mistake that it shares with the function is not seen; so the f64 forms are
+//! also compared with a table computed in 300-bit arithmetic (`ulp_f64.txt`, by mpmath).
+
+use elinvar_ops::math;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One function of one variable, in both widths, with its oracle and the bound that it promises.
+pub struct Function {
+    /// The name, as in the op catalogue.
+    pub name: &'static str,
+    /// The 32-bit form.
+    pub f32: fn(f32) -> f32,
+    /// The 32-bit form over a block of inputs: a loop that the compiler can turn into vector code.
+    pub block: fn(&[f32], &mut [f32]),
+    /// The 64-bit form.
+    pub f64: fn(f64) -> f64,
+    /// What is right, to about f64's precision.
+    pub oracle: fn(f64) -> f64,
+    /// The largest error in ULP that the 32-bit form may have.
+    pub bound: f64,
+}
+
+/// What a sweep found.
+#[derive(Clone, Copy, Debug)]
+pub struct Worst {
+    /// The largest error in ULP.
+    pub ulp: f64,
+    /// The input where it is.
+    pub input: f32,
+    /// What the function gave there.
+    pub got: f32,
+    /// What is right.
+    pub want: f64,
+    /// How many inputs were tried.
+    pub inputs: u64,
+    /// How many results are not the float nearest to the truth.
+    pub not_nearest: u64,
+    /// How many results are special where the truth is not, or the other way round, or have a wrong sign of zero:
+    /// there is no error in ULP for these, and none may be.
+    pub wrong_special: u64,
+    /// The first such input, as bits.
+    pub first_wrong_special: Option<u32>,
+}
+
+impl Worst {
+    fn none() -> Self {
+        Self {
+            ulp: 0.0,
+            input: 0.0,
+            got: 0.0,
+            want: 0.0,
+            inputs: 0,
+            not_nearest: 0,
+            wrong_special: 0,
+            first_wrong_special: None,
+        }
+    }
+
+    /// The worse of both.
+    fn join(self, o: Self) -> Self {
+        let worse = if o.ulp > self.ulp { o } else { self };
+        Self {
+            inputs: self.inputs + o.inputs,
+            not_nearest: self.not_nearest + o.not_nearest,
+            wrong_special: self.wrong_special + o.wrong_special,
+            first_wrong_special: self.first_wrong_special.or(o.first_wrong_special),
+            ..worse
+        }
+    }
+
+    #[inline(always)]
+    fn see(&mut self, input: f32, got: f32, want: f64) {
+        self.inputs += 1;
+        match error(got, want) {
+            Some(ulp) => {
+                self.not_nearest += u64::from(ulp > 0.5);
+                if ulp > self.ulp {
+                    (self.ulp, self.input, self.got, self.want) = (ulp, input, got, want);
+                }
+            }
+            None => {
+                self.wrong_special += 1;
+                self.first_wrong_special.get_or_insert(input.to_bits());
+            }
+        }
+    }
+}
+
+/// The error of `got` in ULP of `want`; none if a NaN, an infinity or a zero is not what it should be.
+///
+/// An infinity for a finite truth counts as 2^128: next to the largest float, rounding up is right.
+pub fn error(got: f32, want: f64) -> Option<f64> {
+    if want.is_nan() || got.is_nan() {
+        return (want.is_nan() && got.is_nan()).then_some(0.0);
+    }
+    if want.is_infinite() || want == 0.0 {
+        return (f64::from(got).to_bits() == want.to_bits()).then_some(0.0);
+    }
+    if got.is_sign_negative() != want.is_sign_negative() {
+        return None;
+    }
+    // Past 2^128 infinity is right, however far past.
+    let limit = 2.0f64.powi(128);
+    let want = want.clamp(-limit, limit);
+    let value = if got.is_infinite() { limit.copysign(want) } else { f64::from(got) };
+    let exponent = ((want.to_bits() >> 52) & 0x7ff).clamp(1023 - 126, 1023 + 127);
+    let ulp = f64::from_bits((exponent - 23) << 52);
+    Some((value - want).abs() / ulp)
+}
+
+macro_rules! function {
+    ($name:ident, $oracle:expr, $bound:expr) => {
+        Function {
+            name: stringify!($name),
+            f32: math::$name,
+            block: |x, y| {
+                for (x, y) in x.iter().zip(y) {
+                    *y = math::$name(*x);
+                }
+            },
+            f64: math::$name,
+            oracle: $oracle,
+            bound: $bound,
+        }
+    };
+}
+
+/// Every elementary function of one variable.
+pub fn functions() -> &'static [Function] {
+    const FUNCTIONS: &[Function] = &[
+        function!(exp, f64::exp, 1.0),
+        function!(exp2, f64::exp2, 1.0),
+        function!(expm1, f64::exp_m1, 1.0),
+        function!(log, f64::ln, 1.0),
+        function!(log2, f64::log2, 1.0),
+        function!(log10, f64::log10, 1.0),
+        function!(log1p, f64::ln_1p, 1.0),
+        function!(sin, f64::sin, 1.0),
+        function!(cos, f64::cos, 1.0),
+        function!(tan, f64::tan, 1.0),
+        function!(asin, f64::asin, 1.0),
+        function!(acos, f64::acos, 1.0),
+        function!(atan, f64::atan, 1.0),
+        function!(sinh, f64::sinh, 1.0),
+        function!(cosh, f64::cosh, 1.0),
+        function!(tanh, f64::tanh, 1.0),
+        function!(erf, libm::erf, 1.0),
+        function!(sigmoid, sigmoid, 1.0),
+        function!(rsqrt, |x| 1.0 / x.sqrt(), 1.0),
+    ];
+    FUNCTIONS
+}
+
+/// 1 / (1 + exp(-x)), with the small exponential on both sides so that no digits are lost.
+fn sigmoid(x: f64) -> f64 {
+    let e = (-x.abs()).exp();
+    if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
+}
+
+/// Inputs that are computed together, so that the loop over them is vector code; then compared.
+const BLOCK: usize = 1024;
+
+/// Inputs per chunk that a thread takes at once.
+const CHUNK: u64 = 1 << 22;
+
+/// Runs all 2^32 inputs on `threads` threads. `progress` is told how many are done, by any thread.
+pub fn sweep(f: &Function, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Worst {
+    sweep_every(f, 1, threads, progress)
+}
+
+/// The same on every `stride`-th bit pattern only.
+pub fn sweep_every(f: &Function, stride: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Worst {
+    let count = (1u64 << 32).div_ceil(stride);
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        let mut worst = Worst::none();
+        loop {
+            let start = next.fetch_add(CHUNK, Ordering::Relaxed);
+            if start >= count {
+                return worst;
+            }
+            let end = (start + CHUNK).min(count);
+            worst = worst.join(range(f, start, end, stride));
+            progress(done.fetch_add(end - start, Ordering::Relaxed) + end - start);
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let first = work();
+        others.into_iter().fold(first, |w, t| w.join(t.join().expect("a sweep does not panic")))
+    })
+}
+
+/// Inputs number `start..end` of the bit patterns 0, stride, 2 stride, ...
+fn range(f: &Function, start: u64, end: u64, stride: u64) -> Worst {
+    let mut worst = Worst::none();
+    let (mut x, mut y) = ([0.0f32; BLOCK], [0.0f32; BLOCK]);
+    let mut at = start;
+    while at < end {
+        let n = (end - at).min(BLOCK as u64) as usize;
+        for (i, x) in x[..n].iter_mut().enumerate() {
+            *x = f32::from_bits(((at + i as u64) * stride) as u32);
+        }
+        (f.block)(&x[..n], &mut y[..n]);
+        for (&x, &y) in x[..n].iter().zip(&y[..n]) {
+            worst.see(x, y, (f.oracle)(f64::from(x)));
+        }
+        at += n as u64;
+    }
+    worst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every 65537th bit pattern: all exponents, both signs, fractions of all kinds.
+    #[test]
+    fn unary_within_bounds() {
+        for f in functions() {
+            let worst = sweep_every(f, 65537, 1, &|_| ());
+            assert_eq!(worst.inputs, 65536);
+            assert_eq!(worst.wrong_special, 0, "{}: first at {:x?}", f.name, worst.first_wrong_special);
+            assert!(
+                worst.ulp <= f.bound,
+                "{}({:?}) = {:?}, not {:?}: {} ULP",
+                f.name,
+                worst.input,
+                worst.got,
+                worst.want,
+                worst.ulp
+            );
+        }
+    }
+
+    #[test]
+    fn one_element_equals_a_block() {
+        for f in functions() {
+            let x: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) * 0.037).collect();
+            let mut y = vec![0.0; x.len()];
+            (f.block)(&x, &mut y);
+            for (&x, y) in x.iter().zip(y) {
+                let one = (f.f32)(x);
+                assert!(one.to_bits() == y.to_bits() || (one.is_nan() && y.is_nan()), "{}({x})", f.name);
+            }
+        }
+    }
+
+    /// A xorshift generator (Marsaglia 2003), so that every run tries the same numbers.
+    struct Random(u64);
+
+    impl Random {
+        fn bits(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+        fn float(&mut self) -> f32 {
+            f32::from_bits((self.bits() >> 16) as u32)
+        }
+        /// Uniform in -1..1.
+        fn unit(&mut self) -> f32 {
+            ((self.bits() >> 40) as f32 / 8_388_608.0) - 1.0
+        }
+    }
+
+    fn binary(
+        name: &str,
+        f: fn(f32, f32) -> f32,
+        oracle: fn(f64, f64) -> f64,
+        pairs: impl Iterator<Item = [f32; 2]>,
+    ) {
+        for [x, y] in pairs {
+            let (got, want) = (f(x, y), oracle(f64::from(x), f64::from(y)));
+            let ulp = error(got, want);
+            assert!(
+                ulp.is_some_and(|u| u <= 1.0),
+                "{name}({x:?}, {y:?}) = {got:?}, not {want:?}: {ulp:?} ULP"
+            );
+        }
+    }
+
+    /// Values for which special rules hold, or which are near them.
+    const SPECIAL: [f32; 26] = [
+        0.0,
+        1.0,
+        0.5,
+        2.0,
+        3.0,
+        0.999_999_94,
+        1.000_000_1,
+        1.5,
+        1e-3,
+        1e-40,
+        1e-45,
+        f32::MIN_POSITIVE,
+        1e10,
+        16_777_215.0, // the largest odd float
+        16_777_216.0,
+        16_777_218.0,
+        8_388_607.5, // the largest half
+        1e30,
+        f32::MAX,
+        f32::INFINITY,
+        f32::NAN,
+        88.0,
+        127.0,
+        128.0,
+        149.0,
+        150.0,
+    ];
+
+    fn special_pairs() -> impl Iterator<Item = [f32; 2]> {
+        let both = || SPECIAL.into_iter().flat_map(|x| [x, -x]);
+        both().flat_map(move |x| both().map(move |y| [x, y]))
+    }
+
+    #[test]
+    fn pow_within_one() {
+        let mut r = Random(1);
+        let random = (0..60_000).map(move |i| match i % 3 {
+            0 => [r.float(), r.float()],
+            // Results over the whole range of exponents.
+            1 => {
+                let x = r.float().abs();
+                [x, 100.0 * r.unit() / x.ln()]
+            }
+            _ => [r.unit() * 2.0, (r.unit() * 60.0).round()],
+        });
+        binary("pow", math::pow, f64::powf, special_pairs().chain(random));
+    }
+
+    #[test]
+    fn atan2_within_one() {
+        let mut r = Random(2);
+        let random = (0..60_000).map(move |i| match i % 3 {
+            0 => [r.float(), r.float()],
+            1 => [r.unit(), r.unit()],
+            _ => {
+                let x = r.float();
+                [x, x * (1.0 + r.unit())]
+            }
+        });
+        binary("atan2", math::atan2, f64::atan2, special_pairs().chain(random));
+    }
+
+    /// The error of a 64-bit result in ULP; the truth is the float `nearest` and `rest` ULP of it.
+    fn error_64(got: f64, nearest: f64, rest: f64) -> f64 {
+        if got == nearest {
+            return rest.abs();
+        }
+        let exponent = ((nearest.to_bits() >> 52) & 0x7ff).max(1);
+        let ulp = f64::from_bits(if exponent > 52 { (exponent - 52) << 52 } else { 1 << (exponent - 1) });
+        ((got - nearest) / ulp - rest).abs()
+    }
+
+    /// Rows of name, inputs, the float nearest to the truth, and the rest in ULP, as bits; see the module
+    /// documentation.
+    const TABLE: &str = include_str!("ulp_f64.txt");
+
+    #[test]
+    fn double_precision() {
+        for line in TABLE.lines() {
+            let mut words = line.split(' ');
+            let name = words.next().expect("a name");
+            let v: Vec<f64> = words
+                .map(|w| f64::from_bits(u64::from_str_radix(w, 16).expect("bits in hexadecimal")))
+                .collect();
+            let got = match name {
+                "pow" => math::pow(v[0], v[1]),
+                "atan2" => math::atan2(v[0], v[1]),
+                _ => {
+                    let f = functions().iter().find(|f| f.name == name).expect("a function of the list");
+                    (f.f64)(v[0])
+                }
+            };
+            let (nearest, rest) = (v[v.len() - 2], v[v.len() - 1]);
+            let ulp = error_64(got, nearest, rest);
+            assert!(
+                ulp <= 1.0,
+                "{line}: {name}({:?}) = {got:?}, not {nearest:?}: {ulp} ULP",
+                &v[..v.len() - 2]
+            );
+        }
+    }
+
+    #[test]
+    fn errors_are_counted_in_ulp_of_the_truth() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        let rows = [
+            (1.0, 1.0, Some(0.0)),
+            (1.0, 1.0 + 2.0f64.powi(-24), Some(0.5)),
+            (1.0, 1.0 - 2.0f64.powi(-24), Some(1.0)), // below 1 floats are twice as dense
+            (1e-45, 0.0, None),                       // a zero has to be a zero
+            (0.0, 2.0f64.powi(-150), Some(0.5)),      // subnormal spacing
+            (-0.0, 2.0f64.powi(-150), None),          // on the right side
+            (-0.0, 0.0, None),
+            (f32::INFINITY, inf, Some(0.0)),
+            (f32::MAX, inf, None),
+            (f32::INFINITY, 1e300, Some(0.0)),
+            (f32::MAX, 2.0f64.powi(128), Some(1.0)),
+            (f32::INFINITY, f64::from(f32::MAX), Some(1.0)),
+            (f32::NAN, nan, Some(0.0)),
+            (f32::NAN, 1.0, None),
+            (1.0, nan, None),
+        ];
+        for (got, want, ulp) in rows {
+            assert_eq!(error(got, want), ulp, "error({got:?}, {want:?})");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Element types.
+
+use crate::host::HostData;
+use crate::rounding;
+use half::{bf16, f16};
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// 32-bit IEEE 754 float.
+    F32,
+    /// 64-bit IEEE 754 float.
+    F64,
+    /// 16-bit IEEE 754 float: storage only, arithmetic is in f32.
+    F16,
+    /// 16-bit brain float: storage only, arithmetic is in f32.
+    BF16,
+    /// 64-bit signed integer; arithmetic wraps.
+    I64,
+    /// 32-bit signed integer; arithmetic wraps.
+    I32,
+    /// 8-bit unsigned integer; arithmetic wraps.
+    U8,
+    /// Truth value, one byte.
+    Bool,
+}
+
+impl DType {
+    /// All of them.
+    pub const ALL: [DType; 8] =
+        [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
+
+    /// Bytes per element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::F64 | DType::I64 => 8,
+            DType::F32 | DType::I32 => 4,
+            DType::F16 | DType::BF16 => 2,
+            DType::U8 | DType::Bool => 1,
+        }
+    }
+    /// f32, f64, f16 or bf16?
+    pub const fn is_float(self) -> bool {
+        match self {
+            DType::F32 | DType::F64 | DType::F16 | DType::BF16 => true,
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => false,
+        }
+    }
+    /// i64, i32 or u8? (Not bool.)
+    pub const fn is_int(self) -> bool {
+        match self {
+            DType::I64 | DType::I32 | DType::U8 => true,
+            DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool => false,
+        }
+    }
+    /// f16 or bf16: stored in 16 bits, computed in f32?
+    pub const fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+    /// The type in which this one is computed: f32 for f16 and bf16, else itself.
+    pub const fn compute(self) -> DType {
+        if self.is_half() { DType::F32 } else { self }
+    }
+    /// The lower-case name, as in `f32`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I64 => "i64",
+            DType::I32 => "i32",
+            DType::U8 => "u8",
+            DType::Bool => "bool",
+        }
+    }
+    /// The type of this name, in upper or lower case.
+    pub fn parse(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| d.name().eq_ignore_ascii_case(name))
+    }
+    /// Distance from 1 to the next larger number; 0 for types that are not floats.
+    pub const fn epsilon(self) -> f64 {
+        match self {
+            DType::F32 => f32::EPSILON as f64,
+            DType::F64 => f64::EPSILON,
+            DType::F16 => 1.0 / 1024.0,
+            DType::BF16 => 1.0 / 128.0,
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => 0.0,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A Rust type that can be an element.
+pub trait Element: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
+    /// The element type.
+    const DTYPE: DType;
+    /// Zero, or false.
+    const ZERO: Self;
+    /// Puts a vector of this type into [`HostData`].
+    fn wrap(v: Vec<Self>) -> HostData;
+    /// The elements, if they are of this type.
+    fn slice(data: &HostData) -> Option<&[Self]>;
+    /// The elements, if they are of this type.
+    fn slice_mut(data: &mut HostData) -> Option<&mut [Self]>;
+    /// Takes the elements out, if they are of this type.
+    fn unwrap(data: HostData) -> Option<Vec<Self>>;
+    /// The value as f64: exact but for large i64.
+    fn to_f64(self) -> f64;
+    /// From f64: floats round to nearest even, integers cut towards zero and saturate, bool is `v != 0`.
+    fn from_f64(v: f64) -> Self;
+}
+
+macro_rules! element {
+    ($($t:ty, $variant:ident, $zero:expr, $to:expr, $from:expr;)*) => {$(
+        impl Element for $t {
+            const DTYPE: DType = DType::$variant;
+            const ZERO: Self = $zero;
+            fn wrap(v: Vec<Self>) -> HostData { HostData::$variant(v) }
+            fn slice(data: &HostData) -> Option<&[Self]> {
+                if let HostData::$variant(v) = data { Some(v) } else { None }
+            }
+            fn slice_mut(data: &mut HostData) -> Option<&mut [Self]> {
+                if let HostData::$variant(v) = data { Some(v) } else { None }
+            }
+            fn unwrap(data: HostData) -> Option<Vec<Self>> {
+                if let HostData::$variant(v) = data { Some(v) } else { None }
+            }
+            fn to_f64(self) -> f64 { ($to)(self) }
+            fn from_f64(v: f64) -> Self { ($from)(v) }
+        }
+    )*};
+}
+element! {
+    f32,  F32,  0.0,        |v| v as f64,            |v| v as f32;
+    f64,  F64,  0.0,        |v| v,                   |v| v;
+    f16,  F16,  f16::ZERO,  f16::to_f64,             rounding::f16_from_f64;
+    bf16, BF16, bf16::ZERO, bf16::to_f64,            rounding::bf16_from_f64;
+    i64,  I64,  0,          |v| v as f64,            |v| v as i64;
+    i32,  I32,  0,          |v| v as f64,            |v| v as i32;
+    u8,   U8,   0,          |v| v as f64,            |v| v as u8;
+    bool, Bool, false,      |v| v as u8 as f64,      |v| v != 0.0;
+}

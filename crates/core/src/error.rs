@@ -1,0 +1,118 @@
+//! The one error type. Callers match on [`ErrorKind`]; people read the sentence.
+
+use std::fmt;
+
+/// `Result` with elinvar's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, for callers that want to react to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Shapes do not fit together.
+    ShapeMismatch,
+    /// Element types do not fit together, or the op is not defined for this one.
+    DTypeMismatch,
+    /// An axis, index, attribute or other argument is out of its range.
+    InvalidArgument,
+    /// Operands live on different devices.
+    DeviceMismatch,
+    /// Memory, of the host or of a device, is exhausted, or a size is absurd.
+    OutOfMemory,
+    /// This backend or build cannot do it.
+    Unsupported,
+    /// A device or library was used before it was set up.
+    NotInitialized,
+    /// The device stopped answering.
+    DeviceLost,
+    /// No driver for the requested device is installed.
+    DriverMissing,
+    /// No such device.
+    UnknownDevice,
+    /// A gradient was asked for that cannot be given.
+    Autograd,
+    /// Reading or writing a file failed.
+    Io,
+    /// A file's content is not what its format allows.
+    Format,
+}
+
+/// An error: a kind to match on and a sentence to act on.
+#[derive(Clone)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Error {
+    /// An error with this sentence: the op, what was seen, what would have fitted.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error { kind, message: message.into() }
+    }
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+    /// The sentence.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+    /// Shapes do not fit together.
+    pub fn shape(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::ShapeMismatch, message)
+    }
+    /// Element types do not fit.
+    pub fn dtype(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::DTypeMismatch, message)
+    }
+    /// An argument is out of its range.
+    pub fn argument(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+    /// This backend cannot do it.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unsupported, message)
+    }
+    /// Memory is exhausted.
+    pub fn memory(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::OutOfMemory, message)
+    }
+    /// A gradient cannot be given.
+    pub fn autograd(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Autograd, message)
+    }
+    /// A file's content is malformed.
+    pub fn format(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Format, message)
+    }
+    /// Reading or writing failed.
+    pub fn io(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Io, message)
+    }
+    /// The same error with the place where it happened put in front: `place: sentence`.
+    #[must_use]
+    pub fn at(mut self, place: impl fmt::Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<std::io::Error> for Error {
+    fn from(e: std::io::Error) -> Self {
+        Error::io(e.to_string())
+    }
+}

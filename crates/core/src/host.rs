@@ -1,0 +1,226 @@
+//! Tensors in host memory: plain vectors with a shape. Files, uploads and downloads speak this.
+
+use crate::{DType, Element, Error, Result, Scalar, Shape, rounding};
+use half::{bf16, f16};
+
+/// Elements in host memory, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostData {
+    /// f32 elements.
+    F32(Vec<f32>),
+    /// f64 elements.
+    F64(Vec<f64>),
+    /// f16 elements.
+    F16(Vec<f16>),
+    /// bf16 elements.
+    BF16(Vec<bf16>),
+    /// i64 elements.
+    I64(Vec<i64>),
+    /// i32 elements.
+    I32(Vec<i32>),
+    /// u8 elements.
+    U8(Vec<u8>),
+    /// bool elements.
+    Bool(Vec<bool>),
+}
+
+/// Runs the body with `$v` bound to the vector inside, whatever its element type.
+#[macro_export]
+macro_rules! each_data {
+    ($data:expr, $v:ident => $body:expr) => {
+        match $data {
+            $crate::HostData::F32($v) => $body,
+            $crate::HostData::F64($v) => $body,
+            $crate::HostData::F16($v) => $body,
+            $crate::HostData::BF16($v) => $body,
+            $crate::HostData::I64($v) => $body,
+            $crate::HostData::I32($v) => $body,
+            $crate::HostData::U8($v) => $body,
+            $crate::HostData::Bool($v) => $body,
+        }
+    };
+}
+
+/// Runs the body with the type alias `$T` bound to the Rust type of a dtype.
+#[macro_export]
+macro_rules! each_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F32 => { type $T = f32; $body }
+            $crate::DType::F64 => { type $T = f64; $body }
+            $crate::DType::F16 => { type $T = $crate::f16; $body }
+            $crate::DType::BF16 => { type $T = $crate::bf16; $body }
+            $crate::DType::I64 => { type $T = i64; $body }
+            $crate::DType::I32 => { type $T = i32; $body }
+            $crate::DType::U8 => { type $T = u8; $body }
+            $crate::DType::Bool => { type $T = bool; $body }
+        }
+    };
+}
+
+/// A vector of `len` copies of `value`, or an error instead of an abort when there is not that much memory.
+///
+/// # Errors
+/// `OutOfMemory` if the allocation is refused.
+pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>> {
+    let mut v = with_capacity(len)?;
+    v.resize(len, value);
+    Ok(v)
+}
+
+/// An empty vector with room for `len` elements, or an error when there is not that much memory.
+///
+/// # Errors
+/// `OutOfMemory` if the allocation is refused.
+pub fn with_capacity<T>(len: usize) -> Result<Vec<T>> {
+    let mut v = Vec::new();
+    match v.try_reserve_exact(len) {
+        Ok(()) => Ok(v),
+        Err(_) => Err(Error::memory(format!(
+            "out of memory: {len} elements of {} bytes do not fit into this machine's memory",
+            size_of::<T>()
+        ))),
+    }
+}
+
+impl HostData {
+    /// `len` copies of `value`.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the allocation is refused.
+    pub fn full(dtype: DType, len: usize, value: Scalar) -> Result<HostData> {
+        Ok(match dtype {
+            DType::I64 => HostData::I64(filled(len, value.to_i64())?),
+            DType::I32 => HostData::I32(filled(len, value.to_i64() as i32)?),
+            DType::U8 => HostData::U8(filled(len, value.to_i64() as u8)?),
+            DType::Bool => HostData::Bool(filled(len, value.to_bool())?),
+            DType::F32 => HostData::F32(filled(len, value.to_f64() as f32)?),
+            DType::F64 => HostData::F64(filled(len, value.to_f64())?),
+            DType::F16 => HostData::F16(filled(len, rounding::f16_from_f64(value.to_f64()))?),
+            DType::BF16 => HostData::BF16(filled(len, rounding::bf16_from_f64(value.to_f64()))?),
+        })
+    }
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            HostData::F32(_) => DType::F32,
+            HostData::F64(_) => DType::F64,
+            HostData::F16(_) => DType::F16,
+            HostData::BF16(_) => DType::BF16,
+            HostData::I64(_) => DType::I64,
+            HostData::I32(_) => DType::I32,
+            HostData::U8(_) => DType::U8,
+            HostData::Bool(_) => DType::Bool,
+        }
+    }
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        each_data!(self, v => v.len())
+    }
+    /// No elements?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The elements, little-endian, as they stand in a file.
+    pub fn to_le_bytes(&self) -> Vec<u8> {
+        match self {
+            HostData::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostData::F64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostData::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostData::BF16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostData::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostData::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            HostData::U8(v) => v.clone(),
+            HostData::Bool(v) => v.iter().map(|x| *x as u8).collect(),
+        }
+    }
+    /// Elements from little-endian bytes; any byte but 0 is true.
+    ///
+    /// # Errors
+    /// `Format` if the bytes are not a whole number of elements; `OutOfMemory`.
+    pub fn from_le_bytes(dtype: DType, bytes: &[u8]) -> Result<HostData> {
+        if !bytes.len().is_multiple_of(dtype.size()) {
+            return Err(Error::format(format!(
+                "{} bytes are not a whole number of {dtype} elements",
+                bytes.len()
+            )));
+        }
+        macro_rules! read {
+            ($t:ty, $n:literal) => {{
+                let mut v = with_capacity::<$t>(bytes.len() / $n)?;
+                v.extend(bytes.as_chunks::<$n>().0.iter().map(|c| <$t>::from_le_bytes(*c)));
+                v
+            }};
+        }
+        Ok(match dtype {
+            DType::F32 => HostData::F32(read!(f32, 4)),
+            DType::F64 => HostData::F64(read!(f64, 8)),
+            DType::F16 => HostData::F16(read!(f16, 2)),
+            DType::BF16 => HostData::BF16(read!(bf16, 2)),
+            DType::I64 => HostData::I64(read!(i64, 8)),
+            DType::I32 => HostData::I32(read!(i32, 4)),
+            DType::U8 => HostData::U8(bytes.to_vec()),
+            DType::Bool => HostData::Bool(bytes.iter().map(|b| *b != 0).collect()),
+        })
+    }
+}
+
+/// A tensor in host memory: contiguous, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostTensor {
+    shape: Shape,
+    data: HostData,
+}
+
+impl HostTensor {
+    /// A tensor of these elements.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if the number of elements is not the shape's.
+    pub fn new(shape: Shape, data: HostData) -> Result<Self> {
+        if shape.numel() != data.len() {
+            return Err(Error::shape(format!(
+                "from_vec: {} elements do not fill shape {shape}, which has {}",
+                data.len(),
+                shape.numel()
+            )));
+        }
+        Ok(HostTensor { shape, data })
+    }
+    /// A tensor from a vector.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if the number of elements is not the shape's.
+    pub fn from_vec<T: Element>(v: Vec<T>, shape: Shape) -> Result<Self> {
+        Self::new(shape, T::wrap(v))
+    }
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.data.dtype()
+    }
+    /// The elements.
+    pub fn data(&self) -> &HostData {
+        &self.data
+    }
+    /// The elements, taken out.
+    pub fn into_data(self) -> HostData {
+        self.data
+    }
+    /// The elements as a slice.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` if they are of another type.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        T::slice(&self.data).ok_or_else(|| {
+            Error::dtype(format!("the elements are {}, not {}", self.dtype(), T::DTYPE))
+        })
+    }
+    /// Every element as f64.
+    pub fn to_f64_vec(&self) -> Vec<f64> {
+        each_data!(&self.data, v => v.iter().map(|x| x.to_f64()).collect())
+    }
+}

@@ -1,0 +1,20 @@
+//! What every other crate of elinvar agrees on: element types, shapes and layouts, host memory, errors,
+//! random numbers, and the order in which numbers are added. Nothing here computes on tensors.
+
+pub mod dtype;
+pub mod error;
+pub mod host;
+pub mod layout;
+pub mod order;
+pub mod philox;
+pub mod rounding;
+pub mod scalar;
+pub mod shape;
+
+pub use dtype::{DType, Element};
+pub use error::{Error, ErrorKind, Result};
+pub use half::{bf16, f16};
+pub use host::{HostData, HostTensor};
+pub use layout::Layout;
+pub use scalar::Scalar;
+pub use shape::{Dims, Shape};

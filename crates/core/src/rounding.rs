@@ -1,0 +1,125 @@
+//! Rounding to 16 bits, once, from numbers that are wider than f32.
+//!
+//! Going through f32 would round twice, and the first rounding can land on the tie of the second: 1 + 2^-11 +
+//! 2^-40 is above the middle of two f16, but its f32 is the middle. The detour is harmless if the first step
+//! rounds to odd: what is cut off stays visible in the last bit, and f32 has enough bits to spare.
+
+use half::{bf16, f16};
+
+/// The neighbour of `x` among the f32 whose last bit is odd; `x` itself if it is an f32.
+#[inline]
+pub fn odd_f32(x: f64) -> f32 {
+    let near = x as f32;
+    if x.is_nan() || f64::from(near) == x {
+        near
+    } else if near.is_infinite() {
+        f32::MAX.copysign(near)
+    } else if near.to_bits() % 2 == 1 {
+        near
+    } else if f64::from(near).abs() > x.abs() {
+        f32::from_bits(near.to_bits() - 1)
+    } else {
+        f32::from_bits(near.to_bits() + 1)
+    }
+}
+
+/// The neighbour of `x` among the f64 whose last bit is odd; `x` itself if it is an f64.
+#[inline]
+pub fn odd_f64(x: i64) -> f64 {
+    /// Cutting 10 bits off leaves 53 and a sign.
+    const CUT: u32 = 10;
+    if x.unsigned_abs() <= 1 << 53 {
+        return x as f64;
+    }
+    let rest = i64::from(x & ((1 << CUT) - 1) != 0);
+    ((x >> CUT) | rest) as f64 * f64::from(1 << CUT)
+}
+
+/// The nearest f16, ties to even.
+#[inline]
+pub fn f16_from_f64(x: f64) -> f16 {
+    f16::from_f32(odd_f32(x))
+}
+
+/// The nearest bf16, ties to even.
+#[inline]
+pub fn bf16_from_f64(x: f64) -> bf16 {
+    bf16::from_f32(odd_f32(x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_rounded_once() {
+        let tiny = 2f64.powi(-40);
+        let least = 2f64.powi(-24);
+        let rows: [(f64, f64); 13] = [
+            (1.0 + 2f64.powi(-11), 1.0),                               // a tie goes to even
+            (1.0 + 2f64.powi(-11) + tiny, 1.0 + 2f64.powi(-10)),       // just above: up
+            (1.0 + 3.0 * 2f64.powi(-11), 1.0 + 2f64.powi(-9)),         // a tie goes to even, upwards
+            (1.0 + 3.0 * 2f64.powi(-11) - tiny, 1.0 + 2f64.powi(-10)), // just below: down
+            (65519.999999999, 65504.0),
+            (65520.0, f64::INFINITY), // the tie beyond the largest goes to infinity
+            (-1e300, f64::NEG_INFINITY),
+            (f64::INFINITY, f64::INFINITY),
+            (least / 2.0, 0.0),
+            (least / 2.0 * (1.0 + tiny), least),
+            (1.5 * least, 2.0 * least),
+            (1e-300, 0.0),
+            (-0.0, 0.0),
+        ];
+        for (x, want) in rows {
+            assert_eq!(f16_from_f64(x).to_f64(), want, "{x:e}");
+            assert_eq!(f16_from_f64(x).is_sign_negative(), x.is_sign_negative(), "{x:e}");
+        }
+        assert!(f16_from_f64(f64::NAN).is_nan() && bf16_from_f64(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn brain_floats_are_rounded_once() {
+        let tie = 1.0 + 2f64.powi(-8);
+        let rows: [(f64, f64); 5] = [
+            (tie, 1.0),
+            (tie + 2f64.powi(-40), 1.0 + 2f64.powi(-7)),
+            (-tie - 2f64.powi(-40), -1.0 - 2f64.powi(-7)),
+            (f64::from(f32::MAX), f64::INFINITY),
+            (1e300, f64::INFINITY),
+        ];
+        for (x, want) in rows {
+            assert_eq!(bf16_from_f64(x).to_f64(), want, "{x:e}");
+        }
+    }
+
+    #[test]
+    fn every_half_and_every_tie_between_two_comes_out_right() {
+        for bits in 0..0x7bffu16 {
+            let (low, high) = (f16::from_bits(bits).to_f64(), f16::from_bits(bits + 1).to_f64());
+            let tie = (low + high) / 2.0;
+            let even = if bits % 2 == 0 { low } else { high };
+            for (x, want) in [(low, low), (tie, even), (tie.next_up(), high), (tie.next_down(), low)] {
+                assert_eq!(f16_from_f64(x).to_f64(), want, "{x:e}");
+                assert_eq!(f16_from_f64(-x).to_f64(), -want, "-{x:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_integers_keep_a_trace_of_what_is_cut_off() {
+        let big = 1i64 << 62;
+        let rows = [
+            (5, 5.0),
+            (-(1 << 53), -9007199254740992.0),
+            (big, big as f64),
+            (big + 1, (big + 1024) as f64),
+            (big + 1023, (big + 1024) as f64),
+            (big + 1025, (big + 1024) as f64),
+            (-big - 1, -((big + 1024) as f64)),
+            (i64::MIN, -9223372036854775808.0),
+        ];
+        for (x, want) in rows {
+            assert_eq!(odd_f64(x), want, "{x}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The run-time backend: one enum for devices, one for buffers, one match per kind of work.
+//!
+//! A new backend is one line in `backends!` and its line in [`crate::devices`].
+
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_ops::backend::*;
+use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::rows::Rows;
+use elinvar_reference::Reference;
+use std::fmt;
+
+/// A backend that is chosen at run time, by the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Any;
+
+/// A backend that is one of `Any`'s.
+trait Member: Backend {
+    fn pick(b: &AnyBuffer) -> Option<&Self::Buffer>;
+    fn wrap(b: Self::Buffer) -> AnyBuffer;
+}
+
+macro_rules! backends {
+    ($($Variant:ident: $Backend:ty;)*) => {
+        /// A device of one of this build's backends.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Device {
+            $(#[doc = concat!("A device of `", stringify!($Backend), "`.")]
+            $Variant(<$Backend as Backend>::Device),)*
+        }
+
+        /// Memory of one of this build's backends.
+        #[derive(Debug)]
+        pub enum AnyBuffer {
+            $(#[doc = concat!("Memory of `", stringify!($Backend), "`.")]
+            $Variant(<$Backend as Backend>::Buffer),)*
+        }
+
+        $(impl Member for $Backend {
+            fn pick(b: &AnyBuffer) -> Option<&Self::Buffer> {
+                match b {
+                    AnyBuffer::$Variant(b) => Some(b),
+                    // The other variants, of which there are none in a build with a single backend.
+                    #[allow(unreachable_patterns)]
+                    _ => None,
+                }
+            }
+            fn wrap(b: Self::Buffer) -> AnyBuffer {
+                AnyBuffer::$Variant(b)
+            }
+        })*
+
+        impl fmt::Display for Device {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Device::$Variant(d) => d.fmt(f),)*
+                }
+            }
+        }
+
+        /// Runs the body with `$B` the backend of the device `$d`.
+        macro_rules! on {
+            ($device:expr, $B:ident, $d:ident => $body:expr) => {
+                match $device {
+                    $(Device::$Variant($d) => {
+                        type $B = $Backend;
+                        $body
+                    })*
+                }
+            };
+        }
+    };
+}
+
+backends! {
+    Reference: Reference;
+}
+
+/// A view of `Any` as a view of the backend that holds it. Every caller checks that operands share a device.
+fn to<B: Member>(v: View<'_, Any>) -> View<'_, B> {
+    let buffer = B::pick(v.buffer).expect("operands of one op live on one device");
+    View { buffer, layout: v.layout, dtype: v.dtype }
+}
+
+impl Backend for Any {
+    type Device = Device;
+    type Buffer = AnyBuffer;
+    const NAME: &'static str = "any";
+
+    fn upload(d: &Device, data: HostData) -> Result<AnyBuffer> {
+        on!(d, B, d => B::upload(d, data).map(B::wrap))
+    }
+    fn download(d: &Device, x: View<'_, Self>) -> Result<HostData> {
+        on!(d, B, d => B::download(d, to::<B>(x)))
+    }
+    fn synchronize(d: &Device) -> Result<()> {
+        on!(d, B, d => B::synchronize(d))
+    }
+    fn fill(d: &Device, value: Scalar, dtype: DType, len: usize) -> Result<AnyBuffer> {
+        on!(d, B, d => B::fill(d, value, dtype, len).map(B::wrap))
+    }
+    fn random(d: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<AnyBuffer> {
+        on!(d, B, d => B::random(d, r, s, dtype, len).map(B::wrap))
+    }
+    fn copy(d: &Device, x: View<'_, Self>, dtype: DType) -> Result<AnyBuffer> {
+        on!(d, B, d => B::copy(d, to::<B>(x), dtype).map(B::wrap))
+    }
+    fn assemble(
+        d: &Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_, Self>, Layout)],
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => {
+            let parts: Vec<_> = parts.iter().map(|(v, l)| (to::<B>(v.clone()), l.clone())).collect();
+            B::assemble(d, fill, dtype, shape, &parts).map(B::wrap)
+        })
+    }
+    fn map<M: Map<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => B::map(d, m, x.map(to::<B>), dtype).map(B::wrap))
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => B::map_int(d, m, x.map(to::<B>), dtype).map(B::wrap))
+    }
+    fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<AnyBuffer> {
+        on!(d, B, d => B::fold(d, f, to::<B>(x), kept, dtype).map(B::wrap))
+    }
+    fn arg_fold(d: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<AnyBuffer> {
+        on!(d, B, d => B::arg_fold(d, f, to::<B>(x), kept).map(B::wrap))
+    }
+    fn scan(d: &Device, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<AnyBuffer> {
+        on!(d, B, d => B::scan(d, f, to::<B>(x), dtype).map(B::wrap))
+    }
+    fn rows<R: Rows<N>, const N: usize>(
+        d: &Device,
+        r: &R,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => B::rows(d, r, x.map(to::<B>), kept, dtype).map(B::wrap))
+    }
+    fn sort(d: &Device, x: View<'_, Self>, descending: bool) -> Result<(AnyBuffer, AnyBuffer)> {
+        on!(d, B, d => B::sort(d, to::<B>(x), descending).map(|(v, i)| (B::wrap(v), B::wrap(i))))
+    }
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &Device,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => B::contract(d, to::<B>(x), to::<B>(w), e, extra.map(to::<B>)).map(B::wrap))
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        d: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => B::conv(d, c, to::<B>(x), to::<B>(w), out, e, extra.map(to::<B>)).map(B::wrap))
+    }
+    fn conv_input_grad(
+        d: &Device,
+        c: &Conv,
+        g: View<'_, Self>,
+        w: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => B::conv_input_grad(d, c, to::<B>(g), to::<B>(w), spatial).map(B::wrap))
+    }
+    fn conv_weight_grad(
+        d: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        g: View<'_, Self>,
+        taps: &[usize],
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => B::conv_weight_grad(d, c, to::<B>(x), to::<B>(g), taps).map(B::wrap))
+    }
+    fn pool(d: &Device, p: &Pool, x: View<'_, Self>) -> Result<(AnyBuffer, Option<AnyBuffer>)> {
+        on!(d, B, d => B::pool(d, p, to::<B>(x)).map(|(v, i)| (B::wrap(v), i.map(B::wrap))))
+    }
+    fn avg_pool_grad(d: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<AnyBuffer> {
+        on!(d, B, d => B::avg_pool_grad(d, p, to::<B>(g), spatial).map(B::wrap))
+    }
+    fn attention(
+        d: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+    ) -> Result<(AnyBuffer, AnyBuffer)> {
+        on!(d, B, d => {
+            B::attention(d, a, to::<B>(q), to::<B>(k), to::<B>(v), mask.map(to::<B>))
+                .map(|(o, lse)| (B::wrap(o), B::wrap(lse)))
+        })
+    }
+    fn attention_grad(
+        d: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+        o: View<'_, Self>,
+        lse: View<'_, Self>,
+        g: View<'_, Self>,
+    ) -> Result<(AnyBuffer, AnyBuffer, AnyBuffer)> {
+        on!(d, B, d => {
+            let [q, k, v, o, lse, g] = [q, k, v, o, lse, g].map(to::<B>);
+            B::attention_grad(d, a, q, k, v, mask.map(to::<B>), o, lse, g)
+                .map(|(q, k, v)| (B::wrap(q), B::wrap(k), B::wrap(v)))
+        })
+    }
+    fn gather(d: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<AnyBuffer> {
+        on!(d, B, d => B::gather(d, to::<B>(x), axis, to::<B>(index)).map(B::wrap))
+    }
+    fn scatter(
+        d: &Device,
+        how: Scatter,
+        base: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+        src: View<'_, Self>,
+    ) -> Result<AnyBuffer> {
+        on!(d, B, d => {
+            B::scatter(d, how, to::<B>(base), axis, to::<B>(index), to::<B>(src)).map(B::wrap)
+        })
+    }
+    fn nonzero(d: &Device, x: View<'_, Self>) -> Result<(AnyBuffer, usize)> {
+        on!(d, B, d => B::nonzero(d, to::<B>(x)).map(|(b, n)| (B::wrap(b), n)))
+    }
+}

@@ -1,0 +1,68 @@
+//! Does a device's arithmetic keep the contract? A few sums that come out wrong where it does not.
+
+use elinvar_core::Result;
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::Backend;
+use elinvar_ops::catalogue::{add, div, fma, mul, sqrt, sub};
+use std::fmt;
+
+/// How a device's results compare with the reference's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exactness {
+    /// The same bits.
+    Exact,
+    /// The same bits but where subnormal numbers occur: the device flushes them to zero.
+    ExactButSubnormals,
+    /// Other bits; what failed.
+    Approximate(String),
+}
+
+impl fmt::Display for Exactness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exactness::Exact => f.write_str("exact"),
+            Exactness::ExactButSubnormals => f.write_str("exact but for subnormals"),
+            Exactness::Approximate(why) => write!(f, "approximate ({why})"),
+        }
+    }
+}
+
+/// Runs the probe on a device.
+///
+/// # Errors
+/// What the device reports.
+pub fn probe<B: Backend>(device: &B::Device) -> Result<Exactness> {
+    let at = |v: f32| Array::<B>::from_vec(device, vec![v], &[1]);
+    let is = |y: Array<B>, want: f32| -> Result<bool> {
+        Ok(y.to_host()?.as_slice::<f32>()?[0].to_bits() == want.to_bits())
+    };
+    let eps = f32::EPSILON;
+    let (x, tiny) = (1.0 + 2048.0 * eps, f32::MIN_POSITIVE);
+    // x * x = 1 + 2^-11 + 2^-24, and the last term survives only in a fused operation.
+    let squared = x * x;
+    let rules: [(&str, bool); 7] = [
+        ("fma is not fused", is(fma(&at(x)?, &at(x)?, &at(-squared)?)?, x.mul_add(x, -squared))?),
+        ("a product and a sum are contracted", is(sub(&mul(&at(x)?, &at(x)?)?, &at(squared)?)?, 0.0)?),
+        ("sums do not round to nearest even", is(add(&at(1.0)?, &at(eps / 2.0)?)?, 1.0)?),
+        ("sums do not round to nearest even", is(add(&at(1.0 + eps)?, &at(eps / 2.0)?)?, 1.0 + 2.0 * eps)?),
+        ("quotients are not correctly rounded", is(div(&at(1.0)?, &at(3.0)?)?, 1.0 / 3.0)?),
+        ("quotients are not correctly rounded", is(div(&at(5.0)?, &at(1.0 + eps)?)?, 5.0 / (1.0 + eps))?),
+        ("square roots are not correctly rounded", is(sqrt(&at(2.0)?)?, std::f32::consts::SQRT_2)?),
+    ];
+    if let Some((why, _)) = rules.iter().find(|(_, ok)| !ok) {
+        return Ok(Exactness::Approximate((*why).into()));
+    }
+    let kept = is(mul(&at(tiny)?, &at(0.5)?)?, tiny / 2.0)? && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?;
+    Ok(if kept { Exactness::Exact } else { Exactness::ExactButSubnormals })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_reference::{Reference, ReferenceDevice};
+
+    #[test]
+    fn the_reference_keeps_the_contract() {
+        assert_eq!(probe::<Reference>(&ReferenceDevice).unwrap(), Exactness::Exact);
+    }
+}

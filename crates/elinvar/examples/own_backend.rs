@@ -1,0 +1,232 @@
+//! A backend from outside: here, one that counts what it is asked for and lets the reference do the work.
+//!
+//! `Tensor<Counting>` has every method, operator and gradient without another line.
+//!
+//! ```sh
+//! cargo run -p elinvar --example own_backend
+//! ```
+
+use elinvar::core::philox::Stream;
+use elinvar::core::{DType, HostData, Layout, Scalar, Shape};
+use elinvar::ops::backend::*;
+use elinvar::ops::map::{IntMap, Map};
+use elinvar::ops::rows::Rows;
+use elinvar::{Reference, ReferenceDevice, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+type Tensor = elinvar::Tensor<Counting>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counting;
+
+/// Clones share the counts.
+#[derive(Clone, Debug, Default)]
+struct Counter {
+    counts: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+}
+
+impl PartialEq for Counter {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.counts, &other.counts)
+    }
+}
+
+impl std::fmt::Display for Counter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("counting")
+    }
+}
+
+impl Counter {
+    fn count(&self, kind: &'static str) -> &'static ReferenceDevice {
+        *self.counts.lock().unwrap().entry(kind).or_default() += 1;
+        &ReferenceDevice
+    }
+}
+
+fn to(v: View<'_, Counting>) -> View<'_, Reference> {
+    View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+impl Backend for Counting {
+    type Device = Counter;
+    type Buffer = HostData;
+    const NAME: &'static str = "counting";
+
+    fn upload(d: &Counter, data: HostData) -> Result<HostData> {
+        Reference::upload(d.count("upload"), data)
+    }
+    fn download(d: &Counter, x: View<'_, Self>) -> Result<HostData> {
+        Reference::download(d.count("download"), to(x))
+    }
+    fn synchronize(d: &Counter) -> Result<()> {
+        Reference::synchronize(d.count("synchronize"))
+    }
+    fn fill(d: &Counter, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+        Reference::fill(d.count("fill"), value, dtype, len)
+    }
+    fn random(d: &Counter, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        Reference::random(d.count("random"), r, s, dtype, len)
+    }
+    fn copy(d: &Counter, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
+        Reference::copy(d.count("copy"), to(x), dtype)
+    }
+    fn assemble(
+        d: &Counter,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_, Self>, Layout)],
+    ) -> Result<HostData> {
+        Reference::assemble(
+            d.count("assemble"),
+            fill,
+            dtype,
+            shape,
+            &parts.iter().map(|(v, l)| (to(v.clone()), l.clone())).collect::<Vec<_>>(),
+        )
+    }
+    fn map<M: Map<N>, const N: usize>(
+        d: &Counter,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        Reference::map(d.count("map"), m, x.map(to), dtype)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Counter,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        Reference::map_int(d.count("map_int"), m, x.map(to), dtype)
+    }
+    fn fold(d: &Counter, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
+        Reference::fold(d.count("fold"), f, to(x), kept, dtype)
+    }
+    fn arg_fold(d: &Counter, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
+        Reference::arg_fold(d.count("arg_fold"), f, to(x), kept)
+    }
+    fn scan(d: &Counter, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
+        Reference::scan(d.count("scan"), f, to(x), dtype)
+    }
+    fn rows<R: Rows<N>, const N: usize>(
+        d: &Counter,
+        r: &R,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<HostData> {
+        Reference::rows(d.count("rows"), r, x.map(to), kept, dtype)
+    }
+    fn sort(d: &Counter, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
+        Reference::sort(d.count("sort"), to(x), descending)
+    }
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &Counter,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        Reference::contract(d.count("contract"), to(x), to(w), e, extra.map(to))
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        d: &Counter,
+        c: &Conv,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        Reference::conv(d.count("conv"), c, to(x), to(w), out, e, extra.map(to))
+    }
+    fn conv_input_grad(
+        d: &Counter,
+        c: &Conv,
+        g: View<'_, Self>,
+        w: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<HostData> {
+        Reference::conv_input_grad(d.count("conv_input_grad"), c, to(g), to(w), spatial)
+    }
+    fn conv_weight_grad(
+        d: &Counter,
+        c: &Conv,
+        x: View<'_, Self>,
+        g: View<'_, Self>,
+        taps: &[usize],
+    ) -> Result<HostData> {
+        Reference::conv_weight_grad(d.count("conv_weight_grad"), c, to(x), to(g), taps)
+    }
+    fn pool(d: &Counter, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
+        Reference::pool(d.count("pool"), p, to(x))
+    }
+    fn avg_pool_grad(d: &Counter, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
+        Reference::avg_pool_grad(d.count("avg_pool_grad"), p, to(g), spatial)
+    }
+    fn attention(
+        d: &Counter,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+    ) -> Result<(HostData, HostData)> {
+        Reference::attention(d.count("attention"), a, to(q), to(k), to(v), mask.map(to))
+    }
+    fn attention_grad(
+        d: &Counter,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+        o: View<'_, Self>,
+        lse: View<'_, Self>,
+        g: View<'_, Self>,
+    ) -> Result<(HostData, HostData, HostData)> {
+        Reference::attention_grad(
+            d.count("attention_grad"),
+            a,
+            to(q),
+            to(k),
+            to(v),
+            mask.map(to),
+            to(o),
+            to(lse),
+            to(g),
+        )
+    }
+    fn gather(d: &Counter, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
+        Reference::gather(d.count("gather"), to(x), axis, to(index))
+    }
+    fn scatter(
+        d: &Counter,
+        how: Scatter,
+        base: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+        src: View<'_, Self>,
+    ) -> Result<HostData> {
+        Reference::scatter(d.count("scatter"), how, to(base), axis, to(index), to(src))
+    }
+    fn nonzero(d: &Counter, x: View<'_, Self>) -> Result<(HostData, usize)> {
+        Reference::nonzero(d.count("nonzero"), to(x))
+    }
+}
+
+fn main() {
+    let d = Counter::default();
+    let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], &d).requires_grad();
+    let loss = x.matmul(&x.t()).tanh().mean();
+    let g = loss.backward();
+    println!("loss {loss}");
+    println!("gradient\n{}", g.get(&x).expect("the loss depends on x"));
+    for (kind, n) in d.counts.lock().unwrap().iter() {
+        println!("{kind:>12} {n}");
+    }
+}

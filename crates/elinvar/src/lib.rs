@@ -1,0 +1,167 @@
+//! Tensors, exact gradients and neural networks that give **the same bits on every device**.
+//!
+//! This page goes from a first tensor to a trained network. Every example on it is run as a test.
+//!
+//! # Tensors
+//!
+//! A [`Tensor`] has a shape, a dtype and a device. Methods have PyTorch's and NumPy's names.
+//!
+//! ```
+//! use elinvar::prelude::*;
+//!
+//! let d = Device::best();
+//! let x = Tensor::new([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &d);
+//! assert_eq!(x.dims(), [2, 3]);
+//! assert_eq!(x.dtype(), DType::F32);
+//!
+//! let y = (&x * 2.0 + 1.0).sqrt();
+//! println!("{y}");
+//! // [[1.7320508 2.236068  2.6457512]
+//! //  [3.        3.3166249 3.6055512]]
+//!
+//! let z = x.matmul(&x.t());
+//! assert_eq!(z.to_vec::<f32>()?, [14.0, 32.0, 32.0, 77.0]);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! Shapes broadcast as in NumPy, and reductions take axes:
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! # let d = Device::best();
+//! let x = Tensor::new([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &d);
+//! let centred = &x - x.mean_dim(0, true);
+//! assert_eq!(centred.to_vec::<f32>()?, [-1.5, -1.5, -1.5, 1.5, 1.5, 1.5]);
+//! assert_eq!(x.sum().item(), 21.0);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! Slicing takes ranges, steps, places from the end, index tensors and masks; ranges and places make views:
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! # let d = Device::best();
+//! let x = Tensor::arange(0, 12, 1, &d).reshape(&[3, 4]);
+//! assert_eq!(x.i((-1, 1..3)).to_vec::<i64>()?, [9, 10]);
+//! assert_eq!(x.i((.., step(.., -2))).i(0).to_vec::<i64>()?, [3, 1]);
+//! assert_eq!(x.i(&x.gt(9)).to_vec::<i64>()?, [10, 11]);
+//! let rows = Tensor::new([2i64, 0], &d);
+//! assert_eq!(x.i((&rows, 0)).to_vec::<i64>()?, [8, 0]);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! Random numbers come from a [`Generator`]: the same seed gives the same tensor on every device.
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! # let d = Device::best();
+//! let (mut a, mut b) = (Generator::new(7), Generator::new(7));
+//! let (x, y): (Tensor, Tensor) = (a.randn([2, 2], &d), b.randn([2, 2], &d));
+//! assert_eq!(x.to_vec::<f32>()?, y.to_vec::<f32>()?);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! # Mistakes
+//!
+//! A programmer's mistake panics with a sentence and the line that made it, as indexing does in std. Where a program
+//! must go on, [`try_run`] gives the error back. What comes from outside (files, devices) is always a `Result`.
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! # let d = Device::best();
+//! let (x, w) = (Tensor::zeros([4, 3, 8], DType::F32, &d), Tensor::zeros([4, 7, 5], DType::F32, &d));
+//! let e = try_run(|| x.matmul(&w)).unwrap_err();
+//! assert_eq!(e.kind(), ErrorKind::ShapeMismatch);
+//! assert_eq!(
+//!     e.to_string(),
+//!     "matmul: inner sizes differ: left [4, 3, 8], right [4, 7, 5]; 8 and 7 must be equal"
+//! );
+//! ```
+//!
+//! # Gradients
+//!
+//! [`requires_grad`](Tensor::requires_grad) makes a variable; what is computed from it remembers how.
+//! [`backward`](Tensor::backward) walks back and returns [`Gradients`] by variable.
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! # let d = Device::best();
+//! let x = Tensor::new([1.0f64, 2.0, 3.0], &d).requires_grad();
+//! let y = (&x * &x).sum();
+//! let g = y.backward();
+//! assert_eq!(g.get(&x).unwrap().to_vec::<f64>()?, [2.0, 4.0, 6.0]);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! Gradients are tensors that can be differentiated again ([`grad`](Tensor::grad)), to any order. [`no_grad`] stops
+//! recording in a scope, [`detach`](Tensor::detach) cuts one value off, [`checkpoint`] trades time for memory, and
+//! [`check_gradient`] compares any function's gradients with differences:
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! # let d = Device::best();
+//! let x = Tensor::new([0.5f64], &d).requires_grad();
+//! let first = x.sin().sum().grad(&[&x])[0].clone().unwrap();
+//! let second = first.sum().grad(&[&x])[0].clone().unwrap();
+//! assert_eq!(second.item(), -(0.5f64).sin());
+//!
+//! check_gradient(|x| Ok(x[0].tanh()), &[x.detach()], 1e-5, 1e-8)?;
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! <!-- network -->
+//!
+//! # Devices
+//!
+//! [`Device::parse`] turns a name into a device, [`devices`] lists what there is. `Tensor` alone is `Tensor<Any>`: the
+//! backend is chosen at run time, by the device. `Tensor<Reference>` is the same code with the backend resolved at
+//! compile time, and a backend of your own works the same way: implement [`Backend`].
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! let d = Device::parse("reference")?;
+//! let x = Tensor::new([1.0f32, 2.0], &d);
+//! let fixed: elinvar::Tensor<Reference> = x.copy_to(&ReferenceDevice)?;
+//! assert_eq!(fixed.exp().to_vec::<f32>()?, x.exp().to_vec::<f32>()?);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! Without gradients, generic code can be written on arrays through the typed door, where every op is a function of
+//! the backend that returns a `Result`:
+//!
+//! ```
+//! use elinvar::{Array, Backend, Door, Result};
+//!
+//! fn norm<B: Backend>(x: &Array<B>) -> Result<Array<B>> {
+//!     B::sqrt(&B::sum(&B::mul(x, x)?, None, false)?)
+//! }
+//! # use elinvar::prelude::*;
+//! # let x = Array::<Reference>::from_vec(&ReferenceDevice, vec![3.0f32, 4.0], &[2])?;
+//! assert_eq!(norm(&x)?.to_host()?.as_slice::<f32>()?, [5.0]);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+
+pub use elinvar_core as core;
+pub use elinvar_core::{DType, Element, Error, ErrorKind, HostData, HostTensor, Result, Scalar, Shape, bf16, f16};
+pub use elinvar_devices as device;
+pub use elinvar_devices::{Any, Device, DeviceInfo, Exactness, devices};
+pub use elinvar_io as io;
+pub use elinvar_nn as nn;
+pub use elinvar_ops as ops;
+pub use elinvar_ops::{Array, Backend, Door, Value};
+pub use elinvar_reference::{Reference, ReferenceDevice};
+pub use elinvar_tensor::{
+    Axes, Backward, Generator, Gradients, HookHandle, Index, Operand, Sizes, TensorData, backward, check_gradient,
+    checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
+};
+
+/// A tensor; its backend is chosen at run time by the device, unless it is named.
+pub type Tensor<B = Any> = elinvar_tensor::Tensor<B>;
+
+/// What most programs need: `use elinvar::prelude::*;`.
+pub mod prelude {
+    pub use crate::{
+        Any, Backend, Backward, DType, Device, Error, ErrorKind, Generator, Gradients, Index, Reference,
+        ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices, no_grad, step, try_run,
+    };
+}

@@ -1,0 +1,192 @@
+//! The header of a safetensors file: what tensors there are and where their bytes lie.
+//!
+//! Written here instead of taken from the crate `safetensors`, for three reasons: that crate keeps metadata in a
+//! hash map, so the bytes of a file change from run to run; its errors do not name the tensor; and sizes near
+//! 2^64 overflow in its reader. In the tests it is the judge of what is written here.
+
+use elinvar_core::{DType, Error, HostTensor, Result, Shape};
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The key that holds string metadata, so no tensor can have this name.
+pub const METADATA: &str = "__metadata__";
+
+/// The format's own limit for the header, in bytes: a damaged length does not ask for all memory.
+pub const MAX_HEADER: u64 = 100_000_000;
+
+/// The types, by their names in files. The order is that of the data in a file: by falling alignment, so that a
+/// mapped file has every tensor aligned, and then as the format's own library has it.
+const NAMES: [(&str, DType); 8] = [
+    ("I64", DType::I64),
+    ("F64", DType::F64),
+    ("F32", DType::F32),
+    ("I32", DType::I32),
+    ("BF16", DType::BF16),
+    ("F16", DType::F16),
+    ("U8", DType::U8),
+    ("BOOL", DType::Bool),
+];
+
+/// What the header says of one tensor.
+#[derive(Deserialize, Serialize)]
+struct Entry {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: [u64; 2],
+}
+
+/// The JSON object at the start of a file, its entries in the order in which they stand there.
+#[derive(Default)]
+struct Header {
+    metadata: BTreeMap<String, String>,
+    tensors: Vec<(String, Entry)>,
+}
+
+/// A tensor of which the bytes are still to be read.
+pub struct Planned {
+    /// Its name.
+    pub name: String,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its shape.
+    pub shape: Shape,
+}
+
+/// The header for these tensors and the order in which their data has to follow.
+pub fn write<'a>(
+    tensors: &'a BTreeMap<String, HostTensor>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<(Vec<u8>, Vec<&'a HostTensor>)> {
+    if tensors.contains_key(METADATA) {
+        return Err(Error::argument(format!(
+            "a tensor cannot be named `{METADATA}`: safetensors files keep their metadata under that name"
+        )));
+    }
+    let mut sorted: Vec<_> = tensors.iter().collect();
+    sorted.sort_by_key(|(_, t)| place(t.dtype()));
+    let mut header = Header { metadata: metadata.clone(), tensors: Vec::with_capacity(sorted.len()) };
+    let mut end = 0;
+    for (name, tensor) in &sorted {
+        let start = end;
+        end += (tensor.shape().numel() * tensor.dtype().size()) as u64;
+        let dtype = NAMES[place(tensor.dtype())].0.to_string();
+        let entry = Entry { dtype, shape: tensor.shape().to_vec(), data_offsets: [start, end] };
+        header.tensors.push(((*name).clone(), entry));
+    }
+    let mut json =
+        serde_json::to_vec(&header).map_err(|e| Error::format(format!("safetensors header: {e}")))?;
+    // Spaces keep the data that follows aligned to 8 bytes.
+    json.resize(json.len().next_multiple_of(8), b' ');
+    if json.len() as u64 > MAX_HEADER {
+        return Err(Error::argument(format!(
+            "names and metadata take {} bytes; a safetensors header has at most {MAX_HEADER}",
+            json.len()
+        )));
+    }
+    Ok((json, sorted.into_iter().map(|(_, t)| t).collect()))
+}
+
+fn place(dtype: DType) -> usize {
+    NAMES.iter().position(|(_, d)| *d == dtype).expect("every type has a name in files")
+}
+
+/// The tensors in the order in which their data follows, and the metadata. `data` is the length of all data.
+///
+/// The tensors must cover the data without gaps and without sharing a byte, as the format demands.
+pub fn read(json: &[u8], data: u64) -> Result<(Vec<Planned>, BTreeMap<String, String>)> {
+    let Header { metadata, mut tensors } =
+        serde_json::from_slice(json).map_err(|e| Error::format(format!("the header is damaged: {e}")))?;
+    tensors.sort_by_key(|(_, e)| e.data_offsets);
+    let (mut planned, mut end) = (Vec::with_capacity(tensors.len()), 0);
+    for (name, entry) in tensors {
+        let [from, to] = entry.data_offsets;
+        let (dtype, shape) = (dtype(&name, &entry)?, shape(&name, &entry)?);
+        let bytes = (shape.numel() * dtype.size()) as u64;
+        let wrong = |what: String| Err(Error::format(format!("tensor `{name}`: {what}")));
+        if to.checked_sub(from) != Some(bytes) {
+            return wrong(format!("{} {shape} takes {bytes} bytes, not bytes {from} to {to}", entry.dtype));
+        }
+        if from < end {
+            return wrong(format!("bytes {from} to {to} overlap another tensor, which ends at {end}"));
+        }
+        if from > end {
+            return wrong(format!("bytes {end} to {from} before it belong to no tensor"));
+        }
+        if to > data {
+            return wrong(format!(
+                "bytes {from} to {to} are asked for, but the file holds {data}: it was cut off"
+            ));
+        }
+        end = to;
+        planned.push(Planned { name, dtype, shape });
+    }
+    if end != data {
+        return Err(Error::format(format!("{} bytes after the last tensor belong to no tensor", data - end)));
+    }
+    Ok((planned, metadata))
+}
+
+fn dtype(name: &str, entry: &Entry) -> Result<DType> {
+    NAMES.iter().find(|(n, _)| *n == entry.dtype).map(|(_, d)| *d).ok_or_else(|| {
+        Error::unsupported(format!(
+            "tensor `{name}` has elements of type {:?}; the types that can be read are {}",
+            entry.dtype,
+            NAMES.map(|(n, _)| n).join(", ")
+        ))
+    })
+}
+
+fn shape(name: &str, entry: &Entry) -> Result<Shape> {
+    // The shape comes from a file: that it cannot be addressed is the file's fault, not a lack of memory.
+    Shape::new(&entry.shape).map_err(|e| Error::format(format!("tensor `{name}`: {}", e.message())))
+}
+
+impl Serialize for Header {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry(METADATA, &self.metadata)?;
+        }
+        for (name, entry) in &self.tensors {
+            map.serialize_entry(name, entry)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_map(Entries)
+    }
+}
+
+/// Reads entry by entry: a map would silently keep the last of two entries of the same name.
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with an entry for each tensor")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let (mut header, mut seen) = (Header::default(), std::collections::HashSet::new());
+        while let Some(name) = map.next_key::<String>()? {
+            let at = |e: A::Error| A::Error::custom(format!("`{name}`: {e}"));
+            if !seen.insert(name.clone()) {
+                return Err(A::Error::custom(format!("`{name}` is there twice")));
+            }
+            if name == METADATA {
+                header.metadata = map.next_value().map_err(at)?;
+            } else {
+                let entry = map.next_value().map_err(at)?;
+                header.tensors.push((name, entry));
+            }
+        }
+        Ok(header)
+    }
+}

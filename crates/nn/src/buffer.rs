@@ -1,0 +1,118 @@
+//! What a layer keeps besides its weights: buffers, the mode, random numbers.
+//!
+//! All three are cells, so that `forward(&self)` can keep running statistics and draw numbers.
+
+use crate::Module;
+use crate::module::Visit;
+use crate::param::same_kind;
+use elinvar_core::Result;
+use elinvar_core::philox::Stream;
+use elinvar_ops::Backend;
+use elinvar_tensor::{Generator, Tensor};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// A tensor that belongs to a layer's state and is not trained: a running mean, say.
+pub struct Buffer<B: Backend> {
+    cell: RwLock<Tensor<B>>,
+}
+
+impl<B: Backend> Buffer<B> {
+    /// A buffer that starts with these numbers.
+    pub fn new(value: &Tensor<B>) -> Self {
+        Buffer { cell: RwLock::new(value.detach()) }
+    }
+    /// The value now. It depends on nothing.
+    pub fn get(&self) -> Tensor<B> {
+        self.cell.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Puts other numbers in its place; what they were computed from is forgotten.
+    ///
+    /// # Errors
+    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the buffer's shape and dtype.
+    pub fn set(&self, value: &Tensor<B>) -> Result<()> {
+        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        same_kind("buffer", cell.shape(), cell.dtype(), value.shape(), value.dtype())?;
+        *cell = value.detach();
+        Ok(())
+    }
+}
+
+impl<B: Backend> fmt::Debug for Buffer<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.get();
+        write!(f, "Buffer({}, {})", value.shape(), value.dtype())
+    }
+}
+
+impl<B: Backend> Module<B> for Buffer<B> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.buffer(name, self);
+    }
+}
+
+/// Whether a layer trains or evaluates. A new one trains.
+#[derive(Debug)]
+pub struct Mode {
+    training: AtomicBool,
+}
+
+impl Mode {
+    /// Training.
+    pub fn new() -> Self {
+        Mode { training: AtomicBool::new(true) }
+    }
+    /// Training?
+    pub fn is_training(&self) -> bool {
+        self.training.load(Ordering::Relaxed)
+    }
+    /// Training (true) or evaluation (false).
+    pub fn set_training(&self, training: bool) {
+        self.training.store(training, Ordering::Relaxed);
+    }
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Mode::new()
+    }
+}
+
+impl<B: Backend> Module<B> for Mode {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.mode(name, self);
+    }
+}
+
+/// A layer's own source of random numbers. Its state can be saved and put back, so that a run can go on with the
+/// numbers that it would have drawn.
+#[derive(Debug)]
+pub struct RandomState {
+    generator: Mutex<Generator>,
+}
+
+impl RandomState {
+    /// A source of its own, split off from `from`.
+    pub fn fork(from: &mut Generator) -> Self {
+        RandomState { generator: Mutex::new(from.fork()) }
+    }
+    /// Draws from it.
+    pub fn draw<T>(&self, f: impl FnOnce(&mut Generator) -> T) -> T {
+        f(&mut self.generator.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// What the next draw will take.
+    pub fn state(&self) -> Stream {
+        self.draw(|g| g.state())
+    }
+    /// Goes on from a state.
+    pub fn set_state(&self, next: Stream) {
+        self.draw(|g| *g = Generator::from_state(next));
+    }
+}
+
+impl<B: Backend> Module<B> for RandomState {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.random(name, self);
+    }
+}

@@ -1,0 +1,175 @@
+//! How weights start.
+//!
+//! Bounds and standard deviations are computed in f64 with nothing but IEEE operations, so they are the same on every
+//! machine; the numbers come from a [`Generator`], so the same seed gives the same weights on every device.
+
+use elinvar_core::{DType, Error, Result, Shape};
+use elinvar_ops::Backend;
+use elinvar_tensor::{Generator, OrFail, Sizes, Tensor};
+
+/// Which side of a weight its spread keeps steady.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fan {
+    /// The inputs: the forward pass keeps its spread.
+    In,
+    /// The outputs: the backward pass keeps its spread.
+    Out,
+}
+
+/// The recommended factor for what comes after a weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gain {
+    /// Nothing, a sigmoid, or a convolution: 1.
+    Linear,
+    /// Tanh: 5/3.
+    Tanh,
+    /// ReLU: sqrt(2).
+    Relu,
+    /// Leaky ReLU of this slope: sqrt(2 / (1 + slope^2)).
+    LeakyRelu(f64),
+    /// SELU: 3/4.
+    Selu,
+}
+
+impl Gain {
+    /// The factor.
+    pub fn factor(self) -> f64 {
+        match self {
+            Gain::Linear => 1.0,
+            Gain::Tanh => 5.0 / 3.0,
+            Gain::Relu => 2f64.sqrt(),
+            Gain::LeakyRelu(slope) => (2.0 / (1.0 + slope * slope)).sqrt(),
+            Gain::Selu => 0.75,
+        }
+    }
+}
+
+/// The numbers of inputs and outputs that meet in one place of a weight [out, in, taps..].
+///
+/// # Errors
+/// `ShapeMismatch` if there are fewer than two axes.
+pub fn fans(shape: &Shape) -> Result<(usize, usize)> {
+    let [o, i, taps @ ..] = shape.dims() else {
+        return Err(Error::shape(format!("init: a weight of shape {shape} has no inputs and outputs to count")));
+    };
+    let taps: usize = taps.iter().product();
+    Ok((i * taps, o * taps))
+}
+
+/// 1 / sqrt(fan_in), the bound of PyTorch's default for linear and convolution layers; 0 where there are no inputs.
+pub fn default_bound(fan_in: usize) -> f64 {
+    if fan_in == 0 { 0.0 } else { 1.0 / (fan_in as f64).sqrt() }
+}
+
+/// Uniform in -bound..bound, of f32.
+///
+/// # Panics
+/// If memory is exhausted.
+#[track_caller]
+pub fn uniform<B: Backend>(shape: impl Sizes, bound: f64, g: &mut Generator, device: &B::Device) -> Tensor<B> {
+    g.uniform(-bound, bound, shape, DType::F32, device)
+}
+
+/// Normally distributed around 0, of f32.
+///
+/// # Panics
+/// If memory is exhausted.
+#[track_caller]
+pub fn normal<B: Backend>(shape: impl Sizes, std: f64, g: &mut Generator, device: &B::Device) -> Tensor<B> {
+    g.normal(0.0, std, shape, DType::F32, device)
+}
+
+/// Zeros, of f32.
+///
+/// # Panics
+/// If memory is exhausted.
+#[track_caller]
+pub fn zeros<B: Backend>(shape: impl Sizes, device: &B::Device) -> Tensor<B> {
+    Tensor::zeros(shape, DType::F32, device)
+}
+
+/// Ones, of f32.
+///
+/// # Panics
+/// If memory is exhausted.
+#[track_caller]
+pub fn ones<B: Backend>(shape: impl Sizes, device: &B::Device) -> Tensor<B> {
+    Tensor::ones(shape, DType::F32, device)
+}
+
+/// He and others (2015): uniform with the standard deviation gain / sqrt(fan).
+///
+/// # Panics
+/// If the shape has fewer than two axes, or memory is exhausted.
+#[track_caller]
+pub fn kaiming_uniform<B: Backend>(
+    shape: impl Sizes,
+    fan: Fan,
+    gain: Gain,
+    g: &mut Generator,
+    device: &B::Device,
+) -> Tensor<B> {
+    let shape = shape.to_shape().or_fail();
+    // A uniform distribution of bound b has the standard deviation b / sqrt(3).
+    uniform(&shape, 3f64.sqrt() * kaiming(&shape, fan, gain).or_fail(), g, device)
+}
+
+/// He and others (2015): normal with the standard deviation gain / sqrt(fan).
+///
+/// # Panics
+/// If the shape has fewer than two axes, or memory is exhausted.
+#[track_caller]
+pub fn kaiming_normal<B: Backend>(
+    shape: impl Sizes,
+    fan: Fan,
+    gain: Gain,
+    g: &mut Generator,
+    device: &B::Device,
+) -> Tensor<B> {
+    let shape = shape.to_shape().or_fail();
+    normal(&shape, kaiming(&shape, fan, gain).or_fail(), g, device)
+}
+
+/// Glorot and Bengio (2010): uniform with the standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+///
+/// # Panics
+/// If the shape has fewer than two axes, or memory is exhausted.
+#[track_caller]
+pub fn xavier_uniform<B: Backend>(
+    shape: impl Sizes,
+    gain: Gain,
+    g: &mut Generator,
+    device: &B::Device,
+) -> Tensor<B> {
+    let shape = shape.to_shape().or_fail();
+    uniform(&shape, 3f64.sqrt() * xavier(&shape, gain).or_fail(), g, device)
+}
+
+/// Glorot and Bengio (2010): normal with the standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+///
+/// # Panics
+/// If the shape has fewer than two axes, or memory is exhausted.
+#[track_caller]
+pub fn xavier_normal<B: Backend>(
+    shape: impl Sizes,
+    gain: Gain,
+    g: &mut Generator,
+    device: &B::Device,
+) -> Tensor<B> {
+    let shape = shape.to_shape().or_fail();
+    normal(&shape, xavier(&shape, gain).or_fail(), g, device)
+}
+
+fn kaiming(shape: &Shape, fan: Fan, gain: Gain) -> Result<f64> {
+    let (i, o) = fans(shape)?;
+    let n = match fan {
+        Fan::In => i,
+        Fan::Out => o,
+    };
+    Ok(gain.factor() * default_bound(n))
+}
+
+fn xavier(shape: &Shape, gain: Gain) -> Result<f64> {
+    let (i, o) = fans(shape)?;
+    Ok(gain.factor() * 2f64.sqrt() * default_bound(i + o))
+}

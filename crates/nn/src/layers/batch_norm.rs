@@ -1,0 +1,127 @@
+//! Batch norm: each channel shifted and scaled by its mean and variance over the batch, or by running ones.
+//!
+//! How it can be wrong: the mode. In training a sample's result depends on the rest of its batch and the running
+//! statistics move; after `eval()` neither does.
+
+use crate::{Buffer, Layer, Mode, Module, Param, init};
+use elinvar_core::{DType, Error, Result};
+use elinvar_ops::Backend;
+use elinvar_ops::catalogue as op;
+use elinvar_tensor::{OrFail, Tensor, no_grad};
+use std::fmt;
+
+/// [`BatchNorm`] of [n, c] or [n, c, l].
+pub type BatchNorm1d<B> = BatchNorm<B, 1>;
+/// [`BatchNorm`] of [n, c, h, w].
+pub type BatchNorm2d<B> = BatchNorm<B, 2>;
+/// [`BatchNorm`] of [n, c, d, h, w].
+pub type BatchNorm3d<B> = BatchNorm<B, 3>;
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias per channel, for `AXES` spatial axes.
+///
+/// x: [n, c, spatial..]   weight, bias, running_mean, running_var: [c]   y: as x
+///
+/// In training, mean and variance are those of the batch, and the running ones follow:
+/// running = (1 - momentum) * running + momentum * batch (with the variance that divides by one less).
+#[derive(Debug, Module)]
+#[module(display)]
+pub struct BatchNorm<B: Backend, const AXES: usize> {
+    /// [c], ones at first.
+    pub weight: Option<Param<B>>,
+    /// [c], zeros at first.
+    pub bias: Option<Param<B>>,
+    /// [c], zeros at first.
+    pub running_mean: Option<Buffer<B>>,
+    /// [c], ones at first.
+    pub running_var: Option<Buffer<B>>,
+    /// Training batches so far, i64, shape [].
+    pub num_batches_tracked: Option<Buffer<B>>,
+    mode: Mode,
+    channels: usize,
+    momentum: f64,
+    eps: f64,
+}
+
+impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
+    /// With weight and bias of f32, momentum 0.1 and eps 1e-5.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn new(channels: usize, device: &B::Device) -> Self {
+        let (zeros, ones) = (init::zeros(channels, device), init::ones(channels, device));
+        BatchNorm {
+            running_mean: Some(Buffer::new(&zeros)),
+            running_var: Some(Buffer::new(&ones)),
+            num_batches_tracked: Some(Buffer::new(&Tensor::zeros([0; 0], DType::I64, device))),
+            weight: Some(Param::new(ones)),
+            bias: Some(Param::new(zeros)),
+            mode: Mode::new(),
+            channels,
+            momentum: 0.1,
+            eps: 1e-5,
+        }
+    }
+    /// How much of each batch comes into the running statistics.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
+    }
+    /// What is added to the variance.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+    /// Without weight and bias.
+    #[must_use]
+    pub fn without_affine(mut self) -> Self {
+        (self.weight, self.bias) = (None, None);
+        self
+    }
+    /// Without running statistics: always by those of the batch.
+    #[must_use]
+    pub fn without_running(mut self) -> Self {
+        (self.running_mean, self.running_var, self.num_batches_tracked) = (None, None, None);
+        self
+    }
+    fn run(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
+        let fits = x.rank() == AXES + 2 || (AXES == 1 && x.rank() == 2);
+        if !fits {
+            let want = match AXES {
+                1 => "[n, c] or [n, c, l]",
+                2 => "[n, c, h, w]",
+                _ => "[n, c, d, h, w]",
+            };
+            return Err(Error::shape(format!("batch_norm: input {}; it should be {want}", x.shape())));
+        }
+        let (weight, bias) = (self.weight.as_ref().map(Param::get), self.bias.as_ref().map(Param::get));
+        let buffers = self.running_mean.as_ref().zip(self.running_var.as_ref());
+        let running = buffers.map(|(mean, var)| (mean.get(), var.get()));
+        let pair = running.as_ref().map(|(mean, var)| (mean, var));
+        let training = self.mode.is_training() || running.is_none();
+        let out = op::batch_norm(x, pair, weight.as_ref(), bias.as_ref(), training, self.momentum, self.eps)?;
+        if let (true, Some((mean, var)), Some((new_mean, new_var))) = (training, buffers, &out.running) {
+            mean.set(new_mean)?;
+            var.set(new_var)?;
+            if let Some(count) = &self.num_batches_tracked {
+                count.set(&no_grad(|| count.get() + 1))?;
+            }
+        }
+        Ok(out.y)
+    }
+}
+
+impl<B: Backend, const AXES: usize> Layer<B> for BatchNorm<B, AXES> {
+    #[track_caller]
+    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+        self.run(x).or_fail()
+    }
+}
+
+impl<B: Backend, const AXES: usize> fmt::Display for BatchNorm<B, AXES> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchNorm{AXES}d({}, momentum {}, eps {:e})", self.channels, self.momentum, self.eps)
+    }
+}

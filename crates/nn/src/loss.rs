@@ -1,0 +1,112 @@
+//! Losses: the catalogue's functions on tensors. A row of the table is a signature.
+//!
+//! They panic on a programmer's mistake, as the methods of a tensor do; [`elinvar_tensor::try_run`] gives the error.
+
+use elinvar_ops::Backend;
+use elinvar_ops::catalogue as op;
+pub use elinvar_ops::catalogue::reduction::Reduction;
+use elinvar_tensor::{OrFail, Tensor};
+
+/// A target of this class is left out, as in PyTorch.
+const IGNORED: i64 = -100;
+
+macro_rules! losses {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $t:ty),*);)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Panics
+        /// If shapes, dtypes or settings do not fit, or memory is exhausted.
+        #[track_caller]
+        pub fn $name<B: Backend>(x: &Tensor<B>, $($arg: $t),*) -> Tensor<B> {
+            op::$name(x, $($arg),*).or_fail()
+        }
+    )*};
+}
+
+losses! {
+    /// (x - target)^2
+    fn mse_loss(target: &Tensor<B>, reduction: Reduction);
+    /// |x - target|
+    fn l1_loss(target: &Tensor<B>, reduction: Reduction);
+    /// With d = |x - target|: d^2 / (2 beta) below beta, else d - beta / 2.
+    fn smooth_l1_loss(target: &Tensor<B>, reduction: Reduction, beta: f64);
+    /// With d = |x - target|: d^2 / 2 below delta, else delta * (d - delta / 2).
+    fn huber_loss(target: &Tensor<B>, reduction: Reduction, delta: f64);
+    /// -weight[target] * x[target]; x holds log-probabilities.
+    fn nll_loss(target: &Tensor<B>, weight: Option<&Tensor<B>>, ignore_index: i64, reduction: Reduction);
+    /// -(target log x + (1 - target) log(1 - x)), each logarithm at least -100.
+    fn binary_cross_entropy(target: &Tensor<B>, weight: Option<&Tensor<B>>, reduction: Reduction);
+    /// [`binary_cross_entropy`] of sigmoid(x), without overflow.
+    fn binary_cross_entropy_with_logits(
+        target: &Tensor<B>, weight: Option<&Tensor<B>>, pos_weight: Option<&Tensor<B>>, reduction: Reduction
+    );
+    /// target * (log target - x); x holds log-probabilities.
+    fn kl_div(target: &Tensor<B>, reduction: Reduction, log_target: bool);
+    /// x where target is 1, max(0, margin - x) where it is -1.
+    fn hinge_embedding_loss(target: &Tensor<B>, reduction: Reduction, margin: f64);
+}
+
+/// The mean cross entropy of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities (as x).
+/// [`CrossEntropy`] has settings.
+///
+/// # Panics
+/// If shapes or dtypes do not fit, a target is no class, or memory is exhausted.
+#[track_caller]
+pub fn cross_entropy<B: Backend>(x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B> {
+    CrossEntropy::new().of(x, target)
+}
+
+/// Cross entropy with settings.
+#[derive(Clone, Debug)]
+pub struct CrossEntropy<B: Backend> {
+    weight: Option<Tensor<B>>,
+    ignore_index: i64,
+    reduction: Reduction,
+    label_smoothing: f64,
+}
+
+impl<B: Backend> CrossEntropy<B> {
+    /// The mean, without weights, smoothing or a class that is left out.
+    pub fn new() -> Self {
+        CrossEntropy { weight: None, ignore_index: IGNORED, reduction: Reduction::Mean, label_smoothing: 0.0 }
+    }
+    /// How much each class counts: [c].
+    #[must_use]
+    pub fn weight(mut self, weight: &Tensor<B>) -> Self {
+        self.weight = Some(weight.clone());
+        self
+    }
+    /// Leaves out targets of this class.
+    #[must_use]
+    pub fn ignore_index(mut self, class: i64) -> Self {
+        self.ignore_index = class;
+        self
+    }
+    /// Mean, sum, or each by itself.
+    #[must_use]
+    pub fn reduction(mut self, reduction: Reduction) -> Self {
+        self.reduction = reduction;
+        self
+    }
+    /// Mixes this much of an even distribution into the targets.
+    #[must_use]
+    pub fn label_smoothing(mut self, part: f64) -> Self {
+        self.label_smoothing = part;
+        self
+    }
+    /// The loss of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities (as x).
+    ///
+    /// # Panics
+    /// If shapes, dtypes or settings do not fit, a target is no class, or memory is exhausted.
+    #[track_caller]
+    pub fn of(&self, x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B> {
+        let weight = self.weight.as_ref();
+        op::cross_entropy(x, target, weight, self.ignore_index, self.reduction, self.label_smoothing).or_fail()
+    }
+}
+
+impl<B: Backend> Default for CrossEntropy<B> {
+    fn default() -> Self {
+        CrossEntropy::new()
+    }
+}

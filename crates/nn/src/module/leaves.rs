@@ -1,0 +1,40 @@
+//! What a module holds, collected.
+
+use super::Seen;
+use crate::{Buffer, Mode, Param, RandomState};
+use elinvar_ops::Backend;
+
+/// Everything in a module that can change, in the order of the fields.
+pub struct Leaves<'a, B: Backend> {
+    /// Parameters; a shared one stands here under each of its names.
+    pub params: Vec<(String, &'a Param<B>)>,
+    /// Buffers.
+    pub buffers: Vec<(String, &'a Buffer<B>)>,
+    /// Modes.
+    pub modes: Vec<&'a Mode>,
+    /// Sources of random numbers.
+    pub randoms: Vec<(String, &'a RandomState)>,
+}
+
+impl<B: Backend> Default for Leaves<'_, B> {
+    fn default() -> Self {
+        Leaves { params: vec![], buffers: vec![], modes: vec![], randoms: vec![] }
+    }
+}
+
+impl<'a, B: Backend> Leaves<'a, B> {
+    pub(super) fn take(&mut self, name: &str, seen: Seen<'a, '_, B>) {
+        match seen {
+            Seen::Param(p) => self.params.push((name.to_owned(), p)),
+            Seen::Buffer(b) => self.buffers.push((name.to_owned(), b)),
+            Seen::Mode(m) => self.modes.push(m),
+            Seen::Random(r) => self.randoms.push((name.to_owned(), r)),
+            Seen::Begin(_) | Seen::End => {}
+        }
+    }
+    /// The parameters; a shared one once, under its first name.
+    pub fn unique(&self) -> Vec<(String, &'a Param<B>)> {
+        let mut seen = std::collections::HashSet::new();
+        self.params.iter().filter(|(_, p)| seen.insert(p.identity())).cloned().collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! State dicts: out of a module, and into one.
+//!
+//! How it can be wrong: a load that stops half-way. So everything is checked and uploaded first; after that only
+//! cells are written, which cannot fail.
+
+use super::Leaves;
+use crate::param::same_kind;
+use elinvar_core::{Error, HostTensor, Result};
+use elinvar_ops::Backend;
+use elinvar_tensor::Tensor;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Parameters and buffers on the host, by name.
+pub type StateDict = BTreeMap<String, HostTensor>;
+
+/// Whether the names of a state dict and of a module must be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strict {
+    /// A missing or an unexpected name is an error.
+    Yes,
+    /// Missing names keep their values, unexpected ones are ignored; the report lists both.
+    No,
+}
+
+/// What a load found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Names of the module that the state dict has not.
+    pub missing: Vec<String>,
+    /// Names of the state dict that the module has not.
+    pub unexpected: Vec<String>,
+}
+
+/// A parameter or a buffer by its name.
+struct Slot<'a, B: Backend> {
+    name: &'a str,
+    value: Tensor<B>,
+    /// Slots with the same number are handles on one parameter.
+    identity: usize,
+    set: Box<dyn Fn(&Tensor<B>) -> Result<()> + 'a>,
+}
+
+fn slots<'a, B: Backend>(leaves: &'a Leaves<'a, B>) -> Result<Vec<Slot<'a, B>>> {
+    let params = leaves.params.iter().map(|(name, p)| Slot {
+        name,
+        value: p.get(),
+        identity: p.identity(),
+        set: Box::new(|v| p.set(v)),
+    });
+    let buffers = leaves.buffers.iter().map(|(name, b)| Slot {
+        name,
+        value: b.get(),
+        identity: std::ptr::from_ref(*b).addr(),
+        set: Box::new(|v| b.set(v)),
+    });
+    let all: Vec<Slot<'a, B>> = params.chain(buffers).collect();
+    let mut names = BTreeSet::new();
+    match all.iter().find(|s| !names.insert(s.name)) {
+        None => Ok(all),
+        Some(s) => Err(Error::argument(format!(
+            "state_dict: two parts of the model are called \"{}\"; give one another name with #[module(rename = \"..\")]",
+            s.name
+        ))),
+    }
+}
+
+pub(super) fn save<B: Backend>(leaves: &Leaves<'_, B>) -> Result<StateDict> {
+    slots(leaves)?.iter().map(|s| Ok((s.name.to_owned(), s.value.to_host().map_err(|e| e.at(s.name))?))).collect()
+}
+
+pub(super) fn load<B: Backend>(leaves: &Leaves<'_, B>, from: &StateDict, strict: Strict) -> Result<LoadReport> {
+    const OP: &str = "load_state_dict";
+    let slots = slots(leaves)?;
+    let names: BTreeSet<&str> = slots.iter().map(|s| s.name).collect();
+    let given: BTreeMap<usize, (&str, &HostTensor)> =
+        slots.iter().filter_map(|s| Some((s.identity, (s.name, from.get(s.name)?)))).collect();
+    let report = LoadReport {
+        missing: slots.iter().filter(|s| !given.contains_key(&s.identity)).map(|s| s.name.to_owned()).collect(),
+        unexpected: from.keys().filter(|k| !names.contains(k.as_str())).cloned().collect(),
+    };
+    let mut ready = vec![];
+    for s in &slots {
+        let Some(new) = from.get(s.name) else { continue };
+        same_kind("part of the model", s.value.shape(), s.value.dtype(), new.shape(), new.dtype())
+            .map_err(|e| e.at(s.name).at(OP))?;
+        let (other_name, other) = given[&s.identity];
+        if other_name != s.name {
+            // Bytes, because a weight may be NaN.
+            if other.data().to_le_bytes() != new.data().to_le_bytes() {
+                return Err(Error::argument(format!(
+                    "{OP}: \"{}\" and \"{other_name}\" are one parameter of the model, and have different values",
+                    s.name
+                )));
+            }
+            continue;
+        }
+        ready.push((s, new));
+    }
+    if strict == Strict::Yes && !(report.missing.is_empty() && report.unexpected.is_empty()) {
+        return Err(Error::argument(format!("{OP}: {}; load with Strict::No to take what fits", sentence(&report))));
+    }
+    let ready = ready
+        .into_iter()
+        .map(|(s, new)| Ok((s, Tensor::from_host(new.clone(), s.value.device()).map_err(|e| e.at(s.name).at(OP))?)))
+        .collect::<Result<Vec<_>>>()?;
+    ready.iter().try_for_each(|(s, new)| (s.set)(new))?;
+    Ok(report)
+}
+
+/// The first few names, and how many more there are: a wrong file misses them all.
+fn sentence(report: &LoadReport) -> String {
+    const SHOWN: usize = 8;
+    let list = |names: &[String]| {
+        let first = names.iter().take(SHOWN).map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
+        match names.len().saturating_sub(SHOWN) {
+            0 => first,
+            more => format!("{first} and {more} more"),
+        }
+    };
+    let missing = (!report.missing.is_empty()).then(|| format!("the state dict lacks {}", list(&report.missing)));
+    let unexpected = (!report.unexpected.is_empty()).then(|| format!("the model has no {}", list(&report.unexpected)));
+    missing.into_iter().chain(unexpected).collect::<Vec<_>>().join(", and ")
+}
+
+pub(super) fn to_device<B: Backend>(leaves: &Leaves<'_, B>, device: &B::Device) -> Result<()> {
+    let slots = slots(leaves)?;
+    let mut moved = BTreeMap::new();
+    for s in &slots {
+        if s.value.device() != device && !moved.contains_key(&s.identity) {
+            moved.insert(s.identity, (s, s.value.copy_to::<B>(device).map_err(|e| e.at(s.name).at("to_device"))?));
+        }
+    }
+    moved.values().try_for_each(|(s, new)| (s.set)(new))
+}

@@ -1,0 +1,99 @@
+//! `Param`: a weight that is trained.
+
+use crate::Module;
+use crate::module::Visit;
+use elinvar_core::{DType, Error, Result, Shape};
+use elinvar_ops::Backend;
+use elinvar_tensor::Tensor;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A weight: a variable whose value an optimiser replaces.
+///
+/// A tensor never changes, so a parameter is a cell that holds one. [`Param::share`] gives a second handle on the
+/// same cell: tied weights are trained together, once, and stand in a state dict under both names.
+pub struct Param<B: Backend> {
+    cell: Arc<RwLock<Tensor<B>>>,
+}
+
+impl<B: Backend> Param<B> {
+    /// A parameter that starts with these numbers.
+    ///
+    /// # Panics
+    /// If they are not floats: only those have gradients.
+    #[track_caller]
+    pub fn new(value: Tensor<B>) -> Self {
+        Param { cell: Arc::new(RwLock::new(value.requires_grad())) }
+    }
+    /// The value now: a variable, or a constant while the parameter is frozen.
+    pub fn get(&self) -> Tensor<B> {
+        // The cell is whole at every moment, so a panic of another thread does not matter.
+        self.cell.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Puts other numbers in its place, as a new variable (or constant, while frozen).
+    ///
+    /// # Errors
+    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the parameter's shape and dtype.
+    pub fn set(&self, value: &Tensor<B>) -> Result<()> {
+        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        same_kind("parameter", cell.shape(), cell.dtype(), value.shape(), value.dtype())?;
+        *cell = if cell.is_variable() { value.requires_grad() } else { value.detach() };
+        Ok(())
+    }
+    /// A second handle on the same parameter: tied weights.
+    #[must_use]
+    pub fn share(&self) -> Param<B> {
+        Param { cell: self.cell.clone() }
+    }
+    /// Are these two handles on one parameter?
+    pub fn is_shared_with(&self, other: &Param<B>) -> bool {
+        Arc::ptr_eq(&self.cell, &other.cell)
+    }
+    /// A number that the handles on one parameter have in common, and no others while they live.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.cell).addr()
+    }
+    /// Makes it a constant: no gradient, and optimisers pass it by.
+    pub fn freeze(&self) {
+        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        *cell = cell.detach();
+    }
+    /// Makes it a variable again.
+    pub fn unfreeze(&self) {
+        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        *cell = cell.requires_grad();
+    }
+    /// Is it a constant now?
+    pub fn is_frozen(&self) -> bool {
+        !self.get().is_variable()
+    }
+}
+
+/// That new numbers have the shape and dtype of the old ones.
+pub(crate) fn same_kind(
+    what: &str,
+    old_shape: &Shape,
+    old_dtype: DType,
+    new_shape: &Shape,
+    new_dtype: DType,
+) -> Result<()> {
+    if new_shape != old_shape {
+        return Err(Error::shape(format!("this {what} has shape {old_shape}, and the new value {new_shape}")));
+    }
+    if new_dtype != old_dtype {
+        return Err(Error::dtype(format!("this {what} is of {old_dtype}, and the new value of {new_dtype}")));
+    }
+    Ok(())
+}
+
+impl<B: Backend> std::fmt::Debug for Param<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.get();
+        write!(f, "Param({}, {}{})", value.shape(), value.dtype(), if value.is_variable() { "" } else { ", frozen" })
+    }
+}
+
+impl<B: Backend> Module<B> for Param<B> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.param(name, self);
+    }
+}

@@ -1,0 +1,254 @@
+//! `Array`: a strided tensor on a device, without gradients. What ops compute on.
+
+use crate::backend::{Backend, View};
+use crate::map::{IntMap, Map, Out};
+use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result, Scalar, Shape};
+use std::sync::Arc;
+
+/// A strided tensor of backend `B`. Cloning shares the memory; the memory is never written again.
+pub struct Array<B: Backend> {
+    device: B::Device,
+    buffer: Arc<B::Buffer>,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl<B: Backend> Clone for Array<B> {
+    fn clone(&self) -> Self {
+        Array {
+            device: self.device.clone(),
+            buffer: self.buffer.clone(),
+            layout: self.layout.clone(),
+            dtype: self.dtype,
+        }
+    }
+}
+
+impl<B: Backend> std::fmt::Debug for Array<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Array({}, {}, {})", self.shape(), self.dtype, self.device)
+    }
+}
+
+impl<B: Backend> Array<B> {
+    /// A contiguous tensor around a buffer that a backend just returned.
+    pub fn new(device: &B::Device, buffer: B::Buffer, shape: Shape, dtype: DType) -> Self {
+        Array { device: device.clone(), buffer: Arc::new(buffer), layout: Layout::contiguous(shape), dtype }
+    }
+    /// Host memory, moved to the device.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or what the device reports.
+    pub fn from_host(device: &B::Device, host: HostTensor) -> Result<Self> {
+        let (shape, dtype) = (host.shape().clone(), host.dtype());
+        Ok(Self::new(device, B::upload(device, host.into_data())?, shape, dtype))
+    }
+    /// A tensor of these elements, row-major.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if the number of elements is not the shape's; `OutOfMemory`.
+    pub fn from_vec<T: Element>(device: &B::Device, v: Vec<T>, shape: &[usize]) -> Result<Self> {
+        Self::from_host(device, HostTensor::from_vec(v, Shape::new(shape)?)?)
+    }
+    /// Every element the same.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn full(device: &B::Device, shape: &Shape, value: Scalar, dtype: DType) -> Result<Self> {
+        Ok(Self::new(device, B::fill(device, value, dtype, shape.numel())?, shape.clone(), dtype))
+    }
+    /// One number, of shape [].
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn scalar(device: &B::Device, value: Scalar, dtype: DType) -> Result<Self> {
+        Ok(Self::new(device, B::fill(device, value, dtype, 1)?, Shape::scalar(), dtype))
+    }
+    /// The elements on the host, row-major.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn to_host(&self) -> Result<HostTensor> {
+        HostTensor::new(self.shape().clone(), B::download(&self.device, self.view())?)
+    }
+
+    /// Where it lives.
+    pub fn device(&self) -> &B::Device {
+        &self.device
+    }
+    /// The memory.
+    pub fn buffer(&self) -> &Arc<B::Buffer> {
+        &self.buffer
+    }
+    /// Shape, strides, offset.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// What a backend takes.
+    pub fn view(&self) -> View<'_, B> {
+        View { buffer: &self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+    }
+    /// The same memory under another layout; the caller makes sure that it stays inside.
+    pub fn with_layout(&self, layout: Layout) -> Self {
+        Array { layout, ..self.clone() }
+    }
+    /// Broadcast to a larger shape, as a view.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if it does not broadcast.
+    pub fn broadcast_to(&self, shape: &Shape, op: &str) -> Result<Self> {
+        Ok(self.with_layout(self.layout.broadcast_to(shape, op)?))
+    }
+    /// Itself if it is contiguous, else a copy that is.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn contiguous(&self) -> Result<Self> {
+        if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copy() }
+    }
+    /// A contiguous copy.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn copy(&self) -> Result<Self> {
+        self.copy_as(self.dtype)
+    }
+    fn copy_as(&self, to: DType) -> Result<Self> {
+        let b = B::copy(&self.device, self.view(), to)?;
+        Ok(Self::new(&self.device, b, self.shape().clone(), to))
+    }
+    /// As another dtype; itself if it is of that dtype already.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn cast(&self, to: DType) -> Result<Self> {
+        if to == self.dtype { Ok(self.clone()) } else { self.copy_as(to) }
+    }
+    /// The same elements, row-major, under another shape: a view where possible, else a copy.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if the number of elements differs; `OutOfMemory`.
+    pub fn reshape(&self, shape: &Shape) -> Result<Self> {
+        if shape.numel() != self.shape().numel() {
+            return Err(Error::shape(format!(
+                "reshape: shape {} has {} elements, shape {shape} has {}",
+                self.shape(),
+                self.shape().numel(),
+                shape.numel()
+            )));
+        }
+        match self.layout.reshape(shape) {
+            Some(l) => Ok(self.with_layout(l)),
+            None => {
+                let c = self.copy()?;
+                Ok(c.with_layout(Layout::contiguous(shape.clone())))
+            }
+        }
+    }
+}
+
+/// That all operands live on one device.
+///
+/// # Errors
+/// `DeviceMismatch`.
+pub fn one_device<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<()> {
+    match x.iter().find(|a| a.device != x[0].device) {
+        None => Ok(()),
+        Some(other) => Err(Error::new(
+            ErrorKind::DeviceMismatch,
+            format!("{op}: operands live on {} and {}; move one with to_device", x[0].device, other.device),
+        )),
+    }
+}
+
+/// The dtype that all operands share, bool operands aside.
+///
+/// # Errors
+/// `DTypeMismatch`.
+pub fn one_dtype<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<DType> {
+    let mut seen = DType::Bool;
+    for a in x {
+        if a.dtype != DType::Bool {
+            if seen != DType::Bool && seen != a.dtype {
+                return Err(Error::dtype(format!(
+                    "{op}: operands are {seen} and {}; convert one with to_dtype",
+                    a.dtype
+                )));
+            }
+            seen = a.dtype;
+        }
+    }
+    Ok(seen)
+}
+
+/// The shape to which all operands broadcast.
+///
+/// # Errors
+/// `ShapeMismatch`.
+pub fn broadcast_shape<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<Shape> {
+    x[1..].iter().try_fold(x[0].shape().clone(), |s, a| s.broadcast(a.shape(), op))
+}
+
+/// Views of all operands, broadcast to one shape; with the dtype that they share.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`.
+pub fn align<'a, B: Backend, const N: usize>(
+    op: &str,
+    x: [&'a Array<B>; N],
+) -> Result<([View<'a, B>; N], DType, Shape)> {
+    one_device(op, &x)?;
+    let dtype = one_dtype(op, &x)?;
+    let shape = broadcast_shape(op, &x)?;
+    let views = x.map(|a| {
+        let layout = a.layout.broadcast_to(&shape, op).expect("the common shape fits every operand");
+        View { layout, ..a.view() }
+    });
+    Ok((views, dtype, shape))
+}
+
+/// A float formula at every element, operands broadcast.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
+    let device = x[0].device.clone();
+    let (views, dtype, shape) = align(M::NAME, x)?;
+    if !dtype.is_float() {
+        return Err(Error::dtype(format!(
+            "{}: not defined for {dtype}; convert with to_dtype to a float type",
+            M::NAME
+        )));
+    }
+    let b = B::map(&device, m, views, dtype)?;
+    Ok(Array::new(&device, b, shape, out_dtype(M::OUT, dtype)))
+}
+
+/// An integer formula at every element, operands broadcast.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn map_int<B: Backend, M: IntMap<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
+    let device = x[0].device.clone();
+    let (views, dtype, shape) = align(M::NAME, x)?;
+    if dtype.is_float() {
+        return Err(Error::dtype(format!("{}: not defined for {dtype}, only for integers and bool", M::NAME)));
+    }
+    let b = B::map_int(&device, m, views, dtype)?;
+    Ok(Array::new(&device, b, shape, out_dtype(M::OUT, dtype)))
+}
+
+fn out_dtype(out: Out, dtype: DType) -> DType {
+    match out {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    }
+}

@@ -1,0 +1,372 @@
+//! What a backend is asked for: about twenty-five kinds of work, none of them an op.
+//!
+//! Everything is static: the device and the buffer are associated types, formulas are type parameters, and
+//! no method has a default body, so that a new kind of work walks every backend past the compiler.
+//!
+//! Rules that hold for all methods:
+//! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous, row-major.
+//! * Shapes and dtypes were checked by the caller ([`crate::array`] and the op); a backend may assert them.
+//!   What a backend itself can find out (memory, indices in a buffer, the device) comes back as an error.
+//! * f16 and bf16 are loaded exactly to f32, computed there, and rounded once at the store.
+//! * The result's bits are those of `reference`, see `NUMERICS.md`.
+
+use crate::map::{IntMap, Map};
+use crate::rows::Rows;
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use std::fmt::{Debug, Display};
+
+/// A strided look at a buffer.
+pub struct View<'a, B: Backend> {
+    /// The memory.
+    pub buffer: &'a B::Buffer,
+    /// Where the elements lie in it.
+    pub layout: Layout,
+    /// The type of the elements.
+    pub dtype: DType,
+}
+
+impl<B: Backend> View<'_, B> {
+    /// The shape of the view.
+    pub fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+}
+
+impl<B: Backend> Clone for View<'_, B> {
+    fn clone(&self) -> Self {
+        View { buffer: self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+    }
+}
+
+/// How a fold combines two numbers. Order: [`elinvar_core::order::fold`] for sums and products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fold {
+    /// a + b, from 0. For bool: counts.
+    Sum,
+    /// a * b, from 1.
+    Prod,
+    /// The larger; NaN wins, +0 is larger than -0. From -inf (floats), the least value (integers), false.
+    Max,
+    /// The smaller; NaN wins. From +inf (floats), the largest value (integers), true.
+    Min,
+}
+
+/// Which element an [`Backend::arg_fold`] looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArgFold {
+    /// The first largest; the first NaN wins; zeros are equal, whatever their sign.
+    Max,
+    /// The first smallest; the first NaN wins; zeros are equal, whatever their sign.
+    Min,
+}
+
+/// What a scan accumulates. Order: [`elinvar_core::order::scan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Prefix sums.
+    Sum,
+    /// Prefix products.
+    Prod,
+}
+
+/// What a scatter does where an index repeats, or with what is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scatter {
+    /// The last source in row-major order stays.
+    Set,
+    /// Sources are added to the base one by one in row-major order of the index; for bool, by or.
+    Add,
+}
+
+/// What [`Backend::random`] draws. Element `i` takes word `i` of the stream (for f64, words `2 i, 2 i + 1`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Random {
+    /// Floats in `low..high`: low + u * (high - low) with one fma, u of 24 bits (53 for f64); high - low is
+    /// computed in f64, then it and low are rounded to the type of computation.
+    Uniform {
+        /// Lower end, included.
+        low: f64,
+        /// Upper end, excluded but for rounding.
+        high: f64,
+    },
+    /// Floats, normally distributed, by Box and Muller: elements 2 j and 2 j + 1 come from uniforms u and v of
+    /// words 2 j and 2 j + 1 as r cos(2 pi v) and r sin(2 pi v), r = sqrt(-2 log(1 - u)); times std plus mean
+    /// with one fma. For f64, u and v are of 64-bit words (4 j, 4 j + 1) and (4 j + 2, 4 j + 3).
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        std: f64,
+    },
+    /// 1 (or true) with probability p: u < p. Any dtype; u has 24 bits (53 for f64), so exactly: the integer
+    /// u * 2^24 is below ceil(p * 2^24).
+    Bernoulli {
+        /// Probability of 1.
+        p: f64,
+    },
+    /// Whole numbers in `low..high`, by multiplication of a 64-bit word (words 2 i and 2 i + 1) and shift.
+    Int {
+        /// Lowest value.
+        low: i64,
+        /// One more than the highest value.
+        high: i64,
+    },
+}
+
+/// Stride, padding, dilation and groups of a convolution; one entry per spatial axis (1 to 3).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Conv {
+    /// Step between windows.
+    pub stride: Vec<usize>,
+    /// Zeros on both sides.
+    pub padding: Vec<usize>,
+    /// Distance between taps.
+    pub dilation: Vec<usize>,
+    /// Channel groups; input and output channels are divided by it.
+    pub groups: usize,
+}
+
+/// How a pool combines a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolKind {
+    /// Largest element; NaN wins; the first among equals (zeros are equal). The caller makes sure that every
+    /// window holds an element of the input.
+    Max,
+    /// Sum over the window (canonical fold order, row-major, elements outside left out) divided by a count.
+    Avg,
+}
+
+/// The windows of a pool along one spatial axis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Windows {
+    /// Per output index: first input index, which may lie in the padding (negative).
+    pub start: Vec<isize>,
+    /// Per output index: number of taps; those outside of the input are left out.
+    pub len: Vec<usize>,
+    /// Per output index: what this axis contributes to the divisor of an average.
+    pub divisor: Vec<usize>,
+    /// Distance between taps.
+    pub dilation: usize,
+}
+
+/// A pool over the last one to three axes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pool {
+    /// How a window is combined.
+    pub kind: PoolKind,
+    /// Windows per spatial axis.
+    pub axes: Vec<Windows>,
+}
+
+/// What follows a contraction before the result is stored: a map of the sum and `N` further operands.
+pub trait Epilogue<const N: usize>: Copy + Debug + Send + Sync + 'static {
+    /// Name for kernels.
+    const NAME: &'static str;
+    /// From the finished sum and the operands at this element to what is stored.
+    fn lane<L: crate::lane::Lane>(&self, sum: L, x: [L; N]) -> L;
+}
+
+/// Nothing follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain;
+impl Epilogue<0> for Plain {
+    const NAME: &'static str = "plain";
+    #[inline(always)]
+    fn lane<L: crate::lane::Lane>(&self, sum: L, _: [L; 0]) -> L {
+        sum
+    }
+}
+
+/// sum + bias.
+#[derive(Clone, Copy, Debug)]
+pub struct AddBias;
+impl Epilogue<1> for AddBias {
+    const NAME: &'static str = "bias";
+    #[inline(always)]
+    fn lane<L: crate::lane::Lane>(&self, sum: L, [bias]: [L; 1]) -> L {
+        sum + bias
+    }
+}
+
+/// Attention's attributes. Definition: `NUMERICS.md`, "Attention".
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// Factor of the scores.
+    pub scale: f64,
+    /// Query `i` sees keys `0..=i` only.
+    pub causal: bool,
+}
+
+/// A backend: where tensors live and who computes on them.
+pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'static {
+    /// Which device of this backend, with whatever is needed to talk to it. Cheap to clone.
+    type Device: Clone + Debug + Display + PartialEq + Default + Send + Sync + 'static;
+    /// Device memory that holds elements of one dtype. Freed when dropped.
+    type Buffer: Debug + Send + Sync + 'static;
+    /// The backend's name, as in `--device NAME`.
+    const NAME: &'static str;
+
+    // Memory
+
+    /// Moves host memory to the device.
+    fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer>;
+    /// Brings a view to the host, in row-major order; waits for it.
+    fn download(d: &Self::Device, x: View<'_, Self>) -> Result<HostData>;
+    /// Waits until everything that was asked for is done.
+    fn synchronize(d: &Self::Device) -> Result<()>;
+    /// `len` copies of a value.
+    fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer>;
+    /// `len` random numbers.
+    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer>;
+    /// The view, contiguous, as another (or the same) dtype. Floats round once to nearest even (also i64 to bf16
+    /// and f64 to f16, which must not pass through a rounded f32), overflow to inf; float to integer cuts towards
+    /// zero and saturates (NaN: 0); integer to integer wraps; to bool: `x != 0`. The same dtype keeps every bit.
+    fn copy(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<Self::Buffer>;
+    /// A new tensor of `shape` filled with `fill`, into which the parts are written one after the other; each
+    /// part's layout is a view into the new tensor, of the part's shape.
+    fn assemble(
+        d: &Self::Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_, Self>, Layout)],
+    ) -> Result<Self::Buffer>;
+
+    // Elementwise
+
+    /// A float formula at every element. All views have one shape; each is of `dtype` or bool (read as 0 or 1).
+    /// The result is of `dtype`, or bool if the formula says so.
+    fn map<M: Map<N>, const N: usize>(
+        d: &Self::Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<Self::Buffer>;
+    /// An integer formula at every element. All views have one shape; each is of `dtype` or bool.
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Self::Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<Self::Buffer>;
+
+    // Along axes. The view's first `kept` axes stay, the others are taken together in row-major order.
+
+    /// Combines the elements of each row. `to` is the dtype of the result: i64 for sums and products of
+    /// integers and bool; the dtype itself, or f32 for f16 and bf16, otherwise.
+    fn fold(d: &Self::Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<Self::Buffer>;
+    /// The index (i64) of an element in each row; rows are not empty.
+    fn arg_fold(d: &Self::Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<Self::Buffer>;
+    /// Prefix sums or products along the last axis. `to` as in `fold`.
+    fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Self::Buffer>;
+    /// A row-wise formula: statistics of each row, then a value for each element or for each row. All views
+    /// have one shape and are of `dtype` or bool.
+    fn rows<R: Rows<N>, const N: usize>(
+        d: &Self::Device,
+        r: &R,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<Self::Buffer>;
+    /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros are equal.
+    /// Gives the values and where they came from (i64).
+    fn sort(d: &Self::Device, x: View<'_, Self>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)>;
+
+    // Products
+
+    /// y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]); order: [`elinvar_core::order::contract`].
+    ///
+    /// Both views have rank 3 and the same b (strides may be 0); the epilogue's operands have shape [b, m, n].
+    /// Integers wrap and take no epilogue but `Plain`.
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &Self::Device,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<Self::Buffer>;
+    /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap]), cross-correlation, terms in
+    /// row-major order of (c, taps); padding contributes terms with x = +0. `out`: the spatial sizes of y.
+    fn conv<E: Epilogue<N>, const N: usize>(
+        d: &Self::Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<Self::Buffer>;
+    /// The gradient of [`Backend::conv`] by x, of shape [n, c, spatial]: for each input element the terms
+    /// g * w over (o, taps) in row-major order, over those taps that meet the stride's grid; a tap that meets
+    /// it outside of g contributes a term with g = +0. This is also the transposed convolution's forward.
+    fn conv_input_grad(
+        d: &Self::Device,
+        c: &Conv,
+        g: View<'_, Self>,
+        w: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<Self::Buffer>;
+    /// The gradient of [`Backend::conv`] by w, of shape [o, c / groups, taps]: terms x * g over (n, s') in
+    /// row-major order; padding contributes terms with x = +0.
+    fn conv_weight_grad(
+        d: &Self::Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        g: View<'_, Self>,
+        taps: &[usize],
+    ) -> Result<Self::Buffer>;
+    /// y[.., s'] from x[.., s], and for `Max` the winner's row-major index in its plane (i64).
+    fn pool(d: &Self::Device, p: &Pool, x: View<'_, Self>) -> Result<(Self::Buffer, Option<Self::Buffer>)>;
+    /// The gradient of an average pool: each input element adds g / divisor of the windows that hold it, in
+    /// row-major order of the windows. (A max pool's gradient is a scatter.)
+    fn avg_pool_grad(d: &Self::Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<Self::Buffer>;
+    /// o[b, h, l, v] and the row statistics lse[b, h, l] (f32, or f64 for f64) from q[b, h, l, d], k[b, j, s, d],
+    /// v[b, j, s, v]; query head i uses key head i / (h / j). The mask, if any, has shape [b, h, l, s] and is
+    /// bool (true: takes part) or of q's dtype (added to the scaled scores). A query that sees no key has o = 0 and
+    /// lse = -inf. Order: `NUMERICS.md`, "Attention".
+    fn attention(
+        d: &Self::Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+    ) -> Result<(Self::Buffer, Self::Buffer)>;
+    /// The gradients of [`Backend::attention`] by q, k and v, from its inputs, its results and the gradient g of o.
+    fn attention_grad(
+        d: &Self::Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+        o: View<'_, Self>,
+        lse: View<'_, Self>,
+        g: View<'_, Self>,
+    ) -> Result<(Self::Buffer, Self::Buffer, Self::Buffer)>;
+
+    // By index
+
+    /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]: x and index (i64) agree in all axes but `axis`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if an index is not in `0..size`.
+    fn gather(d: &Self::Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<Self::Buffer>;
+    /// A copy of `base` into which `src` is written or added at `index`: y[.., index[.., j, ..], ..] from
+    /// src[.., j, ..]. `src` has the shape of `index`; `base` agrees with it in all axes but `axis`. Sums of f16
+    /// and bf16 run in f32 and are rounded once.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if an index is not in `0..size`.
+    fn scatter(
+        d: &Self::Device,
+        how: Scatter,
+        base: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+        src: View<'_, Self>,
+    ) -> Result<Self::Buffer>;
+    /// The row-major numbers (i64) of the elements that are not zero (NaN is not), ascending, and how many they are.
+    fn nonzero(d: &Self::Device, x: View<'_, Self>) -> Result<(Self::Buffer, usize)>;
+}

@@ -1,0 +1,38 @@
+//! abs: the magnitude. Exact. The gradient at 0 is 0.
+
+use crate::prelude::*;
+
+/// |x|
+#[derive(Clone, Copy, Debug)]
+pub struct Abs;
+
+impl Map<1> for Abs {
+    const NAME: &'static str = "abs";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        x.abs()
+    }
+}
+
+impl IntMap<1> for Abs {
+    const NAME: &'static str = "abs";
+    /// The smallest integer wraps to itself.
+    #[inline(always)]
+    fn int<I: Int>(&self, [x]: [I; 1]) -> I {
+        let zero = I::lit(0);
+        if x < zero { zero.sub(x) } else { x }
+    }
+}
+
+/// |x|, elementwise, for floats and integers.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn abs<V: Value>(x: &V) -> Result<V> {
+    map_any(Abs, [x])
+}
+
+/// By name: operand x.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![abs(a.input("x")?)?])
+}

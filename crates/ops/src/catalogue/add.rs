@@ -1,0 +1,42 @@
+//! add: x + y. Correctly rounded; integers wrap; bool is or.
+
+use crate::prelude::*;
+
+/// x + y
+#[derive(Clone, Copy, Debug)]
+pub struct Add;
+
+impl Map<2> for Add {
+    const NAME: &'static str = "add";
+    const SAVES: Saves = Saves::NOTHING;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
+        x + y
+    }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, _: [L; 2], _: L, g: L) -> L {
+        g
+    }
+}
+
+impl IntMap<2> for Add {
+    const NAME: &'static str = "add";
+    #[inline(always)]
+    fn int<I: Int>(&self, [x, y]: [I; 2]) -> I {
+        x.add(y)
+    }
+}
+
+/// x + y, elementwise, operands broadcast.
+///
+/// # Errors
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+pub fn add<V: Value>(x: &V, y: &V) -> Result<V> {
+    map_any(Add, [x, y])
+}
+
+/// By name: operands x and y, or x and the attribute scalar.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let (x, y) = a.pair()?;
+    Ok(vec![add(&x, &y)?])
+}

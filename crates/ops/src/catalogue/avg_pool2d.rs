@@ -1,0 +1,32 @@
+//! avg_pool2d: the average of each window over 2 spatial axes, summed in the canonical order.
+
+use super::pool::Given;
+use crate::prelude::*;
+
+/// The average of each window.
+///
+/// x: [n, c, h, w] or [c, h, w]. An empty `stride` is the kernel's size. Sizes: (x + 2 * padding - k) / stride + 1,
+/// rounded down, or up with `ceil_mode` as long as the last window begins before the padding at the end. The padding
+/// counts as zeros if `count_include_pad`, else not at all. One number in a list stands for all axes.
+///
+/// # Errors
+/// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel or stride of 0, or a
+/// padding above half of the kernel; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+pub fn avg_pool2d<V: Value>(
+    x: &V,
+    kernel_size: &[usize],
+    stride: &[usize],
+    padding: &[usize],
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> Result<V> {
+    let op = "avg_pool2d";
+    Given { op, axes: 2, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad }.avg(x)
+}
+
+/// By name: operand x; attributes kernel_size, stride, padding, ceil_mode, count_include_pad.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let (kernel, stride) = (a.sizes("kernel_size")?, a.maybe("stride", Args::sizes)?.unwrap_or_default());
+    let (padding, ceil) = (a.sizes("padding")?, a.bool("ceil_mode")?);
+    Ok(vec![avg_pool2d(a.input("x")?, &kernel, &stride, &padding, ceil, a.bool("count_include_pad")?)?])
+}

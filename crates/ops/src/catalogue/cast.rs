@@ -1,0 +1,45 @@
+//! cast: the same numbers as another dtype. Floats round to nearest even, and overflow to infinity; float to integer
+//! cuts towards zero and saturates (NaN: 0); integers wrap; to bool: x != 0.
+
+use crate::prelude::*;
+
+/// As dtype `to`, from float to float; the gradient is cast back.
+#[derive(Clone, Copy, Debug)]
+pub struct Cast {
+    /// The dtype of the result.
+    pub to: DType,
+}
+
+impl Op for Cast {
+    const NAME: &'static str = "cast";
+    fn saves(&self, _: DType) -> Saves {
+        Saves::NOTHING
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        Ok(Outputs::from_iter([x[0].cast(self.to)?]))
+    }
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("a cast has one result");
+        Ok(vec![c.want(0, || cast(g, c.dtype(0)))?])
+    }
+}
+
+/// `x` as dtype `to`. Between floats it has a gradient; from or to integers and bool the result depends on nothing.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn cast<V: Value>(x: &V, to: DType) -> Result<V> {
+    if x.dtype().is_float() && to.is_float() {
+        V::apply(Cast { to }, &[x])
+    } else {
+        Ok(V::from_array(x.array().cast(to)?))
+    }
+}
+
+/// By name: operand x; attribute to, the name of a dtype.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let name = a.str("to")?;
+    let to = DType::parse(name)
+        .ok_or_else(|| Error::argument(format!("cast: there is no dtype {name:?}; try f32, bf16 or i64")))?;
+    Ok(vec![cast(a.input("x")?, to)?])
+}

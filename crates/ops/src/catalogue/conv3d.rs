@@ -1,0 +1,34 @@
+//! conv3d: cross-correlation over 3 spatial axes, with stride, padding, dilation and groups.
+
+use super::conv::{Given, Padding, padding};
+use crate::prelude::*;
+
+/// y[n, o, d', h', w'] = bias[o] + sum over c and taps of x[n, c, ..] * weight[o, c, ..]
+///
+/// x: [n, c, d, h, w] or [c, d, h, w]   weight: [o, c / groups, kd, kh, kw]   bias: [o]
+/// Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down. One number in a list stands for all
+/// axes.
+///
+/// # Errors
+/// `ShapeMismatch` if ranks or channels do not fit or the kernel is larger than the padded input;
+/// `InvalidArgument` for a stride, dilation or number of groups of 0; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
+pub fn conv3d<V: Value>(
+    x: &V,
+    weight: &V,
+    bias: Option<&V>,
+    stride: &[usize],
+    padding: &Padding,
+    dilation: &[usize],
+    groups: usize,
+) -> Result<V> {
+    Given { op: "conv3d", axes: 3, stride, dilation, groups }.forward(x, weight, bias, padding)
+}
+
+/// By name: operands x, weight, bias if there is one; attributes stride, padding (numbers, same or valid), dilation,
+/// groups.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let (stride, dilation) = (a.sizes("stride")?, a.sizes("dilation")?);
+    let (x, w, bias) = (a.input("x")?, a.input("weight")?, a.optional("bias"));
+    Ok(vec![conv3d(x, w, bias, &stride, &padding(a)?, &dilation, a.size("groups")?)?])
+}

@@ -1,0 +1,75 @@
+//! cosine_similarity: the cosine of the angle between two rows.
+
+use super::{div::div, eq, maximum, mul, sqrt, sub, sum, where_};
+use crate::prelude::*;
+use crate::rows::STATS;
+
+/// sum(x y) / (max(|x|, eps) max(|y|, eps)), with |x| = sqrt(sum(x^2)).
+///
+/// Statistics: the sums of x^2, y^2 and x y, the first two as norms.
+#[derive(Clone, Copy, Debug)]
+pub struct CosineSimilarity {
+    /// The least that a norm counts.
+    pub eps: f64,
+}
+
+impl Rows<2> for CosineSimilarity {
+    const NAME: &'static str = "cosine_similarity";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, y]: [L; 2], s: [L; STATS], _: L) -> L {
+        match k {
+            0 => x * x,
+            1 => y * y,
+            // Divided first: products of large rows overflow where their cosine does not.
+            _ => (x / s[0]) * (y / s[1]),
+        }
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
+        if k < 2 { folded.sqrt().max(L::lit(self.eps)) } else { folded }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
+        s[2]
+    }
+    /// With u = x / nx, v = y / ny and the result c: dx = g (v - c x / |x|) / nx, and dy likewise. The norm |x| follows
+    /// x even where eps stands in for it in nx; the gradient of the norm of zeros is zero.
+    fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
+        let dims = super::normalize::signed(axes);
+        let total = |v: &V| sum(v, Some(&dims), true);
+        // 1 stands in for a norm of zero, whose root has no derivative; nothing is left of it in the result.
+        let side = |x: &V| -> Result<(V, V, V)> {
+            let square = total(&mul(x, x)?)?;
+            let (zero, one) = (x.scalar_like(0.0)?, x.scalar_like(1.0)?);
+            let none = eq(&square, &zero)?;
+            let norm = sqrt(&where_(&none, &one, &square)?)?;
+            let least = maximum(&where_(&none, &zero, &norm)?, &x.scalar_like(self.eps)?)?;
+            Ok((div(x, &least)?, div(x, &norm)?, least))
+        };
+        let ((u, x_dir, nx), (v, y_dir, ny)) = (side(c.x(0))?, side(c.x(1))?);
+        let cosine = total(&mul(&u, &v)?)?;
+        let one = |other: &V, dir: &V, n: &V| mul(g, &div(&sub(other, &mul(&cosine, dir)?)?, n)?);
+        Ok(vec![c.want(0, || one(&v, &x_dir, &nx))?, c.want(1, || one(&u, &y_dir, &ny))?])
+    }
+}
+
+/// sum(x y) / (max(|x|, eps) max(|y|, eps)) over `dim` of the broadcast operands, which goes away.
+///
+/// f16 and bf16 run in f32 and are rounded once.
+///
+/// # Errors
+/// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
+pub fn cosine_similarity<V: Value>(x: &V, y: &V, dim: isize, eps: f64) -> Result<V> {
+    let shape = x.shape().broadcast(y.shape(), "cosine_similarity")?;
+    let axes = sum::axes("cosine_similarity", &shape, Some(&[dim]))?;
+    sum::drop_axes(rows(CosineSimilarity { eps }, &axes, [x, y])?, &axes, false)
+}
+
+/// By name: operands x and y; attributes dim and eps.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![cosine_similarity(a.input("x")?, a.input("y")?, a.dim("dim")?, a.f64("eps")?)?])
+}

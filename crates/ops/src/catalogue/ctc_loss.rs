@@ -1,0 +1,265 @@
+//! ctc_loss: the negative log-likelihood of a sequence of labels, summed over all ways to lay it out in time.
+//!
+//! The forward recursion over time steps, in logarithms: the labels of a sample, with a blank before, between and
+//! after them, are `2 s + 1` states; `alpha[state]` is the log-probability of all layouts so far that end there. A step
+//! stays, goes on by one, or skips a blank between two different labels. Each step is a few ops on [n, states], so the
+//! gradient is that of the tape, exact, of any order.
+//!
+//! How it can be wrong: -inf. States that cannot be reached have it; they neither give nor get a gradient. A loss that
+//! is infinite, as no layout fits into the time, has no gradient: it is NaN, unless `zero_infinity` takes the sample out.
+
+use super::reduction::{Reduction, reduction};
+use super::{div::div, expand, gather, log_softmax, mean, narrow, neg, pad, reshape, sum, unbind, where_};
+use crate::prelude::*;
+use crate::value::cast;
+
+/// log(exp(a) + exp(b) + exp(c)) + d; -inf where a, b and c are.
+#[derive(Clone, Copy, Debug)]
+struct Step;
+
+impl Step {
+    /// The first term.
+    #[inline(always)]
+    fn log_sum<L: Lane>([a, b, c]: [L; 3]) -> L {
+        let (most, never) = (a.max(b).max(c), L::lit(f64::NEG_INFINITY));
+        let total = (a - most).exp() + (b - most).exp() + (c - most).exp();
+        L::select(most.eq(never), never, most + total.log())
+    }
+}
+
+impl Map<4> for Step {
+    const NAME: &'static str = "ctc_loss";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [a, b, c, d]: [L; 4]) -> L {
+        Self::log_sum([a, b, c]) + d
+    }
+    /// The share of an operand in the sum. Where nothing reaches, nothing goes back, but a NaN.
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, i: usize, x: [L; 4], _: L, g: L) -> L {
+        if i == 3 {
+            return g;
+        }
+        let y = Self::log_sum([x[0], x[1], x[2]]);
+        let never = y.eq(L::lit(f64::NEG_INFINITY));
+        L::select(never, g * L::lit(0.0), g * (x[i] - y).exp())
+    }
+}
+
+/// log(exp(a) + exp(b)), the log-probability of a sample.
+#[derive(Clone, Copy, Debug)]
+struct End;
+
+impl Map<2> for End {
+    const NAME: &'static str = "ctc_loss";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [a, b]: [L; 2]) -> L {
+        Step::log_sum([a, b, L::lit(f64::NEG_INFINITY)])
+    }
+    /// The share of an operand in the sum: NaN if the sum is -inf, but for a sample that was taken out.
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, i: usize, x: [L; 2], _: L, g: L) -> L {
+        let zero = L::lit(0.0);
+        L::select(g.eq(zero), zero, g * (x[i] - self.lane(x)).exp())
+    }
+}
+
+/// The targets of all samples, laid out on the host.
+struct States {
+    /// The largest number of states of a sample.
+    count: usize,
+    /// [n, states]: the class of each state.
+    classes: Vec<i64>,
+    /// [n, states]: may a layout come from two states before?
+    skips: Vec<bool>,
+    /// [n]: the last state of each sample.
+    last: Vec<i64>,
+}
+
+/// Integers of a small tensor, brought to the host.
+fn integers<V: Value>(what: &str, v: &V) -> Result<Vec<i64>> {
+    if !v.dtype().is_int() {
+        return Err(Error::dtype(format!("ctc_loss: {what} are {}; they must be integers", v.dtype())));
+    }
+    Ok(v.array().cast(DType::I64)?.to_host()?.as_slice::<i64>()?.to_vec())
+}
+
+/// Lengths, one per sample, none above `most`.
+fn lengths<V: Value>(what: &str, v: &V, n: usize, most: usize) -> Result<Vec<usize>> {
+    if v.shape()[..] != [n] {
+        return Err(Error::shape(format!("ctc_loss: {what} {} should be [{n}], one per sample", v.shape())));
+    }
+    let one = |l: i64| {
+        usize::try_from(l)
+            .ok()
+            .filter(|&l| l <= most)
+            .ok_or_else(|| Error::argument(format!("ctc_loss: {l} among the {what} is not in 0..={most}")))
+    };
+    integers(what, v)?.into_iter().map(one).collect()
+}
+
+impl States {
+    fn new<V: Value>(targets: &V, target_lengths: &[usize], classes: usize, blank: usize) -> Result<Self> {
+        let n = target_lengths.len();
+        let shape = targets.shape();
+        let fits = match shape[..] {
+            [all] => all == target_lengths.iter().sum::<usize>(),
+            [rows, _] => rows == n,
+            _ => false,
+        };
+        if !fits {
+            return Err(Error::shape(format!(
+                "ctc_loss: targets {shape} should be [{n}, s], or [{}], one after the other",
+                target_lengths.iter().sum::<usize>()
+            )));
+        }
+        let labels = integers("targets", targets)?;
+        let states = 2 * target_lengths.iter().max().copied().unwrap_or(0) + 1;
+        let mut l = States {
+            count: states,
+            classes: vec![blank as i64; n * states],
+            skips: vec![false; n * states],
+            last: target_lengths.iter().map(|&t| 2 * t as i64).collect(),
+        };
+        let mut start = 0;
+        for (i, &length) in target_lengths.iter().enumerate() {
+            if let [_, width] = shape[..] {
+                start = i * width;
+            }
+            for (k, &label) in labels[start..start + length].iter().enumerate() {
+                if !(0..classes as i64).contains(&label) {
+                    return Err(Error::argument(format!(
+                        "ctc_loss: target {label} of sample {i} is not in 0..{classes}"
+                    )));
+                }
+                let state = i * states + 2 * k + 1;
+                l.classes[state] = label;
+                // Two before the first label is the front, which only the first step finds there.
+                l.skips[state] = k == 0 || label != l.classes[state - 2];
+            }
+            start += length;
+        }
+        Ok(l)
+    }
+}
+
+/// -log of the probability of each sample's targets under `log_probs`, reduced; a mean divides each loss by its number
+/// of targets (1 at least) first. With `zero_infinity` an infinite loss is 0, and so is its gradient.
+///
+/// log_probs: [t, n, c]   targets: integers [n, s], or [sum of the target lengths]   lengths: integers [n]   losses: [n]
+///
+/// Targets and lengths are brought to the host. f16 and bf16 run in f32 and are rounded once.
+///
+/// # Errors
+/// `ShapeMismatch`; `InvalidArgument` if a length is more than there is, or a target or `blank` is no class;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+pub fn ctc_loss<V: Value>(
+    log_probs: &V,
+    targets: &V,
+    input_lengths: &V,
+    target_lengths: &V,
+    blank: usize,
+    reduction: Reduction,
+    zero_infinity: bool,
+) -> Result<V> {
+    let dtype = log_probs.dtype();
+    let &[t, n, classes] = &log_probs.shape()[..] else {
+        return Err(Error::shape(format!(
+            "ctc_loss: log-probabilities {} should be [time, batch, classes]",
+            log_probs.shape()
+        )));
+    };
+    if !dtype.is_float() {
+        return Err(Error::dtype(format!("ctc_loss: log-probabilities are {dtype}; they must be floats")));
+    }
+    if blank >= classes {
+        return Err(Error::argument(format!("ctc_loss: blank {blank} is not in 0..{classes}")));
+    }
+    let times = lengths("input lengths", input_lengths, n, t)?;
+    let most = match targets.shape()[..] {
+        [_, width] => width,
+        _ => targets.shape().numel(),
+    };
+    let counts = lengths("target lengths", target_lengths, n, most)?;
+    let l = States::new(targets, &counts, classes, blank)?;
+    let x = cast(log_probs, dtype.compute())?;
+    let losses = losses(&x, &l, &times)?;
+    let never = losses.scalar_like(f64::INFINITY)?;
+    let losses = if zero_infinity {
+        let infinite = super::eq(&losses, &never)?;
+        where_(&infinite, &losses.scalar_like(0.0)?, &losses)?
+    } else {
+        losses
+    };
+    let y = match reduction {
+        Reduction::None => losses,
+        Reduction::Sum => sum(&losses, None, false)?,
+        Reduction::Mean => {
+            let counts: Vec<f64> = counts.iter().map(|&c| c.max(1) as f64).collect();
+            let counts = Array::from_vec(x.device(), counts, &[n])?.cast(x.dtype())?;
+            mean(&div(&losses, &V::from_array(counts))?, None, false)?
+        }
+        Reduction::BatchMean => {
+            return Err(Error::argument(
+                "ctc_loss: there is no reduction batchmean; there are none, mean and sum",
+            ));
+        }
+    };
+    cast(&y, dtype)
+}
+
+/// The loss of each sample [n], from log-probabilities [t, n, c] in f32 or f64.
+fn losses<V: Value>(x: &V, l: &States, times: &[usize]) -> Result<V> {
+    let (device, n, states) = (x.device(), times.len(), l.count);
+    let t = x.shape()[0];
+    let wide = Shape::new(&[n, states])?;
+    let never = x.scalar_like(f64::NEG_INFINITY)?;
+    let constant = |v: Vec<bool>| Ok::<_, Error>(V::from_array(Array::from_vec(device, v, &[n, states])?));
+    let classes = V::from_array(Array::from_vec(device, l.classes.clone(), &[1, n, states])?);
+    let of_states = gather(x, 2, &expand(&classes, &Shape::new(&[t, n, states])?)?)?;
+    let skips = constant(l.skips.clone())?;
+    // Two columns in front are what the first two states come from. Before the first step all layouts stand in front of
+    // state 0, from where a step reaches it, or skips it.
+    let front = (0..n * (states + 2)).map(|i| if i % (states + 2) == 1 { 0.0 } else { f64::NEG_INFINITY });
+    let front = Array::from_vec(device, front.collect::<Vec<f64>>(), &[n, states + 2])?.cast(x.dtype())?;
+    let mut padded = V::from_array(front);
+    let behind = |v: &V| pad(v, &[2, 0], pad::Mode::Constant(Scalar::Float(f64::NEG_INFINITY)));
+    let part = |v: &V, from: isize| narrow(v, 1, from, states);
+    let mut alpha = expand(&never, &wide)?;
+    for (time, here) in unbind(&of_states, 0)?.iter().enumerate() {
+        let (stay, next) = (part(&padded, 2)?, part(&padded, 1)?);
+        let skip = where_(&skips, &part(&padded, 0)?, &never)?;
+        let new = map(Step, [&stay, &next, &skip, here])?;
+        alpha = if times.iter().all(|&end| time < end) {
+            new
+        } else {
+            let goes_on = times.iter().flat_map(|&end| vec![time < end; states]).collect();
+            where_(&constant(goes_on)?, &new, &alpha)?
+        };
+        padded = behind(&alpha)?;
+    }
+    // The last label and the blank after it end a sample; without labels it is the blank alone. A sample without time
+    // has one layout if it has no labels, else none.
+    let index =
+        l.last.iter().flat_map(|&last| [last, if last > 0 { last - 1 } else { 0 }]).collect::<Vec<_>>();
+    let index = V::from_array(Array::from_vec(device, index, &[n, 2])?);
+    let ends = gather(&alpha, 1, &index)?;
+    let alone = l.last.iter().flat_map(|&last| [false, last == 0]).collect::<Vec<_>>();
+    let ends = where_(&V::from_array(Array::from_vec(device, alone, &[n, 2])?), &never, &ends)?;
+    let zero = x.scalar_like(0.0)?;
+    let total = map(End, [&narrow(&ends, 1, 0, 1)?, &narrow(&ends, 1, 1, 1)?])?;
+    let certain: Vec<bool> = times.iter().zip(&l.last).map(|(&end, &last)| end == 0 && last == 0).collect();
+    let total = reshape::to_shape(&total, &Shape::new(&[n])?)?;
+    let total = where_(&V::from_array(Array::from_vec(device, certain, &[n])?), &zero, &total)?;
+    neg(&total)
+}
+
+/// By name: operands logits (turned into log-probabilities first), targets, input_lengths, target_lengths; attributes
+/// blank, reduction, zero_infinity.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let logits = a.input("logits")?;
+    let (targets, times, counts) =
+        (a.input("targets")?, a.input("input_lengths")?, a.input("target_lengths")?);
+    let (blank, zero_infinity, r) = (a.size("blank")?, a.bool("zero_infinity")?, reduction(a)?);
+    widen([logits], |[x]| ctc_loss(&log_softmax(x, -1)?, targets, times, counts, blank, r, zero_infinity))
+        .map(|y| vec![y])
+}

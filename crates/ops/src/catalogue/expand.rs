@@ -1,0 +1,46 @@
+//! expand: axes of size 1 repeated, without copying.
+
+use super::sum;
+use crate::prelude::*;
+
+/// Broadcast to `shape`.
+#[derive(Clone, Debug)]
+pub struct Expand {
+    /// The shape of the result.
+    pub shape: Shape,
+}
+
+impl Op for Expand {
+    const NAME: &'static str = "expand";
+    fn saves(&self, _: DType) -> Saves {
+        Saves::NOTHING
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        Ok(Outputs::from_iter([x[0].broadcast_to(&self.shape, "expand")?]))
+    }
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("a view has one result");
+        Ok(vec![Some(sum::sum_to(g, c.shape(0))?)])
+    }
+}
+
+/// `x` with its axes of size 1 repeated to `shape`; new axes stand in front. A view.
+///
+/// # Errors
+/// `ShapeMismatch` if x does not broadcast to `shape`.
+pub fn expand<V: Value>(x: &V, shape: &Shape) -> Result<V> {
+    V::apply(Expand { shape: shape.clone() }, &[x])
+}
+
+/// By name: operand x; attribute shape, in which -1 keeps a size.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let x = a.input("x")?;
+    let asked = a.dims("shape")?;
+    let new = asked.len().saturating_sub(x.shape().rank());
+    let keep = |(i, &s): (usize, &isize)| match s {
+        -1 if i >= new => Ok(x.shape()[i - new]),
+        s => usize::try_from(s).map_err(|_| Error::argument(format!("expand: size {s} in shape {asked:?}"))),
+    };
+    let dims = asked.iter().enumerate().map(keep).collect::<Result<Vec<_>>>()?;
+    Ok(vec![expand(x, &Shape::new(&dims)?)?])
+}

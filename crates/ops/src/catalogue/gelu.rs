@@ -1,0 +1,91 @@
+//! gelu: x times the normal distribution function of x, exact (by erf) or by its approximation with tanh. NaN at -inf.
+
+use super::erf::gauss;
+use crate::prelude::*;
+use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+/// How the normal distribution function is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approximate {
+    /// By the error function.
+    #[default]
+    None,
+    /// (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+    Tanh,
+}
+
+/// x Phi(x)
+#[derive(Clone, Copy, Debug)]
+pub struct Gelu {
+    /// How Phi is computed.
+    pub approximate: Approximate,
+}
+
+/// Of the approximation.
+const CUBIC: f64 = 0.044715;
+/// 2 sqrt(2 / pi): (1 + tanh(u)) / 2 = sigmoid(2 u), and the sigmoid does not cancel for negative u.
+const TWICE: f64 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+
+/// Phi(x) by the error function.
+#[inline(always)]
+fn phi<L: Lane>(x: L) -> L {
+    let half = L::lit(0.5);
+    (x * L::lit(FRAC_1_SQRT_2)).erf().fma(half, half)
+}
+
+/// Phi(x) = sigmoid(2 u) of the approximation: 2 u.
+#[inline(always)]
+fn bent<L: Lane>(x: L) -> L {
+    x * (x * x).fma(L::lit(TWICE * CUBIC), L::lit(TWICE))
+}
+
+impl Map<1> for Gelu {
+    const NAME: &'static str = "gelu";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        match self.approximate {
+            Approximate::None => x * phi(x),
+            Approximate::Tanh => x * bent(x).sigmoid(),
+        }
+    }
+    /// Phi + x Phi'. Cut, x may be infinite: beyond the bound Phi' is 0.
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
+        let bound = L::lit(100.0);
+        let x = x.min(bound).max(-bound);
+        match self.approximate {
+            Approximate::None => {
+                let density = gauss(x * L::lit(FRAC_1_SQRT_2)) * L::lit(0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
+                g * x.fma(density, phi(x))
+            }
+            Approximate::Tanh => {
+                let u = bent(x);
+                let (s, rest) = (u.sigmoid(), (-u).sigmoid());
+                let slope = (x * x).fma(L::lit(3.0 * TWICE * CUBIC), L::lit(TWICE));
+                g * (x * slope * rest).fma(s, s)
+            }
+        }
+    }
+}
+
+/// x times the normal distribution function of x, elementwise.
+///
+/// # Errors
+/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+pub fn gelu<V: Value>(x: &V, approximate: Approximate) -> Result<V> {
+    map(Gelu { approximate }, [x])
+}
+
+/// By name: operand x; attribute approximate, "none" or "tanh".
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let approximate = match a.maybe("approximate", Args::str)? {
+        None | Some("none") => Approximate::None,
+        Some("tanh") => Approximate::Tanh,
+        Some(other) => {
+            return Err(Error::argument(format!(
+                "gelu: approximate is {other:?}, and should be \"none\" or \"tanh\""
+            )));
+        }
+    };
+    Ok(vec![gelu(a.input("x")?, approximate)?])
+}

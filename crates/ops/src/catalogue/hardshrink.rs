@@ -1,0 +1,36 @@
+//! hardshrink: 0 where |x| is at most lambd, else x. NaN propagates.
+
+use crate::prelude::*;
+
+/// x, but zero where it is small.
+#[derive(Clone, Copy, Debug)]
+pub struct Hardshrink {
+    /// What counts as small; not negative.
+    pub lambd: f64,
+}
+
+impl Map<1> for Hardshrink {
+    const NAME: &'static str = "hardshrink";
+    const SAVES: Saves = Saves::INPUTS;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        L::select(x.abs().le(L::lit(self.lambd)), L::lit(0.0), x)
+    }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
+        L::select(x.abs().gt(L::lit(self.lambd)), g, L::lit(0.0))
+    }
+}
+
+/// 0 where `|x| <= lambd`, else x, elementwise.
+///
+/// # Errors
+/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+pub fn hardshrink<V: Value>(x: &V, lambd: f64) -> Result<V> {
+    map(Hardshrink { lambd }, [x])
+}
+
+/// By name: operand x; attribute lambd.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![hardshrink(a.input("x")?, a.f64("lambd")?)?])
+}

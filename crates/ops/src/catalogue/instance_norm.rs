@@ -1,0 +1,43 @@
+//! instance_norm: each channel of each sample shifted and scaled to mean 0 and variance 1; then weight and bias per
+//! channel.
+
+use super::normalize::{normalize, shaped};
+use super::reshape;
+use crate::prelude::*;
+
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the spatial axes. The variance
+/// divides by the number of elements.
+///
+/// x: [n, c, spatial..]   weight, bias: [c]   y: as x. f16 and bf16 run in f32 and are rounded once.
+///
+/// # Errors
+/// `ShapeMismatch` if x has no spatial axis or weight and bias have not one number per channel; `InvalidArgument` if a
+/// channel has a single element, which is its own mean; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+pub fn instance_norm<V: Value>(x: &V, weight: Option<&V>, bias: Option<&V>, eps: f64) -> Result<V> {
+    let s = x.shape();
+    if s.rank() < 3 {
+        return Err(Error::shape(format!("instance_norm: input {s} should be [n, c, spatial..]")));
+    }
+    if s[2..].iter().product::<usize>() == 1 {
+        return Err(Error::argument(format!(
+            "instance_norm: a channel of input {s} has one element; a variance needs two at least"
+        )));
+    }
+    let axes: Dims = (2..s.rank()).collect();
+    shaped("instance_norm", "weight", weight, &s[1..2])?;
+    shaped("instance_norm", "bias", bias, &s[1..2])?;
+    let column = |v: Option<&V>| v.map(|v| reshape::to_shape(v, &per_channel(s))).transpose();
+    normalize(x, &axes, column(weight)?.as_ref(), column(bias)?.as_ref(), eps)
+}
+
+/// [c, 1, 1, ..], which broadcasts against [n, c, spatial..].
+pub(super) fn per_channel(s: &Shape) -> Shape {
+    let mut dims = Dims::from_elem(1, s.rank() - 1);
+    dims[0] = s[1];
+    Shape::new(&dims).expect("as many as there are channels")
+}
+
+/// By name: operands x, weight and bias if there are; attribute eps.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![instance_norm(a.input("x")?, a.optional("weight"), a.optional("bias"), a.f64("eps")?)?])
+}

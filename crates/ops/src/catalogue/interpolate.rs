@@ -1,0 +1,226 @@
+//! interpolate: images made larger or smaller, by the nearest element or by linear interpolation along each axis.
+//!
+//! Where an output lies between inputs is computed on the host, once per axis: in f32 for `Nearest`, whose rounding
+//! decides which element is taken (PyTorch's choice, in every dtype), and in f64 for `Linear`, where it only weighs.
+
+use super::{index_select, reshape};
+use crate::prelude::*;
+use elinvar_core::host;
+
+/// What an output element is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interpolation {
+    /// The input element at floor(i * ratio).
+    Nearest,
+    /// The neighbours along each spatial axis, weighed by distance (linear, bilinear, trilinear).
+    Linear {
+        /// Do the centres of the first and last elements of input and output coincide? Else their outer edges do.
+        align_corners: bool,
+    },
+}
+
+/// How large the output is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// These sizes, one per spatial axis or one for all.
+    Size(Vec<usize>),
+    /// The input's sizes times these, rounded down.
+    Scale(Vec<f64>),
+}
+
+/// a (1 - t) + b t
+#[derive(Clone, Copy, Debug)]
+pub struct Blend;
+
+impl Map<3> for Blend {
+    const NAME: &'static str = "interpolate";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [a, b, t]: [L; 3]) -> L {
+        b.fma(t, a * (L::lit(1.0) - t))
+    }
+}
+
+/// One axis: its sizes, and how far apart outputs lie in the input.
+struct Axis {
+    axis: usize,
+    n: usize,
+    out: usize,
+    /// The scale factor that was asked for, if any: it, and not the rounded size, sets the distances.
+    scale: Option<f64>,
+}
+
+impl Axis {
+    /// Which input element each output is. In f32, as the module says.
+    fn nearest(&self) -> Result<Vec<i64>> {
+        let ratio = match self.scale {
+            Some(s) => (1.0 / s) as f32,
+            None => self.n as f32 / self.out as f32,
+        };
+        let mut index = host::with_capacity(self.out)?;
+        for i in 0..self.out {
+            index.push(if self.out == self.n {
+                i
+            } else if Some(self.out) == self.n.checked_mul(2) {
+                i / 2
+            } else {
+                ((i as f32 * ratio).floor() as usize).min(self.n - 1)
+            } as i64);
+        }
+        Ok(index)
+    }
+    /// The left neighbour, the right neighbour, and the weight of the right one.
+    fn linear(&self, align_corners: bool) -> Result<(Vec<i64>, Vec<i64>, Vec<f64>)> {
+        let (n, out) = (self.n as f64, self.out as f64);
+        let ratio = match (align_corners, self.scale) {
+            (true, _) if self.out > 1 => (n - 1.0) / (out - 1.0),
+            (true, _) => 0.0,
+            (false, Some(s)) => 1.0 / s,
+            (false, None) => n / out,
+        };
+        let (mut left, mut right, mut weight) =
+            (host::with_capacity(self.out)?, host::with_capacity(self.out)?, host::with_capacity(self.out)?);
+        for i in 0..self.out {
+            let i = i as f64;
+            let at = if align_corners { i * ratio } else { ((i + 0.5) * ratio - 0.5).max(0.0) };
+            let l = (at.floor() as usize).min(self.n - 1);
+            left.push(l as i64);
+            right.push((l + 1).min(self.n - 1) as i64);
+            weight.push((at - l as f64).clamp(0.0, 1.0));
+        }
+        Ok((left, right, weight))
+    }
+}
+
+/// Picks elements along an axis.
+fn pick<V: Value>(x: &V, axis: usize, index: Vec<i64>) -> Result<V> {
+    let n = index.len();
+    let index = V::from_array(Array::from_vec(x.device(), index, &[n])?);
+    index_select(x, axis as isize, &index)
+}
+
+/// The axes, with what each becomes.
+fn axes(s: &Shape, target: &Target) -> Result<Vec<Axis>> {
+    let spatial = s.rank() - 2;
+    let given = match target {
+        Target::Size(v) => v.len(),
+        Target::Scale(v) => v.len(),
+    };
+    if given != 1 && given != spatial {
+        return Err(Error::argument(format!(
+            "interpolate: {given} sizes or factors for {spatial} spatial axes of input {s}"
+        )));
+    }
+    let one = |i: usize| {
+        let (axis, k) = (i + 2, if given == 1 { 0 } else { i });
+        let n = s[axis];
+        let (out, scale) = match target {
+            Target::Size(v) => (v[k], None),
+            Target::Scale(v) if v[k].is_finite() && v[k] > 0.0 => ((n as f64 * v[k]) as usize, Some(v[k])),
+            Target::Scale(v) => {
+                return Err(Error::argument(format!(
+                    "interpolate: scale factor {}; it must be above 0",
+                    v[k]
+                )));
+            }
+        };
+        if n == 0 || out == 0 {
+            return Err(Error::shape(format!(
+                "interpolate: axis {axis} of input {s} would go from {n} to {out} elements; neither may be 0"
+            )));
+        }
+        Ok(Axis { axis, n, out, scale })
+    };
+    (0..spatial).map(one).collect()
+}
+
+/// x: [n, c, spatial..] with other spatial sizes.
+///
+/// f16 and bf16 run in f32 and are rounded once.
+///
+/// # Errors
+/// `ShapeMismatch` if x has not one to three spatial axes or a size is 0; `InvalidArgument` if the number of sizes does
+/// not fit or a factor is not above 0; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Result<V> {
+    let s = x.shape();
+    if !(3..=5).contains(&s.rank()) {
+        return Err(Error::shape(format!(
+            "interpolate: input {s} should be [n, c, spatial..] with one to three spatial axes"
+        )));
+    }
+    if !x.dtype().is_float() {
+        return Err(Error::dtype(format!(
+            "interpolate: not defined for {}; convert with to_dtype to a float type",
+            x.dtype()
+        )));
+    }
+    let axes = axes(s, target)?;
+    let mut out = Dims::from_slice(&s[..2]);
+    out.extend(axes.iter().map(|a| a.out));
+    Shape::new(&out)?;
+    match mode {
+        Interpolation::Nearest => axes.iter().try_fold(x.clone(), |x, a| match a.nearest()? {
+            index if index.iter().enumerate().all(|(i, &j)| i as i64 == j) && a.out == a.n => Ok(x),
+            index => pick(&x, a.axis, index),
+        }),
+        Interpolation::Linear { align_corners } => widen([x], |[x]| {
+            axes.iter().try_fold(x.clone(), |x, a| {
+                if a.out == a.n && (align_corners || a.scale.is_none_or(|s| s == 1.0)) {
+                    return Ok(x);
+                }
+                let (left, right, weight) = a.linear(align_corners)?;
+                let mut column = Dims::from_elem(1, x.shape().rank());
+                column[a.axis] = a.out;
+                let weight = Array::from_vec(x.device(), weight, &[a.out])?.cast(x.dtype())?;
+                let weight = reshape::to_shape(&V::from_array(weight), &Shape::new(&column)?)?;
+                map(Blend, [&pick(&x, a.axis, left)?, &pick(&x, a.axis, right)?, &weight])
+            })
+        }),
+    }
+}
+
+/// By name: operand x; attributes size or scale_factor, mode (nearest, linear, bilinear, trilinear) and align_corners.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let x = a.input("x")?;
+    let factors = |a: &Args<V>| -> Result<Vec<f64>> {
+        let one = |v: &Attr| match v {
+            Attr::Int(v) => Ok(*v as f64),
+            Attr::Float(v) => Ok(*v),
+            other => Err(Error::argument(format!("interpolate: scale factor {other:?} is no number"))),
+        };
+        match &a.attrs["scale_factor"] {
+            Attr::List(v) => v.iter().map(one).collect(),
+            other => Ok(vec![one(other)?]),
+        }
+    };
+    let target = match (a.has("size"), a.has("scale_factor")) {
+        (true, false) => Target::Size(a.sizes("size")?),
+        (false, true) => Target::Scale(factors(a)?),
+        (true, true) | (false, false) => {
+            return Err(Error::argument("interpolate: give size or scale_factor, one of them"));
+        }
+    };
+    let align_corners = a.maybe("align_corners", Args::bool)?;
+    let spatial = x.shape().rank() as isize - 2;
+    let mode = match (a.str("mode")?, align_corners) {
+        ("nearest", None) => Interpolation::Nearest,
+        ("nearest", Some(_)) => {
+            return Err(Error::argument("interpolate: align_corners has no meaning for mode nearest"));
+        }
+        (word, align)
+            if Some(spatial)
+                == ["linear", "bilinear", "trilinear"]
+                    .iter()
+                    .position(|m| *m == word)
+                    .map(|i| i as isize + 1) =>
+        {
+            Interpolation::Linear { align_corners: align.unwrap_or(false) }
+        }
+        (word, _) => {
+            return Err(Error::argument(format!(
+                "interpolate: mode {word} for {spatial} spatial axes; there are nearest, and linear, bilinear and \
+                 trilinear for one, two and three axes"
+            )));
+        }
+    };
+    Ok(vec![interpolate(x, &target, mode)?])
+}

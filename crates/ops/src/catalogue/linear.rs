@@ -1,0 +1,74 @@
+//! linear: a layer's x @ weight^T + bias, with the bias added before the one rounding of f16 and bf16.
+
+use super::matmul::Matmul;
+use super::{reshape, sum, transpose, view};
+use crate::array;
+use crate::prelude::*;
+
+/// y[m, n] = sum over k of x[m, k] * weight[n, k], plus bias[n] if there is a third operand.
+#[derive(Clone, Copy, Debug)]
+pub struct Linear;
+
+impl Op for Linear {
+    const NAME: &'static str = "linear";
+    fn saves(&self, _: DType) -> Saves {
+        Saves::INPUTS
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        array::one_device("linear", x)?;
+        let (device, m, n) = (x[0].device(), x[0].shape()[0], x[1].shape()[0]);
+        let rows = View { layout: x[0].layout().unsqueeze(0), ..x[0].view() };
+        let columns = View { layout: x[1].layout().transpose(0, 1).unsqueeze(0), ..x[1].view() };
+        let buffer = match x.get(2) {
+            None => B::contract(device, rows, columns, &Plain, [])?,
+            Some(bias) => {
+                let bias = bias.broadcast_to(&Shape::new(&[1, m, n])?, "linear")?;
+                B::contract(device, rows, columns, &AddBias, [bias.view()])?
+            }
+        };
+        Ok(Outputs::from_iter([Array::new(device, buffer, Shape::new(&[m, n])?, x[0].dtype())]))
+    }
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("linear has one result");
+        let dx = c.want(0, || V::apply(Matmul, &[g, c.x(1)]))?;
+        let dw = c.want(1, || V::apply(Matmul, &[&transpose(g, 0, 1)?, c.x(0)]))?;
+        let mut all = vec![dx, dw];
+        if c.len() == 3 {
+            all.push(c.want(2, || sum::sum_to(g, c.shape(2)))?);
+        }
+        Ok(all)
+    }
+}
+
+/// x[.., in] @ weight[out, in]^T + bias[out]: [.., out]. f16 and bf16 are rounded once, after the bias.
+///
+/// # Errors
+/// `ShapeMismatch` if the sizes do not fit; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+pub fn linear<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
+    let (xs, ws) = (x.shape(), weight.shape());
+    let (Some(&k), &[n, inner]) = (xs.last(), &ws[..]) else {
+        return Err(Error::shape(format!("linear: x {xs}, weight {ws}; they must be [.., in] and [out, in]")));
+    };
+    if k != inner {
+        return Err(Error::shape(format!(
+            "linear: x {xs}, weight {ws}; the last sizes are {k} and {inner}, and must be equal"
+        )));
+    }
+    if let Some(b) = bias.filter(|b| b.shape().dims() != [n]) {
+        return Err(Error::shape(format!("linear: bias {} for weight {ws}; it must be [{n}]", b.shape())));
+    }
+    let operands: Vec<&V> = [x, weight].into_iter().chain(bias).collect();
+    let dtype = view::same_dtype("linear", &operands)?;
+    if !dtype.is_float() {
+        return Err(Error::dtype(format!("linear: not defined for {dtype}; convert with to_dtype to a float type")));
+    }
+    let rows = xs[..xs.rank() - 1].iter().product();
+    let flat = reshape::to_shape(x, &Shape::new(&[rows, k])?)?;
+    let operands: Vec<&V> = [&flat, weight].into_iter().chain(bias).collect();
+    reshape::to_shape(&V::apply(Linear, &operands)?, &view::resized(xs, xs.rank() - 1, n)?)
+}
+
+/// By name: operands x, weight and, if there is one, bias.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![linear(a.input("x")?, a.input("weight")?, a.optional("bias"))?])
+}

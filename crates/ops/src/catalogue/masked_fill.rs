@@ -1,0 +1,30 @@
+//! masked_fill: a number where a mask is true, else x. Exact. What lies under the mask touches neither result nor
+//! gradient.
+
+use super::where_;
+use super::where_::check_bool;
+use crate::prelude::*;
+
+/// `x` with `value` where `mask` is true, elementwise, broadcast.
+///
+/// x: any dtype   mask: bool
+///
+/// # Errors
+/// `DTypeMismatch` if `mask` is not bool or `value` has a fraction and x is of integers; `ShapeMismatch` if the
+/// shapes do not broadcast; `DeviceMismatch`; `OutOfMemory`.
+pub fn masked_fill<V: Value>(x: &V, mask: &V, value: impl Into<Scalar>) -> Result<V> {
+    let value = value.into();
+    check_bool("masked_fill", "mask", mask)?;
+    if value.is_fractional() && !x.dtype().is_float() {
+        return Err(Error::dtype(format!(
+            "masked_fill: x is {}, which cannot take {value}; convert x with to_dtype",
+            x.dtype()
+        )));
+    }
+    where_(mask, &x.scalar_like(value)?, x)
+}
+
+/// By name: operands x and mask; attribute value.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![masked_fill(a.input("x")?, a.input("mask")?, a.scalar("value")?)?])
+}

@@ -1,0 +1,47 @@
+//! max_pool2d: the largest element of each window over 2 spatial axes. NaN wins; the first of equal elements counts.
+
+use super::pool::Given;
+use crate::prelude::*;
+
+/// The largest element of each window.
+///
+/// x: [n, c, h, w] or [c, h, w]. An empty `stride` is the kernel's size; the padding counts as -inf. Sizes:
+/// (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down, or up with `ceil_mode` as long as the last
+/// window begins before the padding at the end. One number in a list stands for all axes.
+///
+/// # Errors
+/// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel, stride or dilation of
+/// 0, or a padding above half of the kernel; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+pub fn max_pool2d<V: Value>(
+    x: &V,
+    kernel_size: &[usize],
+    stride: &[usize],
+    padding: &[usize],
+    dilation: &[usize],
+    ceil_mode: bool,
+) -> Result<V> {
+    Ok(with_indices(x, kernel_size, stride, padding, dilation, ceil_mode)?.0)
+}
+
+/// As [`max_pool2d`], with where each element came from: its row-major number in its plane (i64).
+///
+/// # Errors
+/// As [`max_pool2d`].
+pub fn with_indices<V: Value>(
+    x: &V,
+    kernel_size: &[usize],
+    stride: &[usize],
+    padding: &[usize],
+    dilation: &[usize],
+    ceil_mode: bool,
+) -> Result<(V, V)> {
+    let op = "max_pool2d";
+    Given { op, axes: 2, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad: false }.max(x)
+}
+
+/// By name: operand x; attributes kernel_size, stride, padding, dilation, ceil_mode.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let (kernel, stride) = (a.sizes("kernel_size")?, a.maybe("stride", Args::sizes)?.unwrap_or_default());
+    let (padding, dilation) = (a.sizes("padding")?, a.sizes("dilation")?);
+    Ok(vec![max_pool2d(a.input("x")?, &kernel, &stride, &padding, &dilation, a.bool("ceil_mode")?)?])
+}

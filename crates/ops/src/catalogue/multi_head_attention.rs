@@ -1,0 +1,171 @@
+//! multi_head_attention: queries, keys and values projected, split into heads, attended to, joined and projected again.
+
+use super::{
+    add, linear, matmul, mean, mul, reshape, scaled_dot_product_attention, softmax, split, transpose, where_,
+};
+use crate::prelude::*;
+use crate::value::cast;
+
+/// The weights of [`multi_head_attention`], for `e` features.
+#[derive(Clone, Copy, Debug)]
+pub struct MhaWeights<'a, V> {
+    /// [3 e, e]: the projections of queries, keys and values, stacked.
+    pub in_proj: &'a V,
+    /// [3 e]
+    pub in_bias: Option<&'a V>,
+    /// [e, e]: the projection of the joined heads.
+    pub out_proj: &'a V,
+    /// [e]
+    pub out_bias: Option<&'a V>,
+}
+
+/// Which weights [`multi_head_attention`] gives besides its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadWeights {
+    /// None; the scores then never stand in memory.
+    None,
+    /// The mean over the heads: [n, l, s].
+    Averaged,
+    /// Those of each head: [n, heads, l, s].
+    Each,
+}
+
+/// A mask as something that is added to the scores: bool masks become 0 and -inf (where true).
+fn additive<V: Value>(mask: &V, dtype: DType) -> Result<V> {
+    let number =
+        |v: f64| Ok::<_, Error>(V::from_array(Array::scalar(mask.device(), Scalar::Float(v), dtype)?));
+    if mask.dtype() == DType::Bool {
+        where_(mask, &number(f64::NEG_INFINITY)?, &number(0.0)?)
+    } else {
+        Ok(mask.clone())
+    }
+}
+
+/// That an operand has this shape.
+fn shaped<V: Value>(what: &str, v: &V, shape: &[usize]) -> Result<()> {
+    if v.shape()[..] == *shape {
+        return Ok(());
+    }
+    Err(Error::shape(format!("multi_head_attention: {what} {} should have shape {shape:?}", v.shape())))
+}
+
+/// Attention with `heads` heads over projections of query, key and value.
+///
+/// query: [l, n, e]   key, value: [s, n, e]   y: [l, n, e]   or [n, l, e], [n, s, e], [n, l, e] if `batch_first`
+/// `key_padding_mask`: [n, s]   `attn_mask`: [l, s] or [n * heads, l, s]; true where a key is left out, floats are added
+///
+/// Gives y, and the attention weights if they are asked for. Where weights are given, a query that may see no key has
+/// NaN in them and in y; else zeros. f16 and bf16 run in f32 and are rounded once.
+///
+/// # Errors
+/// `ShapeMismatch` if shapes do not fit; `InvalidArgument` if the features do not divide among the heads;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+pub fn multi_head_attention<V: Value>(
+    query: &V,
+    key: &V,
+    value: &V,
+    weights: MhaWeights<V>,
+    key_padding_mask: Option<&V>,
+    attn_mask: Option<&V>,
+    heads: usize,
+    batch_first: bool,
+    give: HeadWeights,
+) -> Result<(V, Option<V>)> {
+    let dtype = query.dtype();
+    // Float operands in the type in which all is computed; bool masks stay.
+    let wide = |v: &V| match v.dtype() {
+        DType::Bool => Ok(v.clone()),
+        d if d == dtype && d.is_float() => cast(v, dtype.compute()),
+        d => Err(Error::dtype(format!(
+            "multi_head_attention: operands are {dtype} and {d}; all must be of one float type, masks bool or of that"
+        ))),
+    };
+    let opt = |v: Option<&V>| v.map(wide).transpose();
+    if query.shape().rank() != 3 {
+        return Err(Error::shape(format!(
+            "multi_head_attention: query {} should be {}",
+            query.shape(),
+            if batch_first { "[batch, length, features]" } else { "[length, batch, features]" }
+        )));
+    }
+    let first =
+        |v: &V| if batch_first || v.shape().rank() != 3 { wide(v) } else { transpose(&wide(v)?, 0, 1) };
+    let (q, k, v) = (first(query)?, first(key)?, first(value)?);
+    let [n, l, e] = [q.shape()[0], q.shape()[1], q.shape()[2]];
+    let s = if k.shape().rank() == 3 { k.shape()[1] } else { 0 };
+    shaped("key (its batch first)", &k, &[n, s, e])?;
+    shaped("value (its batch first)", &v, &[n, s, e])?;
+    shaped("in_proj_weight", weights.in_proj, &[3 * e, e])?;
+    shaped("out_proj_weight", weights.out_proj, &[e, e])?;
+    weights.in_bias.map_or(Ok(()), |b| shaped("in_proj_bias", b, &[3 * e]))?;
+    weights.out_bias.map_or(Ok(()), |b| shaped("out_proj_bias", b, &[e]))?;
+    if heads == 0 || !e.is_multiple_of(heads) {
+        return Err(Error::argument(format!(
+            "multi_head_attention: {e} features do not divide among {heads} heads"
+        )));
+    }
+    let d = e / heads;
+    let in_proj = split::sizes(&wide(weights.in_proj)?, &[e; 3], 0)?;
+    let in_bias = opt(weights.in_bias)?.map(|b| split::sizes(&b, &[e; 3], 0)).transpose()?;
+    let apart = |x: &V, i: usize| {
+        let y = linear(x, &in_proj[i], in_bias.as_ref().map(|b| &b[i]))?;
+        transpose(&reshape::to_shape(&y, &Shape::new(&[n, x.shape()[1], heads, d])?)?, 1, 2)
+    };
+    let (q, k, v) = (apart(&q, 0)?, apart(&k, 1)?, apart(&v, 2)?);
+    let mut mask = None;
+    if let Some(m) = attn_mask {
+        let to = if m.shape().rank() == 2 {
+            shaped("attn_mask", m, &[l, s])?;
+            Shape::new(&[1, 1, l, s])?
+        } else {
+            shaped("attn_mask", m, &[n * heads, l, s])?;
+            Shape::new(&[n, heads, l, s])?
+        };
+        mask = Some(reshape::to_shape(&additive(&wide(m)?, q.dtype())?, &to)?);
+    }
+    if let Some(m) = key_padding_mask {
+        shaped("key_padding_mask", m, &[n, s])?;
+        let m = reshape::to_shape(&additive(&wide(m)?, q.dtype())?, &Shape::new(&[n, 1, 1, s])?)?;
+        mask = Some(match mask {
+            None => m,
+            Some(other) => add(&other, &m)?,
+        });
+    }
+    let (o, seen) = if give == HeadWeights::None {
+        (scaled_dot_product_attention(&q, &k, &v, mask.as_ref(), false, None, false)?, None)
+    } else {
+        let q = mul(&q, &q.scalar_like(1.0 / (d as f64).sqrt())?)?;
+        let mut scores = matmul(&q, &transpose(&k, -1, -2)?)?;
+        if let Some(m) = &mask {
+            scores = add(&scores, m)?;
+        }
+        let p = softmax(&scores, -1)?;
+        (matmul(&p, &v)?, Some(p))
+    };
+    let joined = reshape::to_shape(&transpose(&o, 1, 2)?, &Shape::new(&[n, l, e])?)?;
+    let y = linear(&joined, &wide(weights.out_proj)?, opt(weights.out_bias)?.as_ref())?;
+    let y = cast(&if batch_first { y } else { transpose(&y, 0, 1)? }, dtype)?;
+    let seen = match (give, seen) {
+        (HeadWeights::Averaged, Some(p)) => Some(cast(&mean(&p, Some(&[1]), false)?, dtype)?),
+        (HeadWeights::Each, Some(p)) => Some(cast(&p, dtype)?),
+        (HeadWeights::None | HeadWeights::Averaged | HeadWeights::Each, _) => None,
+    };
+    Ok((y, seen))
+}
+
+/// By name: operands query, key, value, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias, key_padding_mask
+/// and attn_mask, biases and masks if there are; attributes num_heads, batch_first, average_attn_weights.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let weights = MhaWeights {
+        in_proj: a.input("in_proj_weight")?,
+        in_bias: a.optional("in_proj_bias"),
+        out_proj: a.input("out_proj_weight")?,
+        out_bias: a.optional("out_proj_bias"),
+    };
+    let give = if a.bool("average_attn_weights")? { HeadWeights::Averaged } else { HeadWeights::Each };
+    let (q, k, v) = (a.input("query")?, a.input("key")?, a.input("value")?);
+    let (padding, mask) = (a.optional("key_padding_mask"), a.optional("attn_mask"));
+    let (heads, first) = (a.size("num_heads")?, a.bool("batch_first")?);
+    let (y, seen) = multi_head_attention(q, k, v, weights, padding, mask, heads, first, give)?;
+    Ok([Some(y), seen].into_iter().flatten().collect())
+}

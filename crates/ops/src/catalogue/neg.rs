@@ -1,0 +1,42 @@
+//! neg: -x. Exact; integers wrap.
+
+use crate::prelude::*;
+
+/// -x
+#[derive(Clone, Copy, Debug)]
+pub struct Neg;
+
+impl Map<1> for Neg {
+    const NAME: &'static str = "neg";
+    const SAVES: Saves = Saves::NOTHING;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        -x
+    }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, _: [L; 1], _: L, g: L) -> L {
+        -g
+    }
+}
+
+impl IntMap<1> for Neg {
+    const NAME: &'static str = "neg";
+    /// The smallest integer wraps to itself.
+    #[inline(always)]
+    fn int<I: Int>(&self, [x]: [I; 1]) -> I {
+        I::lit(0).sub(x)
+    }
+}
+
+/// -x, elementwise, for floats and integers.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn neg<V: Value>(x: &V) -> Result<V> {
+    map_any(Neg, [x])
+}
+
+/// By name: operand x.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![neg(a.input("x")?)?])
+}

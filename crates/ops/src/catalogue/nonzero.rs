@@ -1,0 +1,46 @@
+//! nonzero: where the elements are that are not zero. NaN is not zero. The size of the result depends on the numbers,
+//! so this waits for the device.
+
+use super::view;
+use crate::array;
+use crate::prelude::*;
+
+/// The coordinate along an axis of an element with a given row-major number: (number / stride) % size.
+#[derive(Clone, Copy, Debug)]
+struct Coordinate;
+
+impl IntMap<3> for Coordinate {
+    const NAME: &'static str = "nonzero";
+    #[inline(always)]
+    fn int<I: Int>(&self, [number, stride, size]: [I; 3]) -> I {
+        number.div_trunc(stride).rem_trunc(size)
+    }
+}
+
+/// The row-major numbers (i64) of the elements that are not zero, ascending, as a vector.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn numbers<V: Value>(x: &V) -> Result<V> {
+    let (buffer, n) = <V::B as Backend>::nonzero(x.device(), x.array().view())?;
+    Ok(V::from_array(Array::new(x.device(), buffer, Shape::new(&[n])?, DType::I64)))
+}
+
+/// The coordinates of the elements of `x` that are not zero, as i64 [n, rank], in row-major order. NaN counts.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn nonzero<V: Value>(x: &V) -> Result<V> {
+    let at = numbers(x)?;
+    let shape = x.shape();
+    let column = at.array().reshape(&Shape::new(&[at.shape().numel(), 1])?)?;
+    let strides = Layout::contiguous(shape.clone()).strides().iter().map(|&s| s as i64).collect();
+    let sizes = shape.iter().map(|&n| n as i64).collect();
+    let (strides, sizes): (V, V) = (view::numbers(x, strides)?, view::numbers(x, sizes)?);
+    Ok(V::from_array(array::map_int(&Coordinate, [&column, strides.array(), sizes.array()])?))
+}
+
+/// By name: operand x.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![nonzero(a.input("x")?)?])
+}

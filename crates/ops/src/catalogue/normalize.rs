@@ -1,0 +1,234 @@
+//! What all norms share: (x - mean) / sqrt(variance + eps) over a row, perhaps times a weight plus a bias.
+//!
+//! layer_norm, group_norm, instance_norm and batch_norm differ in which elements make up a row, and nothing else.
+//!
+//! How it can be wrong: rows far from 0. The variance is therefore the mean square of what is left after the mean was
+//! taken off (two passes), never a difference of squares.
+
+use super::{div::div, mean, mul, sub};
+use crate::prelude::*;
+use crate::rows::{RowsOp, STATS};
+
+/// (x - mean) / sqrt(variance + eps) of x; times a weight if there are two operands; plus a bias if there are three.
+///
+/// Statistics: the mean, then 1 / sqrt(variance + eps). The variance divides by the number of elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Normalize {
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// 1 / sqrt(variance + eps) of each row.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// The gradient of [`Normalize`] by x, from (x, g) or (x, g, weight).
+///
+/// Statistics: those of [`Normalize`], then the means of g * weight and of g * weight * normalized x.
+#[derive(Clone, Copy, Debug)]
+pub struct NormalizeGrad {
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// The term of the mean (0) and of the variance (1).
+#[inline(always)]
+fn moment<L: Lane>(k: usize, x: L, s: [L; STATS]) -> L {
+    if k == 0 {
+        x
+    } else {
+        let d = x - s[0];
+        d * d
+    }
+}
+
+/// The mean (0), and 1 / sqrt(variance + eps) (1).
+#[inline(always)]
+fn spread<L: Lane>(k: usize, folded: L, n: L, eps: f64) -> L {
+    if k == 0 { folded / n } else { (folded / n + L::lit(eps)).rsqrt() }
+}
+
+impl<const N: usize> Rows<N> for Normalize {
+    const NAME: &'static str = "normalize";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Each;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], _: L) -> L {
+        moment(k, x[0], s)
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        spread(k, folded, n, self.eps)
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], _: L) -> L {
+        let y = (x[0] - s[0]) * s[1];
+        match N {
+            1 => y,
+            2 => y * x[1],
+            _ => y.fma(x[1], x[2]),
+        }
+    }
+    /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y = normalized x;
+    /// dweight = g y, dbias = g
+    fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
+        let x = c.x(0);
+        let eps = self.eps;
+        let y = || rows(Normalize { eps }, axes, [x]);
+        let dx = || match (V::TRACKS, N) {
+            (false, 1) => rows(NormalizeGrad { eps }, axes, [x, g]),
+            (false, _) => rows(NormalizeGrad { eps }, axes, [x, g, c.x(1)]),
+            (true, _) => {
+                let h = if N == 1 { g.clone() } else { mul(g, c.x(1))? };
+                let y = y()?;
+                let dims = signed(axes);
+                let along = mul(&y, &mean(&mul(&h, &y)?, Some(&dims), true)?)?;
+                let left = sub(&sub(&h, &mean(&h, Some(&dims), true)?)?, &along)?;
+                mul(&left, &rows(Spread { eps }, axes, [x])?)
+            }
+        };
+        let mut all = vec![c.want(0, dx)?];
+        if N > 1 {
+            all.push(c.want(1, || products(g, &y()?, c.shape(1)))?);
+        }
+        if N > 2 {
+            all.push(c.want(2, || Ok(g.clone()))?);
+        }
+        Ok(all)
+    }
+}
+
+impl Rows<1> for Spread {
+    const NAME: &'static str = "spread";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
+        moment(k, x, s)
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        spread(k, folded, n, self.eps)
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
+        s[1]
+    }
+    /// dx = -g r^2 y / n, with r the result and y = normalized x
+    fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
+        let x = c.x(0);
+        let n = axes.iter().map(|&a| c.shape(0)[a]).product::<usize>();
+        let r = rows(*self, axes, [x])?;
+        let factor = div(&mul(g, &mul(&r, &r)?)?, &g.scalar_like(-(n as f64))?)?;
+        Ok(vec![Some(mul(&factor, &rows(Normalize { eps: self.eps }, axes, [x])?)?)])
+    }
+}
+
+impl<const N: usize> Rows<N> for NormalizeGrad {
+    const NAME: &'static str = "normalize_grad";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Each;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], _: L) -> L {
+        let h = if N == 3 { x[1] * x[2] } else { x[1] };
+        match k {
+            0 | 1 => moment(k, x[0], s),
+            2 => h,
+            _ => h * ((x[0] - s[0]) * s[1]),
+        }
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        if k < 2 { spread(k, folded, n, self.eps) } else { folded / n }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], _: L) -> L {
+        let h = if N == 3 { x[1] * x[2] } else { x[1] };
+        let y = (x[0] - s[0]) * s[1];
+        (h - s[2] - y * s[3]) * s[1]
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(Error::autograd(
+            "normalize_grad: it stands in for the recorded gradient only where nothing records",
+        ))
+    }
+}
+
+/// The sum of products over a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Products;
+
+impl Rows<2> for Products {
+    const NAME: &'static str = "products";
+    const FOLDS: &'static [Fold] = &[Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, _: usize, [x, y]: [L; 2], _: [L; STATS], _: L) -> L {
+        x * y
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
+        s[0]
+    }
+    fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
+        Ok(vec![c.want(0, || mul(g, c.x(1)))?, c.want(1, || mul(g, c.x(0)))?])
+    }
+}
+
+/// x * y (of one shape) summed over the axes along which `shape` is to be repeated to that of x. In one pass, without
+/// the products in memory; the bits of the product and its sum. New axes in front of `shape` stay with size 1.
+pub(super) fn products<V: Value>(x: &V, y: &V, shape: &Shape) -> Result<V> {
+    let s = x.shape();
+    let new = s.rank() - shape.rank();
+    let axes: Dims = (0..s.rank()).filter(|&i| i < new || (shape[i - new] == 1 && s[i] != 1)).collect();
+    if axes.is_empty() { mul(x, y) } else { V::apply(RowsOp { rows: Products, axes }, &[x, y]) }
+}
+
+/// Axes as numbers with a sign.
+pub(super) fn signed(axes: &[usize]) -> Vec<isize> {
+    axes.iter().map(|&a| a as isize).collect()
+}
+
+/// Normalizes `x` over `axes`, then weight and bias, which broadcast against x. f16 and bf16 run in f32 and are rounded
+/// once.
+///
+/// # Errors
+/// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.
+pub(super) fn normalize<V: Value>(
+    x: &V,
+    axes: &[usize],
+    weight: Option<&V>,
+    bias: Option<&V>,
+    eps: f64,
+) -> Result<V> {
+    let r = Normalize { eps };
+    match (weight, bias) {
+        (None, None) => rows(r, axes, [x]),
+        (Some(w), None) => rows(r, axes, [x, w]),
+        (Some(w), Some(b)) => rows(r, axes, [x, w, b]),
+        (None, Some(b)) => {
+            let one = x.scalar_like(1.0)?;
+            rows(r, axes, [x, &one, b])
+        }
+    }
+}
+
+/// That a weight or bias has this shape.
+///
+/// # Errors
+/// `ShapeMismatch`.
+pub(super) fn shaped<V: Value>(op: &str, what: &str, v: Option<&V>, shape: &[usize]) -> Result<()> {
+    match v {
+        Some(v) if v.shape()[..] != *shape => {
+            Err(Error::shape(format!("{op}: {what} {} should have shape {shape:?}", v.shape())))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,127 @@
+//! pad: elements added around axes, or cut off: a constant, or what the tensor has near its edge.
+
+use super::view::{self, Part, Run};
+use super::{index_select, slice};
+use crate::prelude::*;
+
+/// What stands in the padding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// One value.
+    Constant(Scalar),
+    /// The tensor mirrored at its edge, which is not repeated.
+    Reflect,
+    /// The element at the edge.
+    Replicate,
+    /// The tensor again from its other end.
+    Circular,
+}
+
+impl Mode {
+    fn check(self, n: usize, before: isize, after: isize) -> Option<&'static str> {
+        let most = before.max(after);
+        match self {
+            Mode::Constant(_) => None,
+            Mode::Reflect if most > 0 && most >= n as isize => Some("a reflection must be shorter than its axis"),
+            Mode::Replicate if most > 0 && n == 0 => Some("an empty axis has no edge to repeat"),
+            Mode::Circular if most > n as isize => Some("an axis goes around once at most"),
+            Mode::Reflect | Mode::Replicate | Mode::Circular => None,
+        }
+    }
+    /// The element of an axis of `n` that stands at `i`, outside as well.
+    fn source(self, i: isize, n: isize) -> isize {
+        match self {
+            Mode::Reflect if i < 0 => -i,
+            Mode::Reflect if i >= n => 2 * (n - 1) - i,
+            Mode::Circular => i.rem_euclid(n),
+            Mode::Constant(_) | Mode::Reflect | Mode::Replicate => i.clamp(0, n - 1),
+        }
+    }
+}
+
+/// `x` with elements added at both ends of its last axes: `amounts` holds the number before and after for the last
+/// axis, then for the one before it, and so on. Negative numbers cut elements off.
+///
+/// # Errors
+/// `InvalidArgument` if there are more pairs than axes, or they cut off more than there is, or the mode cannot give
+/// as much; `DTypeMismatch` if the value has a fraction and x is of integers; `OutOfMemory`.
+pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
+    let shape = x.shape().clone();
+    let (pairs, odd) = amounts.as_chunks::<2>();
+    if !odd.is_empty() || pairs.len() > shape.rank() {
+        return Err(Error::argument(format!(
+            "pad: {amounts:?} for shape {shape}; there must be two amounts for each axis padded, the last axis first"
+        )));
+    }
+    let mut dims = Dims::from_slice(&shape);
+    for (k, &[before, after]) in pairs.iter().enumerate() {
+        let axis = shape.rank() - 1 - k;
+        let n = shape[axis];
+        let wrong = |why: &str| Error::argument(format!("pad: {before} and {after} at axis {axis} of shape {shape}; {why}"));
+        let cut = before.min(0).saturating_add(after.min(0)).unsigned_abs();
+        if cut > n {
+            return Err(wrong("more is cut off than there is"));
+        }
+        if let Some(why) = mode.check(n, before, after) {
+            return Err(wrong(why));
+        }
+        dims[axis] = n
+            .checked_add_signed(before)
+            .and_then(|n| n.checked_add_signed(after))
+            .or_else(|| n.checked_add_signed(after).and_then(|n| n.checked_add_signed(before)))
+            .ok_or_else(|| wrong("that is more than can be addressed"))?;
+    }
+    let padded = Shape::new(&dims)?;
+    match mode {
+        Mode::Constant(value) => constant(x, pairs, &padded, value),
+        Mode::Reflect | Mode::Replicate | Mode::Circular => mirrored(x, pairs, mode),
+    }
+}
+
+fn constant<V: Value>(x: &V, pairs: &[[isize; 2]], padded: &Shape, value: Scalar) -> Result<V> {
+    if value.is_fractional() && !x.dtype().is_float() {
+        return Err(Error::dtype(format!("pad: the value {value} does not fit into {}", x.dtype())));
+    }
+    if x.shape() == padded && pairs.iter().flatten().all(|&p| p == 0) {
+        return Ok(x.clone());
+    }
+    let rank = padded.rank();
+    let amounts = |axis: usize| pairs.get(rank - 1 - axis).copied().unwrap_or([0, 0]);
+    let (mut kept, mut at) = (Vec::with_capacity(rank), Vec::with_capacity(rank));
+    for (axis, &n) in x.shape().iter().enumerate() {
+        let [before, after] = amounts(axis);
+        let cut = |p: isize| p.min(0).unsigned_abs();
+        let len = n - cut(before) - cut(after);
+        kept.push(Run { start: cut(before), len, step: 1 });
+        at.push(Run { start: before.max(0) as usize, len, step: 1 });
+    }
+    view::assemble(&[&slice::runs(x, &kept)?], padded, value, vec![Part::Slice(at.into())])
+}
+
+/// One axis after the other, by index.
+fn mirrored<V: Value>(x: &V, pairs: &[[isize; 2]], mode: Mode) -> Result<V> {
+    let mut y = x.clone();
+    for (k, &[before, after]) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
+        let axis = x.shape().rank() - 1 - k;
+        let n = x.shape()[axis] as isize;
+        let from: Vec<i64> = (-before..n + after).map(|i| mode.source(i, n) as i64).collect();
+        y = index_select(&y, axis as isize, &view::numbers(x, from)?)?;
+    }
+    Ok(y)
+}
+
+/// By name: operand x; attributes pad, mode and value.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let mode = match a.str("mode")? {
+        "constant" => Mode::Constant(a.maybe("value", Args::scalar)?.unwrap_or(Scalar::Int(0))),
+        "reflect" => Mode::Reflect,
+        "replicate" => Mode::Replicate,
+        "circular" => Mode::Circular,
+        other => {
+            return Err(Error::argument(format!(
+                "pad: mode {other}; there are constant, reflect, replicate and circular"
+            )));
+        }
+    };
+    Ok(vec![pad(a.input("x")?, &a.dims("pad")?, mode)?])
+}

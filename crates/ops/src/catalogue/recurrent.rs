@@ -1,0 +1,238 @@
+//! What all recurrent nets share: layers, directions, time steps.
+//!
+//! The input's part of all gates is one product over all time steps; what is left for a step is the product with the
+//! state and one or two maps. A cell says only what one step does.
+
+use super::{concat, linear, reshape, stack, transpose, unbind};
+use crate::prelude::*;
+use crate::value::cast;
+
+/// The weights of one layer in one direction, for gates stacked in the cell's order.
+#[derive(Clone, Copy, Debug)]
+pub struct RnnWeights<'a, V> {
+    /// [gates * h, i]: for the input.
+    pub w_ih: &'a V,
+    /// [gates * h, h]: for the state.
+    pub w_hh: &'a V,
+    /// [gates * h]: added to the input's part.
+    pub b_ih: Option<&'a V>,
+    /// [gates * h]: added to the state's part.
+    pub b_hh: Option<&'a V>,
+}
+
+/// How a recurrent net runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RnnOptions {
+    /// Is x [n, t, i] instead of [t, n, i]? (y likewise.)
+    pub batch_first: bool,
+    /// Does every layer also run backwards? Then weights and states alternate forwards, backwards.
+    pub bidirectional: bool,
+}
+
+/// What one step of a cell does.
+pub(super) trait Cell {
+    /// The op's name.
+    const NAME: &'static str;
+    /// How many rows of gates.
+    const GATES: usize;
+    /// How many states; the first is the output.
+    const STATES: usize;
+    /// The next states (each [n, h]) from the input's part of the gates [n, gates * h] and the states.
+    fn step<V: Value>(input: &V, states: &[V], w: &RnnWeights<V>) -> Result<Vec<V>>;
+}
+
+/// The state's part of the gates.
+pub(super) fn recur<V: Value>(h: &V, w: &RnnWeights<V>) -> Result<V> {
+    linear(h, w.w_hh, w.b_hh)
+}
+
+/// Checks shapes; gives the batch and state sizes and the number of directions.
+fn check<V: Value, C: Cell>(
+    x: &V,
+    states: Option<&[&V]>,
+    weights: &[RnnWeights<V>],
+    o: RnnOptions,
+) -> Result<(usize, usize)> {
+    let op = C::NAME;
+    let ways = 1 + o.bidirectional as usize;
+    let xs = x.shape();
+    if xs.rank() != 3 {
+        return Err(Error::shape(format!(
+            "{op}: input {xs} should be {}, or have two axes without a batch",
+            if o.batch_first { "[batch, time, features]" } else { "[time, batch, features]" }
+        )));
+    }
+    if weights.is_empty() || !weights.len().is_multiple_of(ways) {
+        return Err(Error::argument(format!(
+            "{op}: {} sets of weights for layers of {ways} directions",
+            weights.len()
+        )));
+    }
+    let [t, n, mut features] = [xs[0], xs[1], xs[2]];
+    if t == 0 {
+        return Err(Error::shape(format!("{op}: input {xs} has no time steps")));
+    }
+    let h = weights[0].w_hh.shape().last().copied().unwrap_or(0);
+    for (k, w) in weights.iter().enumerate() {
+        if k % ways == 0 && k > 0 {
+            features = ways * h;
+        }
+        let rows = C::GATES.saturating_mul(h);
+        let wanted: [(&str, Option<&V>, &[usize]); 4] = [
+            ("w_ih", Some(w.w_ih), &[rows, features]),
+            ("w_hh", Some(w.w_hh), &[rows, h]),
+            ("b_ih", w.b_ih, &[rows]),
+            ("b_hh", w.b_hh, &[rows]),
+        ];
+        for (name, v, shape) in wanted {
+            if let Some(v) = v
+                && v.shape()[..] != *shape
+            {
+                return Err(Error::shape(format!(
+                    "{op}: {name} {} of layer {} should have shape {shape:?}",
+                    v.shape(),
+                    k / ways
+                )));
+            }
+        }
+    }
+    let wanted = [weights.len(), n, h];
+    if let Some(s) = states.into_iter().flatten().find(|s| s.shape()[..] != wanted) {
+        return Err(Error::shape(format!(
+            "{op}: an initial state {} should have shape {wanted:?}: layers times directions, batch, state",
+            s.shape()
+        )));
+    }
+    Ok((n, h))
+}
+
+/// Runs a net over all layers, directions and time steps: y, then the last states.
+///
+/// f16 and bf16 run in f32 and are rounded once.
+pub(super) fn run<V: Value, C: Cell>(
+    x: &V,
+    states: Option<&[&V]>,
+    weights: &[RnnWeights<V>],
+    o: RnnOptions,
+) -> Result<Vec<V>> {
+    let dtype = x.dtype();
+    if dtype.is_half() {
+        return widened::<V, C>(x, states, weights, o);
+    }
+    if x.shape().rank() == 2 {
+        return unbatched::<V, C>(x, states, weights, o);
+    }
+    let x = if o.batch_first && x.shape().rank() == 3 { transpose(x, 0, 1)? } else { x.clone() };
+    let (n, h) = check::<V, C>(&x, states, weights, o)?;
+    let ways = 1 + o.bidirectional as usize;
+    let start: Vec<Vec<V>> = match states {
+        Some(all) => all.iter().map(|s| unbind(*s, 0)).collect::<Result<_>>()?,
+        None => {
+            let zeros = Array::full(x.device(), &Shape::new(&[n, h])?, Scalar::Float(0.0), dtype)?;
+            vec![vec![V::from_array(zeros); weights.len()]; C::STATES]
+        }
+    };
+    let mut last: Vec<Vec<V>> = vec![vec![]; C::STATES];
+    let mut layer_in = x;
+    for (layer, ways_weights) in weights.chunks(ways).enumerate() {
+        let mut sides = vec![];
+        for (way, w) in ways_weights.iter().enumerate() {
+            let k = layer * ways + way;
+            let mut state: Vec<V> = start.iter().map(|s| s[k].clone()).collect();
+            // Backwards is forwards over the time steps in reverse.
+            let mut steps = unbind(&linear(&layer_in, w.w_ih, w.b_ih)?, 0)?;
+            if way == 1 {
+                steps.reverse();
+            }
+            let mut out = Vec::with_capacity(steps.len());
+            for step in &steps {
+                state = C::step(step, &state, w)?;
+                out.push(state[0].clone());
+            }
+            if way == 1 {
+                out.reverse();
+            }
+            sides.push(stack(&out.iter().collect::<Vec<_>>(), 0)?);
+            for (all, s) in last.iter_mut().zip(state) {
+                all.push(s);
+            }
+        }
+        layer_in = match &sides[..] {
+            [one] => one.clone(),
+            both => concat(&both.iter().collect::<Vec<_>>(), -1)?,
+        };
+    }
+    let mut all = vec![if o.batch_first { transpose(&layer_in, 0, 1)? } else { layer_in }];
+    for s in &last {
+        all.push(stack(&s.iter().collect::<Vec<_>>(), 0)?);
+    }
+    Ok(all)
+}
+
+/// In f32, rounded at the end.
+fn widened<V: Value, C: Cell>(
+    x: &V,
+    states: Option<&[&V]>,
+    weights: &[RnnWeights<V>],
+    o: RnnOptions,
+) -> Result<Vec<V>> {
+    let dtype = x.dtype();
+    let wide = |v: &V| {
+        if v.dtype() == dtype {
+            cast(v, DType::F32)
+        } else {
+            Err(Error::dtype(format!("{}: operands are {dtype} and {}", C::NAME, v.dtype())))
+        }
+    };
+    let opt = |v: Option<&V>| v.map(wide).transpose();
+    let states = states.map(|s| s.iter().map(|v| wide(v)).collect::<Result<Vec<_>>>()).transpose()?;
+    let states: Option<Vec<&V>> = states.as_ref().map(|s| s.iter().collect());
+    let all = weights
+        .iter()
+        .map(|w| Ok((wide(w.w_ih)?, wide(w.w_hh)?, opt(w.b_ih)?, opt(w.b_hh)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let weights: Vec<RnnWeights<V>> = all
+        .iter()
+        .map(|(w_ih, w_hh, b_ih, b_hh)| RnnWeights { w_ih, w_hh, b_ih: b_ih.as_ref(), b_hh: b_hh.as_ref() })
+        .collect();
+    let out = run::<V, C>(&wide(x)?, states.as_deref(), &weights, o)?;
+    out.iter().map(|v| cast(v, dtype)).collect()
+}
+
+/// One sequence [t, i] as a batch of one; its states are [layers * directions, h].
+fn unbatched<V: Value, C: Cell>(
+    x: &V,
+    states: Option<&[&V]>,
+    weights: &[RnnWeights<V>],
+    o: RnnOptions,
+) -> Result<Vec<V>> {
+    let with_batch = |v: &V| -> Result<V> {
+        let mut dims = Dims::from_slice(v.shape());
+        let at = if dims.is_empty() { 0 } else { 1 };
+        dims.insert(at, 1);
+        reshape::to_shape(v, &Shape::new(&dims)?)
+    };
+    let states = states.map(|s| s.iter().map(|v| with_batch(v)).collect::<Result<Vec<_>>>()).transpose()?;
+    let states: Option<Vec<&V>> = states.as_ref().map(|s| s.iter().collect());
+    let o = RnnOptions { batch_first: false, ..o };
+    let out = run::<V, C>(&with_batch(x)?, states.as_deref(), weights, o)?;
+    out.iter().map(|v| reshape::to_shape(v, &v.shape().without(&[1], false))).collect()
+}
+
+/// The weights of a call by name: w_ih_l0, w_hh_l0, b_ih_l0, b_hh_l0, w_ih_l0_reverse, ...
+pub(super) fn weights<V: Value>(a: &Args<V>) -> Result<(Vec<RnnWeights<'_, V>>, RnnOptions)> {
+    let o = RnnOptions { batch_first: a.bool("batch_first")?, bidirectional: a.bool("bidirectional")? };
+    let mut all = vec![];
+    for layer in 0..a.size("num_layers")? {
+        for suffix in if o.bidirectional { &["", "_reverse"][..] } else { &[""] } {
+            let name = |w: &str| format!("{w}_l{layer}{suffix}");
+            all.push(RnnWeights {
+                w_ih: a.input(&name("w_ih"))?,
+                w_hh: a.input(&name("w_hh"))?,
+                b_ih: a.optional(&name("b_ih")),
+                b_hh: a.optional(&name("b_hh")),
+            });
+        }
+    }
+    Ok((all, o))
+}

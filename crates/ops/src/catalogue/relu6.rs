@@ -1,0 +1,34 @@
+//! relu6: x cut to 0..=6. Exact. The gradient is 0 at both ends; NaN propagates.
+
+use crate::prelude::*;
+
+/// min(max(x, 0), 6)
+#[derive(Clone, Copy, Debug)]
+pub struct Relu6;
+
+impl Map<1> for Relu6 {
+    const NAME: &'static str = "relu6";
+    const SAVES: Saves = Saves::OUTPUTS;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        x.max(L::lit(0.0)).min(L::lit(6.0))
+    }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, _: [L; 1], y: L, g: L) -> L {
+        let inside = y.gt(L::lit(0.0)) & y.lt(L::lit(6.0));
+        L::select(inside, g, L::lit(0.0))
+    }
+}
+
+/// min(max(x, 0), 6), elementwise.
+///
+/// # Errors
+/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+pub fn relu6<V: Value>(x: &V) -> Result<V> {
+    map(Relu6, [x])
+}
+
+/// By name: operand x.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![relu6(a.input("x")?)?])
+}

@@ -1,0 +1,64 @@
+//! rnn_tanh: the plain recurrent net, in layers, in one direction or both.
+
+use super::recurrent::{self, Cell, RnnOptions, RnnWeights, recur};
+use crate::prelude::*;
+
+/// The next state from the input's and the state's part: tanh(x + h)
+#[derive(Clone, Copy, Debug)]
+pub struct Next;
+
+impl Map<2> for Next {
+    const NAME: &'static str = "rnn_tanh";
+    const SAVES: Saves = Saves::OUTPUTS;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, h]: [L; 2]) -> L {
+        (x + h).tanh()
+    }
+    /// g (1 - y^2), as (1 - y) (1 + y), which keeps its digits where y is nearly 1.
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, _: [L; 2], y: L, g: L) -> L {
+        let one = L::lit(1.0);
+        g * ((one - y) * (one + y))
+    }
+}
+
+/// One gate, the state h.
+struct Rnn;
+
+impl Cell for Rnn {
+    const NAME: &'static str = "rnn_tanh";
+    const GATES: usize = 1;
+    const STATES: usize = 1;
+    fn step<V: Value>(input: &V, states: &[V], w: &RnnWeights<V>) -> Result<Vec<V>> {
+        Ok(vec![map(Next, [input, &recur(&states[0], w)?])?])
+    }
+}
+
+/// Per step: h' = tanh(w_ih x + b_ih + w_hh h + b_hh). A layer's output is the next one's input.
+///
+/// x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]   state, zeros if there is none: [layers * directions, n, h]
+/// `weights`: one set per layer and direction   y: [t, n, directions * h] (or [n, t, ..])
+///
+/// Gives y and the last state. f16 and bf16 run in f32 and are rounded once.
+///
+/// # Errors
+/// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are no weights, or an odd
+/// number for both directions; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+pub fn rnn_tanh<V: Value>(
+    x: &V,
+    state: Option<&V>,
+    weights: &[RnnWeights<V>],
+    options: RnnOptions,
+) -> Result<(V, V)> {
+    let state = state.map(|h| [h]);
+    let mut out = recurrent::run::<V, Rnn>(x, state.as_ref().map(|s| &s[..]), weights, options)?.into_iter();
+    let mut next = || out.next().expect("an output and a state");
+    Ok((next(), next()))
+}
+
+/// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first, bidirectional.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let (weights, options) = recurrent::weights(a)?;
+    let (y, h) = rnn_tanh(a.input("x")?, a.optional("h0"), &weights, options)?;
+    Ok(vec![y, h])
+}

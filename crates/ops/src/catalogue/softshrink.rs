@@ -1,0 +1,38 @@
+//! softshrink: x moved by lambd towards 0, and 0 in between. NaN propagates.
+
+use crate::prelude::*;
+
+/// x moved towards zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Softshrink {
+    /// By how much; not negative.
+    pub lambd: f64,
+}
+
+impl Map<1> for Softshrink {
+    const NAME: &'static str = "softshrink";
+    const SAVES: Saves = Saves::INPUTS;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        let l = L::lit(self.lambd);
+        let below = L::select(x.lt(-l), x + l, L::lit(0.0) * x.abs());
+        L::select(x.gt(l), x - l, below)
+    }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
+        L::select(x.abs().gt(L::lit(self.lambd)), g, L::lit(0.0))
+    }
+}
+
+/// x - lambd above lambd, x + lambd below -lambd, else 0, elementwise.
+///
+/// # Errors
+/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+pub fn softshrink<V: Value>(x: &V, lambd: f64) -> Result<V> {
+    map(Softshrink { lambd }, [x])
+}
+
+/// By name: operand x; attribute lambd.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![softshrink(a.input("x")?, a.f64("lambd")?)?])
+}

@@ -1,0 +1,43 @@
+//! square: x * x. Correctly rounded; integers wrap.
+
+use crate::prelude::*;
+
+/// x * x
+#[derive(Clone, Copy, Debug)]
+pub struct Square;
+
+impl Map<1> for Square {
+    const NAME: &'static str = "square";
+    const SAVES: Saves = Saves::INPUTS;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        x * x
+    }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
+        // The product first: 2 x may overflow where the gradient does not.
+        let half = g * x;
+        half + half
+    }
+}
+
+impl IntMap<1> for Square {
+    const NAME: &'static str = "square";
+    #[inline(always)]
+    fn int<I: Int>(&self, [x]: [I; 1]) -> I {
+        x.mul(x)
+    }
+}
+
+/// x * x, elementwise, for floats and integers.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn square<V: Value>(x: &V) -> Result<V> {
+    map_any(Square, [x])
+}
+
+/// By name: operand x.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![square(a.input("x")?)?])
+}

@@ -1,0 +1,42 @@
+//! sub: x - y. Correctly rounded; integers wrap; bool is exclusive or.
+
+use crate::prelude::*;
+
+/// x - y
+#[derive(Clone, Copy, Debug)]
+pub struct Sub;
+
+impl Map<2> for Sub {
+    const NAME: &'static str = "sub";
+    const SAVES: Saves = Saves::NOTHING;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
+        x - y
+    }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, i: usize, _: [L; 2], _: L, g: L) -> L {
+        if i == 0 { g } else { -g }
+    }
+}
+
+impl IntMap<2> for Sub {
+    const NAME: &'static str = "sub";
+    #[inline(always)]
+    fn int<I: Int>(&self, [x, y]: [I; 2]) -> I {
+        x.sub(y)
+    }
+}
+
+/// x - y, elementwise, operands broadcast.
+///
+/// # Errors
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+pub fn sub<V: Value>(x: &V, y: &V) -> Result<V> {
+    map_any(Sub, [x, y])
+}
+
+/// By name: operands x and y, or x and the attribute scalar.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let (x, y) = a.pair()?;
+    Ok(vec![sub(&x, &y)?])
+}

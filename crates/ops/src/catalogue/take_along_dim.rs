@@ -1,0 +1,34 @@
+//! take_along_dim: gather, with operands broadcast outside of the axis.
+
+use super::{flatten, gather, view};
+use crate::prelude::*;
+use crate::value::broadcast;
+
+/// For every element of `index` the element of `x` that it names along `dim`; `x` and `index` broadcast in all other
+/// axes. Without `dim`, both are flattened.
+///
+/// # Errors
+/// `ShapeMismatch` if the ranks differ or they do not broadcast; `InvalidArgument` if there is no such axis or an index
+/// is not in `0..size`; `DTypeMismatch` if the index is not of integers; `DeviceMismatch`; `OutOfMemory`.
+pub fn take_along_dim<V: Value>(x: &V, index: &V, dim: Option<isize>) -> Result<V> {
+    let Some(dim) = dim else {
+        return gather(&flatten::all(x)?, 0, &flatten::all(index)?);
+    };
+    let (xs, is) = (x.shape(), index.shape());
+    let axis = xs.axis("take_along_dim", dim)?;
+    if xs.rank() != is.rank() {
+        return Err(Error::shape(format!("take_along_dim: shape {xs} and index of shape {is}; the ranks must be equal")));
+    }
+    if xs.rank() == 0 {
+        return gather(x, dim, index);
+    }
+    let common = view::resized(xs, axis, 1)?.broadcast(&view::resized(is, axis, 1)?, "take_along_dim")?;
+    let x = broadcast(x, &view::resized(&common, axis, xs[axis])?)?;
+    let index = broadcast(index, &view::resized(&common, axis, is[axis])?)?;
+    gather(&x, dim, &index)
+}
+
+/// By name: operands x and index; attribute dim (null: on the flattened tensors).
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![take_along_dim(a.input("x")?, a.input("index")?, a.maybe("dim", Args::dim)?)?])
+}

@@ -1,0 +1,28 @@
+//! topk: the k largest or smallest elements of an axis, sorted. Of equal elements the first is taken; NaN is the
+//! largest.
+
+use super::{narrow, sort};
+use crate::prelude::*;
+
+/// The `k` largest (or smallest) elements of `x` along `dim`, sorted, and their indices (i64): (values, indices).
+///
+/// # Errors
+/// `InvalidArgument` if there is no such axis, or fewer than `k` elements in it; `OutOfMemory`.
+pub fn topk<V: Value>(x: &V, k: usize, dim: isize, largest: bool) -> Result<(V, V)> {
+    let axis = x.shape().axis("topk", dim)?;
+    let n = x.shape().get(axis).copied().unwrap_or(1);
+    if k > n {
+        return Err(Error::argument(format!("topk: {k} elements of axis {dim} of shape {}, which has {n}", x.shape())));
+    }
+    let (values, indices) = sort(x, dim, largest)?;
+    if x.shape().rank() == 0 {
+        return Ok((values, indices));
+    }
+    Ok((narrow::run(&values, axis, 0, k)?, narrow::run(&indices, axis, 0, k)?))
+}
+
+/// By name: operand x; attributes k, dim and largest.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    let (values, indices) = topk(a.input("x")?, a.size("k")?, a.dim("dim")?, a.bool("largest")?)?;
+    Ok(vec![values, indices])
+}

@@ -1,0 +1,444 @@
+//! `Dual`: a lane together with its derivative, carried along by the chain rule.
+//!
+//! Reading a formula in duals gives its gradient, so a new op has one at once. Where a function has a corner or an
+//! edge, the slope follows PyTorch's conventions; the tests list them.
+//!
+//! How it can be wrong: 0 times infinity. A constant has the slope 0, and a branch that a select does not take may
+//! have a derivative that is infinite or NaN; neither may reach the result. So a slope of zero stays zero whatever
+//! it is multiplied by ([`chain`]), and a select selects slopes as it selects values. Where the slope is a
+//! constant, which is nearly always, the check costs nothing: compilers and traces fold it.
+
+use super::Lane;
+use core::f64::consts;
+use core::ops::{Add, Div, Mul, Neg, Sub};
+
+/// A value and the derivative of that value by the one variable of interest.
+#[derive(Clone, Copy, Debug)]
+pub struct Dual<L: Lane> {
+    /// The value.
+    pub value: L,
+    /// Its derivative.
+    pub slope: L,
+}
+
+/// `slope * factor`, but zero where the slope is zero: what does not vary does not vary, even at a pole.
+#[inline(always)]
+fn chain<L: Lane>(slope: L, factor: L) -> L {
+    let zero = L::lit(0.0);
+    L::select(slope.eq(zero), zero, slope * factor)
+}
+
+/// `a * fa + b * fb`, the slope of a function of two lanes; a term without slope is left out.
+#[inline(always)]
+fn chain2<L: Lane>(a: L, fa: L, b: L, fb: L) -> L {
+    let zero = L::lit(0.0);
+    let (no_a, no_b) = (a.eq(zero), b.eq(zero));
+    let first = L::select(no_a, zero, a * fa);
+    let second = b * fb;
+    L::select(no_b, first, L::select(no_a, second, first + second))
+}
+
+impl<L: Lane> Dual<L> {
+    /// A number whose slope is zero.
+    #[inline(always)]
+    fn constant(value: L) -> Self {
+        Self { value, slope: L::lit(0.0) }
+    }
+    /// `value`, a function of `self` with this derivative.
+    #[inline(always)]
+    fn follow(self, value: L, derivative: L) -> Self {
+        Self { value, slope: chain(self.slope, derivative) }
+    }
+}
+
+impl<L: Lane> Add for Dual<L> {
+    type Output = Self;
+    #[inline(always)]
+    fn add(self, o: Self) -> Self {
+        Self { value: self.value + o.value, slope: self.slope + o.slope }
+    }
+}
+
+impl<L: Lane> Sub for Dual<L> {
+    type Output = Self;
+    #[inline(always)]
+    fn sub(self, o: Self) -> Self {
+        Self { value: self.value - o.value, slope: self.slope - o.slope }
+    }
+}
+
+impl<L: Lane> Mul for Dual<L> {
+    type Output = Self;
+    #[inline(always)]
+    fn mul(self, o: Self) -> Self {
+        Self { value: self.value * o.value, slope: chain2(self.slope, o.value, o.slope, self.value) }
+    }
+}
+
+impl<L: Lane> Div for Dual<L> {
+    type Output = Self;
+    /// (a / b)' = (a' - (a / b) b') / b
+    #[inline(always)]
+    fn div(self, o: Self) -> Self {
+        let (zero, q) = (L::lit(0.0), self.value / o.value);
+        let top = L::select(o.slope.eq(zero), self.slope, self.slope - q * o.slope);
+        Self { value: q, slope: L::select(top.eq(zero), zero, top / o.value) }
+    }
+}
+
+impl<L: Lane> Neg for Dual<L> {
+    type Output = Self;
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Self { value: -self.value, slope: -self.slope }
+    }
+}
+
+/// The slope of the smaller (`a_first`) or larger of two: a tie gives half to each side, NaN lets both through.
+#[inline(always)]
+fn extreme<L: Lane>(a_first: L::Mask, b_first: L::Mask, a: Dual<L>, b: Dual<L>) -> L {
+    let both = a.slope + b.slope;
+    let tied = L::select(a.value.eq(b.value), L::lit(0.5) * both, both);
+    L::select(a_first, a.slope, L::select(b_first, b.slope, tied))
+}
+
+impl<L: Lane> Lane for Dual<L> {
+    type Mask = L::Mask;
+    type Int = L::Int;
+    const BITS: u32 = L::BITS;
+
+    #[inline(always)]
+    fn lit(v: f64) -> Self {
+        Self::constant(L::lit(v))
+    }
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        let product = chain2(self.slope, b.value, b.slope, self.value);
+        Self { value: self.value.fma(b.value, c.value), slope: product + c.slope }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        let y = self.value.sqrt();
+        self.follow(y, L::lit(0.5) / y)
+    }
+    /// The slope is 0 at 0.
+    #[inline(always)]
+    fn abs(self) -> Self {
+        let (x, zero) = (self.value, L::lit(0.0));
+        // At 0 the value is its own sign; at NaN too.
+        let sign = L::select(x.gt(zero), L::lit(1.0), L::select(x.lt(zero), L::lit(-1.0), x));
+        self.follow(x.abs(), sign)
+    }
+    #[inline(always)]
+    fn min(self, o: Self) -> Self {
+        let slope = extreme(self.value.lt(o.value), o.value.lt(self.value), self, o);
+        Self { value: self.value.min(o.value), slope }
+    }
+    #[inline(always)]
+    fn max(self, o: Self) -> Self {
+        let slope = extreme(o.value.lt(self.value), self.value.lt(o.value), self, o);
+        Self { value: self.value.max(o.value), slope }
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        Self::constant(self.value.round())
+    }
+    #[inline(always)]
+    fn floor(self) -> Self {
+        Self::constant(self.value.floor())
+    }
+    #[inline(always)]
+    fn ceil(self) -> Self {
+        Self::constant(self.value.ceil())
+    }
+    #[inline(always)]
+    fn trunc(self) -> Self {
+        Self::constant(self.value.trunc())
+    }
+    /// 1 or -1 as the sign was kept or flipped, 0 at 0; the sign's own slope has no effect.
+    #[inline(always)]
+    fn copysign(self, sign: Self) -> Self {
+        let one = L::lit(1.0);
+        let kept = one.copysign(self.value) * one.copysign(sign.value);
+        let derivative = L::select(self.value.eq(L::lit(0.0)), L::lit(0.0), kept);
+        self.follow(self.value.copysign(sign.value), derivative)
+    }
+
+    #[inline(always)]
+    fn lt(self, o: Self) -> L::Mask {
+        self.value.lt(o.value)
+    }
+    #[inline(always)]
+    fn le(self, o: Self) -> L::Mask {
+        self.value.le(o.value)
+    }
+    #[inline(always)]
+    fn eq(self, o: Self) -> L::Mask {
+        self.value.eq(o.value)
+    }
+    #[inline(always)]
+    fn select(mask: L::Mask, a: Self, b: Self) -> Self {
+        Self { value: L::select(mask, a.value, b.value), slope: L::select(mask, a.slope, b.slope) }
+    }
+    #[inline(always)]
+    fn to_bits(self) -> L::Int {
+        self.value.to_bits()
+    }
+    #[inline(always)]
+    fn from_bits(bits: L::Int) -> Self {
+        Self::constant(L::from_bits(bits))
+    }
+    #[inline(always)]
+    fn to_int(self) -> L::Int {
+        self.value.to_int()
+    }
+    #[inline(always)]
+    fn from_int(v: L::Int) -> Self {
+        Self::constant(L::from_int(v))
+    }
+
+    /// x - trunc(x / y) y: the slope is 1 by x, and -trunc(x / y) by y.
+    #[inline(always)]
+    fn fmod(self, o: Self) -> Self {
+        let by_o = -(self.value / o.value).trunc();
+        Self { value: self.value.fmod(o.value), slope: chain2(self.slope, L::lit(1.0), o.slope, by_o) }
+    }
+
+    #[inline(always)]
+    fn exp(self) -> Self {
+        let y = self.value.exp();
+        self.follow(y, y)
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        let y = self.value.exp2();
+        self.follow(y, L::lit(consts::LN_2) * y)
+    }
+    #[inline(always)]
+    fn expm1(self) -> Self {
+        let y = self.value.expm1();
+        self.follow(y, y + L::lit(1.0))
+    }
+    #[inline(always)]
+    fn log(self) -> Self {
+        self.follow(self.value.log(), L::lit(1.0) / self.value)
+    }
+    #[inline(always)]
+    fn log2(self) -> Self {
+        self.follow(self.value.log2(), L::lit(consts::LOG2_E) / self.value)
+    }
+    #[inline(always)]
+    fn log10(self) -> Self {
+        self.follow(self.value.log10(), L::lit(consts::LOG10_E) / self.value)
+    }
+    #[inline(always)]
+    fn log1p(self) -> Self {
+        self.follow(self.value.log1p(), L::lit(1.0) / (L::lit(1.0) + self.value))
+    }
+    #[inline(always)]
+    fn sin(self) -> Self {
+        self.follow(self.value.sin(), self.value.cos())
+    }
+    #[inline(always)]
+    fn cos(self) -> Self {
+        self.follow(self.value.cos(), -self.value.sin())
+    }
+    #[inline(always)]
+    fn tan(self) -> Self {
+        let y = self.value.tan();
+        self.follow(y, y.fma(y, L::lit(1.0)))
+    }
+    /// 1 / sqrt((1 - x)(1 + x)): no digits are lost near the ends.
+    #[inline(always)]
+    fn asin(self) -> Self {
+        self.follow(self.value.asin(), arc_slope(self.value))
+    }
+    #[inline(always)]
+    fn acos(self) -> Self {
+        self.follow(self.value.acos(), -arc_slope(self.value))
+    }
+    #[inline(always)]
+    fn atan(self) -> Self {
+        let x = self.value;
+        self.follow(x.atan(), L::lit(1.0) / x.fma(x, L::lit(1.0)))
+    }
+    #[inline(always)]
+    fn sinh(self) -> Self {
+        self.follow(self.value.sinh(), self.value.cosh())
+    }
+    #[inline(always)]
+    fn cosh(self) -> Self {
+        self.follow(self.value.cosh(), self.value.sinh())
+    }
+    /// (1 - y)(1 + y): both differences are exact where it matters, 1 - y^2 would round the square first.
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        let (y, one) = (self.value.tanh(), L::lit(1.0));
+        self.follow(y, (one - y) * (one + y))
+    }
+    #[inline(always)]
+    fn erf(self) -> Self {
+        let x = self.value;
+        self.follow(x.erf(), L::lit(consts::FRAC_2_SQRT_PI) * (-(x * x)).exp())
+    }
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        let y = self.value.sigmoid();
+        self.follow(y, y * (L::lit(1.0) - y))
+    }
+    /// -y / 2x: unlike -y^3 / 2 it neither overflows nor underflows before the slope does.
+    #[inline(always)]
+    fn rsqrt(self) -> Self {
+        let y = self.value.rsqrt();
+        self.follow(y, L::lit(-0.5) * y / self.value)
+    }
+    /// y x^(y-1) by x, and 0 for y = 0; x^y log(x) by y, and 0 for x = 0 unless y is negative.
+    #[inline(always)]
+    fn pow(self, o: Self) -> Self {
+        let (x, y, zero) = (self.value, o.value, L::lit(0.0));
+        let power = x.pow(y);
+        let by_x = L::select(y.eq(zero), zero, y * x.pow(y - L::lit(1.0)));
+        let by_y = L::select(x.eq(zero) & y.ge(zero), zero, power * x.log());
+        Self { value: power, slope: chain2(self.slope, by_x, o.slope, by_y) }
+    }
+    /// x / r^2 by y and -y / r^2 by x, 0 at the origin. r^2 is taken relative to the larger of the two, and so
+    /// does not overflow.
+    #[inline(always)]
+    fn atan2(self, x: Self) -> Self {
+        let (zero, one) = (L::lit(0.0), L::lit(1.0));
+        let larger = self.value.abs().max(x.value.abs());
+        let origin = larger.eq(zero);
+        let inverse = one / L::select(origin, one, larger);
+        let (v, u) = (self.value * inverse, x.value * inverse);
+        let share = inverse / v.fma(v, u * u);
+        let by_y = L::select(origin, zero, u * share);
+        let by_x = L::select(origin, zero, -v * share);
+        Self { value: self.value.atan2(x.value), slope: chain2(self.slope, by_y, x.slope, by_x) }
+    }
+}
+
+/// The derivative of the arc sine.
+#[inline(always)]
+fn arc_slope<L: Lane>(x: L) -> L {
+    let one = L::lit(1.0);
+    one / ((one - x) * (one + x)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type D = Dual<f64>;
+    const INF: f64 = f64::INFINITY;
+    const NAN: f64 = f64::NAN;
+
+    fn variable(value: f64) -> D {
+        Dual { value, slope: 1.0 }
+    }
+    fn constant(v: f64) -> D {
+        <D as Lane>::lit(v)
+    }
+    fn slope(f: impl Fn(D) -> D, x: f64) -> f64 {
+        f(variable(x)).slope
+    }
+    fn same(a: f64, b: f64) -> bool {
+        a == b || (a.is_nan() && b.is_nan())
+    }
+
+    /// Every smooth function against the difference of its own values, which knows nothing of the chain rule.
+    #[test]
+    fn slopes_are_derivatives() {
+        type F = fn(D) -> D;
+        let rows: [(&str, F, &[f64]); 30] = [
+            ("exp", Lane::exp, &[-3.0, 0.0, 2.0]),
+            ("exp2", Lane::exp2, &[-3.0, 0.0, 2.0]),
+            ("expm1", Lane::expm1, &[-3.0, 0.1, 2.0]),
+            ("log", Lane::log, &[0.1, 1.0, 30.0]),
+            ("log2", Lane::log2, &[0.1, 1.0, 30.0]),
+            ("log10", Lane::log10, &[0.1, 1.0, 30.0]),
+            ("log1p", Lane::log1p, &[-0.5, 0.1, 30.0]),
+            ("sin", Lane::sin, &[-7.0, 0.5, 2.0]),
+            ("cos", Lane::cos, &[-7.0, 0.5, 2.0]),
+            ("tan", Lane::tan, &[-7.0, 0.5, 2.0]),
+            ("asin", Lane::asin, &[-0.9, 0.1, 0.6]),
+            ("acos", Lane::acos, &[-0.9, 0.1, 0.6]),
+            ("atan", Lane::atan, &[-3.0, 0.1, 0.9]),
+            ("sinh", Lane::sinh, &[-3.0, 0.1, 2.0]),
+            ("cosh", Lane::cosh, &[-3.0, 0.1, 2.0]),
+            ("tanh", Lane::tanh, &[-3.0, 0.1, 2.0]),
+            ("erf", Lane::erf, &[-2.0, 0.1, 1.5]),
+            ("sigmoid", Lane::sigmoid, &[-3.0, 0.0, 4.0]),
+            ("sqrt", Lane::sqrt, &[0.1, 1.0, 30.0]),
+            ("rsqrt", Lane::rsqrt, &[0.1, 1.0, 30.0]),
+            ("abs", Lane::abs, &[-2.0, 3.0]),
+            ("x * x", |x| x * x, &[-2.0, 3.0]),
+            ("1 / x", |x| constant(1.0) / x, &[-2.0, 3.0]),
+            ("x / (x + 2)", |x| x / (x + constant(2.0)), &[-1.0, 3.0]),
+            ("fma", |x| x.fma(x, -x), &[-1.0, 3.0]),
+            ("pow by base", |x| x.pow(constant(2.5)), &[0.5, 3.0]),
+            ("pow by exponent", |x| constant(2.5).pow(x), &[-1.5, 3.0]),
+            ("atan2 by y", |x| Lane::atan2(x, constant(-2.0)), &[-1.5, 3.0]),
+            ("atan2 by x", |x| Lane::atan2(constant(-2.0), x), &[-1.5, 3.0]),
+            ("fmod by y", |x| Lane::fmod(constant(-7.5), x), &[2.0, -3.2]),
+        ];
+        for (name, f, points) in rows {
+            for &x in points {
+                let h = 1e-5;
+                let difference = (f(constant(x + h)).value - f(constant(x - h)).value) / (2.0 * h);
+                let got = slope(f, x);
+                // The error of the difference quotient: h^2 times a third derivative, and rounding over h.
+                assert!(
+                    (got - difference).abs() < 3e-8 * (1.0 + got.abs()),
+                    "{name}'({x}) = {got}, not {difference}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn corners() {
+        let two = constant(2.0);
+        let rows: [(&str, f64, f64); 26] = [
+            ("abs at 0", slope(Lane::abs, 0.0), 0.0),
+            ("abs at NaN", slope(Lane::abs, NAN), NAN),
+            ("max of a tie gives half", slope(|x| x.max(two), 2.0), 0.5),
+            ("max of itself gives both halves", slope(|x| x.max(x), 2.0), 1.0),
+            ("max takes the larger", slope(|x| x.max(two), 3.0), 1.0),
+            ("max leaves the smaller", slope(|x| x.max(two), 1.0), 0.0),
+            ("min takes the smaller", slope(|x| x.min(two), 1.0), 1.0),
+            ("max lets NaN through", slope(|x| x.max(two), NAN), 1.0),
+            ("floor is flat", slope(Lane::floor, 1.5), 0.0),
+            ("x - trunc(x) is not", slope(|x| x - x.trunc(), 1.5), 1.0),
+            ("fmod by x", slope(|x| Lane::fmod(x, two), 5.5), 1.0),
+            ("sqrt at 0", slope(Lane::sqrt, 0.0), INF),
+            ("square of a negative", slope(|x| x.pow(two), -3.0), -6.0), // log(-3) is NaN, and not asked for
+            ("x^0 is flat", slope(|x| x.pow(constant(0.0)), 0.0), 0.0),
+            ("0^y is flat", slope(|y| constant(0.0).pow(y), 2.0), 0.0),
+            ("0^y at 0 is flat", slope(|y| constant(0.0).pow(y), 0.0), 0.0),
+            ("x^1 at 0", slope(|x| x.pow(constant(1.0)), 0.0), 1.0),
+            ("doubling infinity", slope(|x| x * two, INF), 2.0), // infinity times the slope of 2 is no NaN
+            ("half of infinity", slope(|x| x / two, INF), 0.5),
+            ("a constant's pole", constant(0.0).log().slope, 0.0),
+            ("copysign flips", slope(|x| x.copysign(constant(-1.0)), 2.0), -1.0),
+            ("copysign at 0", slope(|x| x.copysign(constant(-1.0)), 0.0), 0.0),
+            ("atan2 at the origin", slope(|y| Lane::atan2(y, constant(0.0)), 0.0), 0.0),
+            ("atan2 of huge", slope(|y| Lane::atan2(y, constant(1e300)), 1e300), 0.5e-300),
+            ("tanh far out", slope(Lane::tanh, 30.0), 0.0),
+            ("erf far out", slope(Lane::erf, 1e200), 0.0),
+        ];
+        for (name, got, want) in rows {
+            assert!(same(got, want) || (got - want).abs() < 1e-14 * want.abs(), "{name}: {got}, not {want}");
+        }
+    }
+
+    /// What is not selected does no harm, even where it is infinite.
+    #[test]
+    fn select_hides_the_other_branch() {
+        let safe_log = |x: D| {
+            let zero = constant(0.0);
+            D::select(x.gt(zero), x.log(), zero)
+        };
+        assert_eq!(slope(safe_log, 0.0), 0.0);
+        assert_eq!(slope(safe_log, 4.0), 0.25);
+    }
+}

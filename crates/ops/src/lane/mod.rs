@@ -1,0 +1,256 @@
+//! `Lane`: the few operations from which every elementwise formula is built.
+//!
+//! A formula is written once, generic over `Lane`, and read in several ways: as plain `f32` or `f64`
+//! arithmetic, as vector code, as a [`Dual`](dual::Dual) number (which gives the derivative), as a trace of
+//! tensor operations (which gives derivatives of derivatives), and as kernel code for a GPU. So that all
+//! readings agree to the last bit, every primitive here has one exact meaning: IEEE 754, round to nearest
+//! even, subnormals kept, nothing contracted or reordered.
+//!
+//! The elementary functions (`exp`, `log`, `sin`, ...) are provided methods: they run the arithmetic in
+//! [`crate::math`] over the primitives. A reading overrides them only if it knows something better than
+//! arithmetic: a dual number knows the chain rule.
+
+use crate::math;
+use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
+
+pub mod dual;
+pub mod host;
+
+/// A truth value per lane: the result of a comparison.
+pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self> {
+    /// The same truth value in every lane.
+    fn all_lanes(v: bool) -> Self;
+}
+
+/// The integer as wide as the float of a lane: its bit pattern, or a whole number. Arithmetic wraps.
+pub trait LaneInt<M: Mask>:
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + BitAnd<Output = Self>
+    + BitOr<Output = Self>
+    + BitXor<Output = Self>
+    + Not<Output = Self>
+{
+    /// The constant `v`, cut to the lane's width.
+    fn lit(v: i64) -> Self;
+    /// Shift left by `n` in `0..BITS`; zeros come in.
+    fn shl(self, n: u32) -> Self;
+    /// Shift right by `n` in `0..BITS`; copies of the sign come in.
+    fn shr(self, n: u32) -> Self;
+    /// Shift right by `n` in `0..BITS`; zeros come in.
+    fn shr_logical(self, n: u32) -> Self;
+    /// Shift left by an amount per lane; an amount outside `0..BITS` is a mistake of the formula.
+    fn shl_by(self, n: Self) -> Self;
+    /// Logical shift right by an amount per lane; an amount outside `0..BITS` is a mistake of the formula.
+    fn shr_logical_by(self, n: Self) -> Self;
+    /// The upper half of the unsigned product, both operands read as unsigned.
+    fn mul_high_unsigned(self, other: Self) -> Self;
+    /// Equal?
+    fn eq(self, other: Self) -> M;
+    /// Signed less than?
+    fn lt(self, other: Self) -> M;
+    /// `a` where the mask is true, else `b`.
+    fn select(mask: M, a: Self, b: Self) -> Self;
+}
+
+/// A floating-point number in one of several readings. See the module documentation.
+///
+/// Comparisons with NaN are false (`ne` is true). Arithmetic is correctly rounded.
+pub trait Lane:
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    /// The result of a comparison.
+    type Mask: Mask;
+    /// Bit patterns and whole numbers.
+    type Int: LaneInt<Self::Mask>;
+    /// Width of the float: 32 or 64. Formulas choose their coefficients by it.
+    const BITS: u32;
+
+    /// The constant `v`, rounded to the lane's type.
+    fn lit(v: f64) -> Self;
+    /// `self * b + c` with one rounding.
+    fn fma(self, b: Self, c: Self) -> Self;
+    /// Square root, correctly rounded; NaN below zero, -0 at -0.
+    fn sqrt(self) -> Self;
+    /// The sign bit cleared.
+    fn abs(self) -> Self;
+    /// The smaller; NaN if either is; -0 is smaller than +0.
+    fn min(self, other: Self) -> Self;
+    /// The larger; NaN if either is; +0 is larger than -0.
+    fn max(self, other: Self) -> Self;
+    /// To the nearest whole number, halves to even.
+    fn round(self) -> Self;
+    /// To the largest whole number not above.
+    fn floor(self) -> Self;
+    /// To the smallest whole number not below.
+    fn ceil(self) -> Self;
+    /// To the nearest whole number not farther from zero.
+    fn trunc(self) -> Self;
+    /// The magnitude of `self` with the sign bit of `sign`.
+    fn copysign(self, sign: Self) -> Self;
+
+    /// `self < other`
+    fn lt(self, other: Self) -> Self::Mask;
+    /// `self <= other`
+    fn le(self, other: Self) -> Self::Mask;
+    /// `self == other`
+    fn eq(self, other: Self) -> Self::Mask;
+    /// `self > other`
+    #[inline(always)]
+    fn gt(self, other: Self) -> Self::Mask {
+        other.lt(self)
+    }
+    /// `self >= other`
+    #[inline(always)]
+    fn ge(self, other: Self) -> Self::Mask {
+        other.le(self)
+    }
+    /// `self != other`: true if either is NaN
+    #[inline(always)]
+    fn ne(self, other: Self) -> Self::Mask {
+        !self.eq(other)
+    }
+    /// Not a number?
+    #[inline(always)]
+    fn is_nan(self) -> Self::Mask {
+        self.ne(self)
+    }
+    /// `a` where the mask is true, else `b`. Both are computed; what is not taken does not matter.
+    fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
+
+    /// The bit pattern.
+    fn to_bits(self) -> Self::Int;
+    /// The float with this bit pattern.
+    fn from_bits(bits: Self::Int) -> Self;
+    /// A whole number to the integer of the same value; the caller makes sure that it fits.
+    fn to_int(self) -> Self::Int;
+    /// The integer as a float, rounded to nearest even.
+    fn from_int(v: Self::Int) -> Self;
+
+    /// 1 where the mask is true, else 0.
+    #[inline(always)]
+    fn from_mask(mask: Self::Mask) -> Self {
+        Self::select(mask, Self::lit(1.0), Self::lit(0.0))
+    }
+    /// True where the lane is not zero (NaN is not zero).
+    #[inline(always)]
+    fn to_mask(self) -> Self::Mask {
+        self.ne(Self::lit(0.0))
+    }
+
+    /// The exact remainder of `self / other`, with the sign of `self` (C's `fmod`).
+    fn fmod(self, other: Self) -> Self;
+
+    /// e to the power of x. Bound: see `math::exp`.
+    #[inline(always)]
+    fn exp(self) -> Self {
+        math::exp(self)
+    }
+    /// 2 to the power of x. Bound: see `math::exp2`.
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        math::exp2(self)
+    }
+    /// exp(x) - 1, accurate for tiny x. Bound: see `math::expm1`.
+    #[inline(always)]
+    fn expm1(self) -> Self {
+        math::expm1(self)
+    }
+    /// The natural logarithm; -inf at 0, NaN below. Bound: see `math::log`.
+    #[inline(always)]
+    fn log(self) -> Self {
+        math::log(self)
+    }
+    /// The logarithm to base 2. Bound: see `math::log2`.
+    #[inline(always)]
+    fn log2(self) -> Self {
+        math::log2(self)
+    }
+    /// The logarithm to base 10. Bound: see `math::log10`.
+    #[inline(always)]
+    fn log10(self) -> Self {
+        math::log10(self)
+    }
+    /// log(1 + x), accurate for tiny x. Bound: see `math::log1p`.
+    #[inline(always)]
+    fn log1p(self) -> Self {
+        math::log1p(self)
+    }
+    /// Sine of an angle in radians, accurate for every argument. Bound: see `math::sin`.
+    #[inline(always)]
+    fn sin(self) -> Self {
+        math::sin(self)
+    }
+    /// Cosine of an angle in radians, accurate for every argument. Bound: see `math::cos`.
+    #[inline(always)]
+    fn cos(self) -> Self {
+        math::cos(self)
+    }
+    /// Tangent of an angle in radians, accurate for every argument. Bound: see `math::tan`.
+    #[inline(always)]
+    fn tan(self) -> Self {
+        math::tan(self)
+    }
+    /// Inverse sine, in radians. Bound: see `math::asin`.
+    #[inline(always)]
+    fn asin(self) -> Self {
+        math::asin(self)
+    }
+    /// Inverse cosine, in radians. Bound: see `math::acos`.
+    #[inline(always)]
+    fn acos(self) -> Self {
+        math::acos(self)
+    }
+    /// Inverse tangent, in radians. Bound: see `math::atan`.
+    #[inline(always)]
+    fn atan(self) -> Self {
+        math::atan(self)
+    }
+    /// Hyperbolic sine. Bound: see `math::sinh`.
+    #[inline(always)]
+    fn sinh(self) -> Self {
+        math::sinh(self)
+    }
+    /// Hyperbolic cosine. Bound: see `math::cosh`.
+    #[inline(always)]
+    fn cosh(self) -> Self {
+        math::cosh(self)
+    }
+    /// Hyperbolic tangent. Bound: see `math::tanh`.
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        math::tanh(self)
+    }
+    /// The error function 2/sqrt(pi) * integral from 0 to x of exp(-t^2). Bound: see `math::erf`.
+    #[inline(always)]
+    fn erf(self) -> Self {
+        math::erf(self)
+    }
+    /// 1 / (1 + exp(-x)). Bound: see `math::sigmoid`.
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        math::sigmoid(self)
+    }
+    /// 1 / sqrt(x). Bound: see `math::rsqrt`.
+    #[inline(always)]
+    fn rsqrt(self) -> Self {
+        math::rsqrt(self)
+    }
+    /// `self` to the power of `y`, with IEEE 754's special values (`pow(x, 0) = pow(1, y) = 1` even for NaN).
+    #[inline(always)]
+    fn pow(self, y: Self) -> Self {
+        math::pow(self, y)
+    }
+    /// The angle of the point (x, `self`), in radians, in -pi..=pi.
+    #[inline(always)]
+    fn atan2(self, x: Self) -> Self {
+        math::atan2(self, x)
+    }
+}

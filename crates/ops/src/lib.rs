@@ -1,0 +1,31 @@
+//! The catalogue: every operation of elinvar, each in one file, written once for all backends.
+//!
+//! From the bottom up:
+//! * [`lane`] and [`math`]: formulas over single numbers, and the elementary functions.
+//! * [`map`], [`rows`]: what an elementwise op and a row-wise op are.
+//! * [`backend`]: the kinds of work that a backend is asked for.
+//! * [`array`]: a strided tensor on a backend, without gradients.
+//! * [`op`], [`value`]: what the tape records, and the abstraction over "with tape" and "without tape" in which
+//!   every op and every gradient is written.
+//! * [`catalogue`]: the ops. [`args`]: calling them by name.
+//! * [`door`]: the ops as functions of a backend, `B::add(&x, &y)`.
+
+pub mod args;
+pub mod array;
+pub mod backend;
+pub mod catalogue;
+pub mod door;
+pub mod int;
+pub mod lane;
+pub mod map;
+pub mod math;
+pub mod op;
+pub mod prelude;
+pub mod rows;
+pub mod trace;
+pub mod value;
+
+pub use array::Array;
+pub use backend::{Backend, View};
+pub use door::Door;
+pub use value::Value;

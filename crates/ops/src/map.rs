@@ -1,0 +1,247 @@
+//! Elementwise ops: what they are, and how one formula becomes an op with a gradient.
+
+use crate::array::{self, Array};
+use crate::backend::Backend;
+use crate::int::Int;
+use crate::lane::{Lane, dual::Dual};
+use crate::op::{Context, Op, Outputs, Saves};
+use crate::trace::{Tracer, trace};
+use crate::value::{Value, cast, sum_to};
+use elinvar_core::{DType, Error, Result};
+use std::fmt::Debug;
+
+/// What a map's result is stored as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Out {
+    /// The operands' dtype.
+    Same,
+    /// bool: the formula gives 0 or 1. Such a map has no gradient.
+    Bool,
+}
+
+/// An elementwise op on floats: a formula over `N` operands, and its gradient.
+///
+/// `&self` carries the attributes (a slope, a bound). Write a formula over [`Lane`] and the op runs on every
+/// backend, with every derivative.
+pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
+    /// The op's name.
+    const NAME: &'static str;
+    /// What the result is stored as.
+    const OUT: Out = Out::Same;
+    /// What the gradient reads.
+    const SAVES: Saves = Saves::INPUTS;
+
+    /// The formula.
+    fn lane<L: Lane>(&self, x: [L; N]) -> L;
+
+    /// `g` times the derivative by operand `i`, at operands `x` and result `y`. An op may write a better one than
+    /// the dual reading, and say in [`Map::SAVES`] if it does without the operands (then `x` is NaN) or uses the
+    /// result (otherwise `y` is NaN).
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, i: usize, x: [L; N], _y: L, g: L) -> L {
+        g * dual(self, i, x)
+    }
+}
+
+/// The derivative of a map by operand `i`, from the dual reading of its formula.
+#[inline(always)]
+pub fn dual<L: Lane, M: Map<N>, const N: usize>(m: &M, i: usize, x: [L; N]) -> L {
+    let mut d = x.map(|value| Dual { value, slope: L::lit(0.0) });
+    d[i].slope = L::lit(1.0);
+    m.lane(d).slope
+}
+
+/// An elementwise op on integers and bool.
+pub trait IntMap<const N: usize>: Copy + Debug + Send + Sync + 'static {
+    /// The op's name.
+    const NAME: &'static str;
+    /// What the result is stored as.
+    const OUT: Out = Out::Same;
+    /// The formula.
+    fn int<I: Int>(&self, x: [I; N]) -> I;
+}
+
+/// Runs a map on floats, operands broadcast.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn map<V: Value, M: Map<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V>
+where
+    Pointwise<M, N>: Op,
+{
+    match M::OUT {
+        Out::Same => V::apply(Pointwise(m), &x),
+        Out::Bool => Ok(V::from_array(array::map(&m, x.map(|v| v.array()))?)),
+    }
+}
+
+/// Runs a map that floats and integers have, operands broadcast.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn map_any<V: Value, M: Map<N> + IntMap<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V>
+where
+    Pointwise<M, N>: Op,
+{
+    let arrays = x.map(|v| v.array());
+    if array::one_dtype(<M as Map<N>>::NAME, &arrays)?.is_float() {
+        map(m, x)
+    } else {
+        Ok(V::from_array(array::map_int(&m, arrays)?))
+    }
+}
+
+/// Runs a map that only integers and bool have, operands broadcast.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn map_int<V: Value, M: IntMap<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V> {
+    Ok(V::from_array(array::map_int(&m, x.map(|v| v.array()))?))
+}
+
+/// A map as an op on the tape.
+#[derive(Clone, Copy, Debug)]
+pub struct Pointwise<M, const N: usize>(pub M);
+
+/// The gradient of map `M` by operand `I` as a map of (g): for ops whose derivative is a constant.
+#[derive(Clone, Copy, Debug)]
+pub struct VjpG<M, const N: usize, const I: usize>(M);
+/// The gradient of map `M` by operand `I` as a map of (operands.., g).
+#[derive(Clone, Copy, Debug)]
+pub struct VjpX<M, const N: usize, const I: usize>(M);
+/// The gradient of map `M` by operand `I` as a map of (result, g).
+#[derive(Clone, Copy, Debug)]
+pub struct VjpY<M, const N: usize, const I: usize>(M);
+/// The gradient of map `M` by operand `I` as a map of (operands.., result, g).
+#[derive(Clone, Copy, Debug)]
+pub struct VjpXY<M, const N: usize, const I: usize>(M);
+
+/// Whether a map saves for its gradient is decided per dtype: a result rounded to 16 bits is too coarse to
+/// compute a derivative from, so for these the operands are kept, and the result is computed anew.
+fn saves<M: Map<N>, const N: usize>(dtype: DType) -> Saves {
+    if dtype.is_half() && M::SAVES.outputs { Saves::INPUTS } else { M::SAVES }
+}
+
+macro_rules! pointwise {
+    ($($n:literal: $with_g:literal, $with_yg:literal, [$($x:ident),*] = $all:tt, [$($i:literal),*];)*) => {$(
+        impl<M: Map<$n>, const I: usize> Map<1> for VjpG<M, $n, I> {
+            const NAME: &'static str = M::NAME;
+            #[inline(always)]
+            fn lane<L: Lane>(&self, [g]: [L; 1]) -> L {
+                self.0.vjp(I, [L::lit(f64::NAN); $n], L::lit(f64::NAN), g)
+            }
+        }
+        impl<M: Map<$n>, const I: usize> Map<2> for VjpY<M, $n, I> {
+            const NAME: &'static str = M::NAME;
+            #[inline(always)]
+            fn lane<L: Lane>(&self, [y, g]: [L; 2]) -> L {
+                self.0.vjp(I, [L::lit(f64::NAN); $n], y, g)
+            }
+        }
+        impl<M: Map<$n>, const I: usize> Map<$with_g> for VjpX<M, $n, I> {
+            const NAME: &'static str = M::NAME;
+            #[inline(always)]
+            fn lane<L: Lane>(&self, [$($x),*, g]: [L; $with_g]) -> L {
+                let y = if M::SAVES.outputs { self.0.lane([$($x),*]) } else { L::lit(f64::NAN) };
+                self.0.vjp(I, [$($x),*], y, g)
+            }
+        }
+        impl<M: Map<$n>, const I: usize> Map<$with_yg> for VjpXY<M, $n, I> {
+            const NAME: &'static str = M::NAME;
+            #[inline(always)]
+            fn lane<L: Lane>(&self, [$($x),*, y, g]: [L; $with_yg]) -> L {
+                self.0.vjp(I, [$($x),*], y, g)
+            }
+        }
+        impl<M: Map<$n>> Op for Pointwise<M, $n> {
+            const NAME: &'static str = M::NAME;
+            fn saves(&self, dtype: DType) -> Saves {
+                saves::<M, $n>(dtype)
+            }
+            fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+                let [$($x),*] = x else { unreachable!("a map of {} operands", $n) };
+                Ok(Outputs::from_iter([array::map(&self.0, [*$($x),*])?]))
+            }
+            fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+                let g = g[0].as_ref().expect("a map has one result");
+                let saves = saves::<M, $n>(g.dtype());
+                let one = |i: usize| -> Result<Option<V>> {
+                    if !c.wants(i) {
+                        return Ok(None);
+                    }
+                    let full = if V::TRACKS {
+                        traced_vjp(&self.0, i, saves, c, g)?
+                    } else {
+                        match i {
+                            $($i => fused_vjp!(self, c, g, saves, M, $n, $i, $all),)*
+                            _ => unreachable!("a map of {} operands", $n),
+                        }
+                    };
+                    Ok(Some(sum_to(&full, c.shape(i))?))
+                };
+                (0..$n).map(one).collect()
+            }
+        }
+    )*};
+}
+
+macro_rules! fused_vjp {
+    ($self:ident, $c:ident, $g:ident, $saves:ident, $m:ty, $n:literal, $i:literal, [$($x:ident),*]) => {{
+        let mut k = 0..$n;
+        $(let $x = k.next().expect("one number per operand");)*
+        let g = $g.array();
+        V::from_array(match ($saves.inputs, $saves.outputs) {
+            (false, false) => array::map(&VjpG::<$m, $n, $i>($self.0), [g])?,
+            (false, true) => array::map(&VjpY::<$m, $n, $i>($self.0), [$c.y(0).array(), g])?,
+            (true, false) => array::map(&VjpX::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, g])?,
+            (true, true) => {
+                array::map(&VjpXY::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, $c.y(0).array(), g])?
+            }
+        })
+    }};
+}
+
+pointwise! {
+    1: 2, 3, [x0] = [x0], [0];
+    2: 3, 4, [x0, x1] = [x0, x1], [0, 1];
+    3: 4, 5, [x0, x1, x2] = [x0, x1, x2], [0, 1, 2];
+    4: 5, 6, [x0, x1, x2, x3] = [x0, x1, x2, x3], [0, 1, 2, 3];
+}
+
+/// The gradient formula run on tensors instead of numbers: each step is an op with a gradient of its own.
+fn traced_vjp<V: Value, M: Map<N>, const N: usize>(
+    m: &M,
+    i: usize,
+    saves: Saves,
+    c: &Context<V>,
+    g: &V,
+) -> Result<V> {
+    let dtype = g.dtype();
+    let wide = |v: &V| if v.dtype().is_half() { cast(v, DType::F32) } else { Ok(v.clone()) };
+    let x: Vec<V> = if saves.inputs { (0..N).map(|k| wide(c.x(k))).collect::<Result<_>>()? } else { vec![] };
+    let y = if saves.outputs { Some(wide(c.y(0))?) } else { None };
+    let g = wide(g)?;
+    struct Vjp<'a, M, V, const N: usize> {
+        m: &'a M,
+        i: usize,
+        x: Vec<V>,
+        y: Option<V>,
+        g: V,
+    }
+    impl<M: Map<N>, V: Value, const N: usize> Tracer<V> for Vjp<'_, M, V, N> {
+        fn run<L: Lane>(&self, enter: impl Fn(&V) -> L) -> L {
+            let nan = L::lit(f64::NAN);
+            let x: [L; N] = std::array::from_fn(|k| self.x.get(k).map_or(nan, &enter));
+            let y = match &self.y {
+                Some(y) => enter(y),
+                None if M::SAVES.outputs => self.m.lane(x),
+                None => nan,
+            };
+            self.m.vjp(self.i, x, y, enter(&self.g))
+        }
+    }
+    let out = trace(g.device(), g.dtype(), &Vjp { m, i, x, y, g: g.clone() })?;
+    // The formula may have left out g's shape: a derivative that is 0 everywhere, say.
+    let shape = g.shape().broadcast(out.shape(), M::NAME).map_err(|e: Error| e.at("gradient"))?;
+    cast(&crate::value::broadcast(&out, &shape)?, dtype)
+}

@@ -1,0 +1,189 @@
+//! asin, acos, atan and atan2.
+
+use super::constants::HALF_PI;
+use super::parts::{Pair, exact_power, fast_two_sum, polynomial, sign_is_set, two_product};
+use crate::lane::Lane;
+
+/// (atan(t) / t - 1) / t^2 in t^2 on 0 ..= tan(pi/8); the arc tangent to 2^-30.4, relatively.
+const ATAN_32: [f64; 5] = [
+    -0.33333316445350647,
+    0.1999852955341339,
+    -0.14244426786899567,
+    0.10599442571401596,
+    -0.06090729683637619,
+];
+
+/// The same in 64 bits, to 2^-59.4.
+const ATAN_64: [f64; 11] = [
+    -0.333333333333332,
+    0.1999999999995367,
+    -0.1428571428019854,
+    0.11111110783412023,
+    -0.09090897754394518,
+    0.0769206014170578,
+    -0.0666310318384792,
+    0.05847883249936716,
+    -0.05039279760544822,
+    0.038064006142734884,
+    -0.01790670196312348,
+];
+
+/// (asin(t) / t - 1) / t^2 in t^2 on 0 ..= 1/2; the arc sine to 2^-31.7, relatively.
+const ASIN_32: [f64; 6] = [
+    0.16666659712791443,
+    0.07500516623258591,
+    0.04451499506831169,
+    0.03182182461023331,
+    0.01439121924340725,
+    0.037576768547296524,
+];
+
+/// The same in 64 bits, to 2^-59.9.
+const ASIN_64: [f64; 13] = [
+    0.1666666666666676,
+    0.07499999999970867,
+    0.04464285717455937,
+    0.03038194270993964,
+    0.022372214933961018,
+    0.017351612884649172,
+    0.013980810970570011,
+    0.011398984899684095,
+    0.01077987180695415,
+    0.003707763803502037,
+    0.021704324805356688,
+    -0.020994857763657213,
+    0.0326261109961928,
+];
+
+/// The angle of the point (large, small), 0 <= small <= large, as eighths of a turn (0 or 1) and a rest of at most
+/// pi/8 to either side: a large piece and a correction.
+///
+/// Above the diagonal of the octant the quotient is (small - large) / (small + large): pi/4 is taken off. Numerator,
+/// denominator and quotient are kept in two pieces.
+#[inline(always)]
+fn octant<L: Lane>(small: L, large: L) -> (L, Pair<L>) {
+    let zero = L::lit(0.0);
+    let upper = small.gt(L::lit(core::f64::consts::SQRT_2 - 1.0) * large);
+    let taken = L::select(upper, large, zero);
+    let top = fast_two_sum(-taken, small);
+    let bottom = fast_two_sum(large, L::select(upper, small, zero));
+    let q = top.high / bottom.high;
+    let remainder = q.fma(-bottom.low, q.fma(-bottom.high, top.high) + top.low);
+    // The remainder of a tiny quotient may be subnormal; its arc is itself.
+    let tiny = small.lt(L::lit(exact_power(-30)) * large);
+    let low = L::select(tiny, zero, remainder / bottom.high);
+
+    let z = q * q;
+    let p = if L::BITS == 32 { polynomial(z, &ATAN_32) } else { polynomial(z, &ATAN_64) };
+    // atan(q + d) = atan(q) + d / (1 + q^2), and 1 - q^2 is near enough for d.
+    let arc = Pair { high: q, low: (q * z).fma(p, low.fma(-z, low)) };
+    (L::select(upper, L::lit(1.0), zero), arc)
+}
+
+/// `n` times pi/2 (n a multiple of 1/2 up to 2) plus y: the large pieces are added without error.
+#[inline(always)]
+fn from_axis<L: Lane>(n: L, y: Pair<L>) -> L {
+    let angle = two_product(n, HALF_PI.piece(0));
+    let sum = fast_two_sum(angle.high, y.high);
+    sum.high + (sum.low + n.fma(HALF_PI.piece(1), angle.low + y.low))
+}
+
+/// `y` or `-y`.
+#[inline(always)]
+fn signed<L: Lane>(minus: L::Mask, y: Pair<L>) -> Pair<L> {
+    Pair { high: L::select(minus, -y.high, y.high), low: L::select(minus, -y.low, y.low) }
+}
+
+/// Inverse tangent; odd, +-pi/2 at the infinities.
+#[inline(always)]
+pub fn atan<L: Lane>(x: L) -> L {
+    let one = L::lit(1.0);
+    // Far out pi/2 - 1/a rounds to pi/2 whatever 1/a is, and remainders stay finite.
+    let far = L::lit(exact_power(64));
+    let a = L::select(x.abs().gt(far), far, x.abs());
+    let steep = one.lt(a);
+    let (eighths, arc) = octant(L::select(steep, one, a), L::select(steep, a, one));
+    let half = L::lit(0.5) * eighths;
+    let n = L::select(steep, one - half, half);
+    from_axis(n, signed(steep, arc)).copysign(x)
+}
+
+/// The angle of the point (x, y), in -pi..=pi; the sign of a zero counts, as C99 has it.
+#[inline(always)]
+pub fn atan2<L: Lane>(y: L, x: L) -> L {
+    let (zero, one, infinity) = (L::lit(0.0), L::lit(1.0), L::lit(f64::INFINITY));
+    let (ax, ay) = (x.abs(), y.abs());
+    let steep = ax.lt(ay);
+    let small = L::select(steep, ax, ay);
+    let large = L::select(steep, ay, ax);
+    // Of infinities and zeros only the direction counts.
+    let endless = large.eq(infinity);
+    let small = L::select(endless, L::from_mask(small.eq(infinity)), small);
+    let large = L::select(endless | large.eq(zero), one, large);
+    // Scaled by a power of two, so that neither sum nor remainder goes out of range.
+    let reach = if L::BITS == 32 { 64 } else { 512 };
+    let power = |n: i32| L::lit(exact_power(n));
+    let k = L::select(large.gt(power(reach)), power(-reach), one);
+    let k = L::select(large.lt(power(-reach)), power(reach), k);
+    let (eighths, arc) = octant(small * k, large * k);
+
+    // Out of the octant into the quadrant, then to the left half plane.
+    let half = L::lit(0.5) * eighths;
+    let n = L::select(steep, one - half, half);
+    let left = sign_is_set(x);
+    let n = L::select(left, L::lit(2.0) - n, n);
+    let angle = from_axis(n, signed(steep ^ left, arc)).copysign(y);
+    L::select(x.is_nan(), x, L::select(y.is_nan(), y, angle))
+}
+
+/// The arc sine of t in 0..=1/2: a large piece and a correction.
+#[inline(always)]
+fn arc_of_sine<L: Lane>(t: Pair<L>) -> Pair<L> {
+    let z = t.high * t.high;
+    let p = if L::BITS == 32 { polynomial(z, &ASIN_32) } else { polynomial(z, &ASIN_64) };
+    Pair { high: t.high, low: (t.high * z).fma(p, t.low) }
+}
+
+/// sqrt((1 - a) / 2) in two pieces, for a in 1/2..=1: the sine of half the angle whose cosine is a.
+#[inline(always)]
+fn half_angle<L: Lane>(a: L) -> Pair<L> {
+    let z = a.fma(L::lit(-0.5), L::lit(0.5));
+    let s = z.sqrt();
+    let rest = s.fma(-s, z) / (s + s);
+    Pair { high: s, low: L::select(z.gt(L::lit(0.0)), rest, L::lit(0.0)) }
+}
+
+/// |x| <= 1/2, and the arc sine of |x| there, or of the half angle elsewhere.
+#[inline(always)]
+fn folded<L: Lane>(a: L) -> (L::Mask, Pair<L>) {
+    let inner = a.le(L::lit(0.5));
+    let h = half_angle(a);
+    let t = Pair { high: L::select(inner, a, h.high), low: L::select(inner, L::lit(0.0), h.low) };
+    (inner, arc_of_sine(t))
+}
+
+/// Inverse sine; odd, NaN outside -1..=1.
+///
+/// asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)) for x > 1/2.
+#[inline(always)]
+pub fn asin<L: Lane>(x: L) -> L {
+    let (inner, y) = folded(x.abs());
+    let one = L::lit(1.0);
+    let factor = L::select(inner, one, L::lit(-2.0));
+    let n = L::select(inner, L::lit(0.0), one);
+    from_axis(n, Pair { high: factor * y.high, low: factor * y.low }).copysign(x)
+}
+
+/// Inverse cosine; +0 at 1, pi at -1, NaN outside -1..=1.
+///
+/// pi/2 - asin(x) inside, 2 asin(sqrt((1 - x) / 2)) for x > 1/2, and pi minus that at -x.
+#[inline(always)]
+pub fn acos<L: Lane>(x: L) -> L {
+    let (inner, y) = folded(x.abs());
+    let (one, two) = (L::lit(1.0), L::lit(2.0));
+    let factor = L::select(inner, one, two);
+    let y = Pair { high: factor * y.high, low: factor * y.low };
+    let negative = sign_is_set(x);
+    let n = L::select(inner, one, L::select(negative, two, L::lit(0.0)));
+    from_axis(n, signed(inner ^ negative, y))
+}

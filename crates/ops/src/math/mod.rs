@@ -1,0 +1,43 @@
+//! The elementary functions, written over [`Lane`](crate::lane::Lane): the same arithmetic in every reading.
+//!
+//! Nothing here branches or looks a number up in memory: a choice is a select of two computed values, so
+//! that a loop over a function is vector code, and a GPU kernel has no divergent lanes. A function asks the
+//! lane for its width and takes coefficients of that width; the 32-bit forms use 32-bit floats and integers
+//! only (many GPUs have nothing wider), the 64-bit forms 64-bit ones.
+//!
+//! What keeps the error under one unit in the last place (ULP) is, nearly everywhere, the same thing: the
+//! last operation adds a large exact number and a small correction, so that only that one rounding counts.
+//! Where the large number is not exact, its rounding error is computed by an error-free transformation
+//! ([`parts`]) and becomes part of the correction.
+//!
+//! Each function's bound is measured over all 2^32 inputs for `f32`, and on samples for `f64`; the program
+//! that measures is in the conformance crate. Polynomials were made by Sollya's `fpminimax` (Brisebarre,
+//! Chevillard: "Efficient polynomial L-infinity approximations", ARITH 2007), which rounds coefficients to
+//! the format together, not one by one; the comment at a polynomial states its range and its error.
+
+mod constants;
+mod erf;
+mod exp;
+mod hyperbolic;
+mod inverse_trig;
+mod log;
+mod parts;
+mod pow;
+mod reduce;
+mod rsqrt;
+mod sigmoid;
+mod trig;
+
+pub use erf::erf;
+pub use exp::{exp, exp2, expm1};
+pub use hyperbolic::{cosh, sinh, tanh};
+pub use inverse_trig::{acos, asin, atan, atan2};
+pub use log::{log, log1p, log2, log10};
+pub use pow::pow;
+pub use reduce::moderate_bound;
+pub use rsqrt::rsqrt;
+pub use sigmoid::sigmoid;
+pub use trig::{cos, cos_moderate, sin, sin_moderate, tan};
+
+#[cfg(test)]
+mod edges;

@@ -1,0 +1,31 @@
+//! 1 / (1 + exp(-x)), the logistic function.
+
+use super::exp::exp_pair;
+use super::parts::{Pair, clamp, power_of_two, sign_is_set};
+use crate::lane::{Lane, LaneInt};
+
+/// 1 / (1 + exp(-x)); 0 at -inf, 1/2 at zeros, 1 at inf. Small results keep all their digits.
+///
+/// With E = exp(-|x|) in two pieces: 1 / (1 + E) for positive x, E / (1 + E) for negative. The divisor is kept
+/// in two pieces, and the quotient corrected by its exact remainder.
+#[inline(always)]
+pub fn sigmoid<L: Lane>(x: L) -> L {
+    let one = L::lit(1.0);
+    let magnitude = -x.abs();
+    let magnitude = if L::BITS == 32 { clamp(magnitude, -104.0, 0.0) } else { clamp(magnitude, -746.0, 0.0) };
+    let (n, e) = exp_pair(magnitude);
+    let half = n.shr(1);
+    let (s1, s2) = (power_of_two::<L>(half), power_of_two::<L>(n - half));
+    let s = s1 * s2;
+    let divisor = s.fma(e.high, one);
+    let rest = s.fma(e.low, s.fma(e.high, one - divisor));
+
+    let negative = sign_is_set(x);
+    let num = Pair { high: L::select(negative, e.high, one), low: L::select(negative, e.low, L::lit(0.0)) };
+    let inverse = one / divisor;
+    let q = num.high * inverse;
+    let remainder = q.fma(-divisor, num.high) + q.fma(-rest, num.low);
+    let y = remainder.fma(inverse, q);
+    // A negative x still has its power of two to get: in two steps, because it may be subnormal.
+    y * L::select(negative, s1, one) * L::select(negative, s2, one)
+}

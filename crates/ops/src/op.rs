@@ -1,0 +1,114 @@
+//! `Op`: what the tape records.
+
+use crate::array::Array;
+use crate::backend::Backend;
+use crate::value::Value;
+use elinvar_core::{DType, Result, Shape};
+use smallvec::SmallVec;
+use std::fmt::Debug;
+
+/// The results of an op: mostly one.
+pub type Outputs<B> = SmallVec<[Array<B>; 1]>;
+
+/// What an op's gradient reads, and the tape therefore keeps alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saves {
+    /// The operands.
+    pub inputs: bool,
+    /// The results.
+    pub outputs: bool,
+}
+
+impl Saves {
+    /// Only shapes.
+    pub const NOTHING: Saves = Saves { inputs: false, outputs: false };
+    /// The operands.
+    pub const INPUTS: Saves = Saves { inputs: true, outputs: false };
+    /// The results.
+    pub const OUTPUTS: Saves = Saves { inputs: false, outputs: true };
+    /// Both.
+    pub const BOTH: Saves = Saves { inputs: true, outputs: true };
+}
+
+/// An operation that the tape can record: how it runs, and its gradient.
+///
+/// An op holds its attributes. Composed ops (a loss, say) are plain functions over [`Value`] and need none.
+pub trait Op: Clone + Debug + Send + Sync + 'static {
+    /// The op's name.
+    const NAME: &'static str;
+
+    /// What the gradient reads, when the first float operand is of `dtype`.
+    fn saves(&self, dtype: DType) -> Saves;
+
+    /// Checks the operands and runs.
+    ///
+    /// # Errors
+    /// A sentence that begins with the op's name.
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>>;
+
+    /// The gradients by each operand that [`Context::wants`], from the gradients by each result (`None` for a
+    /// result that nothing depends on; at least one is there). Each has its operand's shape and dtype.
+    ///
+    /// Written over [`Value`]: with arrays it just computes; with tensors it is recorded again, which gives
+    /// derivatives of derivatives.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or `Autograd` if there is no gradient.
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>>;
+}
+
+/// What is left of an op's run when its gradient is computed.
+#[derive(Debug)]
+pub struct Context<V: Value> {
+    inputs: SmallVec<[V; 2]>,
+    outputs: SmallVec<[V; 1]>,
+    shapes: SmallVec<[(Shape, DType); 2]>,
+    wanted: SmallVec<[bool; 2]>,
+}
+
+impl<V: Value> Context<V> {
+    /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them.
+    pub fn new(
+        inputs: SmallVec<[V; 2]>,
+        outputs: SmallVec<[V; 1]>,
+        shapes: SmallVec<[(Shape, DType); 2]>,
+        wanted: SmallVec<[bool; 2]>,
+    ) -> Self {
+        Context { inputs, outputs, shapes, wanted }
+    }
+    /// Operand `i`. The op must have said that it saves its inputs.
+    pub fn x(&self, i: usize) -> &V {
+        &self.inputs[i]
+    }
+    /// Result `i`. The op must have said that it saves its outputs.
+    pub fn y(&self, i: usize) -> &V {
+        &self.outputs[i]
+    }
+    /// Number of operands.
+    pub fn len(&self) -> usize {
+        self.shapes.len()
+    }
+    /// No operands?
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty()
+    }
+    /// The shape of operand `i`.
+    pub fn shape(&self, i: usize) -> &Shape {
+        &self.shapes[i].0
+    }
+    /// The dtype of operand `i`.
+    pub fn dtype(&self, i: usize) -> DType {
+        self.shapes[i].1
+    }
+    /// Does anybody need the gradient by operand `i`?
+    pub fn wants(&self, i: usize) -> bool {
+        self.wanted[i]
+    }
+    /// The gradient by operand `i`, computed only if somebody needs it.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn want(&self, i: usize, f: impl FnOnce() -> Result<V>) -> Result<Option<V>> {
+        if self.wants(i) { f().map(Some) } else { Ok(None) }
+    }
+}

@@ -1,0 +1,12 @@
+//! What an op's file needs: `use crate::prelude::*;`.
+
+pub use crate::args::{Args, Attr};
+pub use crate::array::Array;
+pub use crate::backend::*;
+pub use crate::int::Int;
+pub use crate::lane::{Lane, LaneInt, Mask};
+pub use crate::map::{IntMap, Map, Out, map, map_any, map_int};
+pub use crate::op::{Context, Op, Outputs, Saves};
+pub use crate::rows::{RowOut, Rows, rows};
+pub use crate::value::{Value, widen};
+pub use elinvar_core::{DType, Dims, Error, ErrorKind, HostData, HostTensor, Layout, Result, Scalar, Shape};

@@ -1,0 +1,120 @@
+//! Row-wise ops: statistics of a row, then a value for each element or for each row.
+//!
+//! Softmax, norms, variance and most losses have this form. Written as formulas over [`Lane`], they run in one
+//! pass of kernels on every backend, with the bits of the same computation written as separate maps and folds:
+//! term, fold in the canonical order, finish, next statistic, result.
+
+use crate::array::{self, Array};
+use crate::backend::{Backend, Fold};
+use crate::lane::Lane;
+use crate::op::{Context, Op, Outputs, Saves};
+use crate::value::{Value, sum_to};
+use elinvar_core::{DType, Dims, Error, Result, Shape};
+use std::fmt::Debug;
+
+/// Most statistics that a row-wise op may have.
+pub const STATS: usize = 4;
+
+/// What a row-wise op gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOut {
+    /// A value for each element.
+    Each,
+    /// A value for each row.
+    Once,
+}
+
+/// A row-wise op: formulas over `N` operands of one shape.
+pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
+    /// The op's name.
+    const NAME: &'static str;
+    /// The folds, in the order in which they run; each sees the statistics before it. At most [`STATS`].
+    const FOLDS: &'static [Fold];
+    /// What comes out.
+    const OUT: RowOut;
+    /// What the gradient reads.
+    const SAVES: Saves = Saves::INPUTS;
+
+    /// The term that statistic `k` folds, at one element. `n` is the number of elements in a row.
+    fn term<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], n: L) -> L;
+    /// Statistic `k` from its fold.
+    #[inline(always)]
+    fn finish<L: Lane>(&self, _k: usize, folded: L, _s: [L; STATS], _n: L) -> L {
+        folded
+    }
+    /// The result at one element, or for a row (then `x` is NaN).
+    fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
+
+    /// The gradients, as in [`Op::backward`]; `axes` are the axes that make up a row, and `g` has the result's
+    /// shape with axes of size 1 kept ([`RowOut::Once`]). All tensors are wide (never f16 or bf16). A gradient
+    /// may have the common shape of the operands; it is summed to its operand's.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or `Autograd` if there is no gradient.
+    fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>>;
+}
+
+/// A row-wise op over chosen axes, on the tape. Results per row keep their axes with size 1.
+#[derive(Clone, Debug)]
+pub struct RowsOp<R, const N: usize> {
+    /// The formulas.
+    pub rows: R,
+    /// The axes that make up a row.
+    pub axes: Dims,
+}
+
+impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
+    const NAME: &'static str = R::NAME;
+    fn saves(&self, _: DType) -> Saves {
+        R::SAVES
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        let x: [&Array<B>; N] = x.try_into().expect("as many operands as the formula takes");
+        let device = x[0].device().clone();
+        let (views, dtype, shape) = array::align(R::NAME, x)?;
+        if !dtype.is_float() {
+            return Err(Error::dtype(format!(
+                "{}: not defined for {dtype}; convert with to_dtype to a float type",
+                R::NAME
+            )));
+        }
+        let order = rows_last(&shape, &self.axes);
+        let kept = shape.rank() - self.axes.len();
+        let views = views.map(|mut v| {
+            v.layout = v.layout.permute(&order);
+            v
+        });
+        let permuted = views[0].layout.shape().clone();
+        let buffer = B::rows(&device, &self.rows, views, kept, dtype)?;
+        Ok(Outputs::from_iter([match R::OUT {
+            RowOut::Once => Array::new(&device, buffer, shape.without(&self.axes, true), dtype),
+            RowOut::Each => {
+                let y = Array::new(&device, buffer, permuted, dtype);
+                let mut back = Dims::from_elem(0, order.len());
+                order.iter().enumerate().for_each(|(i, &o)| back[o] = i);
+                y.with_layout(y.layout().permute(&back))
+            }
+        }]))
+    }
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("a row-wise op has one result");
+        let all = self.rows.backward(&self.axes, c, g)?;
+        all.into_iter().enumerate().map(|(i, x)| x.map(|x| sum_to(&x, c.shape(i))).transpose()).collect()
+    }
+}
+
+/// The axes of a shape with those of a row moved to the end, both in ascending order.
+pub fn rows_last(shape: &Shape, axes: &[usize]) -> Dims {
+    let kept = (0..shape.rank()).filter(|a| !axes.contains(a));
+    let row = (0..shape.rank()).filter(|a| axes.contains(a));
+    kept.chain(row).collect()
+}
+
+/// Runs a row-wise op over `axes`, operands broadcast to one shape; a result per row keeps its axes with size 1.
+/// f16 and bf16 run in f32 and are rounded once.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn rows<V: Value, R: Rows<N>, const N: usize>(r: R, axes: &[usize], x: [&V; N]) -> Result<V> {
+    crate::value::widen(x, |x| V::apply(RowsOp { rows: r, axes: Dims::from_slice(axes) }, &x))
+}

@@ -1,0 +1,124 @@
+//! `Value`: a tensor with or without a tape. Every op and every gradient is written over it.
+//!
+//! [`Array`] just computes. `Tensor` (in the `tensor` crate) records what it computes. A function over
+//! `V: Value` is therefore both the op that users call and the code that a gradient runs.
+
+use crate::array::Array;
+use crate::backend::Backend;
+use crate::catalogue;
+use crate::op::{Op, Outputs};
+use elinvar_core::{DType, Result, Scalar, Shape};
+use std::fmt::Debug;
+
+/// A tensor of backend `B`, with or without a tape.
+pub trait Value: Clone + Debug + Sized + 'static {
+    /// Where it lives.
+    type B: Backend;
+    /// Does it record? (Then a gradient must consist of ops that are recorded.)
+    const TRACKS: bool;
+
+    /// The numbers.
+    fn array(&self) -> &Array<Self::B>;
+    /// Numbers that depend on nothing.
+    fn from_array(a: Array<Self::B>) -> Self;
+    /// Runs an op and records it if need be.
+    ///
+    /// # Errors
+    /// Those of the op.
+    fn apply_many<O: Op>(op: O, x: &[&Self]) -> Result<Vec<Self>>;
+    /// Runs an op of one result.
+    ///
+    /// # Errors
+    /// Those of the op.
+    fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self>;
+    /// The same numbers, depending on nothing.
+    fn detached(&self) -> Self {
+        Self::from_array(self.array().clone())
+    }
+
+    /// The shape.
+    fn shape(&self) -> &Shape {
+        self.array().shape()
+    }
+    /// The element type.
+    fn dtype(&self) -> DType {
+        self.array().dtype()
+    }
+    /// The device.
+    fn device(&self) -> &<Self::B as Backend>::Device {
+        self.array().device()
+    }
+    /// One number of this tensor's dtype, on its device, of shape [].
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn scalar_like(&self, v: impl Into<Scalar>) -> Result<Self> {
+        Ok(Self::from_array(Array::scalar(self.device(), v.into(), self.dtype())?))
+    }
+    /// A tensor of this one's shape, dtype and device, every element the same.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn full_like(&self, v: impl Into<Scalar>) -> Result<Self> {
+        Ok(Self::from_array(Array::full(self.device(), self.shape(), v.into(), self.dtype())?))
+    }
+}
+
+impl<B: Backend> Value for Array<B> {
+    type B = B;
+    const TRACKS: bool = false;
+    fn array(&self) -> &Array<B> {
+        self
+    }
+    fn from_array(a: Array<B>) -> Self {
+        a
+    }
+    fn apply_many<O: Op>(op: O, x: &[&Self]) -> Result<Vec<Self>> {
+        op.forward(x).map(Outputs::into_vec)
+    }
+    fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self> {
+        Ok(op.forward(x)?.pop().expect("an op has a result"))
+    }
+}
+
+/// `x` as another dtype; `x` itself if it is of that dtype already.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn cast<V: Value>(x: &V, to: DType) -> Result<V> {
+    if x.dtype() == to { Ok(x.clone()) } else { catalogue::cast(x, to) }
+}
+
+/// `x` broadcast to `shape`; `x` itself if it has that shape already.
+///
+/// # Errors
+/// `ShapeMismatch`.
+pub fn broadcast<V: Value>(x: &V, shape: &Shape) -> Result<V> {
+    if x.shape() == shape { Ok(x.clone()) } else { catalogue::expand(x, shape) }
+}
+
+/// The opposite of broadcasting: `x` summed over the axes along which `shape` was repeated.
+///
+/// # Errors
+/// `ShapeMismatch` if `shape` does not broadcast to that of `x`.
+pub fn sum_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
+    if x.shape() == shape { Ok(x.clone()) } else { catalogue::sum::sum_to(x, shape) }
+}
+
+/// Runs a composed op in f32 if `x` is f16 or bf16, and rounds the result once at the end.
+///
+/// # Errors
+/// Those of `f`.
+pub fn widen<V: Value, const N: usize>(x: [&V; N], f: impl FnOnce([&V; N]) -> Result<V>) -> Result<V> {
+    match x.iter().map(|v| v.dtype()).find(|d| d.is_float()) {
+        Some(dtype) if dtype.is_half() => {
+            let wide = x.map(|v| if v.dtype() == dtype { cast(v, DType::F32) } else { Ok(v.clone()) });
+            let mut all = Vec::with_capacity(N);
+            for w in wide {
+                all.push(w?);
+            }
+            cast(&f(std::array::from_fn(|i| &all[i]))?, dtype)
+        }
+        _ => f(x),
+    }
+}

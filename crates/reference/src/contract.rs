@@ -1,0 +1,230 @@
+//! Contractions: chains of fma in the order of `elinvar_core::order::contract`.
+//!
+//! [`Chains`] runs many contractions side by side that share one factor of every term. Each of them sees its own
+//! terms in the canonical order; that they run side by side only saves walking through memory in columns.
+
+use crate::View;
+use crate::compute::{Compute, each_float, each_int, elements, misuse};
+use crate::map::each;
+use crate::ring::Ring;
+use elinvar_core::host::{filled, with_capacity};
+use elinvar_core::order::CHUNK;
+use elinvar_core::{Element, HostData, Result};
+use elinvar_ops::backend::Epilogue;
+use std::borrow::Cow;
+
+/// Contractions side by side: `total[j] = sum of a * b[j]` over the terms given, in the order given.
+#[derive(Clone, Debug)]
+pub struct Chains<T> {
+    /// Finished chunks.
+    total: Vec<T>,
+    /// The chunk that is being chained.
+    chunk: Vec<T>,
+    terms: usize,
+}
+
+impl<T: Ring> Chains<T> {
+    /// `n` contractions without terms yet.
+    pub fn new(n: usize) -> Result<Self> {
+        Ok(Chains { total: filled(n, T::NOTHING)?, chunk: filled(n, T::NOTHING)?, terms: 0 })
+    }
+    /// Forgets all terms.
+    pub fn clear(&mut self) {
+        self.total.fill(T::NOTHING);
+        self.chunk.fill(T::NOTHING);
+        self.terms = 0;
+    }
+    /// The next term of every contraction.
+    pub fn add(&mut self, a: T, b: &[T]) {
+        if self.terms > 0 && self.terms.is_multiple_of(CHUNK) {
+            self.close();
+        }
+        self.terms += 1;
+        for (acc, &b) in self.chunk.iter_mut().zip(b) {
+            *acc = a.chain(b, *acc);
+        }
+    }
+    /// Adds the chunk to the total. The first chunk is the total: adding it to 0 could lose a sign.
+    fn close(&mut self) {
+        if self.terms <= CHUNK {
+            self.total.copy_from_slice(&self.chunk);
+        } else {
+            for (total, &chunk) in self.total.iter_mut().zip(&self.chunk) {
+                *total = total.plus(chunk);
+            }
+        }
+        self.chunk.fill(T::NOTHING);
+    }
+    /// The sums. No more terms may follow but after [`Chains::clear`].
+    pub fn sums(&mut self) -> &[T] {
+        self.close();
+        &self.total
+    }
+}
+
+/// y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])
+pub fn contract<E: Epilogue<N>, const N: usize>(
+    x: &View,
+    w: &View,
+    e: &E,
+    extra: &[View; N],
+) -> Result<HostData> {
+    let dtype = x.buffer.dtype();
+    if dtype.is_float() {
+        return each_float!("a contraction", dtype, C => {
+            let load = |v: &View<'_>, b: usize| Ok(C::load(v.buffer, &v.layout.select(0, b))?.into_owned());
+            let y = products::<C>(x, w, load)?;
+            C::store(epilogue::<C, E, N>(y, e, extra)?, dtype)
+        });
+    }
+    if N != 0 {
+        return Err(misuse("a contraction with an epilogue", dtype));
+    }
+    each_int!("a contraction", dtype, I => {
+        let load = |v: &View<'_>, b: usize| match I::slice(v.buffer) {
+            Some(d) => Ok(elements(d, &v.layout.select(0, b))?.into_owned()),
+            None => Err(misuse("a contraction with another operand", v.buffer.dtype())),
+        };
+        Ok(I::wrap(products::<I>(x, w, load)?))
+    })
+}
+
+/// The sums of a contraction, before the epilogue.
+fn products<T: Ring + Element>(
+    x: &View,
+    w: &View,
+    load: impl Fn(&View, usize) -> Result<Vec<T>>,
+) -> Result<Vec<T>> {
+    let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
+    let mut y = with_capacity(b * m * n)?;
+    let mut sums = Chains::new(n)?;
+    for b in 0..b {
+        let (x, w) = (load(x, b)?, load(w, b)?);
+        for i in 0..m {
+            sums.clear();
+            for (j, &a) in x[i * k..(i + 1) * k].iter().enumerate() {
+                sums.add(a, &w[j * n..(j + 1) * n]);
+            }
+            y.extend_from_slice(sums.sums());
+        }
+    }
+    Ok(y)
+}
+
+/// What follows a contraction, at every element of its result.
+pub fn epilogue<C: Compute, E: Epilogue<N>, const N: usize>(
+    mut y: Vec<C>,
+    e: &E,
+    extra: &[View; N],
+) -> Result<Vec<C>> {
+    let extra: [Cow<[C]>; N] = each(extra, |v| C::load(v.buffer, &v.layout))?;
+    for (i, y) in y.iter_mut().enumerate() {
+        *y = e.lane(*y, std::array::from_fn(|k| extra[k][i]));
+    }
+    Ok(y)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{layout, noise, view};
+    use elinvar_core::{DType, Shape, f16, order};
+    use elinvar_ops::backend::{AddBias, Plain};
+
+    #[test]
+    fn small_products_by_hand() {
+        let x = HostData::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let w = HostData::F32(vec![1.0, -1.0, 0.5, 2.0, 0.0, 1.0]);
+        let xl = layout(&[1, 2, 3]);
+        let wl = layout(&[1, 3, 2]);
+        let rows = [
+            (xl.clone(), wl.clone(), vec![2.0, 6.0, 6.5, 12.0]),
+            (
+                xl.reshape(&Shape::new(&[1, 3, 2]).unwrap()).unwrap().transpose(1, 2),
+                wl.clone(),
+                vec![2.5, 10.0, 4.0, 12.0],
+            ),
+            (xl.flip(2), wl.clone(), vec![4.0, 2.0, 8.5, 8.0]),
+            (xl.slice(1, 0, 0, 1), wl.clone(), vec![]),
+            (xl.slice(2, 0, 0, 1), wl.slice(1, 0, 0, 1), vec![0.0; 4]), // no terms
+        ];
+        for (xl, wl, want) in rows {
+            let y = contract(&view(&x, &xl), &view(&w, &wl), &Plain, &[]).unwrap();
+            assert_eq!(y, HostData::F32(want), "{xl:?}");
+        }
+    }
+
+    #[test]
+    fn every_element_has_the_canonical_order() {
+        let (m, n) = (3, 5);
+        for k in [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 7] {
+            let (x, w) = (noise(m * k, 1), noise(k * n, 2));
+            let (xd, wd) = (HostData::F32(x.clone()), HostData::F32(w.clone()));
+            let y = contract(&view(&xd, &layout(&[1, m, k])), &view(&wd, &layout(&[1, k, n])), &Plain, &[])
+                .unwrap();
+            let HostData::F32(y) = y else { panic!("another type") };
+            for i in 0..m {
+                for j in 0..n {
+                    let pair = |t: usize| (x[i * k + t], w[t * n + j]);
+                    let want = order::contract(k, 0.0f32, pair, |a, b, c| a.mul_add(b, c), |a, b| a + b);
+                    assert_eq!(y[i * n + j].to_bits(), want.to_bits(), "k = {k}, element {i}, {j}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_of_negative_zeros_is_what_the_chain_gives() {
+        // fma(-0, 1, +0) is +0.
+        let x = HostData::F64(vec![-0.0]);
+        let w = HostData::F64(vec![1.0]);
+        let l = layout(&[1, 1, 1]);
+        let HostData::F64(y) = contract(&view(&x, &l), &view(&w, &l), &Plain, &[]).unwrap() else { panic!() };
+        assert_eq!(y[0].to_bits(), 0);
+    }
+
+    #[test]
+    fn a_batch_may_be_broadcast_and_a_bias_follows() {
+        let x = HostData::F32(vec![1.0, 2.0, 3.0, 4.0]);
+        let w = HostData::F32(vec![1.0, 10.0]);
+        let bias = HostData::F32(vec![0.5]);
+        let to = |d: &[usize]| Shape::new(d).unwrap();
+        let wl = layout(&[1, 2, 1]).broadcast_to(&to(&[2, 2, 1]), "t").unwrap();
+        let bl = layout(&[1]).broadcast_to(&to(&[2, 1, 1]), "t").unwrap();
+        let y =
+            contract(&view(&x, &layout(&[2, 1, 2])), &view(&w, &wl), &AddBias, &[view(&bias, &bl)]).unwrap();
+        assert_eq!(y, HostData::F32(vec![21.5, 43.5]));
+    }
+
+    #[test]
+    fn halves_are_rounded_once_after_the_epilogue() {
+        let h = |v: &[f32]| HostData::F16(v.iter().map(|&x| f16::from_f32(x)).collect());
+        let (x, w, bias) = (h(&[2048.0, 1.0]), h(&[1.0, 1.0]), h(&[1.0]));
+        let l = layout(&[1, 1, 2]);
+        let y = contract(
+            &view(&x, &l),
+            &view(&w, &l.transpose(1, 2)),
+            &AddBias,
+            &[view(&bias, &layout(&[1, 1, 1]))],
+        );
+        assert_eq!(y.unwrap(), h(&[2050.0])); // 2049 rounded to f16 would be 2048, and so would 2048 + 1
+    }
+
+    #[test]
+    fn integers_wrap() {
+        let l = layout(&[1, 1, 2]);
+        let rows = [
+            (HostData::U8(vec![16, 1]), HostData::U8(vec![16, 5]), HostData::U8(vec![5])),
+            (HostData::I32(vec![i32::MAX, 1]), HostData::I32(vec![2, 5]), HostData::I32(vec![3])),
+            (HostData::I64(vec![-2, 3]), HostData::I64(vec![4, 5]), HostData::I64(vec![7])),
+        ];
+        for (x, w, want) in rows {
+            let y = contract(&view(&x, &l), &view(&w, &l.transpose(1, 2)), &Plain, &[]).unwrap();
+            assert_eq!(y, want);
+            assert_eq!(x.dtype(), want.dtype());
+        }
+        let x = HostData::full(DType::I64, 2, 1.into()).unwrap();
+        let e = contract(&view(&x, &l), &view(&x, &l.transpose(1, 2)), &AddBias, &[view(&x, &l)]);
+        assert!(e.is_err());
+    }
+}

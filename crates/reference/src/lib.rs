@@ -1,0 +1,216 @@
+//! The reference backend: the definition of every bit that elinvar computes.
+//!
+//! Plain loops over host memory, one file per kind of work, easy to believe rather than fast: no threads, no
+//! `unsafe`, no cleverness. Every other backend is compared with this one by `==`. If it is wrong, everything is
+//! wrong in the same way, so it is itself compared with results from elsewhere.
+
+#![forbid(unsafe_code)]
+
+mod attention;
+mod cell;
+mod compute;
+mod contract;
+mod conv;
+mod fold;
+mod index;
+mod map;
+mod memory;
+mod pool;
+mod ring;
+mod rows;
+mod sort;
+
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_ops::Backend;
+use elinvar_ops::backend::{ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter};
+use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::rows::Rows;
+use std::fmt;
+
+/// The reference backend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reference;
+
+/// The one device of the reference backend: this computer's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReferenceDevice;
+
+impl fmt::Display for ReferenceDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Reference::NAME)
+    }
+}
+
+type View<'a> = elinvar_ops::View<'a, Reference>;
+type Device = ReferenceDevice;
+
+impl Backend for Reference {
+    type Device = ReferenceDevice;
+    type Buffer = HostData;
+    const NAME: &'static str = "reference";
+
+    fn upload(_: &Device, data: HostData) -> Result<HostData> {
+        Ok(data)
+    }
+    fn download(_: &Device, x: View<'_>) -> Result<HostData> {
+        compute::own(x.buffer, &x.layout)
+    }
+    fn synchronize(_: &Device) -> Result<()> {
+        Ok(())
+    }
+    fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+        memory::fill(value, dtype, len)
+    }
+    fn random(_: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        memory::random(r, s, dtype, len)
+    }
+    fn copy(_: &Device, x: View<'_>, to: DType) -> Result<HostData> {
+        memory::copy(&x, to)
+    }
+    fn assemble(
+        _: &Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_>, Layout)],
+    ) -> Result<HostData> {
+        memory::assemble(fill, dtype, shape, parts)
+    }
+
+    fn map<M: Map<N>, const N: usize>(_: &Device, m: &M, x: [View<'_>; N], dtype: DType) -> Result<HostData> {
+        map::map(m, &x, dtype)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        _: &Device,
+        m: &M,
+        x: [View<'_>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        map::map_int(m, &x, dtype)
+    }
+
+    fn fold(_: &Device, f: Fold, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {
+        fold::fold(f, &x, kept, to)
+    }
+    fn arg_fold(_: &Device, f: ArgFold, x: View<'_>, kept: usize) -> Result<HostData> {
+        fold::arg_fold(f, &x, kept)
+    }
+    fn scan(_: &Device, f: Scan, x: View<'_>, to: DType) -> Result<HostData> {
+        fold::scan(f, &x, to)
+    }
+    fn rows<R: Rows<N>, const N: usize>(
+        _: &Device,
+        r: &R,
+        x: [View<'_>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<HostData> {
+        rows::rows(r, &x, kept, dtype)
+    }
+    fn sort(_: &Device, x: View<'_>, descending: bool) -> Result<(HostData, HostData)> {
+        sort::sort(&x, descending)
+    }
+
+    fn contract<E: Epilogue<N>, const N: usize>(
+        _: &Device,
+        x: View<'_>,
+        w: View<'_>,
+        e: &E,
+        extra: [View<'_>; N],
+    ) -> Result<HostData> {
+        contract::contract(&x, &w, e, &extra)
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        _: &Device,
+        c: &Conv,
+        x: View<'_>,
+        w: View<'_>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_>; N],
+    ) -> Result<HostData> {
+        conv::conv(c, &x, &w, out, e, &extra)
+    }
+    fn conv_input_grad(
+        _: &Device,
+        c: &Conv,
+        g: View<'_>,
+        w: View<'_>,
+        spatial: &[usize],
+    ) -> Result<HostData> {
+        conv::input_grad(c, &g, &w, spatial)
+    }
+    fn conv_weight_grad(_: &Device, c: &Conv, x: View<'_>, g: View<'_>, taps: &[usize]) -> Result<HostData> {
+        conv::weight_grad(c, &x, &g, taps)
+    }
+    fn pool(_: &Device, p: &Pool, x: View<'_>) -> Result<(HostData, Option<HostData>)> {
+        pool::pool(p, &x)
+    }
+    fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_>, spatial: &[usize]) -> Result<HostData> {
+        pool::average_grad(p, &g, spatial)
+    }
+    fn attention(
+        _: &Device,
+        a: &Attention,
+        q: View<'_>,
+        k: View<'_>,
+        v: View<'_>,
+        mask: Option<View<'_>>,
+    ) -> Result<(HostData, HostData)> {
+        attention::attention(a, &q, &k, &v, mask.as_ref())
+    }
+    fn attention_grad(
+        _: &Device,
+        a: &Attention,
+        q: View<'_>,
+        k: View<'_>,
+        v: View<'_>,
+        mask: Option<View<'_>>,
+        o: View<'_>,
+        lse: View<'_>,
+        g: View<'_>,
+    ) -> Result<(HostData, HostData, HostData)> {
+        attention::attention_grad(a, &q, &k, &v, mask.as_ref(), &attention::Results { o, lse, g })
+    }
+
+    fn gather(_: &Device, x: View<'_>, axis: usize, index: View<'_>) -> Result<HostData> {
+        index::gather(&x, axis, &index)
+    }
+    fn scatter(
+        _: &Device,
+        how: Scatter,
+        base: View<'_>,
+        axis: usize,
+        index: View<'_>,
+        src: View<'_>,
+    ) -> Result<HostData> {
+        index::scatter(how, &base, axis, &index, &src)
+    }
+    fn nonzero(_: &Device, x: View<'_>) -> Result<(HostData, usize)> {
+        sort::nonzero(&x)
+    }
+}
+
+/// What the tests of all files share.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub fn layout(dims: &[usize]) -> Layout {
+        Layout::contiguous(Shape::new(dims).unwrap())
+    }
+    pub fn view<'a>(buffer: &'a HostData, layout: &Layout) -> View<'a> {
+        View { buffer, layout: layout.clone(), dtype: buffer.dtype() }
+    }
+    /// Numbers in -1..1 that use all their bits.
+    pub fn noise(n: usize, seed: u64) -> Vec<f32> {
+        let s = Stream { seed, stream: 0 };
+        (0..n as u64).map(|i| elinvar_core::philox::unit_f32(s.word(i)) * 2.0 - 1.0).collect()
+    }
+
+    #[test]
+    fn the_device_says_its_name() {
+        assert_eq!(ReferenceDevice.to_string(), "reference");
+    }
+}

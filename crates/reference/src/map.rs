@@ -1,0 +1,177 @@
+//! Elementwise work: a formula at every element.
+
+use crate::View;
+use crate::compute::{Compute, convert, each_float, each_int, elements, gather, misuse};
+use elinvar_core::host::with_capacity;
+use elinvar_core::{DType, Element, HostData, Layout, Result};
+use elinvar_ops::int::Int;
+use elinvar_ops::map::{IntMap, Map, Out};
+use std::borrow::Cow;
+
+/// All `N` results or the first error.
+pub fn each<'a, T, const N: usize>(
+    x: &[View<'a>; N],
+    load: impl Fn(&View<'a>) -> Result<Cow<'a, [T]>>,
+) -> Result<[Cow<'a, [T]>; N]>
+where
+    [T]: ToOwned,
+{
+    let all: Vec<Cow<[T]>> = x.iter().map(load).collect::<Result<_>>()?;
+    let Ok(all) = all.try_into() else { unreachable!("as many results as operands") };
+    Ok(all)
+}
+
+/// A float formula at every element.
+pub fn map<M: Map<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType) -> Result<HostData> {
+    each_float!(M::NAME, dtype, C => {
+        let n = x[0].shape().numel();
+        let x = each(x, |v| C::load(v.buffer, &v.layout))?;
+        let mut y: Vec<C> = with_capacity(n)?;
+        y.extend((0..n).map(|i| m.lane(std::array::from_fn(|k| x[k][i]))));
+        C::store(y, match M::OUT {
+            Out::Same => dtype,
+            Out::Bool => DType::Bool,
+        })
+    })
+}
+
+/// An integer formula at every element.
+pub fn map_int<M: IntMap<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType) -> Result<HostData> {
+    each_int!(M::NAME, dtype, I => {
+        let n = x[0].shape().numel();
+        let x = each(x, |v| load_int::<I>(v.buffer, &v.layout))?;
+        let mut y: Vec<I> = with_capacity(n)?;
+        y.extend((0..n).map(|i| m.int(std::array::from_fn(|k| x[k][i]))));
+        Ok(match M::OUT {
+            Out::Same => I::wrap(y),
+            Out::Bool => HostData::Bool(convert(&y, Int::is_true)?),
+        })
+    })
+}
+
+/// The elements of a view of integers or bool, row-major; bool is read as 0 or 1.
+pub fn load_int<'a, I: Int + Element>(data: &'a HostData, layout: &Layout) -> Result<Cow<'a, [I]>> {
+    if let Some(v) = I::slice(data) {
+        return elements(v, layout);
+    }
+    match data {
+        HostData::Bool(v) => Ok(Cow::Owned(gather(v, layout, I::from_bool)?)),
+        HostData::F32(_)
+        | HostData::F64(_)
+        | HostData::F16(_)
+        | HostData::BF16(_)
+        | HostData::I64(_)
+        | HostData::I32(_)
+        | HostData::U8(_) => Err(misuse("an integer formula with another operand", data.dtype())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{layout, view};
+    use elinvar_core::{Shape, bf16, f16};
+    use elinvar_ops::lane::Lane;
+
+    #[derive(Clone, Copy, Debug)]
+    struct MulAdd;
+    impl Map<3> for MulAdd {
+        const NAME: &'static str = "mul_add";
+        fn lane<L: Lane>(&self, [a, b, c]: [L; 3]) -> L {
+            a * b + c
+        }
+    }
+    #[derive(Clone, Copy, Debug)]
+    struct Less;
+    impl Map<2> for Less {
+        const NAME: &'static str = "less";
+        const OUT: Out = Out::Bool;
+        fn lane<L: Lane>(&self, [a, b]: [L; 2]) -> L {
+            L::from_mask(a.lt(b))
+        }
+    }
+    impl IntMap<2> for Less {
+        const NAME: &'static str = "less";
+        const OUT: Out = Out::Bool;
+        fn int<I: Int>(&self, [a, b]: [I; 2]) -> I {
+            I::from_bool(a < b)
+        }
+    }
+    #[derive(Clone, Copy, Debug)]
+    struct Sum;
+    impl IntMap<2> for Sum {
+        const NAME: &'static str = "sum";
+        fn int<I: Int>(&self, [a, b]: [I; 2]) -> I {
+            a.add(b)
+        }
+    }
+
+    #[test]
+    fn strides_broadcasts_and_bool_operands() {
+        let a = HostData::F32(vec![1.0, 2.0, 3.0, 4.0]);
+        let b = HostData::F32(vec![10.0, 100.0]);
+        let c = HostData::Bool(vec![true]);
+        let s = Shape::new(&[2, 2]).unwrap();
+        let l = layout(&[2, 2]);
+        let wide = |l: Layout| l.broadcast_to(&s, "t").unwrap();
+        let x = [
+            view(&a, &l.transpose(0, 1)),
+            view(&b, &wide(layout(&[2]).flip(0))),
+            view(&c, &wide(layout(&[]))),
+        ];
+        let y = map(&MulAdd, &x, DType::F32).unwrap();
+        assert_eq!(y, HostData::F32(vec![101.0, 31.0, 201.0, 41.0]));
+    }
+
+    #[test]
+    fn every_float_type_computes_in_its_type() {
+        // 1 + 2^-12 is lost in f16 and bf16 unless the product and the sum stay in f32.
+        let (a, b, c) = (1.0 + 2f64.powi(-7), 2f64.powi(-5), -(2f64.powi(-5)));
+        for d in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+            let x = [a, b, c].map(|v| HostData::full(d, 1, v.into()).unwrap());
+            let l = layout(&[1]);
+            let y = map(&MulAdd, &[view(&x[0], &l), view(&x[1], &l), view(&x[2], &l)], d).unwrap();
+            assert_eq!(y, HostData::full(d, 1, 2f64.powi(-12).into()).unwrap(), "{d}");
+        }
+        assert_eq!(
+            (f16::from_f64(2f64.powi(-12)).to_f64(), bf16::from_f64(1.0 + 2f64.powi(-7)).to_f64()),
+            (2f64.powi(-12), 1.0 + 2f64.powi(-7))
+        );
+    }
+
+    #[test]
+    fn comparisons_give_bool() {
+        let l = layout(&[3]);
+        let (a, b) = (HostData::F64(vec![1.0, 2.0, f64::NAN]), HostData::F64(vec![2.0, 1.0, 1.0]));
+        let y = map(&Less, &[view(&a, &l), view(&b, &l)], DType::F64).unwrap();
+        assert_eq!(y, HostData::Bool(vec![true, false, false]));
+        let (a, b) = (HostData::U8(vec![1, 2, 0]), HostData::Bool(vec![true, false, true]));
+        let y = map_int(&Less, &[view(&a, &l), view(&b, &l)], DType::U8).unwrap();
+        assert_eq!(y, HostData::Bool(vec![false, false, true]));
+    }
+
+    #[test]
+    fn integers_wrap_in_their_width() {
+        let l = layout(&[2]);
+        let rows = [
+            (HostData::U8(vec![255, 1]), HostData::U8(vec![254, 2])),
+            (HostData::I32(vec![i32::MAX, 1]), HostData::I32(vec![-2, 2])),
+            (HostData::I64(vec![i64::MIN, 1]), HostData::I64(vec![0, 2])),
+            (HostData::Bool(vec![true, false]), HostData::Bool(vec![true, false])),
+        ];
+        for (x, want) in rows {
+            let y = map_int(&Sum, &[view(&x, &l), view(&x, &l)], x.dtype()).unwrap();
+            assert_eq!(y, want);
+        }
+    }
+
+    #[test]
+    fn nothing_gives_nothing_and_wrong_types_are_refused() {
+        let e = HostData::F32(vec![]);
+        let l = layout(&[0, 2]);
+        assert_eq!(map(&Less, &[view(&e, &l), view(&e, &l)], DType::F32).unwrap(), HostData::Bool(vec![]));
+        assert!(map(&Less, &[view(&e, &l), view(&e, &l)], DType::I64).is_err());
+        assert!(map_int(&Sum, &[view(&e, &l), view(&e, &l)], DType::F32).is_err());
+        assert!(map_int(&Sum, &[view(&e, &l), view(&e, &l)], DType::I64).is_err());
+    }
+}

@@ -1,0 +1,333 @@
+//! Slicing: ranges, steps, single places, new axes, index tensors and masks, in NumPy's meaning.
+//!
+//! `x.i((.., 1..3, -1))` is NumPy's `x[:, 1:3, -1]`. Ranges and places make views; index tensors and masks copy.
+
+use crate::Tensor;
+use crate::fail::OrFail;
+use elinvar_core::{DType, Dims, Error, Result, Shape};
+use elinvar_ops::backend::Backend;
+use elinvar_ops::catalogue as op;
+use elinvar_ops::value::Value;
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+/// What is taken along one axis.
+#[derive(Clone, Debug)]
+pub enum Index<B: Backend> {
+    /// One place, from the end if negative; the axis goes away.
+    At(isize),
+    /// `start..stop` in steps, as Python's `start:stop:step`; a missing end reaches to the axis's end.
+    Range {
+        /// First place; from the end if negative.
+        start: Option<isize>,
+        /// First place not taken; from the end if negative.
+        stop: Option<isize>,
+        /// Distance; negative walks backwards. Not 0.
+        step: isize,
+    },
+    /// A new axis of size 1.
+    NewAxis,
+    /// As many full axes as are left over.
+    Ellipsis,
+    /// Places (i64; from the end if negative), or a mask (bool, as many axes as it has).
+    Tensor(Tensor<B>),
+}
+
+/// Every `step`-th place of a range: `step(.., 2)`, `step(.., -1)`, `step(1..9, 3)`.
+pub fn step<B: Backend>(range: impl Into<Index<B>>, by: isize) -> Index<B> {
+    match range.into() {
+        Index::Range { start, stop, .. } => Index::Range { start, stop, step: by },
+        other => other,
+    }
+}
+
+macro_rules! index_from {
+    ($($t:ty),*) => {$(
+        impl<B: Backend> From<$t> for Index<B> {
+            fn from(i: $t) -> Self {
+                Index::At(i as isize)
+            }
+        }
+        impl<B: Backend> From<Range<$t>> for Index<B> {
+            fn from(r: Range<$t>) -> Self {
+                Index::Range { start: Some(r.start as isize), stop: Some(r.end as isize), step: 1 }
+            }
+        }
+        impl<B: Backend> From<RangeFrom<$t>> for Index<B> {
+            fn from(r: RangeFrom<$t>) -> Self {
+                Index::Range { start: Some(r.start as isize), stop: None, step: 1 }
+            }
+        }
+        impl<B: Backend> From<RangeTo<$t>> for Index<B> {
+            fn from(r: RangeTo<$t>) -> Self {
+                Index::Range { start: None, stop: Some(r.end as isize), step: 1 }
+            }
+        }
+        impl<B: Backend> From<RangeInclusive<$t>> for Index<B> {
+            fn from(r: RangeInclusive<$t>) -> Self {
+                Index::Range { start: Some(*r.start() as isize), stop: after(*r.end() as isize), step: 1 }
+            }
+        }
+        impl<B: Backend> From<RangeToInclusive<$t>> for Index<B> {
+            fn from(r: RangeToInclusive<$t>) -> Self {
+                Index::Range { start: None, stop: after(r.end as isize), step: 1 }
+            }
+        }
+    )*};
+}
+index_from!(isize, usize, i32, i64);
+
+/// The stop of an inclusive range: the place after -1 is the end.
+fn after(last: isize) -> Option<isize> {
+    if last == -1 { None } else { Some(last.saturating_add(1)) }
+}
+
+impl<B: Backend> From<RangeFull> for Index<B> {
+    fn from(_: RangeFull) -> Self {
+        Index::Range { start: None, stop: None, step: 1 }
+    }
+}
+impl<B: Backend> From<&Tensor<B>> for Index<B> {
+    fn from(t: &Tensor<B>) -> Self {
+        Index::Tensor(t.clone())
+    }
+}
+impl<B: Backend> From<Tensor<B>> for Index<B> {
+    fn from(t: Tensor<B>) -> Self {
+        Index::Tensor(t)
+    }
+}
+
+/// One index, or a tuple of up to six.
+pub trait Indices<B: Backend> {
+    /// The indices, one per axis.
+    fn list(self) -> Vec<Index<B>>;
+}
+
+impl<B: Backend, I: Into<Index<B>>> Indices<B> for I {
+    fn list(self) -> Vec<Index<B>> {
+        vec![self.into()]
+    }
+}
+impl<B: Backend> Indices<B> for Vec<Index<B>> {
+    fn list(self) -> Vec<Index<B>> {
+        self
+    }
+}
+macro_rules! tuple {
+    ($($i:ident),*) => {
+        impl<B: Backend, $($i: Into<Index<B>>),*> Indices<B> for ($($i,)*) {
+            #[allow(non_snake_case)]
+            fn list(self) -> Vec<Index<B>> {
+                let ($($i,)*) = self;
+                vec![$($i.into()),*]
+            }
+        }
+    };
+}
+tuple!(I0);
+tuple!(I0, I1);
+tuple!(I0, I1, I2);
+tuple!(I0, I1, I2, I3);
+tuple!(I0, I1, I2, I3, I4);
+tuple!(I0, I1, I2, I3, I4, I5);
+
+impl<B: Backend> Tensor<B> {
+    /// A part of the tensor: `x.i(0)`, `x.i((.., 1..3))`, `x.i((Index::Ellipsis, -1))`, `x.i(&mask)`,
+    /// `x.i((step(.., 2), &places))`.
+    ///
+    /// Several index tensors are broadcast together, as in NumPy: their axes are replaced by the common shape of the
+    /// tensors, in place if they are neighbours, in front if not.
+    ///
+    /// # Panics
+    /// If a place or axis does not exist, a step is 0, or an index tensor is not of i64 or bool.
+    #[track_caller]
+    pub fn i(&self, indices: impl Indices<B>) -> Tensor<B> {
+        index(self, indices.list()).or_fail()
+    }
+    /// A copy in which a part (see [`Tensor::i`]; places, ranges and new axes) is replaced by `src`, which is broadcast
+    /// to it.
+    ///
+    /// # Panics
+    /// If a place or axis does not exist, the shapes do not broadcast, or an index is a tensor.
+    #[track_caller]
+    pub fn slice_assign(&self, indices: impl Indices<B>, src: &Tensor<B>) -> Tensor<B> {
+        assign(self, indices.list(), src).or_fail()
+    }
+}
+
+/// Indices with the ellipsis written out, one per axis, and what stays behind them.
+fn spread<B: Backend>(shape: &Shape, list: Vec<Index<B>>) -> Result<Vec<Index<B>>> {
+    let axes_of = |i: &Index<B>| match i {
+        Index::NewAxis | Index::Ellipsis => 0,
+        Index::Tensor(t) if t.dtype() == DType::Bool => t.rank(),
+        Index::At(_) | Index::Range { .. } | Index::Tensor(_) => 1,
+    };
+    let used: usize = list.iter().map(axes_of).sum();
+    let dots = list.iter().filter(|i| matches!(i, Index::Ellipsis)).count();
+    if used > shape.rank() || dots > 1 {
+        return Err(Error::argument(format!(
+            "index: {used} indices (and {dots} ellipses) for shape {shape}; at most {} and one fit",
+            shape.rank()
+        )));
+    }
+    let full = || std::iter::repeat_n(Index::from(..), shape.rank() - used);
+    let mut out = Vec::with_capacity(list.len() + shape.rank() - used);
+    for i in list {
+        match i {
+            Index::Ellipsis => out.extend(full()),
+            other => out.push(other),
+        }
+    }
+    if dots == 0 {
+        out.extend(full());
+    }
+    Ok(out)
+}
+
+fn index<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>) -> Result<Tensor<B>> {
+    let list = spread(x.shape(), list)?;
+    let mut y = x.clone();
+    let mut axis = 0;
+    // (axis after the views, places)
+    let mut picks: Vec<(usize, Tensor<B>)> = vec![];
+    for i in list {
+        match i {
+            Index::At(p) => y = op::select(&y, axis as isize, p)?,
+            Index::Range { start, stop, step } => {
+                y = range(&y, axis, op::slice::Range { start, stop, step })?;
+                axis += 1;
+            }
+            Index::NewAxis => {
+                y = op::unsqueeze(&y, axis as isize)?;
+                axis += 1;
+            }
+            Index::Tensor(t) if t.dtype() == DType::Bool => {
+                // A mask stands for the places where it is true: one list of places per axis of the mask.
+                let fits = y.shape().get(axis..axis + t.rank()) == Some(t.dims());
+                if !fits {
+                    return Err(Error::shape(format!(
+                        "index: a mask of shape {} does not fit shape {} at axis {axis}",
+                        t.shape(),
+                        y.shape()
+                    )));
+                }
+                let places = op::nonzero(&t)?;
+                for k in 0..t.rank() {
+                    picks.push((axis, op::select(&places, 1, k as isize)?));
+                    axis += 1;
+                }
+                if t.rank() == 0 {
+                    y = op::unsqueeze(&y, axis as isize)?;
+                    picks.push((axis, op::reshape(&op::nonzero(&op::reshape(&t, &[1])?)?, &[-1])?));
+                    axis += 1;
+                }
+            }
+            Index::Tensor(t) => {
+                if t.dtype() != DType::I64 {
+                    return Err(Error::dtype(format!(
+                        "index: places must be i64 and masks bool; this tensor is {}",
+                        t.dtype()
+                    )));
+                }
+                picks.push((axis, t));
+                axis += 1;
+            }
+            Index::Ellipsis => unreachable!("spread wrote it out"),
+        }
+    }
+    if picks.is_empty() { Ok(y) } else { pick(&y, picks) }
+}
+
+fn range<B: Backend>(x: &Tensor<B>, axis: usize, range: op::slice::Range) -> Result<Tensor<B>> {
+    let run = range.resolve(x.shape()[axis])?;
+    if run.is_all(x.shape()[axis]) { Ok(x.clone()) } else { op::view::take(x, op::view::Part::run(x.shape(), axis, run)) }
+}
+
+/// Index tensors: the axes that they stand for are brought to the front and flattened into one, places become places
+/// in that one, and the common shape of the tensors takes its place.
+fn pick<B: Backend>(x: &Tensor<B>, picks: Vec<(usize, Tensor<B>)>) -> Result<Tensor<B>> {
+    let shape = x.shape().clone();
+    let axes: Dims = picks.iter().map(|p| p.0).collect();
+    let mut common = picks[0].1.shape().clone();
+    for (_, t) in &picks[1..] {
+        common = common.broadcast(t.shape(), "index")?;
+    }
+    let mut flat: Option<Tensor<B>> = None;
+    for (axis, t) in &picks {
+        let n = shape[*axis];
+        let checked = wrap(t, *axis, n)?;
+        flat = Some(match flat {
+            None => checked,
+            Some(f) => op::add(&op::mul(&f, &f.scalar_like(n)?)?, &checked)?,
+        });
+    }
+    let flat = elinvar_ops::value::broadcast(&flat.expect("there is a pick"), &common)?;
+    let rest: Dims = (0..shape.rank()).filter(|a| !axes.contains(a)).collect();
+    let order: Vec<isize> = axes.iter().chain(&rest).map(|&a| a as isize).collect();
+    let size: usize = axes.iter().map(|&a| shape[a]).product();
+    let rest_dims: Dims = rest.iter().map(|&a| shape[a]).collect();
+    let with = |front: &[usize]| Shape::new(&front.iter().chain(&rest_dims).copied().collect::<Dims>());
+    let rows = op::reshape::to_shape(&op::permute(x, &order)?, &with(&[size])?)?;
+    let taken = op::index_select(&rows, 0, &op::reshape(&flat, &[-1])?)?;
+    let y = op::reshape::to_shape(&taken, &with(&common)?)?;
+    let neighbours = axes.windows(2).all(|w| w[1] == w[0] + 1);
+    if !neighbours || axes[0] == 0 {
+        return Ok(y);
+    }
+    // The new axes stand in front; they belong behind the axes that came before the first index tensor.
+    let (before, new) = (axes[0], common.rank());
+    let order: Vec<isize> =
+        (new..new + before).chain(0..new).chain(new + before..y.rank()).map(|a| a as isize).collect();
+    op::permute(&y, &order)
+}
+
+/// Places counted from the end made positive; all checked, because in a flattened axis a wrong one could look right.
+fn wrap<B: Backend>(t: &Tensor<B>, axis: usize, n: usize) -> Result<Tensor<B>> {
+    let host = t.to_host()?;
+    let places = host.as_slice::<i64>()?;
+    if let Some(bad) = places.iter().find(|&&p| p < -(n as i64) || p >= n as i64) {
+        return Err(Error::argument(format!("index: place {bad} is out of range for axis {axis} of size {n}")));
+    }
+    if places.iter().all(|&p| p >= 0) {
+        return Ok(t.clone());
+    }
+    let positive = places.iter().map(|&p| if p < 0 { p + n as i64 } else { p }).collect();
+    Tensor::from_host(elinvar_core::HostTensor::from_vec(positive, host.shape().clone())?, t.device())
+}
+
+/// The part as a run of every axis; `src` in the shape that [`Tensor::i`] would give is brought to that of the runs.
+fn assign<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>, src: &Tensor<B>) -> Result<Tensor<B>> {
+    let list = spread(x.shape(), list)?;
+    let mut runs = vec![];
+    let mut seen = Dims::new();
+    for i in list {
+        let n = x.shape().get(runs.len()).copied().unwrap_or(0);
+        match i {
+            Index::At(p) => {
+                let place = if p < 0 { p + n as isize } else { p };
+                if !(0..n as isize).contains(&place) {
+                    return Err(Error::argument(format!(
+                        "slice_assign: place {p} is out of range for axis {} of size {n}",
+                        runs.len()
+                    )));
+                }
+                runs.push(op::slice::Run { start: place as usize, len: 1, step: 1 });
+            }
+            Index::Range { start, stop, step } => {
+                let run = op::slice::Range { start, stop, step }.resolve(n)?;
+                seen.push(run.len);
+                runs.push(run);
+            }
+            Index::NewAxis => seen.push(1),
+            Index::Tensor(_) => {
+                return Err(Error::argument(
+                    "slice_assign: parts are named by places and ranges; for index tensors use scatter, for masks where",
+                ));
+            }
+            Index::Ellipsis => unreachable!("spread wrote it out"),
+        }
+    }
+    let src = elinvar_ops::value::broadcast(src, &Shape::new(&seen)?)?;
+    let whole: Dims = runs.iter().map(|r| r.len).collect();
+    op::slice_assign::runs(x, &runs, &op::reshape::to_shape(&src, &Shape::new(&whole)?)?)
+}

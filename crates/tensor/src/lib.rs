@@ -1,0 +1,23 @@
+//! `Tensor<B>`: methods, operators, printing, and the tape that gives exact gradients.
+//!
+//! Tracking is a property of the value. A tensor made by [`Tensor::requires_grad`] is a variable; whatever is
+//! computed from it remembers how. [`Tensor::backward`] walks back and returns [`Gradients`] by variable.
+
+mod check;
+mod create;
+mod fail;
+mod index;
+mod methods;
+mod print;
+mod random;
+mod tape;
+mod tensor;
+
+pub use check::{check_gradient, numerical_gradient};
+pub use create::{Sizes, TensorData};
+pub use methods::{Axes, Operand};
+pub use fail::{OrFail, try_run};
+pub use index::{Index, Indices, step};
+pub use random::Generator;
+pub use tape::{Backward, Gradients, Hook, backward, checkpoint, enable_grad, is_grad_enabled, no_grad};
+pub use tensor::{HookHandle, Tensor};

@@ -1,0 +1,207 @@
+//! Elementwise functions of two tensors, and the operators.
+
+use crate::Tensor;
+use crate::fail::OrFail;
+use elinvar_core::{Error, Result, Scalar};
+use elinvar_ops::backend::Backend;
+use elinvar_ops::catalogue as op;
+use elinvar_ops::value::Value;
+
+/// The other side of a binary op: a tensor, or a number that takes the tensor's dtype and device.
+pub trait Operand<B: Backend> {
+    /// The operand as a tensor.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` if the number has a fraction and `like` is of integers.
+    fn into_tensor(self, op: &str, like: &Tensor<B>) -> Result<Tensor<B>>;
+}
+
+impl<B: Backend> Operand<B> for &Tensor<B> {
+    fn into_tensor(self, _: &str, _: &Tensor<B>) -> Result<Tensor<B>> {
+        Ok(self.clone())
+    }
+}
+impl<B: Backend> Operand<B> for Tensor<B> {
+    fn into_tensor(self, _: &str, _: &Tensor<B>) -> Result<Tensor<B>> {
+        Ok(self)
+    }
+}
+impl<B: Backend> Operand<B> for Scalar {
+    fn into_tensor(self, op: &str, like: &Tensor<B>) -> Result<Tensor<B>> {
+        if self.is_fractional() && !like.dtype().is_float() {
+            return Err(Error::dtype(format!(
+                "{op}: the number {self} does not fit a tensor of {}; convert that with to_dtype",
+                like.dtype()
+            )));
+        }
+        like.scalar_like(self)
+    }
+}
+
+macro_rules! scalar_operand {
+    ($($t:ty),*) => {$(
+        impl<B: Backend> Operand<B> for $t {
+            fn into_tensor(self, op: &str, like: &Tensor<B>) -> Result<Tensor<B>> {
+                Scalar::from(self).into_tensor(op, like)
+            }
+        }
+    )*};
+}
+scalar_operand!(f32, f64, i64, i32, u8, bool);
+
+macro_rules! binary {
+    ($($doc:literal $name:ident;)*) => {
+        impl<B: Backend> Tensor<B> {$(
+            #[doc = concat!($doc, ", elementwise, operands broadcast.")]
+            ///
+            /// # Panics
+            /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype, or memory is
+            /// exhausted.
+            #[track_caller]
+            pub fn $name(&self, other: impl Operand<B>) -> Tensor<B> {
+                other.into_tensor(stringify!($name), self).and_then(|y| op::$name(self, &y)).or_fail()
+            }
+        )*}
+    };
+}
+
+binary! {
+    "The larger of the two; NaN wins; a tie gives each side half of the gradient" maximum;
+    "The smaller of the two; NaN wins; a tie gives each side half of the gradient" minimum;
+    "x to the power of y" pow;
+    "The angle of the point (y, x) given as `y.atan2(x)`, in radians" atan2;
+    "The exact remainder of x / y with the sign of x" fmod;
+    "The remainder of x / y with the sign of y" remainder;
+    "floor(x / y)" floor_divide;
+    "x == y (bool)" eq;
+    "x != y (bool)" ne;
+    "x < y (bool)" lt;
+    "x <= y (bool)" le;
+    "x > y (bool)" gt;
+    "x >= y (bool)" ge;
+    "Both not zero? (bool)" logical_and;
+    "Either not zero? (bool)" logical_or;
+    "Exactly one not zero? (bool)" logical_xor;
+    "Bitwise and, of integers and bool" bitwise_and;
+    "Bitwise or, of integers and bool" bitwise_or;
+    "Bitwise exclusive or, of integers and bool" bitwise_xor;
+    "x shifted left by y bits" shift_left;
+    "x shifted right by y bits" shift_right;
+}
+
+impl<B: Backend> Tensor<B> {
+    /// NumPy's matrix product: x[b.., m, k] @ w[b.., k, n] gives [b.., m, n]; vectors stand for a row on the left and a
+    /// column on the right, batches broadcast.
+    ///
+    /// # Panics
+    /// If inner sizes differ, batches do not broadcast, or dtypes or devices differ.
+    #[track_caller]
+    pub fn matmul(&self, w: &Tensor<B>) -> Tensor<B> {
+        op::matmul(self, w).or_fail()
+    }
+}
+
+macro_rules! operator {
+    ($($trait:ident $method:ident, $assign:ident $assign_method:ident, $f:path;)*) => {$(
+        impl<B: Backend, R: Operand<B>> std::ops::$trait<R> for &Tensor<B> {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self, other: R) -> Tensor<B> {
+                other.into_tensor(stringify!($method), self).and_then(|y| $f(self, &y)).or_fail()
+            }
+        }
+        impl<B: Backend, R: Operand<B>> std::ops::$trait<R> for Tensor<B> {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self, other: R) -> Tensor<B> {
+                std::ops::$trait::$method(&self, other)
+            }
+        }
+        impl<B: Backend, R: Operand<B>> std::ops::$assign<R> for Tensor<B> {
+            #[track_caller]
+            fn $assign_method(&mut self, other: R) {
+                *self = std::ops::$trait::$method(&*self, other);
+            }
+        }
+        left_scalar!($trait $method $f: f32, f64, i64, i32);
+    )*};
+}
+
+macro_rules! left_scalar {
+    ($trait:ident $method:ident $f:path: $($t:ty),*) => {$(
+        impl<B: Backend> std::ops::$trait<&Tensor<B>> for $t {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self, other: &Tensor<B>) -> Tensor<B> {
+                self.into_tensor(stringify!($method), other).and_then(|x| $f(&x, other)).or_fail()
+            }
+        }
+        impl<B: Backend> std::ops::$trait<Tensor<B>> for $t {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self, other: Tensor<B>) -> Tensor<B> {
+                std::ops::$trait::$method(self, &other)
+            }
+        }
+    )*};
+}
+
+operator! {
+    Add add, AddAssign add_assign, op::add;
+    Sub sub, SubAssign sub_assign, op::sub;
+    Mul mul, MulAssign mul_assign, op::mul;
+    Div div, DivAssign div_assign, op::div;
+    // Rust's % has the sign of the left side.
+    Rem rem, RemAssign rem_assign, op::fmod;
+}
+
+macro_rules! bit_operator {
+    ($($trait:ident $method:ident $f:path;)*) => {$(
+        impl<B: Backend, R: Operand<B>> std::ops::$trait<R> for &Tensor<B> {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self, other: R) -> Tensor<B> {
+                other.into_tensor(stringify!($method), self).and_then(|y| $f(self, &y)).or_fail()
+            }
+        }
+        impl<B: Backend, R: Operand<B>> std::ops::$trait<R> for Tensor<B> {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self, other: R) -> Tensor<B> {
+                std::ops::$trait::$method(&self, other)
+            }
+        }
+    )*};
+}
+
+bit_operator! {
+    BitAnd bitand op::bitwise_and;
+    BitOr bitor op::bitwise_or;
+    BitXor bitxor op::bitwise_xor;
+    Shl shl op::shift_left;
+    Shr shr op::shift_right;
+}
+
+macro_rules! prefix {
+    ($($trait:ident $method:ident $f:path;)*) => {$(
+        impl<B: Backend> std::ops::$trait for &Tensor<B> {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self) -> Tensor<B> {
+                $f(self).or_fail()
+            }
+        }
+        impl<B: Backend> std::ops::$trait for Tensor<B> {
+            type Output = Tensor<B>;
+            #[track_caller]
+            fn $method(self) -> Tensor<B> {
+                $f(&self).or_fail()
+            }
+        }
+    )*};
+}
+
+prefix! {
+    Neg neg op::neg;
+    Not not op::bitwise_not;
+}

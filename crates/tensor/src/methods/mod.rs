@@ -1,0 +1,13 @@
+//! Methods: the catalogue under the names that people know.
+
+mod binary;
+mod convert;
+mod movement;
+mod product;
+mod reduce;
+mod select;
+mod table;
+mod unary;
+
+pub use binary::Operand;
+pub use table::Axes;

@@ -1,0 +1,233 @@
+//! Printing, as NumPy prints: aligned columns, eight digits, long tensors cut to their edges.
+
+use crate::Tensor;
+use elinvar_core::{HostData, HostTensor, each_data};
+use elinvar_ops::backend::Backend;
+use std::fmt::{self, Display, LowerExp};
+
+/// Digits after the point.
+const PRECISION: usize = 8;
+/// Elements above which only the edges are shown.
+const THRESHOLD: usize = 1000;
+/// Elements shown at each end of a long axis.
+const EDGE: usize = 3;
+/// Characters in a line.
+const WIDTH: usize = 75;
+
+impl<B: Backend> Display for Tensor<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_host() {
+            Ok(host) => f.write_str(&render(&host, 0, " ")),
+            Err(e) => write!(f, "<{e}>"),
+        }
+    }
+}
+
+impl<B: Backend> fmt::Debug for Tensor<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_host() {
+            Ok(host) => write!(f, "tensor({}", render(&host, 7, ", "))?,
+            Err(e) => write!(f, "tensor(<{e}>")?,
+        }
+        write!(f, ", shape={}, dtype={}, device={}", self.shape(), self.dtype(), self.device())?;
+        match self.op_name() {
+            Some(op) => write!(f, ", from {op})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+/// The elements in brackets; lines after the first are indented by `indent`.
+fn render(host: &HostTensor, indent: usize, separator: &str) -> String {
+    let shape = host.shape();
+    if shape.numel() == 0 {
+        return if shape.rank() <= 1 { "[]".into() } else { format!("[] (shape {shape})") };
+    }
+    let cut = shape.numel() > THRESHOLD;
+    let mut places = vec![];
+    visit(shape, cut, 0, 0, &mut |i| places.push(i));
+    let words = words(host.data(), &places);
+    if shape.rank() == 0 && host.dtype().is_float() && words[0].ends_with('.') {
+        return format!("{}0", words[0]);
+    }
+    let mut out = String::new();
+    let mut next = words.iter();
+    block(shape, cut, 0, indent, separator, &mut next, &mut out);
+    out
+}
+
+/// Which indices of an axis are shown; `None` stands for the dots.
+fn shown(n: usize, cut: bool) -> Vec<Option<usize>> {
+    if cut && n > 2 * EDGE {
+        (0..EDGE).map(Some).chain([None]).chain((n - EDGE..n).map(Some)).collect()
+    } else {
+        (0..n).map(Some).collect()
+    }
+}
+
+fn visit(shape: &[usize], cut: bool, axis: usize, base: usize, f: &mut impl FnMut(usize)) {
+    if axis == shape.len() {
+        return f(base);
+    }
+    for i in shown(shape[axis], cut).into_iter().flatten() {
+        visit(shape, cut, axis + 1, base * shape[axis] + i, f);
+    }
+}
+
+fn block<'a>(
+    shape: &[usize],
+    cut: bool,
+    depth: usize,
+    indent: usize,
+    separator: &str,
+    words: &mut impl Iterator<Item = &'a String>,
+    out: &mut String,
+) {
+    let mut word = || words.next().expect("one word per element shown").as_str();
+    if depth == shape.len() {
+        return out.push_str(word());
+    }
+    let margin = " ".repeat(indent + depth + 1);
+    out.push('[');
+    let items = shown(shape[depth], cut);
+    if depth + 1 == shape.len() {
+        let mut column = indent + depth + 1;
+        for (k, item) in items.iter().enumerate() {
+            let w = item.map_or("...", |_| word());
+            if k > 0 {
+                // A line ends where the next word and what follows it would not fit.
+                if column + separator.len() + w.chars().count() >= WIDTH {
+                    out.push_str(separator.trim_end());
+                    out.push('\n');
+                    out.push_str(&margin);
+                    column = margin.len();
+                } else {
+                    out.push_str(separator);
+                    column += separator.len();
+                }
+            }
+            out.push_str(w);
+            column += w.chars().count();
+        }
+    } else {
+        for (k, item) in items.iter().enumerate() {
+            if k > 0 {
+                out.push_str(separator.trim_end());
+                out.push_str(&"\n".repeat(shape.len() - depth - 1));
+                out.push_str(&margin);
+            }
+            match item {
+                Some(_) => block(shape, cut, depth + 1, indent, separator, words, out),
+                None => out.push_str("..."),
+            }
+        }
+    }
+    out.push(']');
+}
+
+/// The elements at these places, as words of one width.
+fn words(data: &HostData, places: &[usize]) -> Vec<String> {
+    let right = |all: Vec<String>| {
+        let width = all.iter().map(String::len).max().unwrap_or(0);
+        all.into_iter().map(|w| format!("{w:>width$}")).collect()
+    };
+    match data {
+        HostData::F64(v) => floats(places.iter().map(|&i| v[i])),
+        HostData::F32(v) => floats(places.iter().map(|&i| v[i])),
+        HostData::F16(v) => floats(places.iter().map(|&i| f32::from(v[i]))),
+        HostData::BF16(v) => floats(places.iter().map(|&i| f32::from(v[i]))),
+        HostData::Bool(v) => right(places.iter().map(|&i| if v[i] { "True" } else { "False" }.into()).collect()),
+        HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
+            each_data!(data, v => right(places.iter().map(|&i| format!("{:?}", v[i])).collect()))
+        }
+    }
+}
+
+fn floats<T: Copy + Display + LowerExp + Into<f64>>(all: impl Iterator<Item = T> + Clone) -> Vec<String> {
+    let sizes = || all.clone().map(|v| v.into().abs()).filter(|v| v.is_finite() && *v != 0.0);
+    let (large, small) = sizes().fold((0.0f64, f64::INFINITY), |(l, s), v| (l.max(v), s.min(v)));
+    // NumPy's rule for when a column is better read in powers of ten.
+    let scientific = large >= 1e8 || (large > 0.0 && (small < 1e-4 || large / small > 1000.0));
+    let parts: Vec<(String, String)> = all
+        .map(|v| {
+            let wide: f64 = v.into();
+            if wide.is_nan() {
+                ("nan".into(), String::new())
+            } else if wide.is_infinite() {
+                (if wide > 0.0 { "inf" } else { "-inf" }.into(), String::new())
+            } else if scientific {
+                mantissa(v)
+            } else {
+                fixed(v)
+            }
+        })
+        .collect();
+    let right = parts.iter().map(|p| p.1.split('e').next().map_or(0, str::len)).max().unwrap_or(0);
+    // What has no digits (nan, inf) may reach over those of the others.
+    let power = if scientific { 4 } else { 0 };
+    let before = |p: &(String, String)| if p.1.is_empty() { p.0.len().saturating_sub(right + power) } else { p.0.len() };
+    let left = parts.iter().map(before).max().unwrap_or(0);
+    parts
+        .into_iter()
+        .map(|(whole, rest)| match rest.split_once('e') {
+            Some((digits, power)) => format!("{whole:>left$}{digits:0<right$}e{power}"),
+            None if rest.is_empty() => format!("{whole:>width$}", width = left + right + power),
+            None => format!("{whole:>left$}{rest:<right$}"),
+        })
+        .collect()
+}
+
+/// The part before the point, and the point with the digits after it: as few as tell the number from its
+/// neighbours, at most eight.
+fn fixed<T: Display>(v: T) -> (String, String) {
+    let mut s = format!("{v}");
+    if s.split_once('.').is_some_and(|(_, d)| d.len() > PRECISION) {
+        s = format!("{v:.PRECISION$}");
+    }
+    let (whole, digits) = s.split_once('.').unwrap_or((&s, ""));
+    (whole.into(), format!(".{}", digits.trim_end_matches('0')))
+}
+
+fn mantissa<T: LowerExp>(v: T) -> (String, String) {
+    let mut s = format!("{v:e}");
+    if s.split_once('e').is_some_and(|(m, _)| m.split_once('.').is_some_and(|(_, d)| d.len() > PRECISION)) {
+        s = format!("{v:.PRECISION$e}");
+    }
+    let (m, power) = s.split_once('e').expect("the format writes an exponent");
+    let (whole, digits) = m.split_once('.').unwrap_or((m, ""));
+    let power: i32 = power.parse().expect("the format writes an integer");
+    let sign = if power < 0 { '-' } else { '+' };
+    (whole.into(), format!(".{}e{sign}{:02}", digits.trim_end_matches('0'), power.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::{Element, Shape};
+
+    fn show<T: Element>(v: Vec<T>, shape: &[usize]) -> String {
+        render(&HostTensor::from_vec(v, Shape::new(shape).unwrap()).unwrap(), 0, " ")
+    }
+
+    /// Each right side was printed by NumPy 2.
+    #[test]
+    fn prints_what_numpy_prints() {
+        assert_eq!(show(vec![1.0f32, 2.5, -3.0], &[3]), "[ 1.   2.5 -3. ]");
+        assert_eq!(show(vec![1i64, -20, 300, 4], &[2, 2]), "[[  1 -20]\n [300   4]]");
+        assert_eq!(show(vec![true, false], &[2]), "[ True False]");
+        assert_eq!(show(vec![0.1f32, 1.0 / 3.0], &[2]), "[0.1        0.33333334]");
+        assert_eq!(show(vec![0.1f64, 1.0 / 3.0], &[2]), "[0.1        0.33333333]");
+        assert_eq!(show(vec![1e-5f64, 1500.0], &[2]), "[1.0e-05 1.5e+03]");
+        assert_eq!(show(vec![f32::NAN, 1.5, f32::NEG_INFINITY], &[3]), "[ nan  1.5 -inf]");
+        assert_eq!(show(vec![2.0f32], &[]), "2.0");
+        assert_eq!(show(vec![0i64; 8], &[2, 2, 2]), "[[[0 0]\n  [0 0]]\n\n [[0 0]\n  [0 0]]]");
+        assert_eq!(show(Vec::<f32>::new(), &[0]), "[]");
+        let long = show((0..2000i64).collect(), &[2000]);
+        assert_eq!(long, "[   0    1    2 ... 1997 1998 1999]");
+        let lines = show((0..30i64).collect(), &[30]);
+        assert_eq!(
+            lines,
+            "[ 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 20 21 22 23\n 24 25 26 27 28 29]"
+        );
+    }
+}

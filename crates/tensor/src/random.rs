@@ -1,0 +1,150 @@
+//! Random tensors: the same seed gives the same numbers on every device.
+
+use crate::Tensor;
+use crate::create::Sizes;
+use crate::fail::OrFail;
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, Error, Result};
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::{Backend, Random};
+
+/// A source of random tensors: a seed, and a count of what was drawn. Every draw has a stream of its own, in which
+/// element `i` depends on the seed, the stream and `i` alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generator {
+    next: Stream,
+}
+
+impl Generator {
+    /// Starts at the first stream of a seed.
+    pub fn new(seed: u64) -> Self {
+        Generator { next: Stream { seed, stream: 0 } }
+    }
+    /// Goes on where another left off: see [`Generator::state`].
+    pub fn from_state(next: Stream) -> Self {
+        Generator { next }
+    }
+    /// The stream that the next draw will take: all that is needed to go on later.
+    pub fn state(&self) -> Stream {
+        self.next
+    }
+    /// A generator of its own for a part of the program, so that more draws here do not change the numbers there.
+    pub fn fork(&mut self) -> Generator {
+        let s = self.next_stream();
+        let seed = Stream { seed: s.seed, stream: s.stream }.word64(u64::MAX / 4);
+        Generator::new(seed)
+    }
+    /// Takes one stream.
+    pub fn next_stream(&mut self) -> Stream {
+        let s = self.next;
+        self.next.stream = s.stream.wrapping_add(1);
+        s
+    }
+    fn draw<B: Backend>(
+        &mut self,
+        op: &str,
+        r: Random,
+        shape: impl Sizes,
+        dtype: DType,
+        device: &B::Device,
+    ) -> Result<Tensor<B>> {
+        let fits = match r {
+            Random::Uniform { .. } | Random::Normal { .. } => dtype.is_float(),
+            Random::Int { .. } => dtype.is_int(),
+            Random::Bernoulli { .. } => true,
+        };
+        if !fits {
+            return Err(Error::dtype(format!("{op}: not defined for {dtype}")));
+        }
+        let shape = shape.to_shape()?;
+        let buffer = B::random(device, r, self.next_stream(), dtype, shape.numel())?;
+        Ok(Tensor::from_array(Array::new(device, buffer, shape, dtype)))
+    }
+    /// Floats, uniform in `low..high`.
+    ///
+    /// # Panics
+    /// If `dtype` is not of floats, or memory is exhausted.
+    #[track_caller]
+    pub fn uniform<B: Backend>(
+        &mut self,
+        low: f64,
+        high: f64,
+        shape: impl Sizes,
+        dtype: DType,
+        device: &B::Device,
+    ) -> Tensor<B> {
+        self.draw("uniform", Random::Uniform { low, high }, shape, dtype, device).or_fail()
+    }
+    /// Floats, normally distributed.
+    ///
+    /// # Panics
+    /// If `dtype` is not of floats, or memory is exhausted.
+    #[track_caller]
+    pub fn normal<B: Backend>(
+        &mut self,
+        mean: f64,
+        std: f64,
+        shape: impl Sizes,
+        dtype: DType,
+        device: &B::Device,
+    ) -> Tensor<B> {
+        self.draw("normal", Random::Normal { mean, std }, shape, dtype, device).or_fail()
+    }
+    /// f32, uniform in 0..1, on a device.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn rand<B: Backend>(&mut self, shape: impl Sizes, device: &B::Device) -> Tensor<B> {
+        self.uniform(0.0, 1.0, shape, DType::F32, device)
+    }
+    /// f32, normally distributed with mean 0 and standard deviation 1, on a device.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn randn<B: Backend>(&mut self, shape: impl Sizes, device: &B::Device) -> Tensor<B> {
+        self.normal(0.0, 1.0, shape, DType::F32, device)
+    }
+    /// 1 (or true) with probability `p`, else 0.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn bernoulli<B: Backend>(
+        &mut self,
+        p: f64,
+        shape: impl Sizes,
+        dtype: DType,
+        device: &B::Device,
+    ) -> Tensor<B> {
+        self.draw("bernoulli", Random::Bernoulli { p }, shape, dtype, device).or_fail()
+    }
+    /// Whole numbers in `low..high`.
+    ///
+    /// # Panics
+    /// If the range is empty, `dtype` is not of integers, or memory is exhausted.
+    #[track_caller]
+    pub fn randint<B: Backend>(
+        &mut self,
+        low: i64,
+        high: i64,
+        shape: impl Sizes,
+        dtype: DType,
+        device: &B::Device,
+    ) -> Tensor<B> {
+        if low >= high {
+            crate::fail::fail(Error::argument(format!("randint: there is no whole number in {low}..{high}")))
+        }
+        self.draw("randint", Random::Int { low, high }, shape, dtype, device).or_fail()
+    }
+    /// The numbers 0..n in random order, of i64.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn permutation<B: Backend>(&mut self, n: usize, device: &B::Device) -> Tensor<B> {
+        let p = elinvar_core::philox::permutation(n, self.next_stream());
+        Tensor::from_vec(p.into_iter().map(|i| i as i64).collect(), n, device)
+    }
+}

@@ -1,0 +1,225 @@
+//! The walk back over the tape.
+
+use crate::Tensor;
+use crate::tape::gradients::Gradients;
+use crate::tape::mode;
+use crate::tape::node::{Edges, Flow, Node, Recorded, State};
+use elinvar_core::{Error, Result, Scalar};
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::Backend;
+use elinvar_ops::catalogue;
+use elinvar_ops::value::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How a backward pass treats the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backward {
+    /// Keep what the gradients need, so that the pass can be run again. Otherwise the graph is freed as the pass
+    /// walks over it.
+    pub retain_graph: bool,
+    /// Record the gradients themselves, so that they can be differentiated. Implies `retain_graph`.
+    pub create_graph: bool,
+}
+
+/// The gradients of several outputs together, each with the gradient that flows into it (for an output of one
+/// element it may be left out, and is 1).
+///
+/// # Errors
+/// `Autograd` if an output depends on no variable, has more than one element and no seed, or if its graph was
+/// freed; `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if a seed does not fit; `OutOfMemory`.
+pub fn backward<B: Backend>(
+    outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
+    options: Backward,
+) -> Result<Gradients<B>> {
+    let mut found = Gradients::new();
+    if options.create_graph {
+        let seeds = seeds(outputs, |t| t)?;
+        mode::enable_grad(|| walk(seeds, true, 0, &mut found))?;
+    } else {
+        let seeds = seeds(outputs, |t| t.array().clone())?;
+        walk(seeds, options.retain_graph, 0, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn seeds<B: Backend, G>(
+    outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
+    f: impl Fn(Tensor<B>) -> G,
+) -> Result<Vec<Pending<B, G>>> {
+    let one = |(y, seed): &(&Tensor<B>, Option<&Tensor<B>>)| {
+        let Some(edge) = y.edge() else {
+            return Err(Error::autograd(
+                "backward: the output depends on no variable; make one with requires_grad(), and mind no_grad and \
+                 detach",
+            ));
+        };
+        let seed = match seed {
+            None if y.shape().numel() == 1 => {
+                Tensor::from_array(Array::full(y.device(), y.shape(), Scalar::Float(1.0), y.dtype())?)
+            }
+            None => {
+                return Err(Error::autograd(format!(
+                    "backward: the output has shape {}, and only an output of one element can do without a seed; \
+                     reduce it with sum() or mean(), or give a seed with backward_with",
+                    y.shape()
+                )));
+            }
+            Some(s) => (*s).clone(),
+        };
+        if seed.shape() != y.shape() {
+            return Err(Error::shape(format!(
+                "backward: seed of shape {} for an output of shape {}",
+                seed.shape(),
+                y.shape()
+            )));
+        }
+        if seed.dtype() != y.dtype() {
+            return Err(Error::dtype(format!(
+                "backward: seed of {} for an output of {}",
+                seed.dtype(),
+                y.dtype()
+            )));
+        }
+        elinvar_ops::array::one_device("backward", &[seed.array(), y.array()])?;
+        Ok(Pending { node: edge.node.clone(), output: edge.output, g: f(seed) })
+    };
+    outputs.iter().map(one).collect()
+}
+
+/// A gradient on its way to a result of a node.
+pub(crate) struct Pending<B: Backend, G> {
+    pub(crate) node: Arc<Node<B>>,
+    pub(crate) output: usize,
+    pub(crate) g: G,
+}
+
+/// Gradients as numbers, or as tensors that are recorded again.
+pub(crate) trait Gradient<B: Backend>: Value<B = B> {
+    fn backward(op: &dyn Recorded<B>, node: &Arc<Node<B>>, inputs: &Edges<B>, g: Vec<Option<Self>>)
+    -> Result<Flow<B, Self>>;
+    fn into_tensor(self) -> Tensor<B>;
+    fn from_tensor(t: Tensor<B>) -> Self;
+}
+
+impl<B: Backend> Gradient<B> for Array<B> {
+    fn backward(
+        op: &dyn Recorded<B>,
+        _: &Arc<Node<B>>,
+        inputs: &Edges<B>,
+        g: Vec<Option<Self>>,
+    ) -> Result<Flow<B, Self>> {
+        op.arrays(inputs, g)
+    }
+    fn into_tensor(self) -> Tensor<B> {
+        Tensor::from_array(self)
+    }
+    fn from_tensor(t: Tensor<B>) -> Self {
+        t.array().clone()
+    }
+}
+
+impl<B: Backend> Gradient<B> for Tensor<B> {
+    fn backward(
+        op: &dyn Recorded<B>,
+        node: &Arc<Node<B>>,
+        inputs: &Edges<B>,
+        g: Vec<Option<Self>>,
+    ) -> Result<Flow<B, Self>> {
+        op.tensors(node, inputs, g)
+    }
+    fn into_tensor(self) -> Tensor<B> {
+        self
+    }
+    fn from_tensor(t: Tensor<B>) -> Self {
+        t
+    }
+}
+
+struct Waiting<B: Backend, G> {
+    node: Arc<Node<B>>,
+    g: Vec<Option<G>>,
+}
+
+/// Walks from the seeds down. Nodes are visited in descending order of their numbers, so a node's gradients are
+/// complete when it is reached, and several uses of one value are added latest first: always in the same order.
+///
+/// Nodes below `floor` are not visited; what flows to them is returned.
+pub(crate) fn walk<B: Backend, G: Gradient<B>>(
+    seeds: Vec<Pending<B, G>>,
+    retain: bool,
+    floor: u64,
+    found: &mut Gradients<B>,
+) -> Result<Vec<Pending<B, G>>> {
+    let mut waiting: BTreeMap<u64, Waiting<B, G>> = BTreeMap::new();
+    for p in seeds {
+        arrive(&mut waiting, p)?;
+    }
+    while let Some((id, _)) = waiting.last_key_value()
+        && *id >= floor
+    {
+        let (id, Waiting { node, mut g }) = waiting.pop_last().expect("it was there a line ago");
+        for (output, slot) in g.iter_mut().enumerate() {
+            let Some(mut here) = slot.take() else { continue };
+            for hook in node.hooks(output) {
+                if let Some(other) = hook(&here.clone().into_tensor()) {
+                    here = G::from_tensor(other);
+                }
+            }
+            if node.keeps_gradient(output) {
+                found.insert((id, output), node.name.clone(), here.clone().into_tensor());
+            }
+            *slot = Some(here);
+        }
+        let live = match node.state(retain) {
+            State::Leaf => {
+                let here = g.swap_remove(0).expect("a variable has one result");
+                found.insert((id, 0), node.name.clone(), here.into_tensor());
+                continue;
+            }
+            State::Live(live) => live,
+            State::Freed => {
+                return Err(Error::autograd(
+                    "backward: this part of the graph was freed by an earlier backward pass; run that one with \
+                     retain_graph",
+                ));
+            }
+        };
+        let (inputs, others) = G::backward(live.op.as_ref(), &node, &live.inputs, g)?;
+        for (g, edge) in inputs.into_iter().zip(&live.inputs) {
+            if let (Some(g), Some(edge)) = (g, edge) {
+                arrive(&mut waiting, Pending { node: edge.node.clone(), output: edge.output, g })?;
+            }
+        }
+        for p in others {
+            arrive(&mut waiting, p)?;
+        }
+    }
+    let rest = |w: Waiting<B, G>| {
+        let Waiting { node, g } = w;
+        let mut all = vec![];
+        for (output, g) in g.into_iter().enumerate() {
+            if let Some(g) = g {
+                all.push(Pending { node: node.clone(), output, g });
+            }
+        }
+        all
+    };
+    Ok(waiting.into_values().flat_map(rest).collect())
+}
+
+fn arrive<B: Backend, G: Gradient<B>>(
+    waiting: &mut BTreeMap<u64, Waiting<B, G>>,
+    p: Pending<B, G>,
+) -> Result<()> {
+    let w = waiting.entry(p.node.id).or_insert_with(|| Waiting { node: p.node, g: vec![] });
+    if w.g.len() <= p.output {
+        w.g.resize(p.output + 1, None);
+    }
+    let slot = &mut w.g[p.output];
+    *slot = Some(match slot.take() {
+        Some(so_far) => catalogue::add(&so_far, &p.g)?,
+        None => p.g,
+    });
+    Ok(())
+}

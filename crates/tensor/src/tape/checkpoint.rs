@@ -1,0 +1,79 @@
+//! Checkpoints: a segment whose intermediate results are not kept, but computed again when the gradient comes.
+
+use crate::Tensor;
+use crate::tape::backward::{Gradient, Pending, walk};
+use crate::tape::gradients::Gradients;
+use crate::tape::mode::{enable_grad, is_grad_enabled, no_grad};
+use crate::tape::node::{Edge, Edges, Flow, Live, Node, Recorded, State, next_id};
+use elinvar_core::{Error, Result};
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::Backend;
+use elinvar_ops::value::Value;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+struct Segment<B: Backend, F> {
+    f: F,
+    inputs: SmallVec<[Array<B>; 2]>,
+}
+
+/// Runs `f` without keeping its intermediate results; the backward pass runs it again. Trades time for memory.
+///
+/// `f` must give the same results both times: the two runs see the same operands, and random ops inside must
+/// draw from a stream that is fixed, not from a generator that moves on. Variables that `f` captures get their
+/// gradients as well.
+///
+/// # Errors
+/// Those of `f`; `Autograd` if `f`'s result is not of floats.
+pub fn checkpoint<B: Backend>(
+    inputs: &[&Tensor<B>],
+    f: impl Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync + 'static,
+) -> Result<Tensor<B>> {
+    let here: Vec<Tensor<B>> = inputs.iter().map(|t| t.detached()).collect();
+    let y = no_grad(|| f(&here))?;
+    if !is_grad_enabled() {
+        return Ok(y);
+    }
+    if !y.dtype().is_float() {
+        return Err(Error::autograd(format!("checkpoint: the segment gave {}, not floats", y.dtype())));
+    }
+    let edges: Edges<B> = inputs.iter().map(|t| t.edge().cloned()).collect();
+    let segment = Segment { f, inputs: inputs.iter().map(|t| t.array().clone()).collect() };
+    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges, op: Box::new(segment) })));
+    Ok(Tensor::with_edge(y.array().clone(), Some(Edge { node, output: 0 })))
+}
+
+impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment<B, F> {
+    /// Records the segment now and walks back over it, down to what was there before. What flows further goes to
+    /// the outer walk, operands and captured tensors alike.
+    fn again<G: Gradient<B>>(&self, edges: &Edges<B>, g: Vec<Option<G>>, retain: bool) -> Result<Flow<B, G>> {
+        let floor = next_id();
+        let inputs: Vec<Tensor<B>> =
+            self.inputs.iter().zip(edges).map(|(a, e)| Tensor::with_edge(a.clone(), e.clone())).collect();
+        let y = enable_grad(|| (self.f)(&inputs))?;
+        let none = vec![None; edges.len()];
+        let (Some(edge), Some(g)) = (y.edge(), g.into_iter().next().flatten()) else {
+            return Ok((none, vec![]));
+        };
+        let seed = Pending { node: edge.node.clone(), output: edge.output, g };
+        let mut found = Gradients::new();
+        Ok((none, walk(vec![seed], retain, floor, &mut found)?))
+    }
+}
+
+impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Recorded<B> for Segment<B, F> {
+    fn name(&self) -> &'static str {
+        "checkpoint"
+    }
+    fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
+        self.again(inputs, g, false)
+    }
+    fn tensors(
+        &self,
+        _: &Arc<Node<B>>,
+        inputs: &Edges<B>,
+        g: Vec<Option<Tensor<B>>>,
+    ) -> Result<Flow<B, Tensor<B>>> {
+        self.again(inputs, g, true)
+    }
+}

@@ -1,0 +1,83 @@
+//! What a backward pass gives: a gradient per variable.
+
+use crate::Tensor;
+use elinvar_core::Result;
+use elinvar_ops::backend::Backend;
+use elinvar_ops::catalogue;
+use std::collections::BTreeMap;
+
+/// Gradients by variable. A variable that the outputs do not depend on has none.
+#[derive(Clone)]
+pub struct Gradients<B: Backend> {
+    /// By (number of the node, number of its result), which is the order in which variables were made.
+    by: BTreeMap<(u64, usize), (Option<String>, Tensor<B>)>,
+}
+
+impl<B: Backend> Default for Gradients<B> {
+    fn default() -> Self {
+        Gradients { by: BTreeMap::new() }
+    }
+}
+
+impl<B: Backend> std::fmt::Debug for Gradients<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.by.values().map(|(n, t)| (n.as_deref().unwrap_or("-"), t.shape()))).finish()
+    }
+}
+
+impl<B: Backend> Gradients<B> {
+    /// No gradients.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    pub(crate) fn insert(&mut self, key: (u64, usize), name: Option<String>, g: Tensor<B>) {
+        self.by.insert(key, (name, g));
+    }
+    fn key(x: &Tensor<B>) -> Option<(u64, usize)> {
+        x.edge().map(|e| (e.node.id, e.output))
+    }
+    /// The gradient by this variable.
+    pub fn get(&self, variable: &Tensor<B>) -> Option<&Tensor<B>> {
+        self.by.get(&Self::key(variable)?).map(|(_, g)| g)
+    }
+    /// The gradient by the variable of this name (see [`Tensor::named`]).
+    pub fn by_name(&self, name: &str) -> Option<&Tensor<B>> {
+        self.by.values().find(|(n, _)| n.as_deref() == Some(name)).map(|(_, g)| g)
+    }
+    /// The gradient by this variable, taken out.
+    pub fn take(&mut self, variable: &Tensor<B>) -> Option<Tensor<B>> {
+        self.by.remove(&Self::key(variable)?).map(|(_, g)| g)
+    }
+    /// Puts another gradient in the place of a variable's: a clipped one, say.
+    pub fn set(&mut self, variable: &Tensor<B>, g: Tensor<B>) {
+        if let Some(edge) = variable.edge() {
+            self.insert((edge.node.id, edge.output), edge.node.name.clone(), g);
+        }
+    }
+    /// All gradients with the names of their variables, in the order in which the variables were made.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &Tensor<B>)> {
+        self.by.values().map(|(n, g)| (n.as_deref(), g))
+    }
+    /// Number of variables that have a gradient.
+    pub fn len(&self) -> usize {
+        self.by.len()
+    }
+    /// Has no variable a gradient?
+    pub fn is_empty(&self) -> bool {
+        self.by.is_empty()
+    }
+    /// Adds the gradients of another pass: what several small batches give together.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn accumulate(&mut self, other: Gradients<B>) -> Result<()> {
+        for (key, (name, g)) in other.by {
+            let sum = match self.by.remove(&key) {
+                Some((_, mine)) => catalogue::add(&mine, &g)?,
+                None => g,
+            };
+            self.by.insert(key, (name, sum));
+        }
+        Ok(())
+    }
+}

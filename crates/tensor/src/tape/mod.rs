@@ -1,0 +1,13 @@
+//! The tape: what was computed from what, and how gradients walk back over it.
+
+pub(crate) mod backward;
+pub(crate) mod checkpoint;
+pub(crate) mod gradients;
+pub(crate) mod mode;
+pub(crate) mod node;
+
+pub use backward::{Backward, backward};
+pub use checkpoint::checkpoint;
+pub use gradients::Gradients;
+pub use mode::{enable_grad, is_grad_enabled, no_grad};
+pub use node::Hook;

@@ -1,0 +1,251 @@
+//! A node of the tape: one run of an op, or a variable.
+
+use crate::Tensor;
+use crate::tape::backward::Pending;
+use elinvar_core::{DType, Result, Shape};
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::Backend;
+use elinvar_ops::op::{Context, Op, Saves};
+use elinvar_ops::value::Value;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Numbers nodes in the order of their creation. Whatever depends on a node has a larger number, so walking from
+/// the largest number down is a topological order, and always the same one for the same program.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// The number that the next node will get, or a larger one.
+pub(crate) fn next_id() -> u64 {
+    NEXT.load(Ordering::Relaxed)
+}
+
+/// One result of a node.
+pub(crate) struct Edge<B: Backend> {
+    pub(crate) node: Arc<Node<B>>,
+    pub(crate) output: usize,
+}
+
+impl<B: Backend> Clone for Edge<B> {
+    fn clone(&self) -> Self {
+        Edge { node: self.node.clone(), output: self.output }
+    }
+}
+
+/// The edges to a node's operands; `None` for operands that depend on nothing.
+pub(crate) type Edges<B> = SmallVec<[Option<Edge<B>>; 2]>;
+
+/// A function on a gradient: it may replace it by returning another.
+pub type Hook<B> = Box<dyn Fn(&Tensor<B>) -> Option<Tensor<B>> + Send + Sync>;
+
+pub(crate) struct Node<B: Backend> {
+    pub(crate) id: u64,
+    pub(crate) name: Option<String>,
+    state: Mutex<State<B>>,
+    /// Rare, so they do not make every node larger.
+    extras: Mutex<Option<Box<Extras<B>>>>,
+    has_extras: AtomicBool,
+}
+
+struct Extras<B: Backend> {
+    /// (result, number of the hook, hook)
+    hooks: Vec<(usize, u64, Arc<Hook<B>>)>,
+    /// Results whose gradient is to be reported although they are no variables.
+    keep: Vec<usize>,
+}
+
+pub(crate) enum State<B: Backend> {
+    /// A variable: gradients end here.
+    Leaf,
+    /// A run of an op.
+    Live(Arc<Live<B>>),
+    /// What the gradient needs was given back by an earlier backward pass.
+    Freed,
+}
+
+impl<B: Backend> Clone for State<B> {
+    fn clone(&self) -> Self {
+        match self {
+            State::Leaf => State::Leaf,
+            State::Live(l) => State::Live(l.clone()),
+            State::Freed => State::Freed,
+        }
+    }
+}
+
+pub(crate) struct Live<B: Backend> {
+    pub(crate) inputs: Edges<B>,
+    pub(crate) op: Box<dyn Recorded<B>>,
+}
+
+/// The gradients by each operand, and contributions to nodes that are no operands (see `checkpoint`).
+pub(crate) type Flow<B, G> = (Vec<Option<G>>, Vec<Pending<B, G>>);
+
+/// What the tape keeps of an op's run. Two methods, because a trait object cannot be generic: gradients that
+/// are just numbers, and gradients that are recorded themselves.
+pub(crate) trait Recorded<B: Backend>: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>>;
+    fn tensors(
+        &self,
+        node: &Arc<Node<B>>,
+        inputs: &Edges<B>,
+        g: Vec<Option<Tensor<B>>>,
+    ) -> Result<Flow<B, Tensor<B>>>;
+}
+
+/// Locks without caring whether another thread panicked: the data are whole at every moment.
+fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<B: Backend> Node<B> {
+    pub(crate) fn new(name: Option<String>, state: State<B>) -> Arc<Self> {
+        Arc::new(Node {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name,
+            state: Mutex::new(state),
+            extras: Mutex::new(None),
+            has_extras: AtomicBool::new(false),
+        })
+    }
+    pub(crate) fn leaf(name: Option<String>) -> Arc<Self> {
+        Self::new(name, State::Leaf)
+    }
+    pub(crate) fn is_leaf(&self) -> bool {
+        matches!(*lock(&self.state), State::Leaf)
+    }
+    /// What the node holds; it forgets it unless it is to retain it.
+    pub(crate) fn state(&self, retain: bool) -> State<B> {
+        let mut state = lock(&self.state);
+        match &*state {
+            State::Live(_) if !retain => std::mem::replace(&mut state, State::Freed),
+            other => other.clone(),
+        }
+    }
+    pub(crate) fn op_name(&self) -> &'static str {
+        match &*lock(&self.state) {
+            State::Leaf => "variable",
+            State::Live(l) => l.op.name(),
+            State::Freed => "freed",
+        }
+    }
+    fn extras<T>(&self, f: impl FnOnce(&mut Extras<B>) -> T) -> T {
+        self.has_extras.store(true, Ordering::Release);
+        f(lock(&self.extras).get_or_insert_with(|| Box::new(Extras { hooks: vec![], keep: vec![] })))
+    }
+    pub(crate) fn add_hook(&self, output: usize, hook: Hook<B>) -> u64 {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.extras(|e| e.hooks.push((output, number, Arc::new(hook))));
+        number
+    }
+    pub(crate) fn remove_hook(&self, number: u64) {
+        self.extras(|e| e.hooks.retain(|h| h.1 != number));
+    }
+    pub(crate) fn keep_gradient(&self, output: usize) {
+        self.extras(|e| e.keep.push(output));
+    }
+    pub(crate) fn keeps_gradient(&self, output: usize) -> bool {
+        self.has_extras.load(Ordering::Acquire) && self.extras(|e| e.keep.contains(&output))
+    }
+    pub(crate) fn hooks(&self, output: usize) -> Vec<Arc<Hook<B>>> {
+        if !self.has_extras.load(Ordering::Acquire) {
+            return vec![];
+        }
+        self.extras(|e| e.hooks.iter().filter(|h| h.0 == output).map(|h| h.2.clone()).collect())
+    }
+}
+
+/// A chain of a million nodes is freed in a loop: the compiler's own drop would recurse through it.
+impl<B: Backend> Drop for Live<B> {
+    fn drop(&mut self) {
+        let mut waiting: Vec<Edge<B>> = self.inputs.drain(..).flatten().collect();
+        while let Some(edge) = waiting.pop() {
+            let Some(node) = Arc::into_inner(edge.node) else { continue };
+            let state = node.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+            if let State::Live(live) = state
+                && let Some(mut live) = Arc::into_inner(live)
+            {
+                waiting.extend(live.inputs.drain(..).flatten());
+            }
+        }
+    }
+}
+
+/// An op of the catalogue on the tape.
+struct Run<O: Op, B: Backend> {
+    op: O,
+    inputs: SmallVec<[Array<B>; 2]>,
+    outputs: SmallVec<[Array<B>; 1]>,
+    shapes: SmallVec<[(Shape, DType); 2]>,
+}
+
+impl<O: Op, B: Backend> Run<O, B> {
+    fn context<V: Value<B = B>>(
+        &self,
+        edges: &Edges<B>,
+        input: impl Fn(usize, &Array<B>) -> V,
+        output: impl Fn(usize, &Array<B>) -> V,
+    ) -> Context<V> {
+        Context::new(
+            self.inputs.iter().enumerate().map(|(i, a)| input(i, a)).collect(),
+            self.outputs.iter().enumerate().map(|(i, a)| output(i, a)).collect(),
+            self.shapes.clone(),
+            edges.iter().map(Option::is_some).collect(),
+        )
+    }
+}
+
+impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
+    fn name(&self) -> &'static str {
+        O::NAME
+    }
+    fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
+        let c = self.context(inputs, |_, a| a.clone(), |_, a| a.clone());
+        Ok((self.op.backward(&c, &g)?, vec![]))
+    }
+    fn tensors(
+        &self,
+        node: &Arc<Node<B>>,
+        inputs: &Edges<B>,
+        g: Vec<Option<Tensor<B>>>,
+    ) -> Result<Flow<B, Tensor<B>>> {
+        let c = self.context(
+            inputs,
+            |i, a| Tensor::with_edge(a.clone(), inputs[i].clone()),
+            |output, a| Tensor::with_edge(a.clone(), Some(Edge { node: node.clone(), output })),
+        );
+        Ok((self.op.backward(&c, &g)?, vec![]))
+    }
+}
+
+/// Runs an op on tensors and records it if the thread records and an operand depends on a variable.
+pub(crate) fn run<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<SmallVec<[Tensor<B>; 1]>> {
+    let arrays: SmallVec<[&Array<B>; 4]> = x.iter().map(|t| t.array()).collect();
+    let outputs = op.forward(&arrays)?;
+    if !super::is_grad_enabled() || x.iter().all(|t| t.edge().is_none()) {
+        return Ok(outputs.into_iter().map(Tensor::from_array).collect());
+    }
+    let dtype = arrays.iter().map(|a| a.dtype()).find(|d| d.is_float()).unwrap_or(DType::F32);
+    let Saves { inputs: save_inputs, outputs: save_outputs } = op.saves(dtype);
+    let copies = |keep: bool, all: &mut dyn Iterator<Item = &Array<B>>| {
+        if keep { all.cloned().collect() } else { SmallVec::new() }
+    };
+    let saved = Run {
+        inputs: copies(save_inputs, &mut arrays.iter().copied()).into_iter().collect(),
+        outputs: copies(save_outputs, &mut outputs.iter()),
+        shapes: arrays.iter().map(|a| (a.shape().clone(), a.dtype())).collect(),
+        op,
+    };
+    let inputs = x.iter().map(|t| t.edge().cloned()).collect();
+    let node = Node::new(None, State::Live(Arc::new(Live { inputs, op: Box::new(saved) })));
+    Ok(outputs
+        .into_iter()
+        .enumerate()
+        .map(|(output, a)| {
+            // Indices and masks are results too, but nothing flows back through them.
+            let edge = a.dtype().is_float().then(|| Edge { node: node.clone(), output });
+            Tensor::with_edge(a, edge)
+        })
+        .collect())
+}

@@ -1,0 +1,243 @@
+//! The tensor itself: numbers, and where they came from.
+
+use crate::fail::OrFail;
+use crate::tape::node::{Edge, Node, run};
+use crate::tape::{Backward, Gradients, Hook, backward};
+use elinvar_core::{DType, Error, HostTensor, Result, Shape};
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::Backend;
+use elinvar_ops::op::Op;
+use elinvar_ops::value::Value;
+use std::sync::{Arc, Weak};
+
+/// A tensor on a device of backend `B`. Cheap to clone; its numbers never change.
+///
+/// Methods have PyTorch's and NumPy's names. They panic with a sentence on a programmer's mistake (shapes that do
+/// not fit), as indexing does in std; [`crate::try_run`] gives the error back instead.
+pub struct Tensor<B: Backend> {
+    inner: Arc<Inner<B>>,
+}
+
+struct Inner<B: Backend> {
+    array: Array<B>,
+    edge: Option<Edge<B>>,
+}
+
+impl<B: Backend> Clone for Tensor<B> {
+    fn clone(&self) -> Self {
+        Tensor { inner: self.inner.clone() }
+    }
+}
+
+impl<B: Backend> Value for Tensor<B> {
+    type B = B;
+    const TRACKS: bool = true;
+    fn array(&self) -> &Array<B> {
+        &self.inner.array
+    }
+    fn from_array(a: Array<B>) -> Self {
+        Self::with_edge(a, None)
+    }
+    fn apply_many<O: Op>(op: O, x: &[&Self]) -> Result<Vec<Self>> {
+        Ok(run(op, x)?.into_vec())
+    }
+    fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self> {
+        Ok(run(op, x)?.pop().expect("an op has a result"))
+    }
+}
+
+impl<B: Backend> Tensor<B> {
+    pub(crate) fn with_edge(array: Array<B>, edge: Option<Edge<B>>) -> Self {
+        Tensor { inner: Arc::new(Inner { array, edge }) }
+    }
+    pub(crate) fn edge(&self) -> Option<&Edge<B>> {
+        self.inner.edge.as_ref()
+    }
+
+    /// The numbers, without the tape.
+    pub fn array(&self) -> &Array<B> {
+        &self.inner.array
+    }
+    /// The sizes of the axes.
+    pub fn shape(&self) -> &Shape {
+        self.array().shape()
+    }
+    /// The sizes of the axes, as a slice.
+    pub fn dims(&self) -> &[usize] {
+        self.shape()
+    }
+    /// The size of one axis, which may count from the end.
+    ///
+    /// # Panics
+    /// If there is no such axis.
+    #[track_caller]
+    pub fn size(&self, dim: isize) -> usize {
+        if self.rank() == 0 {
+            crate::fail::fail(Error::argument("size: a scalar has no axes"))
+        }
+        self.shape()[self.shape().axis("size", dim).or_fail()]
+    }
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape().rank()
+    }
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape().numel()
+    }
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.array().dtype()
+    }
+    /// Where the tensor lives.
+    pub fn device(&self) -> &B::Device {
+        self.array().device()
+    }
+    /// Row-major without gaps?
+    pub fn is_contiguous(&self) -> bool {
+        self.array().layout().is_contiguous()
+    }
+
+    /// Does it depend on a variable, or is it one?
+    pub fn is_tracked(&self) -> bool {
+        self.edge().is_some()
+    }
+    /// Is it a variable itself?
+    pub fn is_variable(&self) -> bool {
+        self.edge().is_some_and(|e| e.node.is_leaf())
+    }
+    /// A new variable with these numbers: gradients by it can be asked for. What the tensor was computed from does
+    /// not matter any more.
+    ///
+    /// # Panics
+    /// If the elements are not floats: only those have gradients.
+    #[track_caller]
+    pub fn requires_grad(&self) -> Tensor<B> {
+        self.variable(None).or_fail()
+    }
+    /// A new variable with these numbers and a name, which [`Gradients::by_name`] finds.
+    ///
+    /// # Panics
+    /// If the elements are not floats.
+    #[track_caller]
+    pub fn named(&self, name: &str) -> Tensor<B> {
+        self.variable(Some(name.to_owned())).or_fail()
+    }
+    fn variable(&self, name: Option<String>) -> Result<Tensor<B>> {
+        if !self.dtype().is_float() {
+            return Err(Error::autograd(format!(
+                "requires_grad: a tensor of {} has no gradients, only floats do",
+                self.dtype()
+            )));
+        }
+        Ok(Self::with_edge(self.array().clone(), Some(Edge { node: Node::leaf(name), output: 0 })))
+    }
+    /// The variable's name.
+    pub fn name(&self) -> Option<&str> {
+        self.edge().and_then(|e| e.node.name.as_deref())
+    }
+    /// The op that made it, if that was recorded.
+    pub fn op_name(&self) -> Option<&'static str> {
+        self.edge().map(|e| e.node.op_name())
+    }
+    /// The same numbers, depending on nothing.
+    pub fn detach(&self) -> Tensor<B> {
+        Self::from_array(self.array().clone())
+    }
+
+    /// The gradients of this tensor, which has one element, by all variables on which it depends. Frees the graph.
+    ///
+    /// # Panics
+    /// If it depends on no variable, has more than one element, or if its graph was freed already.
+    #[track_caller]
+    pub fn backward(&self) -> Gradients<B> {
+        backward(&[(self, None)], Backward::default()).or_fail()
+    }
+    /// The gradients of the sum of `seed * self`, for an output of any shape.
+    ///
+    /// # Panics
+    /// As [`Tensor::backward`], or if the seed has another shape, dtype or device.
+    #[track_caller]
+    pub fn backward_with(&self, seed: &Tensor<B>, options: Backward) -> Gradients<B> {
+        backward(&[(self, Some(seed))], options).or_fail()
+    }
+    /// The gradients by some variables, recorded, so that they can be differentiated again. `None` for a variable
+    /// on which this tensor does not depend.
+    ///
+    /// # Panics
+    /// As [`Tensor::backward`].
+    #[track_caller]
+    pub fn grad(&self, variables: &[&Tensor<B>]) -> Vec<Option<Tensor<B>>> {
+        let all = backward(&[(self, None)], Backward { retain_graph: true, create_graph: true }).or_fail();
+        variables.iter().map(|v| all.get(v).cloned()).collect()
+    }
+    /// Calls `hook` with the gradient by this tensor whenever a backward pass has it complete; what the hook
+    /// returns takes the gradient's place.
+    ///
+    /// # Panics
+    /// If the tensor depends on no variable: no gradient will ever arrive.
+    #[track_caller]
+    pub fn register_hook(
+        &self,
+        hook: impl Fn(&Tensor<B>) -> Option<Tensor<B>> + Send + Sync + 'static,
+    ) -> HookHandle<B> {
+        let edge = self.edge_for("register_hook").or_fail();
+        let hook: Hook<B> = Box::new(hook);
+        HookHandle { number: edge.node.add_hook(edge.output, hook), node: Arc::downgrade(&edge.node) }
+    }
+    /// Makes backward passes report the gradient by this tensor although it is no variable.
+    ///
+    /// # Panics
+    /// If the tensor depends on no variable.
+    #[track_caller]
+    pub fn retain_grad(&self) {
+        let edge = self.edge_for("retain_grad").or_fail();
+        edge.node.keep_gradient(edge.output);
+    }
+    fn edge_for(&self, op: &str) -> Result<&Edge<B>> {
+        self.edge().ok_or_else(|| {
+            Error::autograd(format!("{op}: the tensor depends on no variable, so no gradient will ever arrive"))
+        })
+    }
+
+    /// The elements on the host. Waits for the device.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn to_host(&self) -> Result<HostTensor> {
+        self.array().to_host()
+    }
+    /// Host memory, moved to the device.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or what the device reports.
+    pub fn from_host(host: HostTensor, device: &B::Device) -> Result<Tensor<B>> {
+        Ok(Self::from_array(Array::from_host(device, host)?))
+    }
+    /// Numbers that depend on nothing.
+    pub fn from_array(array: Array<B>) -> Tensor<B> {
+        Self::with_edge(array, None)
+    }
+    /// A copy on another device, possibly of another backend, depending on nothing.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or what the devices report.
+    pub fn copy_to<C: Backend>(&self, device: &C::Device) -> Result<Tensor<C>> {
+        Tensor::from_host(self.to_host()?, device)
+    }
+}
+
+/// A registered hook; it stays registered when the handle is dropped.
+pub struct HookHandle<B: Backend> {
+    node: Weak<Node<B>>,
+    number: u64,
+}
+
+impl<B: Backend> HookHandle<B> {
+    /// Takes the hook away.
+    pub fn remove(self) {
+        if let Some(node) = self.node.upgrade() {
+            node.remove_hook(self.number);
+        }
+    }
+}
