@@ -5,8 +5,11 @@
 
 mod args;
 mod command;
+mod metrics;
+mod network;
 mod output;
 mod plot;
+mod progress;
 
 use args::{Cli, Command};
 use clap::Parser;

@@ -17,6 +17,7 @@ pub mod run;
 pub mod sample;
 pub mod second;
 pub mod twist;
+pub mod ulp;
 pub mod view;
 
 pub use report::Summary;

@@ -5,7 +5,7 @@
 use crate::Module;
 use crate::module::Visit;
 use crate::param::same_kind;
-use elinvar_core::Result;
+use elinvar_core::{DType, Result};
 use elinvar_core::philox::Stream;
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, Tensor};
@@ -35,6 +35,14 @@ impl<B: Backend> Buffer<B> {
         let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
         same_kind("buffer", cell.shape(), cell.dtype(), value.shape(), value.dtype())?;
         *cell = value.detach();
+        Ok(())
+    }
+    /// As another float dtype; what holds no floats (a count) stays what it is.
+    pub(crate) fn convert(&self, dtype: DType) -> Result<()> {
+        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        if cell.dtype().is_float() {
+            *cell = Tensor::from_array(cell.array().cast(dtype)?);
+        }
         Ok(())
     }
 }

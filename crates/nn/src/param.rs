@@ -39,6 +39,13 @@ impl<B: Backend> Param<B> {
         *cell = if cell.is_variable() { value.requires_grad() } else { value.detach() };
         Ok(())
     }
+    /// As another float dtype.
+    pub(crate) fn convert(&self, dtype: DType) -> Result<()> {
+        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        let value = Tensor::from_array(cell.array().cast(dtype)?);
+        *cell = if cell.is_variable() { value.requires_grad() } else { value };
+        Ok(())
+    }
     /// A second handle on the same parameter: tied weights.
     #[must_use]
     pub fn share(&self) -> Param<B> {

@@ -165,21 +165,23 @@ macro_rules! pointwise {
             fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
                 let g = g[0].as_ref().expect("a map has one result");
                 let saves = saves::<M, $n>(g.dtype());
-                let one = |i: usize| -> Result<Option<V>> {
-                    if !c.wants(i) {
-                        return Ok(None);
-                    }
-                    let full = if V::TRACKS {
-                        traced_vjp(&self.0, i, saves, c, g)?
+                let mut all = Vec::with_capacity($n);
+                for i in 0..$n {
+                    all.push(if !c.wants(i) {
+                        None
                     } else {
-                        match i {
-                            $($i => fused_vjp!(self, c, g, saves, M, $n, $i, $all),)*
-                            _ => unreachable!("a map of {} operands", $n),
-                        }
-                    };
-                    Ok(Some(sum_to(&full, c.shape(i))?))
-                };
-                (0..$n).map(one).collect()
+                        let full = if const { V::TRACKS } {
+                            traced_vjp(&self.0, i, saves, c, g)?
+                        } else {
+                            match i {
+                                $($i => fused_vjp!(self, c, g, saves, M, $n, $i, $all),)*
+                                _ => unreachable!("a map of {} operands", $n),
+                            }
+                        };
+                        Some(sum_to(&full, c.shape(i))?)
+                    });
+                }
+                Ok(all)
             }
         }
     )*};
@@ -190,13 +192,20 @@ macro_rules! fused_vjp {
         let mut k = 0..$n;
         $(let $x = k.next().expect("one number per operand");)*
         let g = $g.array();
-        V::from_array(match ($saves.inputs, $saves.outputs) {
-            (false, false) => array::map(&VjpG::<$m, $n, $i>($self.0), [g])?,
-            (false, true) => array::map(&VjpY::<$m, $n, $i>($self.0), [$c.y(0).array(), g])?,
-            (true, false) => array::map(&VjpX::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, g])?,
-            (true, true) => {
+        // Decided by constants, so that only the kernels that a map needs are compiled.
+        let from_inputs = || array::map(&VjpX::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, g]);
+        V::from_array(if const { <$m>::SAVES.outputs } {
+            if $saves.inputs && !$saves.outputs {
+                from_inputs()?
+            } else if const { <$m>::SAVES.inputs } {
                 array::map(&VjpXY::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, $c.y(0).array(), g])?
+            } else {
+                array::map(&VjpY::<$m, $n, $i>($self.0), [$c.y(0).array(), g])?
             }
+        } else if const { <$m>::SAVES.inputs } {
+            from_inputs()?
+        } else {
+            array::map(&VjpG::<$m, $n, $i>($self.0), [g])?
         })
     }};
 }

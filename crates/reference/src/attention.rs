@@ -6,8 +6,8 @@
 //! catalogue. What is written `a * b + c` rounds twice, what is written `fma` once.
 //!
 //! **The keys of a query.** Query `i` visits the keys `0..n(i)`. Without `causal`, `n(i) = S`. With it, `n(i) =
-//! min(S, (i / BLOCK + 1) * BLOCK)`, whole blocks up to and with the diagonal; in the last of them, the keys `j
-//! > i` are visited with a score of -inf. Keys that are not visited take no part, not even as a zero.
+//! min(S, (i / BLOCK + 1) * BLOCK)`, whole blocks up to and with the diagonal; in the last of them, the keys
+//! after `i` are visited with a score of -inf. Keys that are not visited take no part, not even as a zero.
 //!
 //! **Scores**, for `j` in `0..n(i)`:
 //! ```text

@@ -5,13 +5,12 @@
 
 use crate::View;
 use crate::compute::{Compute, each_float, each_int, elements, misuse};
-use crate::map::each;
+use crate::map::floats;
 use crate::ring::Ring;
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, HostData, Result};
 use elinvar_ops::backend::Epilogue;
-use std::borrow::Cow;
 
 /// Contractions side by side: `total[j] = sum of a * b[j]` over the terms given, in the order given.
 #[derive(Clone, Debug)]
@@ -117,7 +116,7 @@ pub fn epilogue<C: Compute, E: Epilogue<N>, const N: usize>(
     e: &E,
     extra: &[View; N],
 ) -> Result<Vec<C>> {
-    let extra: [Cow<[C]>; N] = each(extra, |v| C::load(v.buffer, &v.layout))?;
+    let extra = floats::<C>(extra)?;
     for (i, y) in y.iter_mut().enumerate() {
         *y = e.lane(*y, std::array::from_fn(|k| extra[k][i]));
     }

@@ -2,50 +2,77 @@
 
 use crate::View;
 use crate::compute::{Compute, convert, each_float, each_int, elements, gather, misuse};
-use elinvar_core::host::with_capacity;
+use elinvar_core::host::filled;
 use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map, Out};
 use std::borrow::Cow;
 
-/// All `N` results or the first error.
-pub fn each<'a, T, const N: usize>(
-    x: &[View<'a>; N],
-    load: impl Fn(&View<'a>) -> Result<Cow<'a, [T]>>,
-) -> Result<[Cow<'a, [T]>; N]>
-where
-    [T]: ToOwned,
-{
-    let all: Vec<Cow<[T]>> = x.iter().map(load).collect::<Result<_>>()?;
-    let Ok(all) = all.try_into() else { unreachable!("as many results as operands") };
-    Ok(all)
-}
+// A program has hundreds of formulas, and each is compiled for every type in which it runs. What depends on the formula
+// is therefore one plain loop, and everything around it is shared.
 
 /// A float formula at every element.
 pub fn map<M: Map<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType) -> Result<HostData> {
     each_float!(M::NAME, dtype, C => {
-        let n = x[0].shape().numel();
-        let x = each(x, |v| C::load(v.buffer, &v.layout))?;
-        let mut y: Vec<C> = with_capacity(n)?;
-        y.extend((0..n).map(|i| m.lane(std::array::from_fn(|k| x[k][i]))));
-        C::store(y, match M::OUT {
-            Out::Same => dtype,
-            Out::Bool => DType::Bool,
-        })
+        let x = floats::<C>(x)?;
+        let (x, mut y) = prepare::<_, N>(&x)?;
+        for i in 0..y.len() {
+            let mut at = [C::ZERO; N];
+            for k in 0..N {
+                at[k] = x[k][i];
+            }
+            y[i] = m.lane(at);
+        }
+        C::store(y, stored(M::OUT, dtype))
     })
 }
 
 /// An integer formula at every element.
 pub fn map_int<M: IntMap<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType) -> Result<HostData> {
     each_int!(M::NAME, dtype, I => {
-        let n = x[0].shape().numel();
-        let x = each(x, |v| load_int::<I>(v.buffer, &v.layout))?;
-        let mut y: Vec<I> = with_capacity(n)?;
-        y.extend((0..n).map(|i| m.int(std::array::from_fn(|k| x[k][i]))));
-        Ok(match M::OUT {
-            Out::Same => I::wrap(y),
-            Out::Bool => HostData::Bool(convert(&y, Int::is_true)?),
-        })
+        let x = ints::<I>(x)?;
+        let (x, mut y) = prepare::<_, N>(&x)?;
+        for i in 0..y.len() {
+            let mut at = [I::ZERO; N];
+            for k in 0..N {
+                at[k] = x[k][i];
+            }
+            y[i] = m.int(at);
+        }
+        store_int(y, M::OUT)
+    })
+}
+
+/// The elements of views, row-major, as what is computed in.
+pub fn floats<'a, C: Compute>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [C]>>> {
+    x.iter().map(|v| C::load(v.buffer, &v.layout)).collect()
+}
+
+fn ints<'a, I: Int + Element>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [I]>>> {
+    x.iter().map(|v| load_int::<I>(v.buffer, &v.layout)).collect()
+}
+
+/// The operands as slices, and room for the results.
+fn prepare<'a, T: Element, const N: usize>(x: &'a [Cow<'_, [T]>]) -> Result<([&'a [T]; N], Vec<T>)> {
+    Ok((slices(x), filled(x[0].len(), T::ZERO)?))
+}
+
+/// The operands as slices.
+pub fn slices<'a, T: Element, const N: usize>(x: &'a [Cow<'_, [T]>]) -> [&'a [T]; N] {
+    std::array::from_fn(|k| &*x[k])
+}
+
+fn stored(out: Out, dtype: DType) -> DType {
+    match out {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    }
+}
+
+fn store_int<I: Int + Element>(y: Vec<I>, out: Out) -> Result<HostData> {
+    Ok(match out {
+        Out::Same => I::wrap(y),
+        Out::Bool => HostData::Bool(convert(&y, Int::is_true)?),
     })
 }
 

@@ -3,45 +3,63 @@
 use crate::View;
 use crate::compute::{Compute, each_float, rows_of};
 use crate::fold::{combine, start};
-use crate::map::each;
-use elinvar_core::host::with_capacity;
+use crate::map::{floats, slices};
+use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{DType, HostData, Result, order};
+use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
 pub fn rows<R: Rows<N>, const N: usize>(r: &R, x: &[View; N], kept: usize, dtype: DType) -> Result<HostData> {
     each_float!(R::NAME, dtype, C => {
         let (count, n) = rows_of(x[0].shape(), kept);
-        let x = each(x, |v| C::load(v.buffer, &v.layout))?;
-        C::store(compute::<C, R, N>(r, &x.each_ref().map(|x| &**x), count, n)?, dtype)
+        let x = floats::<C>(x)?;
+        C::store(compute::<C, R, N>(r, slices(&x), count, n)?, dtype)
     })
 }
 
 fn compute<C: Compute, R: Rows<N>, const N: usize>(
     r: &R,
-    x: &[&[C]; N],
+    x: [&[C]; N],
     rows: usize,
     n: usize,
 ) -> Result<Vec<C>> {
     let length = C::lit(n as f64);
+    let at = |i: usize| {
+        let mut at = [C::ZERO; N];
+        for k in 0..N {
+            at[k] = x[k][i];
+        }
+        at
+    };
+    let mut terms = filled(n, C::ZERO)?;
     let mut y = with_capacity(match R::OUT {
         RowOut::Each => rows * n,
         RowOut::Once => rows,
     })?;
     for row in 0..rows {
-        let at = |i: usize| std::array::from_fn(|k| x[k][row * n + i]);
         // Statistics that a formula has not, or not yet, are 0.
-        let mut s = [C::lit(0.0); STATS];
+        let mut s = [C::ZERO; STATS];
         for (k, &f) in R::FOLDS.iter().enumerate() {
-            let folded = order::fold(n, start(f), |i| r.term(k, at(i), s, length), |a, b| combine(f, a, b));
-            s[k] = r.finish(k, folded, s, length);
+            for i in 0..n {
+                terms[i] = r.term(k, at(row * n + i), s, length);
+            }
+            s[k] = r.finish(k, fold(f, &terms), s, length);
         }
         match R::OUT {
-            RowOut::Each => y.extend((0..n).map(|i| r.out(at(i), s, length))),
+            RowOut::Each => {
+                for i in 0..n {
+                    y.push(r.out(at(row * n + i), s, length));
+                }
+            }
             RowOut::Once => y.push(r.out([C::lit(f64::NAN); N], s, length)),
         }
     }
     Ok(y)
+}
+
+fn fold<C: Compute>(f: Fold, terms: &[C]) -> C {
+    order::fold(terms.len(), start(f), |i| terms[i], |a, b| combine(f, a, b))
 }
 
 #[cfg(test)]
@@ -50,7 +68,6 @@ mod tests {
     use crate::tests::{layout, noise, view};
     use elinvar_core::{Error, Shape, f16};
     use elinvar_ops::Value;
-    use elinvar_ops::backend::Fold;
     use elinvar_ops::lane::Lane;
     use elinvar_ops::op::Context;
 

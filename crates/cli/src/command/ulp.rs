@@ -15,7 +15,10 @@ pub fn run(args: &Ulp, out: &mut dyn Write) -> Result<Verdict> {
         None => std::thread::available_parallelism().map_or(1, NonZero::get),
     };
     let asked = functions().iter().filter(|f| args.function == ALL || args.function == f.name);
-    writeln!(out, "| function | bound, ULP | worst, ULP | at | result | truth | not nearest | wrong specials |")?;
+    writeln!(
+        out,
+        "| function | bound, ULP | worst, ULP | at | result | truth | not nearest | wrong specials |"
+    )?;
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     let mut verdict = Verdict::Good;
     for f in asked {

@@ -34,9 +34,13 @@ impl Ink {
         Ink(g << 16 | g << 8 | g)
     }
 
-    fn paint(self) -> Paint<'static> {
+    fn color(self) -> Color {
         let [_, r, g, b] = self.0.to_be_bytes();
-        Paint { shader: Shader::SolidColor(Color::from_rgba8(r, g, b, 255)), ..Paint::default() }
+        Color::from_rgba8(r, g, b, 255)
+    }
+
+    fn paint(self) -> Paint<'static> {
+        Paint { shader: Shader::SolidColor(self.color()), ..Paint::default() }
     }
 }
 
@@ -62,7 +66,7 @@ impl Canvas {
     pub fn new(width: f32, height: f32) -> Result<Canvas> {
         let mut pixels = Pixmap::new((width * SCALE) as u32, (height * SCALE) as u32)
             .ok_or_else(|| Error::memory(format!("a picture of {width} x {height} points is too large")))?;
-        pixels.fill(Color::WHITE);
+        pixels.fill(Ink::PAPER.color());
         let font = Face::parse(include_bytes!("../../assets/DejaVuSans-ascii.ttf"), 0);
         Ok(Canvas { pixels, font: font.expect("the font inside the program is whole") })
     }

@@ -16,7 +16,7 @@ pub use leaves::Leaves;
 pub use state::{LoadReport, StateDict, Strict};
 
 use crate::{Buffer, Mode, Param, RandomState};
-use elinvar_core::Result;
+use elinvar_core::{DType, Result};
 use elinvar_ops::Backend;
 use std::fmt::Display;
 
@@ -84,6 +84,13 @@ pub trait Module<B: Backend>: Send + Sync {
     /// `OutOfMemory`, or what the devices report.
     fn to_device(&self, device: &B::Device) -> Result<()> {
         state::to_device(&self.leaves(), device)
+    }
+    /// Makes all parameters and all buffers of floats another float dtype.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` if `dtype` is not of floats; `OutOfMemory`, after which some may be converted and others not.
+    fn to_dtype(&self, dtype: DType) -> Result<()> {
+        state::to_dtype(&self.leaves(), dtype)
     }
     /// A table of the parts with their numbers of weights, and the totals.
     fn summary(&self) -> String {

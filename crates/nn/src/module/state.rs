@@ -5,7 +5,7 @@
 
 use super::Leaves;
 use crate::param::same_kind;
-use elinvar_core::{Error, HostTensor, Result};
+use elinvar_core::{DType, Error, HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,4 +131,12 @@ pub(super) fn to_device<B: Backend>(leaves: &Leaves<'_, B>, device: &B::Device) 
         }
     }
     moved.values().try_for_each(|(s, new)| (s.set)(new))
+}
+
+pub(super) fn to_dtype<B: Backend>(leaves: &Leaves<'_, B>, dtype: DType) -> Result<()> {
+    if !dtype.is_float() {
+        return Err(Error::dtype(format!("to_dtype: weights of {dtype} could not be trained; ask for a float type")));
+    }
+    leaves.params.iter().try_for_each(|(name, p)| p.convert(dtype).map_err(|e| e.at(name)))?;
+    leaves.buffers.iter().try_for_each(|(name, b)| b.convert(dtype).map_err(|e| e.at(name)))
 }

@@ -2,7 +2,7 @@
 //! running ones; then weight and bias per channel.
 
 use super::instance_norm::per_channel;
-use super::normalize::{normalize, shaped};
+use super::normalize::{normalize, shaped, signed};
 use super::{add, mean, mul, reshape, rsqrt, var};
 use crate::prelude::*;
 
@@ -113,7 +113,7 @@ pub fn batch_norm<V: Value>(
     let (w, b) = (weight.map(column).transpose()?, bias.map(column).transpose()?);
     let y = normalize(x, &axes, w.as_ref(), b.as_ref(), eps)?;
     let running = running.map(|(old_mean, old_var)| -> Result<_> {
-        let dims = super::normalize::signed(&axes);
+        let dims = signed(&axes);
         let x = x.detached();
         let follow = |old: &V, new: V| map(Follow { momentum }, [&old.detached(), &new]);
         let new_mean = follow(old_mean, mean(&x, Some(&dims), false)?)?;

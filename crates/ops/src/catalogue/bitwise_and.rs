@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// X and y, bit by bit.
+/// x and y, bit by bit.
 #[derive(Clone, Copy, Debug)]
 pub struct BitwiseAnd;
 
@@ -14,7 +14,7 @@ impl IntMap<2> for BitwiseAnd {
     }
 }
 
-/// X and y, bit by bit, elementwise, operands broadcast; for integers and bool.
+/// x and y, bit by bit, elementwise, operands broadcast; for integers and bool.
 ///
 /// # Errors
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

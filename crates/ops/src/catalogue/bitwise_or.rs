@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// X or y, bit by bit.
+/// x or y, bit by bit.
 #[derive(Clone, Copy, Debug)]
 pub struct BitwiseOr;
 
@@ -14,7 +14,7 @@ impl IntMap<2> for BitwiseOr {
     }
 }
 
-/// X or y, bit by bit, elementwise, operands broadcast; for integers and bool.
+/// x or y, bit by bit, elementwise, operands broadcast; for integers and bool.
 ///
 /// # Errors
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

@@ -2,6 +2,7 @@
 
 use super::split;
 use crate::prelude::*;
+use elinvar_core::host::filled;
 
 /// `x` cut along `dim` into parts of ceil(n / chunks) elements; the last may be smaller, and there may be fewer than
 /// `chunks`. An empty axis gives `chunks` empty parts. Views.
@@ -14,7 +15,7 @@ pub fn chunk<V: Value>(x: &V, chunks: usize, dim: isize) -> Result<Vec<V>> {
     }
     let axis = x.shape().axis("chunk", dim)?;
     match x.shape().get(axis) {
-        Some(0) => split::sizes(x, &vec![0; chunks], dim),
+        Some(0) => split::sizes(x, &filled(chunks, 0)?, dim),
         Some(&n) => split::sizes(x, &split::even("chunk", n, n.div_ceil(chunks))?, dim),
         None => Err(Error::argument("chunk: a scalar has no axis to cut")),
     }

@@ -27,6 +27,16 @@ impl Map<3> for Counted {
     fn lane<L: Lane>(&self, [kept, w, y]: [L; 3]) -> L {
         L::select(kept.to_mask(), w * y, L::lit(0.0))
     }
+    /// What is left out has no part in the gradient either, not even in one that is infinite as all are left out.
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, i: usize, [kept, w, y]: [L; 3], _: L, g: L) -> L {
+        let slope = match i {
+            1 => g * y,
+            2 => g * w,
+            _ => L::lit(0.0),
+        };
+        L::select(kept.to_mask(), slope, L::lit(0.0))
+    }
 }
 
 /// The axis of classes: the first of a vector, else the second.

@@ -31,9 +31,9 @@ pub fn concat<V: Value>(x: &[&V], dim: isize) -> Result<V> {
             )));
         }
         parts.push(Run { start: total, len: s[axis], step: 1 });
-        total = total
-            .checked_add(s[axis])
-            .ok_or_else(|| Error::memory(format!("concat: axis {axis} has more elements than can be addressed")))?;
+        total = total.checked_add(s[axis]).ok_or_else(|| {
+            Error::memory(format!("concat: axis {axis} has more elements than can be addressed"))
+        })?;
     }
     let whole = view::resized(shape, axis, total)?;
     let parts = parts.into_iter().map(|r| Part::run(&whole, axis, r)).collect();

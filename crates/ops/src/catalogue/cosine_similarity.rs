@@ -1,8 +1,10 @@
 //! cosine_similarity: the cosine of the angle between two rows.
 
+use super::normalize::signed;
 use super::{div::div, eq, maximum, mul, sqrt, sub, sum, where_};
 use crate::prelude::*;
 use crate::rows::STATS;
+use crate::value::broadcast;
 
 /// sum(x y) / (max(|x|, eps) max(|y|, eps)), with |x| = sqrt(sum(x^2)).
 ///
@@ -38,7 +40,9 @@ impl Rows<2> for CosineSimilarity {
     /// With u = x / nx, v = y / ny and the result c: dx = g (v - c x / |x|) / nx, and dy likewise. The norm |x| follows
     /// x even where eps stands in for it in nx; the gradient of the norm of zeros is zero.
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
-        let dims = super::normalize::signed(axes);
+        let dims = signed(axes);
+        // Operands come in their own shapes; the axes are those of the common one.
+        let common = c.shape(0).broadcast(c.shape(1), "cosine_similarity")?;
         let total = |v: &V| sum(v, Some(&dims), true);
         // 1 stands in for a norm of zero, whose root has no derivative; nothing is left of it in the result.
         let side = |x: &V| -> Result<(V, V, V)> {
@@ -49,7 +53,7 @@ impl Rows<2> for CosineSimilarity {
             let least = maximum(&where_(&none, &zero, &norm)?, &x.scalar_like(self.eps)?)?;
             Ok((div(x, &least)?, div(x, &norm)?, least))
         };
-        let ((u, x_dir, nx), (v, y_dir, ny)) = (side(c.x(0))?, side(c.x(1))?);
+        let ((u, x_dir, nx), (v, y_dir, ny)) = (side(&broadcast(c.x(0), &common)?)?, side(&broadcast(c.x(1), &common)?)?);
         let cosine = total(&mul(&u, &v)?)?;
         let one = |other: &V, dir: &V, n: &V| mul(g, &div(&sub(other, &mul(&cosine, dir)?)?, n)?);
         Ok(vec![c.want(0, || one(&v, &x_dir, &nx))?, c.want(1, || one(&u, &y_dir, &ny))?])

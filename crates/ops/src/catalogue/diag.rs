@@ -13,9 +13,9 @@ pub fn diag<V: Value>(x: &V, offset: isize) -> Result<V> {
     match x.shape()[..] {
         [_, _] => diagonal(x, offset, 0, 1),
         [n] => {
-            let side = n
-                .checked_add(offset.unsigned_abs())
-                .ok_or_else(|| Error::memory(format!("diag: an offset of {offset} is more than can be addressed")))?;
+            let side = n.checked_add(offset.unsigned_abs()).ok_or_else(|| {
+                Error::memory(format!("diag: an offset of {offset} is more than can be addressed"))
+            })?;
             view::place(x, &Shape::new(&[side, side])?, Part::Diagonal { offset, a: 0, b: 1 })
         }
         _ => Err(Error::shape(format!("diag: shape {}; it must be a vector or a matrix", x.shape()))),

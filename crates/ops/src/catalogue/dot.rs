@@ -15,7 +15,7 @@ pub fn dot<V: Value>(x: &V, y: &V) -> Result<V> {
             y.shape()
         )));
     }
-    matmul(x, y)
+    matmul(x, y).map_err(|e| e.at("dot"))
 }
 
 /// By name: operands x and y.

@@ -44,7 +44,9 @@ pub fn einsum<V: Value>(equation: &str, x: &[&V]) -> Result<V> {
         result = contract(result, next, needed)?;
     }
     let result = sum_out(result, |l| output.contains(l))?;
-    let place = |l: &Label| result.labels.iter().position(|m| m == l).expect("every letter of the result was checked");
+    let place = |l: &Label| {
+        result.labels.iter().position(|m| m == l).expect("every letter of the result was checked")
+    };
     let order: Dims = output.iter().map(place).collect();
     cast(&permute::to_axes(&result.value, &order)?, dtype)
 }
@@ -128,7 +130,9 @@ fn name(l: Label) -> String {
 /// The labels of one operand, or what is wrong with it. `under` axes are under its ellipsis.
 fn labels(spec: &str, under: usize) -> Result<Vec<Label>, String> {
     let letters = |s: &str| {
-        let one = |c: char| if c.is_ascii_alphabetic() { Ok(Label::Letter(c)) } else { Err(format!("{c:?} is no letter")) };
+        let one = |c: char| {
+            if c.is_ascii_alphabetic() { Ok(Label::Letter(c)) } else { Err(format!("{c:?} is no letter")) }
+        };
         s.chars().map(one).collect::<Result<Vec<_>, _>>()
     };
     let Some((before, after)) = spec.split_once("...") else { return letters(spec) };
@@ -141,7 +145,8 @@ fn labels(spec: &str, under: usize) -> Result<Vec<Label>, String> {
 /// Repeated labels of one operand replaced by their diagonal.
 fn diagonals<V: Value>(mut t: Term<V>) -> Result<Term<V>> {
     let twice = |labels: &[Label]| {
-        (0..labels.len()).find_map(|i| Some((i, i + 1 + labels[i + 1..].iter().position(|l| *l == labels[i])?)))
+        (0..labels.len())
+            .find_map(|i| Some((i, i + 1 + labels[i + 1..].iter().position(|l| *l == labels[i])?)))
     };
     while let Some((i, j)) = twice(&t.labels) {
         let (a, b) = (t.value.shape()[i], t.value.shape()[j]);
@@ -210,7 +215,8 @@ fn joined(parts: &[&Dims]) -> Result<Shape> {
 fn spread<V: Value>(t: &Term<V>, groups: &[&[Label]]) -> Result<V> {
     let place = |l: &Label| t.labels.iter().position(|m| m == l);
     let order: Dims = groups.iter().flat_map(|g| g.iter()).filter_map(place).collect();
-    let dims: Dims = groups.iter().flat_map(|g| g.iter()).map(|l| place(l).map_or(1, |a| t.value.shape()[a])).collect();
+    let dims: Dims =
+        groups.iter().flat_map(|g| g.iter()).map(|l| place(l).map_or(1, |a| t.value.shape()[a])).collect();
     reshape::to_shape(&permute::to_axes(&t.value, &order)?, &Shape::new(&dims)?)
 }
 

@@ -23,9 +23,8 @@ impl Op for Embedding {
         let g = g[0].as_ref().expect("embedding has one result");
         let (index, zero) = (c.x(1), view::zeros(g, &Shape::scalar())?);
         let padding = eq(index, &index.scalar_like(self.padding)?)?;
-        let dx = c.want(0, || {
-            scatter_add(&view::zeros(g, c.shape(0))?, 0, index, &where_(&padding, &zero, g)?)
-        })?;
+        let dx =
+            c.want(0, || scatter_add(&view::zeros(g, c.shape(0))?, 0, index, &where_(&padding, &zero, g)?))?;
         Ok(vec![dx, None])
     }
 }
@@ -38,7 +37,10 @@ impl Op for Embedding {
 /// `DTypeMismatch` if the index is not of integers; `DeviceMismatch`; `OutOfMemory`.
 pub fn embedding<V: Value>(index: &V, weight: &V, padding_idx: Option<isize>) -> Result<V> {
     let [rows, columns] = weight.shape()[..] else {
-        return Err(Error::shape(format!("embedding: weight of shape {}; it must be a matrix", weight.shape())));
+        return Err(Error::shape(format!(
+            "embedding: weight of shape {}; it must be a matrix",
+            weight.shape()
+        )));
     };
     let mut shape = Dims::from_slice(index.shape());
     shape.push(columns);
@@ -51,7 +53,7 @@ pub fn embedding<V: Value>(index: &V, weight: &V, padding_idx: Option<isize>) ->
                 Error::argument(format!("embedding: padding_idx {p} names no row of a weight with {rows}"))
             })?;
             let spread = index_select::spread("embedding", weight.shape(), 0, &at)?;
-            V::apply(Embedding { padding }, &[weight, &spread])?
+            V::apply(Embedding { padding }, &[weight, &spread]).map_err(|e| e.at("embedding"))?
         }
     };
     reshape::to_shape(&y, &Shape::new(&shape)?)

@@ -1,6 +1,6 @@
 //! gather: elements picked along an axis by an index for each result.
 
-use super::{reshape, scatter_add, view};
+use super::{add, lt, reshape, scatter_add, view, where_};
 use crate::array;
 use crate::prelude::*;
 
@@ -26,18 +26,16 @@ impl Op for Gather {
     /// The gradient goes to where the element came from; several uses add in the order of the index.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("gather has one result");
-        let dx = c.want(0, || {
-            scatter_add(&view::zeros(g, c.shape(0))?, self.axis as isize, c.x(1), g)
-        })?;
+        let dx = c.want(0, || scatter_add(&view::zeros(g, c.shape(0))?, self.axis as isize, c.x(1), g))?;
         Ok(vec![dx, None])
     }
 }
 
 /// The part of a tensor that an index reaches: as large as the index in all axes but the one it picks along.
 pub(super) fn corner(whole: &Layout, index: &Shape, axis: usize) -> Layout {
-    (0..index.rank()).filter(|&a| a != axis && whole.shape()[a] != index[a]).fold(whole.clone(), |l, a| {
-        l.slice(a, 0, index[a], 1)
-    })
+    (0..index.rank())
+        .filter(|&a| a != axis && whole.shape()[a] != index[a])
+        .fold(whole.clone(), |l, a| l.slice(a, 0, index[a], 1))
 }
 
 /// An index as i64.
@@ -52,6 +50,15 @@ pub(super) fn as_index<V: Value>(op: &str, index: &V) -> Result<V> {
             Err(Error::dtype(format!("{op}: the index is {d}; it must be of integers")))
         }
     }
+}
+
+/// Indices that count from the end replaced by those that count from the start.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn wrap<V: Value>(index: &V, size: usize) -> Result<V> {
+    let negative = lt(index, &index.scalar_like(0i64)?)?;
+    where_(&negative, &add(index, &index.scalar_like(size)?)?, index)
 }
 
 /// A scalar as a vector of one element, so that it has an axis; other tensors as they are.

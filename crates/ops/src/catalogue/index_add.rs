@@ -30,7 +30,9 @@ pub fn index_add<V: Value>(x: &V, dim: isize, index: &V, src: &V, alpha: impl In
             at.shape()
         )));
     }
-    let add = |base: &V, from: &V| V::apply(ScatterOp { how: Scatter::Add, axis }, &[base, &at, from]);
+    let add = |base: &V, from: &V| {
+        V::apply(ScatterOp { how: Scatter::Add, axis }, &[base, &at, from]).map_err(|e| e.at("index_add"))
+    };
     let y = if alpha.to_f64() == 1.0 {
         add(&base, &from)?
     } else {

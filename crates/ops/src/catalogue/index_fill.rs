@@ -1,19 +1,21 @@
 //! index_fill: whole slices of an axis set to one value.
 
-use super::gather::at_least_1d;
+use super::gather::{self, at_least_1d};
 use super::{index_select, reshape, scatter};
 use crate::prelude::*;
 
-/// A copy of `x` in which the slices of axis `dim` that the vector `index` names are `value`.
+/// A copy of `x` in which the slices of axis `dim` that the vector `index` names are `value`. Indices may count from the end.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis or an index is not in `0..size`; `ShapeMismatch` if the index is no
+/// `InvalidArgument` if there is no such axis or an index is not in `-size..size`; `ShapeMismatch` if the index is no
 /// vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn index_fill<V: Value>(x: &V, dim: isize, index: &V, value: impl Into<Scalar>) -> Result<V> {
     let axis = x.shape().axis("index_fill", dim)?;
     let base = at_least_1d(x)?;
     let at = index_select::spread("index_fill", base.shape(), axis, index)?;
-    reshape::to_shape(&scatter::value(&base, axis as isize, &at, value.into())?, x.shape())
+    let at = gather::wrap(&at, base.shape()[axis])?;
+    let y = scatter::value(&base, axis as isize, &at, value.into()).map_err(|e| e.at("index_fill"))?;
+    reshape::to_shape(&y, x.shape())
 }
 
 /// By name: operands x and index; attributes dim and value.

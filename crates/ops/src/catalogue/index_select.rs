@@ -31,7 +31,7 @@ pub fn index_select<V: Value>(x: &V, dim: isize, index: &V) -> Result<V> {
     let axis = x.shape().axis("index_select", dim)?;
     let from = at_least_1d(x)?;
     let at = spread("index_select", from.shape(), axis, index)?;
-    let y = V::apply(Gather { axis }, &[&from, &at])?;
+    let y = V::apply(Gather { axis }, &[&from, &at]).map_err(|e| e.at("index_select"))?;
     if x.shape().rank() > 0 {
         return Ok(y);
     }

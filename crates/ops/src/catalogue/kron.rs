@@ -17,7 +17,7 @@ pub fn kron<V: Value>(x: &V, y: &V) -> Result<V> {
     // Axes of x and y in turn, each of size 1 in the other.
     let x = reshape::to_shape(x, &Shape::new(&a.iter().flat_map(|&n| [n, 1]).collect::<Dims>())?)?;
     let y = reshape::to_shape(y, &Shape::new(&b.iter().flat_map(|&n| [1, n]).collect::<Dims>())?)?;
-    let product = mul(&x, &y)?;
+    let product = mul(&x, &y).map_err(|e| e.at("kron"))?;
     reshape::to_shape(&product, &Shape::new(&a.iter().zip(&b).map(|(m, n)| m * n).collect::<Dims>())?)
 }
 

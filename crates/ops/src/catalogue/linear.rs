@@ -47,7 +47,9 @@ impl Op for Linear {
 pub fn linear<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
     let (xs, ws) = (x.shape(), weight.shape());
     let (Some(&k), &[n, inner]) = (xs.last(), &ws[..]) else {
-        return Err(Error::shape(format!("linear: x {xs}, weight {ws}; they must be [.., in] and [out, in]")));
+        return Err(Error::shape(format!(
+            "linear: x {xs}, weight {ws}; they must be [.., in] and [out, in]"
+        )));
     };
     if k != inner {
         return Err(Error::shape(format!(
@@ -60,7 +62,9 @@ pub fn linear<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
     let operands: Vec<&V> = [x, weight].into_iter().chain(bias).collect();
     let dtype = view::same_dtype("linear", &operands)?;
     if !dtype.is_float() {
-        return Err(Error::dtype(format!("linear: not defined for {dtype}; convert with to_dtype to a float type")));
+        return Err(Error::dtype(format!(
+            "linear: not defined for {dtype}; convert with to_dtype to a float type"
+        )));
     }
     let rows = xs[..xs.rank() - 1].iter().product();
     let flat = reshape::to_shape(x, &Shape::new(&[rows, k])?)?;

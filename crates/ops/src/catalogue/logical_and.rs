@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// X and y.
+/// x and y.
 #[derive(Clone, Copy, Debug)]
 pub struct LogicalAnd;
 
@@ -28,7 +28,7 @@ impl IntMap<2> for LogicalAnd {
     }
 }
 
-/// X and y, elementwise, operands broadcast, as bool; any dtype.
+/// x and y, elementwise, operands broadcast, as bool; any dtype.
 ///
 /// # Errors
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

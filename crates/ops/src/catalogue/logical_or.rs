@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// X or y.
+/// x or y.
 #[derive(Clone, Copy, Debug)]
 pub struct LogicalOr;
 
@@ -28,7 +28,7 @@ impl IntMap<2> for LogicalOr {
     }
 }
 
-/// X or y, elementwise, operands broadcast, as bool; any dtype.
+/// x or y, elementwise, operands broadcast, as bool; any dtype.
 ///
 /// # Errors
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

@@ -32,11 +32,7 @@ impl Rows<1> for LogSumExp {
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
-        if k == 0 {
-            L::select(folded.abs().eq(L::lit(f64::INFINITY)), L::lit(0.0), folded)
-        } else {
-            folded
-        }
+        if k == 0 { L::select(folded.abs().eq(L::lit(f64::INFINITY)), L::lit(0.0), folded) } else { folded }
     }
     #[inline(always)]
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {

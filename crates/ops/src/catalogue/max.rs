@@ -26,11 +26,11 @@ pub fn max<V: Value>(x: &V, dim: isize, keepdim: bool) -> Result<(V, V)> {
     run("max", ArgFold::Max, x, dim, keepdim)
 }
 
-/// By name: operand x; attributes dim (null: the value only, over all elements) and keepdim.
+/// By name: operand x; attributes dim (null: the value only, over all elements, of shape []) and keepdim.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (x, keepdim) = (a.input("x")?, a.bool("keepdim")?);
     match a.maybe("dim", Args::dim)? {
-        None => Ok(vec![amax::run("max", Fold::Max, x, None, keepdim)?]),
+        None => Ok(vec![amax::run("max", Fold::Max, x, None, false)?]),
         Some(dim) => max(x, dim, keepdim).map(|(v, i)| vec![v, i]),
     }
 }

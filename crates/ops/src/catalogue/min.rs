@@ -12,11 +12,11 @@ pub fn min<V: Value>(x: &V, dim: isize, keepdim: bool) -> Result<(V, V)> {
     max::run("min", ArgFold::Min, x, dim, keepdim)
 }
 
-/// By name: operand x; attributes dim (null: the value only, over all elements) and keepdim.
+/// By name: operand x; attributes dim (null: the value only, over all elements, of shape []) and keepdim.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (x, keepdim) = (a.input("x")?, a.bool("keepdim")?);
     match a.maybe("dim", Args::dim)? {
-        None => Ok(vec![amax::run("min", Fold::Min, x, None, keepdim)?]),
+        None => Ok(vec![amax::run("min", Fold::Min, x, None, false)?]),
         Some(dim) => min(x, dim, keepdim).map(|(v, i)| vec![v, i]),
     }
 }

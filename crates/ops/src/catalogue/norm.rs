@@ -1,5 +1,6 @@
 //! norm: the vector p-norm, (sum |x|^p)^(1/p); the largest or smallest magnitude for p = inf and -inf; for p = 0 how
-//! many elements are not zero. The gradient of a norm that is 0 is 0.
+//! many elements are not zero. The gradient of a norm that is 0 is 0. Powers are summed as they are: magnitudes whose
+//! p-th power leaves the range of the type (1e19 squared, in f32) give inf or 0.
 
 use super::{abs, amax, sum};
 use crate::prelude::*;
@@ -87,7 +88,10 @@ pub fn norm<V: Value>(x: &V, p: f64, dims: Option<&[isize]>, keepdim: bool) -> R
         return Err(Error::argument("norm: p is NaN; it must be a number, inf or -inf"));
     }
     if !x.dtype().is_float() {
-        return Err(Error::dtype(format!("norm: not defined for {}; convert with to_dtype to a float type", x.dtype())));
+        return Err(Error::dtype(format!(
+            "norm: not defined for {}; convert with to_dtype to a float type",
+            x.dtype()
+        )));
     }
     if p < 0.0 || p.is_infinite() {
         sum::not_empty("norm", x.shape(), &axes)?;

@@ -21,7 +21,8 @@ pub fn one_hot<V: Value>(x: &V, num_classes: usize) -> Result<V> {
 /// # Errors
 /// `InvalidArgument` if x is empty; `DTypeMismatch` if it is not of integers.
 pub fn classes<V: Value>(x: &V) -> Result<usize> {
-    let most = super::amax(&as_index("one_hot", x)?, None, false)?.array().to_host()?;
+    let most =
+        super::amax(&as_index("one_hot", x)?, None, false).map_err(|e| e.at("one_hot"))?.array().to_host()?;
     Ok(usize::try_from(most.as_slice::<i64>()?[0]).map_or(0, |n| n.saturating_add(1)))
 }
 

@@ -15,7 +15,7 @@ pub fn outer<V: Value>(x: &V, y: &V) -> Result<V> {
             y.shape()
         )));
     }
-    mul(&unsqueeze(x, 1)?, y)
+    mul(&unsqueeze(x, 1)?, y).map_err(|e| e.at("outer"))
 }
 
 /// By name: operands x and y.

@@ -22,7 +22,9 @@ impl Mode {
         let most = before.max(after);
         match self {
             Mode::Constant(_) => None,
-            Mode::Reflect if most > 0 && most >= n as isize => Some("a reflection must be shorter than its axis"),
+            Mode::Reflect if most > 0 && most >= n as isize => {
+                Some("a reflection must be shorter than its axis")
+            }
             Mode::Replicate if most > 0 && n == 0 => Some("an empty axis has no edge to repeat"),
             Mode::Circular if most > n as isize => Some("an axis goes around once at most"),
             Mode::Reflect | Mode::Replicate | Mode::Circular => None,
@@ -57,7 +59,9 @@ pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
     for (k, &[before, after]) in pairs.iter().enumerate() {
         let axis = shape.rank() - 1 - k;
         let n = shape[axis];
-        let wrong = |why: &str| Error::argument(format!("pad: {before} and {after} at axis {axis} of shape {shape}; {why}"));
+        let wrong = |why: &str| {
+            Error::argument(format!("pad: {before} and {after} at axis {axis} of shape {shape}; {why}"))
+        };
         let cut = before.min(0).saturating_add(after.min(0)).unsigned_abs();
         if cut > n {
             return Err(wrong("more is cut off than there is"));

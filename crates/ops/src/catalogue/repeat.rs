@@ -27,7 +27,9 @@ pub fn repeat<V: Value>(x: &V, repeats: &[usize]) -> Result<V> {
         split.push(n);
         wide.push(n);
         let total = n.checked_mul(r);
-        merged.push(total.ok_or_else(|| Error::memory(format!("repeat: {r} times {n} elements are too many")))?);
+        merged.push(
+            total.ok_or_else(|| Error::memory(format!("repeat: {r} times {n} elements are too many")))?,
+        );
     }
     let merged = Shape::new(&merged)?;
     let x = reshape::to_shape(x, &Shape::new(&split)?)?;

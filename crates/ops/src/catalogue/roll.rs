@@ -11,7 +11,9 @@ use crate::prelude::*;
 pub fn roll<V: Value>(x: &V, shifts: &[isize], dims: Option<&[isize]>) -> Result<V> {
     let Some(dims) = dims else {
         let [shift] = shifts else {
-            return Err(Error::argument(format!("roll: shifts {shifts:?} without axes; there must be one shift")));
+            return Err(Error::argument(format!(
+                "roll: shifts {shifts:?} without axes; there must be one shift"
+            )));
         };
         let flat = flatten::all(x)?;
         return reshape::to_shape(&one(&flat, *shift, 0)?, x.shape());

@@ -66,7 +66,8 @@ pub(super) fn run<V: Value>(op: &str, how: Scatter, x: &V, dim: isize, index: &V
     view::same_dtype(op, &[x, src])?;
     let (base, at, from) = (at_least_1d(x)?, at_least_1d(&as_index(op, index)?)?, at_least_1d(src)?);
     check(op, base.shape(), at.shape(), axis)?;
-    let covered = from.shape().rank() == at.shape().rank() && at.shape().iter().zip(from.shape().iter()).all(|(i, s)| i <= s);
+    let covered = from.shape().rank() == at.shape().rank()
+        && at.shape().iter().zip(from.shape().iter()).all(|(i, s)| i <= s);
     if !covered {
         return Err(Error::shape(format!(
             "{op}: index of shape {} for a source of shape {}; the ranks must be equal, and no axis of the index may be \

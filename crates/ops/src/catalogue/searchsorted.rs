@@ -24,6 +24,7 @@ pub fn searchsorted<V: Value>(sorted: &V, values: &V, right: bool) -> Result<V> 
             v.shape()
         )));
     }
+    view::same_dtype("searchsorted", &[s, v])?;
     let (both, first_value) = if right { (concat(&[s, v], -1)?, n) } else { (concat(&[v, s], -1)?, 0) };
     let order = argsort(&both, -1, false)?;
     // Which of the sorted places hold one of `sorted`, and how many of these there are up to each.

@@ -44,7 +44,15 @@ impl Op for Sort {
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.
 pub fn sort<V: Value>(x: &V, dim: isize, descending: bool) -> Result<(V, V)> {
-    let axis = x.shape().axis("sort", dim)?;
+    run("sort", x, dim, descending)
+}
+
+/// Sorts for an op of this name.
+///
+/// # Errors
+/// As [`sort`].
+pub(super) fn run<V: Value>(op: &str, x: &V, dim: isize, descending: bool) -> Result<(V, V)> {
+    let axis = x.shape().axis(op, dim)?;
     let line = at_least_1d(x)?;
     let both = V::apply_many(Sort { axis, descending }, &[&line])?;
     Ok((reshape::to_shape(&both[0], x.shape())?, reshape::to_shape(&both[1], x.shape())?))

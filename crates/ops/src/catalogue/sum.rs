@@ -68,7 +68,9 @@ pub(super) fn as_dims(axes: &[usize]) -> SmallVec<[isize; 6]> {
 pub(super) fn not_empty(op: &str, shape: &Shape, axes: &[usize]) -> Result<()> {
     match axes.iter().find(|&&a| shape[a] == 0) {
         None => Ok(()),
-        Some(a) => Err(Error::argument(format!("{op}: axis {a} of shape {shape} is empty and {op} has no identity"))),
+        Some(a) => {
+            Err(Error::argument(format!("{op}: axis {a} of shape {shape} is empty and {op} has no identity")))
+        }
     }
 }
 

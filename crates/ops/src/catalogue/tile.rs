@@ -10,7 +10,7 @@ use crate::prelude::*;
 pub fn tile<V: Value>(x: &V, dims: &[usize]) -> Result<V> {
     let missing = x.shape().rank().saturating_sub(dims.len());
     let all: Dims = std::iter::repeat_n(1, missing).chain(dims.iter().copied()).collect();
-    repeat(x, &all)
+    repeat(x, &all).map_err(|e| e.at("tile"))
 }
 
 /// By name: operand x; attribute dims.

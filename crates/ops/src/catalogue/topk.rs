@@ -12,7 +12,10 @@ pub fn topk<V: Value>(x: &V, k: usize, dim: isize, largest: bool) -> Result<(V, 
     let axis = x.shape().axis("topk", dim)?;
     let n = x.shape().get(axis).copied().unwrap_or(1);
     if k > n {
-        return Err(Error::argument(format!("topk: {k} elements of axis {dim} of shape {}, which has {n}", x.shape())));
+        return Err(Error::argument(format!(
+            "topk: {k} elements of axis {dim} of shape {}, which has {n}",
+            x.shape()
+        )));
     }
     let (values, indices) = sort(x, dim, largest)?;
     if x.shape().rank() == 0 {

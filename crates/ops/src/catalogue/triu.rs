@@ -10,7 +10,10 @@ use crate::prelude::*;
 /// `ShapeMismatch` if x has no two axes; `OutOfMemory`.
 pub(super) fn coordinates<V: Value>(op: &str, x: &V, diagonal: isize) -> Result<(V, V)> {
     let [.., rows, cols] = x.shape()[..] else {
-        return Err(Error::shape(format!("{op}: shape {} has no two axes; a matrix has rows and columns", x.shape())));
+        return Err(Error::shape(format!(
+            "{op}: shape {} has no two axes; a matrix has rows and columns",
+            x.shape()
+        )));
     };
     let meets = (0..rows as i64).map(|r| r.saturating_add(diagonal as i64)).collect();
     let row = reshape::to_shape(&view::numbers(x, meets)?, &Shape::new(&[rows, 1])?)?;

@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// X without its fraction.
+/// x without its fraction.
 #[derive(Clone, Copy, Debug)]
 pub struct Trunc;
 
@@ -28,7 +28,7 @@ impl IntMap<1> for Trunc {
     }
 }
 
-/// X without its fraction, elementwise.
+/// x without its fraction, elementwise.
 ///
 /// # Errors
 /// `OutOfMemory`.

@@ -29,7 +29,10 @@ impl Patches {
             ))
         };
         let one = |i: usize| {
-            let reach = self.kernel[i].checked_sub(1)?.checked_mul(self.dilation[i].checked_sub(1)? + 1)?.checked_add(1)?;
+            let reach = self.kernel[i]
+                .checked_sub(1)?
+                .checked_mul(self.dilation[i].checked_sub(1)? + 1)?
+                .checked_add(1)?;
             let padded = self.padding[i].checked_mul(2)?.checked_add(size[i])?;
             Some(padded.checked_sub(reach)?.checked_div(self.stride[i])? + 1)
         };
@@ -66,8 +69,10 @@ impl Op for Unfold {
         } else {
             let [ph, pw] = p.padded([h, w]);
             let padded = Shape::new(&[n, c, ph, pw])?;
-            let inside = Layout::contiguous(padded.clone()).slice(2, p.padding[0], h, 1).slice(3, p.padding[1], w, 1);
-            let buffer = B::assemble(x[0].device(), Scalar::Int(0), x[0].dtype(), &padded, &[(x[0].view(), inside)])?;
+            let inside =
+                Layout::contiguous(padded.clone()).slice(2, p.padding[0], h, 1).slice(3, p.padding[1], w, 1);
+            let buffer =
+                B::assemble(x[0].device(), Scalar::Int(0), x[0].dtype(), &padded, &[(x[0].view(), inside)])?;
             Array::new(x[0].device(), buffer, padded, x[0].dtype())
         };
         let mut layout = image.layout().clone();

@@ -6,8 +6,8 @@
 
 use super::view::{self, Run};
 use super::{
-    any, argsort, concat, cumsum, flatten, gather, index_select, movedim, narrow, ne, nonzero, reshape, scatter, slice, sort,
-    sub,
+    any, argsort, concat, cumsum, flatten, gather, index_select, movedim, narrow, ne, nonzero, reshape,
+    scatter, slice, sort, sub,
 };
 use crate::prelude::*;
 
@@ -44,7 +44,11 @@ fn elements<B: Backend>(x: &Array<B>) -> Result<Unique<Array<B>>> {
         _ => Some(ne(&narrow::run(&sorted, 0, 1, n - 1)?, &narrow::run(&sorted, 0, 0, n - 1)?)?),
     };
     let (starts, inverse, counts) = groups(x, fresh, &order)?;
-    Ok(Unique { values: index_select(&sorted, 0, &starts)?, inverse: reshape::to_shape(&inverse, x.shape())?, counts })
+    Ok(Unique {
+        values: index_select(&sorted, 0, &starts)?,
+        inverse: reshape::to_shape(&inverse, x.shape())?,
+        counts,
+    })
 }
 
 fn slices<B: Backend>(x: &Array<B>, dim: isize) -> Result<Unique<Array<B>>> {
@@ -54,7 +58,10 @@ fn slices<B: Backend>(x: &Array<B>, dim: isize) -> Result<Unique<Array<B>>> {
     let n = front.shape()[0];
     let length: usize = front.shape()[1..].iter().product();
     if length == 0 && n > 0 {
-        return Err(Error::argument(format!("unique: slices of shape {} along axis {axis} are empty", x.shape())));
+        return Err(Error::argument(format!(
+            "unique: slices of shape {} along axis {axis} are empty",
+            x.shape()
+        )));
     }
     let mut rows = reshape::to_shape(&front, &Shape::new(&[n, length])?)?;
     let mut order: Array<B> = view::numbers(x, (0..n as i64).collect())?;

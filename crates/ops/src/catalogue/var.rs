@@ -1,6 +1,6 @@
 //! var: the mean squared distance from the mean, in two passes, so that a large mean costs no digits.
 
-use super::sum;
+use super::{mul, sum};
 use crate::prelude::*;
 use crate::rows::STATS;
 
@@ -71,9 +71,9 @@ impl Rows<2> for Centered {
     fn out<L: Lane>(&self, [x, g]: [L; 2], s: [L; STATS], _: L) -> L {
         g * L::lit(self.scale) * (x - s[0])
     }
-    /// g is the same all along a row, so with h for the gradient dx = scale g (h - mean h), dg = scale h (x - mean x).
+    /// With h for the gradient: dx = scale (g h - mean of g h), dg = scale h (x - mean of x).
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, h: &V) -> Result<Vec<Option<V>>> {
-        let dx = c.want(0, || centered(axes, h, c.x(1), self.scale))?;
+        let dx = c.want(0, || centered(axes, &mul(h, c.x(1))?, &h.scalar_like(1.0)?, self.scale))?;
         let dg = c.want(1, || centered(axes, c.x(0), h, self.scale))?;
         Ok(vec![dx, dg])
     }

@@ -441,4 +441,16 @@ mod tests {
         assert_eq!(slope(safe_log, 0.0), 0.0);
         assert_eq!(slope(safe_log, 4.0), 0.25);
     }
+
+    /// A dual of duals: the derivative of the derivative.
+    #[test]
+    fn duals_nest() {
+        let one = constant(1.0);
+        let x = Dual { value: variable(0.7), slope: one };
+        let y = x.sin().exp();
+        let (s, c) = (0.7f64.sin(), 0.7f64.cos());
+        assert!((y.slope.slope - s.exp() * (c * c - s)).abs() < 1e-15);
+        let cube = x.pow(<Dual<D> as Lane>::lit(3.0));
+        assert!((cube.slope.slope - 6.0 * 0.7).abs() < 1e-14);
+    }
 }

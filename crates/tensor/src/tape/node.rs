@@ -6,7 +6,6 @@ use elinvar_core::{DType, Result, Shape};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::op::{Context, Op, Saves};
-use elinvar_ops::value::Value;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -175,25 +174,43 @@ impl<B: Backend> Drop for Live<B> {
 /// An op of the catalogue on the tape.
 struct Run<O: Op, B: Backend> {
     op: O,
+    kept: Kept<B>,
+}
+
+/// What a run leaves behind. Everything that does not depend on the op is done here: it is compiled once, and the
+/// methods of `Run` once per op.
+struct Kept<B: Backend> {
     inputs: SmallVec<[Array<B>; 2]>,
     outputs: SmallVec<[Array<B>; 1]>,
     shapes: SmallVec<[(Shape, DType); 2]>,
 }
 
-impl<O: Op, B: Backend> Run<O, B> {
-    fn context<V: Value<B = B>>(
-        &self,
-        edges: &Edges<B>,
-        input: impl Fn(usize, &Array<B>) -> V,
-        output: impl Fn(usize, &Array<B>) -> V,
-    ) -> Context<V> {
+impl<B: Backend> Kept<B> {
+    fn new(saves: Saves, inputs: &[&Array<B>], outputs: &[Array<B>]) -> Self {
+        let shapes = inputs.iter().map(|a| (a.shape().clone(), a.dtype())).collect();
+        let inputs = if saves.inputs { inputs.iter().copied().cloned().collect() } else { SmallVec::new() };
+        let outputs = if saves.outputs { outputs.iter().cloned().collect() } else { SmallVec::new() };
+        Kept { inputs, outputs, shapes }
+    }
+    fn arrays(&self, edges: &Edges<B>) -> Context<Array<B>> {
+        Context::new(self.inputs.clone(), self.outputs.clone(), self.shapes.clone(), wanted(edges))
+    }
+    fn tensors(&self, node: &Arc<Node<B>>, edges: &Edges<B>) -> Context<Tensor<B>> {
+        let input = |(a, e): (&Array<B>, &Option<Edge<B>>)| Tensor::with_edge(a.clone(), e.clone());
+        let output = |(output, a): (usize, &Array<B>)| {
+            Tensor::with_edge(a.clone(), Some(Edge { node: node.clone(), output }))
+        };
         Context::new(
-            self.inputs.iter().enumerate().map(|(i, a)| input(i, a)).collect(),
-            self.outputs.iter().enumerate().map(|(i, a)| output(i, a)).collect(),
+            self.inputs.iter().zip(edges).map(input).collect(),
+            self.outputs.iter().enumerate().map(output).collect(),
             self.shapes.clone(),
-            edges.iter().map(Option::is_some).collect(),
+            wanted(edges),
         )
     }
+}
+
+fn wanted<B: Backend>(edges: &Edges<B>) -> SmallVec<[bool; 2]> {
+    edges.iter().map(Option::is_some).collect()
 }
 
 impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
@@ -201,8 +218,7 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
         O::NAME
     }
     fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
-        let c = self.context(inputs, |_, a| a.clone(), |_, a| a.clone());
-        Ok((self.op.backward(&c, &g)?, vec![]))
+        Ok((self.op.backward(&self.kept.arrays(inputs), &g)?, Vec::new()))
     }
     fn tensors(
         &self,
@@ -210,42 +226,48 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
         inputs: &Edges<B>,
         g: Vec<Option<Tensor<B>>>,
     ) -> Result<Flow<B, Tensor<B>>> {
-        let c = self.context(
-            inputs,
-            |i, a| Tensor::with_edge(a.clone(), inputs[i].clone()),
-            |output, a| Tensor::with_edge(a.clone(), Some(Edge { node: node.clone(), output })),
-        );
-        Ok((self.op.backward(&c, &g)?, vec![]))
+        Ok((self.op.backward(&self.kept.tensors(node, inputs), &g)?, Vec::new()))
     }
 }
 
 /// Runs an op on tensors and records it if the thread records and an operand depends on a variable.
 pub(crate) fn run<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<SmallVec<[Tensor<B>; 1]>> {
-    let arrays: SmallVec<[&Array<B>; 4]> = x.iter().map(|t| t.array()).collect();
+    let arrays = arrays(x);
     let outputs = op.forward(&arrays)?;
-    if !super::is_grad_enabled() || x.iter().all(|t| t.edge().is_none()) {
-        return Ok(outputs.into_iter().map(Tensor::from_array).collect());
+    if !records(x) {
+        return Ok(untracked(outputs));
     }
-    let dtype = arrays.iter().map(|a| a.dtype()).find(|d| d.is_float()).unwrap_or(DType::F32);
-    let Saves { inputs: save_inputs, outputs: save_outputs } = op.saves(dtype);
-    let copies = |keep: bool, all: &mut dyn Iterator<Item = &Array<B>>| {
-        if keep { all.cloned().collect() } else { SmallVec::new() }
-    };
-    let saved = Run {
-        inputs: copies(save_inputs, &mut arrays.iter().copied()).into_iter().collect(),
-        outputs: copies(save_outputs, &mut outputs.iter()),
-        shapes: arrays.iter().map(|a| (a.shape().clone(), a.dtype())).collect(),
-        op,
-    };
+    let kept = Kept::new(op.saves(float_dtype(&arrays)), &arrays, &outputs);
+    Ok(record(x, outputs, Box::new(Run { op, kept })))
+}
+
+fn arrays<'a, B: Backend>(x: &[&'a Tensor<B>]) -> SmallVec<[&'a Array<B>; 4]> {
+    x.iter().map(|t| t.array()).collect()
+}
+
+fn records<B: Backend>(x: &[&Tensor<B>]) -> bool {
+    super::is_grad_enabled() && x.iter().any(|t| t.edge().is_some())
+}
+
+fn float_dtype<B: Backend>(x: &[&Array<B>]) -> DType {
+    x.iter().map(|a| a.dtype()).find(|d| d.is_float()).unwrap_or(DType::F32)
+}
+
+fn untracked<B: Backend>(outputs: SmallVec<[Array<B>; 1]>) -> SmallVec<[Tensor<B>; 1]> {
+    outputs.into_iter().map(Tensor::from_array).collect()
+}
+
+fn record<B: Backend>(
+    x: &[&Tensor<B>],
+    outputs: SmallVec<[Array<B>; 1]>,
+    op: Box<dyn Recorded<B>>,
+) -> SmallVec<[Tensor<B>; 1]> {
     let inputs = x.iter().map(|t| t.edge().cloned()).collect();
-    let node = Node::new(None, State::Live(Arc::new(Live { inputs, op: Box::new(saved) })));
-    Ok(outputs
-        .into_iter()
-        .enumerate()
-        .map(|(output, a)| {
-            // Indices and masks are results too, but nothing flows back through them.
-            let edge = a.dtype().is_float().then(|| Edge { node: node.clone(), output });
-            Tensor::with_edge(a, edge)
-        })
-        .collect())
+    let node = Node::new(None, State::Live(Arc::new(Live { inputs, op })));
+    let track = |(output, a): (usize, Array<B>)| {
+        // Indices and masks are results too, but nothing flows back through them.
+        let edge = a.dtype().is_float().then(|| Edge { node: node.clone(), output });
+        Tensor::with_edge(a, edge)
+    };
+    outputs.into_iter().enumerate().map(track).collect()
 }

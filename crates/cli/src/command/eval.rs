@@ -1,0 +1,31 @@
+//! `elinvar eval`
+
+use crate::Verdict;
+use crate::args::Eval;
+use crate::network::{Network, TEST_PART, described};
+use elinvar::nn::data::digits;
+use elinvar::nn::models::digit_pairs;
+use elinvar::nn::train::evaluate;
+use elinvar::nn::{Module, Strict};
+use elinvar::{Device, Result, io};
+use std::io::Write;
+
+/// Loads the weights and prints what `train` printed in the end.
+pub fn run(args: &Eval, out: &mut dyn Write) -> Result<Verdict> {
+    let device = Device::parse(&args.device)?;
+    let file = io::load_safetensors(&args.weights)?;
+    let at = |e: elinvar::Error| e.at(args.weights.display());
+    let (model, seed) = described(&file.metadata, args.model, args.seed).map_err(at)?;
+    let net = Network::new(model, seed, &device);
+    net.load_state_dict(&file.tensors, Strict::Yes).map_err(at)?;
+    let (_, test) = digits()?.split(seed, TEST_PART)?;
+    let score = evaluate(&net, &digit_pairs(&test)?, test.len(), &device)?;
+    result(score.accuracy(), &file.tensors, out)?;
+    Ok(Verdict::Good)
+}
+
+/// The two lines with which a training ends.
+pub fn result(accuracy: f64, weights: &elinvar::nn::StateDict, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "test accuracy {:.2} %", 100.0 * accuracy)?;
+    Ok(writeln!(out, "weights sha256 {}", io::weights_hash(weights))?)
+}

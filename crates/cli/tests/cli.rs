@@ -1,0 +1,194 @@
+//! The program as a user meets it: exit status, standard output, standard error, files.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn elinvar(args: &[&str], dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_elinvar"))
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program starts")
+}
+
+fn stdout(o: &Output) -> &str {
+    std::str::from_utf8(&o.stdout).expect("UTF-8")
+}
+
+fn stderr(o: &Output) -> &str {
+    std::str::from_utf8(&o.stderr).expect("UTF-8")
+}
+
+#[test]
+fn wrong_command_lines_are_told_with_status_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: [(&[&str], &str); 12] = [
+        (&[], "Usage: elinvar <COMMAND>"),
+        (&["tain"], "unrecognized subcommand 'tain'"),
+        (&["train"], "<DATA>"),
+        (&["train", "letters"], "invalid value 'letters'"),
+        (&["train", "digits", "--model", "rnn"], "possible values: mlp, cnn"),
+        (&["train", "digits", "--epochs", "0"], "0 is not in 1.."),
+        (&["train", "digits", "--batch", "0"], "0 is not in 1.."),
+        (&["train", "digits", "--lr", "-1"], "invalid value '-1'"),
+        (&["train", "digits", "--lr=nan"], "it must be a positive number"),
+        (&["train", "digits", "--seed", "x"], "invalid value 'x'"),
+        (&["ulp", "foo"], "invalid value 'foo'"),
+        (&["completions", "cmd"], "possible values: bash"),
+    ];
+    for (args, sentence) in rows {
+        let o = elinvar(args, dir.path());
+        assert_eq!(o.status.code(), Some(2), "{args:?}: {}", stderr(&o));
+        assert!(stderr(&o).contains(sentence), "{args:?}: {}", stderr(&o));
+        assert!(o.stdout.is_empty(), "{args:?}: {}", stdout(&o));
+    }
+}
+
+/// What goes wrong is told in one line, with status 1, and before any work is done.
+#[test]
+fn what_fails_is_told_in_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "text").unwrap();
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    let rows: [(&[&str], &str); 8] = [
+        (&["train", "digits", "--device", "abacus"], "there is no device called \"abacus\""),
+        (&["train", "digits", "--out", "file"], "file: File exists"),
+        (&["train", "digits", "--out", "file/out"], "file/out: Not a directory"),
+        (&["eval", "missing.safetensors"], "missing.safetensors: No such file or directory"),
+        (&["eval", "file"], "file: 4 bytes are no safetensors file"),
+        (&["eval", "file", "--device", "abacus"], "there is no device called \"abacus\""),
+        (&["conformance", "--golden", "empty"], "empty"),
+        (&["conformance", "--op", "no such op"], "no such op"),
+    ];
+    for (args, sentence) in rows {
+        let o = elinvar(args, dir.path());
+        let text = stderr(&o);
+        assert_eq!(o.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.starts_with("elinvar: ") && text.contains(sentence), "{args:?}: {text}");
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{args:?}: {text}");
+        assert!(o.stdout.is_empty(), "{args:?}: {}", stdout(&o));
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "nothing new: {left:?}");
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, text) in [
+        (&["--help"][..], "Commands:"),
+        (&["train", "--help"], "--epochs <EPOCHS>"),
+        (&["--version"], concat!("elinvar ", env!("CARGO_PKG_VERSION"))),
+    ] {
+        let o = elinvar(args, dir.path());
+        assert!(o.status.success() && stdout(&o).contains(text) && o.stderr.is_empty(), "{args:?}: {o:?}");
+    }
+}
+
+#[test]
+fn completions_for_every_shell() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let o = elinvar(&["completions", shell], dir.path());
+        assert!(o.status.success() && o.stderr.is_empty(), "{shell}: {}", stderr(&o));
+        assert!(stdout(&o).contains("conformance") && stdout(&o).contains("--epochs"), "{shell}");
+    }
+}
+
+#[test]
+fn the_reference_device_is_listed_as_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let o = elinvar(&["devices"], dir.path());
+    assert!(o.status.success(), "{}", stderr(&o));
+    let line = stdout(&o).lines().find(|l| l.starts_with("reference ")).expect("a line for the reference");
+    assert_eq!(line.split_whitespace().nth(1), Some("exact"));
+}
+
+#[test]
+fn conformance_reports_its_cases() {
+    let dir = tempfile::tempdir().unwrap();
+    let o = elinvar(&["conformance", "--device", "reference", "--op", "abs"], dir.path());
+    assert!(o.status.success(), "{}{}", stdout(&o), stderr(&o));
+    let last = stdout(&o).lines().last().unwrap();
+    assert!(last.ends_with(" passed, 0 failed, 0 skipped") && !last.starts_with('0'), "{last}");
+}
+
+/// A reader that stops early, such as `head`, is no error.
+#[test]
+fn nobody_has_to_read_to_the_end() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_elinvar"))
+        .args(["completions", "zsh"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let o = child.wait_with_output().unwrap();
+    assert!(o.status.success() && o.stderr.is_empty(), "{o:?}");
+}
+
+/// One short training: its files, its last two lines, and that the same seed gives the same bits.
+#[test]
+fn training_is_repeatable_and_eval_agrees() {
+    let dir = tempfile::tempdir().unwrap();
+    let train = |seed: &str, out: &str| {
+        let args =
+            ["train", "digits", "--epochs", "1", "--batch", "128", "--seed", seed, "--out", out, "--quiet"];
+        let o = elinvar(&args, dir.path());
+        assert!(o.status.success() && o.stderr.is_empty(), "{}", stderr(&o));
+        stdout(&o).lines().rev().take(2).map(str::to_string).collect::<Vec<_>>()
+    };
+    let a = train("3", "a");
+    let (accuracy, hash) = (&a[1], &a[0]);
+    let percent = accuracy.strip_prefix("test accuracy ").and_then(|t| t.strip_suffix(" %")).expect(accuracy);
+    assert!(percent.parse::<f64>().is_ok_and(|p| (20.0..=100.0).contains(&p)), "{accuracy}");
+    assert_eq!(percent.split_once('.').expect("a decimal point").1.len(), 2, "{accuracy}");
+    let digits = hash.strip_prefix("weights sha256 ").expect(hash);
+    assert!(
+        digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase()),
+        "{hash}"
+    );
+
+    assert_eq!(train("3", "b"), a, "the same seed");
+    assert_ne!(train("4", "c")[0], *hash, "another seed");
+    let file = |run: &str, name: &str| std::fs::read(dir.path().join(run).join(name)).expect(name);
+    for name in ["weights.safetensors", "metrics.jsonl", "curve.png", "wrong.png"] {
+        assert_eq!(file("a", name), file("b", name), "{name}");
+    }
+    assert!(file("a", "curve.png").starts_with(b"\x89PNG") && file("a", "wrong.png").starts_with(b"\x89PNG"));
+    let metrics = String::from_utf8(file("a", "metrics.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> = metrics.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    // 1437 images make 12 steps of 128; then the epoch.
+    assert_eq!(lines.len(), 13);
+    assert!(lines[..12].iter().all(|l| l["loss"].is_f64()) && lines[12]["test_accuracy"].is_f64());
+
+    let o = elinvar(&["eval", "a/weights.safetensors"], dir.path());
+    assert_eq!(stdout(&o), format!("{accuracy}\n{hash}\n"), "{}", stderr(&o));
+    let o = elinvar(&["eval", "a/weights.safetensors", "--model", "cnn"], dir.path());
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).starts_with("elinvar: a/weights.safetensors: load_state_dict: "), "{}", stderr(&o));
+}
+
+/// Progress goes to standard error, so that standard output can be used.
+#[test]
+fn progress_is_a_line_per_epoch_where_there_is_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let o = elinvar(&["train", "digits", "--epochs", "2", "--batch", "512"], dir.path());
+    assert!(o.status.success(), "{}", stderr(&o));
+    let lines: Vec<_> = stderr(&o).lines().collect();
+    assert!(lines.len() == 2 && lines[1].starts_with("epoch 2/2  loss "), "{lines:?}");
+    assert!(dir.path().join("out/digits-mlp/curve.png").is_file());
+    assert_eq!(stdout(&o).lines().count(), 3);
+}
+
+/// A training whose loss is lost says so, and leaves no weights.
+#[test]
+fn a_training_that_diverges_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let o =
+        elinvar(&["train", "digits", "--epochs", "2", "--lr", "1e300", "--out", "o", "--quiet"], dir.path());
+    assert_eq!(o.status.code(), Some(1), "{}", stdout(&o));
+    assert!(stderr(&o).starts_with("elinvar: ") && stderr(&o).lines().count() == 1, "{}", stderr(&o));
+    assert!(!dir.path().join("o/weights.safetensors").exists());
+}

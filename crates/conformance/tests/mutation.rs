@@ -1,0 +1,169 @@
+//! The suite itself under test: it must pass the reference and refuse whatever is wrong.
+
+use elinvar_conformance::execute::{Results, execute};
+use elinvar_conformance::filter::Filter;
+use elinvar_conformance::golden::Case;
+use elinvar_conformance::run::{Outcome, judge, run, run_both};
+use elinvar_conformance::sample;
+use elinvar_conformance::twist::{Twist, Twisted, TwistedDevice, Work};
+use elinvar_conformance::{Options, conformance};
+use elinvar_core::{Element, HostData, HostTensor, each_data};
+use elinvar_ops::Backend;
+use elinvar_reference::Reference;
+
+type Mutant = Twisted<Reference>;
+
+fn cases() -> Vec<Case> {
+    let runs = |c: &Case| !matches!(run::<Reference>(c, &Default::default()), Outcome::Skipped(_));
+    sample::cases(&Filter::default()).unwrap().into_iter().filter(runs).collect()
+}
+
+/// The ids of the cases that a mutant does not fail.
+fn survived(cases: &[Case], twist: &Twist) -> Vec<String> {
+    let device = TwistedDevice { inner: Default::default(), twist: twist.clone() };
+    let passes = |c: &&Case| run::<Mutant>(c, &device) == Outcome::Passed;
+    cases.iter().filter(passes).map(|c| c.id.clone()).collect()
+}
+
+/// Is there an expected number that is not zero?
+fn says_something(c: &Case) -> bool {
+    let wants = c.outputs.iter().chain(c.grads.iter().map(|g| &g.want));
+    wants.map(|w| w.tensor.to_f64_vec()).any(|v| v.iter().any(|x| *x != 0.0))
+}
+
+#[test]
+fn the_reference_passes_the_whole_sample() {
+    let mut out = Vec::new();
+    let summary = conformance(&Options::default(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(summary.failed, 0, "{text}");
+    assert!(summary.passed > 250, "{text}");
+    let total = format!("{} passed, 0 failed, {} skipped\n", summary.passed, summary.skipped);
+    assert!(text.ends_with(&total), "{text}");
+}
+
+#[test]
+fn an_echo_of_the_reference_passes_and_has_its_bits() {
+    let device = TwistedDevice::new(Twist::echo());
+    for c in cases() {
+        assert_eq!(run::<Mutant>(&c, &device), Outcome::Passed, "{}", c.id);
+        assert_eq!(run_both::<Mutant, Reference>(&c, &device, &Default::default()), Outcome::Passed, "{}", c.id);
+    }
+}
+
+#[test]
+fn a_backend_that_writes_nothing_fails_every_case_that_says_something() {
+    let (said, silent): (Vec<Case>, Vec<Case>) = cases().into_iter().partition(says_something);
+    assert!(silent.len() * 20 < said.len(), "the sample has too many cases that only expect zeros");
+    assert_eq!(survived(&said, &Twist::lazy()), Vec::<String>::new());
+}
+
+#[test]
+fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
+    let device = <Mutant as Backend>::Device::new(Twist::idle());
+    // A view is layout arithmetic: there is no kind of work to be lazy in, unless the view is differentiated.
+    for c in cases().iter().filter(|c| says_something(c)) {
+        let counted = elinvar_conformance::capabilities::support::<Reference>(c);
+        if counted != elinvar_conformance::capabilities::Support::View {
+            assert_ne!(run::<Mutant>(c, &device), Outcome::Passed, "{}", c.id);
+        }
+    }
+}
+
+#[test]
+fn no_kind_of_work_can_be_left_out_unnoticed() {
+    let cases = cases();
+    for work in Work::ALL {
+        // Nothing in the sample is random; `equal` compares random numbers.
+        if work != Work::Random {
+            let failed = cases.len() - survived(&cases, &Twist::without(work)).len();
+            assert!(failed > 0, "no case needs {work:?}");
+        }
+    }
+}
+
+#[test]
+fn one_wrong_bit_in_any_kind_of_work_is_seen_beside_the_reference() {
+    let cases = cases();
+    for work in Work::ALL {
+        if work != Work::Random {
+            let device = TwistedDevice::new(Twist::wrong_bit(work));
+            let seen = |c: &Case| run_both::<Mutant, Reference>(c, &device, &Default::default()) != Outcome::Passed;
+            assert!(cases.iter().any(seen), "{work:?}");
+        }
+    }
+}
+
+/// The same tensor with its last element replaced.
+fn with_last(t: &HostTensor, f: impl Fn(f64) -> f64) -> HostTensor {
+    fn change<T: Element>(v: &[T], f: impl Fn(f64) -> f64) -> HostData {
+        let mut v = v.to_vec();
+        if let Some(last) = v.last_mut() {
+            *last = T::from_f64(f(last.to_f64()));
+        }
+        T::wrap(v)
+    }
+    HostTensor::new(t.shape().clone(), each_data!(t.data(), v => change(v, f))).unwrap()
+}
+
+#[test]
+fn a_result_that_is_slightly_wrong_is_refused() {
+    let mut tried = [0; 5];
+    for c in cases().iter().filter(|c| c.outputs[0].dtype.is_float()) {
+        let good: Results = execute::<Reference>(c, &Default::default()).unwrap();
+        assert_eq!(judge(c, &good), Ok(()), "{}", c.id);
+        let refused = |what: &str, bad: Results| assert!(judge(c, &bad).is_err(), "{}: {what}", c.id);
+        let mutate = |f: &dyn Fn(f64) -> f64| {
+            let mut bad = good.clone();
+            bad.outputs[0] = with_last(&good.outputs[0], f);
+            bad
+        };
+        let want = &c.outputs[0];
+        let Some(last) = want.tensor.to_f64_vec().last().copied().filter(|v| v.is_finite()) else { continue };
+        // Ten tolerances away, or two steps of the dtype where the result is exact.
+        let step = (want.dtype.epsilon() * 2.0 * last.abs()).max(1e-30);
+        let away = (10.0 * (want.atol + want.rtol * last.abs())).max(step);
+        let max = match want.dtype {
+            elinvar_core::DType::F16 => 65504.0,
+            elinvar_core::DType::BF16 | elinvar_core::DType::F32 => f32::MAX as f64,
+            _ => f64::MAX,
+        };
+        let target = if last + away < max { last + away } else { last - away };
+        if want.dtype != elinvar_core::DType::F16 || away > 1e-7 {
+            refused("ten tolerances away", mutate(&|_| target));
+            tried[0] += 1;
+        }
+        refused("NaN instead of a number", mutate(&|_| f64::NAN));
+        refused("infinity instead of a number", mutate(&|_| f64::INFINITY));
+        tried[1] += 1;
+        if last == 0.0 && want.signed_zero {
+            let sign = if last.is_sign_negative() { 0.0 } else { -0.0 };
+            refused("the other zero", mutate(&|_| sign));
+            tried[2] += 1;
+        }
+        let mut bad = good.clone();
+        bad.outputs[0] = HostTensor::from_vec(good.outputs[0].to_f64_vec(), good.outputs[0].shape().clone()).unwrap();
+        if want.dtype != elinvar_core::DType::F64 {
+            refused("f64 instead of the dtype", bad);
+        }
+        let mut bad = good.clone();
+        bad.outputs.pop();
+        refused("an output missing", bad);
+        for i in 0..good.grads.len() {
+            let mut bad = good.clone();
+            bad.grads[i] = with_last(&good.grads[i], |_| f64::NAN);
+            let wanted_nan = c.grads[i].want.tensor.to_f64_vec().last().is_none_or(|v| v.is_nan());
+            if !wanted_nan {
+                refused("NaN in a gradient", bad);
+                tried[3] += 1;
+            }
+            if c.grads[i].base.is_some() {
+                let mut bad = good.clone();
+                bad.base_grads[i] = None;
+                refused("no gradient of a base", bad);
+                tried[4] += 1;
+            }
+        }
+    }
+    assert!(tried[0] > 150 && tried[1] > 150 && tried[3] > 100 && tried[4] > 10, "{tried:?}");
+}

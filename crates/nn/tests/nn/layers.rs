@@ -1,0 +1,295 @@
+//! What layers compute, their gradients, and what changes with the mode.
+
+use elinvar_core::{DType, ErrorKind, Result};
+use elinvar_nn::init::{self, Fan, Gain};
+use elinvar_nn::layers::*;
+use elinvar_nn::loss::{self, Reduction};
+use elinvar_nn::{Backend, Generator, Layer, Module, Sequential, Tensor};
+use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::{check_gradient, numerical_gradient, try_run};
+
+const D: ReferenceDevice = ReferenceDevice;
+type B = Reference;
+type T = Tensor<B>;
+
+fn randn(sizes: &[usize], seed: u64) -> T {
+    Generator::new(seed).normal(0.0, 1.0, sizes, DType::F64, &D)
+}
+
+/// The gradients by every parameter, against central differences.
+fn check_parameters(layer: &dyn Layer<B>, x: &T) -> Result<()> {
+    let weigh = randn(layer.forward(x).dims(), 99);
+    let y = |l: &dyn Layer<B>| l.forward(x) * &weigh;
+    for (name, p) in layer.named_parameters() {
+        let exact = y(layer).sum().backward().get(&p.get()).expect("a gradient").to_vec::<f64>()?;
+        let start = p.get().detach();
+        let moved = |v: &[T]| p.set(&v[0]).map(|()| y(layer));
+        let numerical = numerical_gradient(moved, &[start.clone()], 0, 1e-5)?;
+        p.set(&start)?;
+        for (i, (e, n)) in exact.iter().zip(&numerical).enumerate() {
+            assert!((e - n).abs() <= 1e-6 * (1.0 + n.abs()), "{name}[{i}]: {e}, differences say {n}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn gradients_agree_with_differences() {
+    let g = &mut Generator::new(3);
+    let rows: Vec<(&str, Box<dyn Layer<B>>, &[usize])> = vec![
+        ("linear", Box::new(Linear::new(3, 2, g, &D)), &[4, 3]),
+        ("linear on a sequence, no bias", Box::new(Linear::without_bias(3, 2, g, &D)), &[2, 2, 3]),
+        ("conv2d", Box::new(Conv2dOptions::new(2, 3, [2, 3]).padding(1).init(g, &D)), &[2, 2, 4, 3]),
+        (
+            "conv2d, strided, dilated, in groups",
+            Box::new(Conv2dOptions::new(2, 4, 2).stride([2, 1]).dilation(2).groups(2).init(g, &D)),
+            &[1, 2, 5, 4],
+        ),
+        ("conv2d, same", Box::new(Conv2dOptions::new(1, 2, [2, 3]).same().bias(false).init(g, &D)), &[1, 1, 3, 3]),
+        ("batch_norm1d", Box::new(BatchNorm1d::new(3, &D)), &[5, 3]),
+        ("batch_norm2d", Box::new(BatchNorm2d::new(2, &D)), &[3, 2, 2, 2]),
+        ("layer_norm", Box::new(LayerNorm::new([2, 3], &D)), &[2, 2, 3]),
+        ("rms_norm", Box::new(RMSNorm::new(4, &D).eps(1e-5)), &[3, 4]),
+        ("group_norm", Box::new(GroupNorm::new(2, 4, &D)), &[2, 4, 3]),
+        ("pools", Box::new(Sequential::new().with(MaxPool2d::new(2).stride(1)).with(AvgPool2d::new(2))), &[1, 2, 5, 5]),
+        ("adaptive pool", Box::new(AdaptiveAvgPool2d::new([2, 3])), &[1, 1, 5, 4]),
+        ("flatten", Box::new(Sequential::new().with(Flatten::new()).with(Linear::new(6, 1, g, &D))), &[2, 2, 3]),
+        ("relu", Box::new(ReLU), &[7]),
+        ("leaky_relu", Box::new(LeakyReLU::new(0.1)), &[7]),
+        ("elu", Box::new(ELU::new(1.5)), &[7]),
+        ("selu", Box::new(SELU), &[7]),
+        ("gelu", Box::new(GELU::new()), &[7]),
+        ("gelu by tanh", Box::new(GELU::tanh()), &[7]),
+        ("silu", Box::new(SiLU), &[7]),
+        ("mish", Box::new(Mish), &[7]),
+        ("tanh", Box::new(Tanh), &[7]),
+        ("sigmoid", Box::new(Sigmoid), &[7]),
+        ("log_sigmoid", Box::new(LogSigmoid), &[7]),
+        ("softplus", Box::new(Softplus::new().beta(2.0)), &[7]),
+        ("softsign", Box::new(Softsign), &[7]),
+        ("hardswish", Box::new(Hardswish), &[7]),
+        ("softmax", Box::new(Softmax::new(-1)), &[2, 3]),
+        ("log_softmax", Box::new(LogSoftmax::new(0)), &[2, 3]),
+    ];
+    for (what, layer, sizes) in rows {
+        layer.to_dtype(DType::F64).unwrap();
+        let x = randn(sizes, 5);
+        let weigh = randn(layer.forward(&x).dims(), 98);
+        check_gradient(|x| Ok(layer.forward(&x[0]) * &weigh), &[x.clone()], 1e-5, 1e-6)
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        check_parameters(&*layer, &x).unwrap_or_else(|e| panic!("{what}: {e}"));
+    }
+}
+
+#[test]
+fn a_linear_layer_is_a_product_and_a_sum() {
+    let w: T = [[1.0f32, 2.0, 3.0], [-1.0, 0.0, 0.5]].into();
+    let layer = Linear::from_weights(&w, Some(&[10.0f32, 20.0].into())).unwrap();
+    let y = layer.forward(&[[1.0f32, 1.0, 2.0]].into());
+    assert_eq!(y.to_vec::<f32>().unwrap(), [19.0, 20.0]);
+    let bad: [(Result<Linear<B>>, ErrorKind); 3] = [
+        (Linear::from_weights(&[1.0f32].into(), None), ErrorKind::ShapeMismatch),
+        (Linear::from_weights(&w, Some(&[1.0f32].into())), ErrorKind::ShapeMismatch),
+        (Linear::from_weights(&w, Some(&[1.0f64, 2.0].into())), ErrorKind::DTypeMismatch),
+    ];
+    for (result, kind) in bad {
+        assert_eq!(result.unwrap_err().kind(), kind);
+    }
+}
+
+#[test]
+fn a_mistake_is_a_sentence_that_can_be_caught() {
+    let g = &mut Generator::new(1);
+    let fc = Linear::<B>::new(3, 2, g, &D);
+    let norm = BatchNorm2d::<B>::new(3, &D);
+    let ones = |sizes: &[usize]| T::ones(sizes, DType::F32, &D);
+    let rows: Vec<(Result<()>, ErrorKind, &str)> = vec![
+        (try_run(|| drop(fc.forward(&ones(&[2, 4])))), ErrorKind::ShapeMismatch, "linear: "),
+        (
+            try_run(|| drop(norm.forward(&ones(&[2, 3])))),
+            ErrorKind::ShapeMismatch,
+            "batch_norm: input [2, 3]; it should be [n, c, h, w]",
+        ),
+        (try_run(|| drop(norm.forward(&ones(&[2, 4, 1, 1])))), ErrorKind::ShapeMismatch, "batch_norm: "),
+        (
+            try_run(|| drop(Conv2dOptions::new(3, 4, 1).groups(2).init::<B>(g, &D))),
+            ErrorKind::InvalidArgument,
+            "conv2d: 3 input and 4 output channels do not divide into 2 groups",
+        ),
+        (
+            try_run(|| drop(Conv2dOptions::new(3, 4, 1).groups(0).init::<B>(g, &D))),
+            ErrorKind::InvalidArgument,
+            "conv2d: ",
+        ),
+        (try_run(|| drop(Dropout::new(1.5, g))), ErrorKind::InvalidArgument, "dropout: probability 1.5"),
+        (try_run(|| drop(Dropout::new(f64::NAN, g))), ErrorKind::InvalidArgument, "dropout: "),
+        (
+            try_run(|| drop(Embedding::<B>::new(3, 2, g, &D).forward(&[0i64, 3].into()))),
+            ErrorKind::InvalidArgument,
+            "embedding: ",
+        ),
+        (
+            try_run(|| drop(init::kaiming_normal::<B>([3], Fan::In, Gain::Relu, g, &D))),
+            ErrorKind::ShapeMismatch,
+            "init: ",
+        ),
+    ];
+    for (result, kind, sentence) in rows {
+        let e = result.expect_err(sentence);
+        assert!(e.kind() == kind && e.message().starts_with(sentence), "{e:?}, not {sentence}");
+    }
+}
+
+#[test]
+fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
+    let norm = BatchNorm1d::<B>::new(1, &D);
+    let x: T = [[1.0f32], [3.0]].into();
+    let scale = 1.0 / (1.0f32 + 1e-5).sqrt();
+    let near = |got: Vec<f32>, want: &[f32]| {
+        assert!(got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6) && got.len() == want.len(), "{got:?} {want:?}");
+    };
+    near(norm.forward(&x).to_vec().unwrap(), &[-scale, scale]);
+    // The batch has mean 2 and, dividing by one less, variance 2.
+    let running = |norm: &BatchNorm1d<B>| {
+        let value = |b: &Option<elinvar_nn::Buffer<B>>| b.as_ref().unwrap().get().to_vec::<f32>().unwrap()[0];
+        (value(&norm.running_mean), value(&norm.running_var))
+    };
+    let (mean, var) = running(&norm);
+    near(vec![mean, var], &[0.2, 1.1]);
+    let count = |n: &BatchNorm1d<B>| n.num_batches_tracked.as_ref().unwrap().get().item();
+    assert_eq!(count(&norm), 1.0);
+    norm.eval();
+    let y = norm.forward(&x).to_vec::<f32>().unwrap();
+    near(y, &[0.8 / (1.1f32 + 1e-5).sqrt(), 2.8 / (1.1f32 + 1e-5).sqrt()]);
+    assert_eq!((running(&norm), count(&norm)), ((mean, var), 1.0), "evaluation changes nothing");
+    // In evaluation a sample does not depend on the others.
+    let alone = norm.forward(&[[3.0f32]].into()).item();
+    assert_eq!(alone, f64::from(norm.forward(&x).to_vec::<f32>().unwrap()[1]));
+    norm.train();
+    norm.forward(&x);
+    assert_eq!(count(&norm), 2.0);
+    assert!(!norm.running_mean.as_ref().unwrap().get().is_tracked());
+    // Without running statistics the batch's are used in either mode.
+    let bare = BatchNorm1d::<B>::new(1, &D).without_running();
+    bare.eval();
+    near(bare.forward(&x).to_vec().unwrap(), &[-scale, scale]);
+}
+
+#[test]
+fn dropout_drops_the_part_that_was_asked_for() {
+    let n = 20_000;
+    let x = T::ones([n], DType::F32, &D).requires_grad();
+    for p in [0.0, 0.1, 0.5, 0.9, 1.0] {
+        let layer = Dropout::new(p, &mut Generator::new(11));
+        let y = layer.forward(&x);
+        let values = y.to_vec::<f32>().unwrap();
+        let dropped = values.iter().filter(|v| **v == 0.0).count() as f64 / n as f64;
+        // Five standard deviations of a binomial distribution.
+        assert!((dropped - p).abs() <= 5.0 * (p * (1.0 - p) / n as f64).sqrt(), "{p}: {dropped}");
+        let kept = if p == 1.0 { 0.0 } else { (1.0 / (1.0 - p)) as f32 };
+        assert!(values.iter().all(|v| *v == 0.0 || *v == kept), "{p}");
+        // The gradient passes where x passed.
+        assert_eq!(y.sum().backward().get(&x).unwrap().to_vec::<f32>().unwrap(), values, "{p}");
+        Module::<B>::eval(&layer);
+        assert_eq!(layer.forward(&x).to_vec::<f32>().unwrap(), vec![1.0; n], "{p}");
+    }
+}
+
+#[test]
+fn what_dropout_drops_depends_on_its_seed_alone() {
+    let x = T::ones([256], DType::F32, &D);
+    let draw = |l: &Dropout| l.forward(&x).to_vec::<f32>().unwrap();
+    let make = |seed| {
+        let g = &mut Generator::new(seed);
+        (Dropout::new(0.5, g), Dropout::new(0.5, g))
+    };
+    let ((a, b), (c, d), (other, _)) = (make(1), make(1), make(2));
+    let first = draw(&a);
+    // `b` draws in between, and `a` does not notice.
+    let (noise, second) = (draw(&b), draw(&a));
+    assert_eq!((draw(&c), draw(&c)), (first.clone(), second.clone()));
+    assert_eq!(draw(&d), noise);
+    assert!(first != second && first != noise && first != draw(&other));
+    let twice = (x.requires_grad(), Dropout::new(0.5, &mut Generator::new(1)));
+    let y = twice.1.forward(&twice.0);
+    let first_order = (&y * &y).sum().grad(&[&twice.0])[0].clone().unwrap();
+    let second_order = first_order.sum().backward();
+    let kept = second_order.get(&twice.0).unwrap().to_vec::<f32>().unwrap();
+    assert!(kept.iter().zip(&first).all(|(k, f)| *k == if *f == 0.0 { 0.0 } else { 8.0 }));
+}
+
+#[test]
+fn an_embedding_gives_rows_and_leaves_its_padding_alone() {
+    let g = &mut Generator::new(1);
+    let layer = Embedding::<B>::new(4, 2, g, &D).padding(-1);
+    let table = layer.weight.get().to_vec2::<f32>().unwrap();
+    assert_eq!(table[3], [0.0, 0.0]);
+    assert!(table[..3].iter().flatten().all(|v| *v != 0.0));
+    let y = layer.forward(&[[2i64, 3], [2, 0]].into());
+    assert_eq!(y.dims(), [2, 2, 2]);
+    assert_eq!(y.to_vec::<f32>().unwrap(), [table[2].clone(), table[3].clone(), table[2].clone(), table[0].clone()].concat());
+    let grad = y.sum().backward().get(&layer.weight.get()).unwrap().to_vec2::<f32>().unwrap();
+    assert_eq!(grad, [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0], [0.0, 0.0]]);
+}
+
+#[test]
+fn weights_start_in_their_bounds() {
+    let g = &mut Generator::new(5);
+    let spread = |t: &T| {
+        let v = t.to_host().unwrap().to_f64_vec();
+        let mean = v.iter().sum::<f64>() / v.len() as f64;
+        let largest = v.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        ((v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt(), largest)
+    };
+    // Largest value (or none), standard deviation. A uniform one of bound b has b / sqrt(3).
+    let rows: Vec<(&str, T, Option<f64>, f64)> = vec![
+        ("linear", Linear::<B>::new(100, 80, g, &D).weight.get(), Some(0.1), 0.1 / 3f64.sqrt()),
+        ("bias", Linear::<B>::new(100, 4000, g, &D).bias.unwrap().get(), Some(0.1), 0.1 / 3f64.sqrt()),
+        ("conv", Conv2dOptions::new(16, 64, 5).groups(4).init::<B>(g, &D).weight.get(), Some(0.1), 0.1 / 3f64.sqrt()),
+        ("embedding", Embedding::<B>::new(100, 80, g, &D).weight.get(), None, 1.0),
+        ("kaiming in", init::kaiming_uniform([80, 50], Fan::In, Gain::Relu, g, &D), Some(0.12f64.sqrt()), 0.2),
+        ("kaiming out", init::kaiming_normal([80, 50], Fan::Out, Gain::Linear, g, &D), None, 1.0 / 80f64.sqrt()),
+        ("xavier", init::xavier_uniform([80, 120], Gain::Tanh, g, &D), Some(3f64.sqrt() / 6.0), 1.0 / 6.0),
+        ("xavier normal", init::xavier_normal([60, 68], Gain::Selu, g, &D), None, 0.75 / 8.0),
+    ];
+    for (what, t, bound, std) in rows {
+        let (got, largest) = spread(&t);
+        assert!((got / std - 1.0).abs() < 0.05, "{what}: {got}, not {std}");
+        if let Some(bound) = bound {
+            assert!(largest <= bound * (1.0 + 1e-6) && largest > 0.98 * bound, "{what}: {largest}, not {bound}");
+        }
+    }
+    let mut again = Generator::new(5);
+    let first = Linear::<B>::new(100, 80, &mut again, &D).weight.get();
+    let same = Linear::<B>::new(100, 80, &mut Generator::new(5), &D).weight.get();
+    assert_eq!(first.to_vec::<f32>().unwrap(), same.to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn losses_are_those_of_the_catalogue() {
+    let (x, t): (T, T) = ([1.0f32, 3.0].into(), [0.0f32, 0.0].into());
+    let logits: T = [[0.0f32, 0.0], [0.0, 0.0]].into();
+    let (classes, ln2): (T, f64) = ([0i64, 1].into(), std::f64::consts::LN_2);
+    let two = loss::CrossEntropy::new();
+    let weighted = two.clone().weight(&[1.0f32, 3.0].into()).reduction(Reduction::Sum);
+    for (what, got, want) in [
+        ("mse", loss::mse_loss(&x, &t, Reduction::Mean), 5.0),
+        ("l1", loss::l1_loss(&x, &t, Reduction::Sum), 4.0),
+        ("huber", loss::huber_loss(&x, &t, Reduction::Sum, 1.0), 3.0),
+        ("smooth l1", loss::smooth_l1_loss(&x, &t, Reduction::Sum, 2.0), 0.25 + 2.0),
+        ("cross entropy", loss::cross_entropy(&logits, &classes), ln2),
+        ("weighted", weighted.of(&logits, &classes), 4.0 * ln2),
+        ("one left out", weighted.clone().ignore_index(1).of(&logits, &classes), ln2),
+        ("smoothed", two.label_smoothing(0.5).of(&[[100.0f32, 0.0]].into(), &[0i64].into()), 25.0),
+        ("nll", loss::nll_loss(&logits, &classes, None, -100, Reduction::Mean), 0.0),
+        ("logits", loss::binary_cross_entropy_with_logits(&x, &t, None, None, Reduction::Sum), 1.313_261_7 + 3.048_587_4),
+    ] {
+        assert!((got.item() - want).abs() < 1e-5, "{what}: {}, not {want}", got.item());
+    }
+}
+
+/// A network is generic over its backend without a word more than its layers need.
+#[expect(dead_code, reason = "compiling it is the test")]
+fn generic<X: Backend>(g: &mut Generator, device: &X::Device) -> Sequential<X> {
+    Sequential::new().with(Linear::new(2, 2, g, device)).with(ReLU).with(Dropout::new(0.1, g)).with(Softmax::new(-1))
+}

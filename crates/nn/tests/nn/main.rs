@@ -1,0 +1,7 @@
+//! Tests of networks on the reference backend: one program, because compiling the ops takes longest.
+
+mod layers;
+mod loader;
+mod module;
+mod optim;
+mod train;
