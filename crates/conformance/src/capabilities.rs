@@ -1,4 +1,4 @@
-//! The capability table: how each backend runs each op. Made by running the ops, not by what anybody declares.
+//! The capability table: how each device runs each op. Made by running the ops, not by what anybody declares.
 //!
 //! A backend is asked for kinds of work, and an op may be one of them or several. What is counted here are the
 //! calls that an op makes: none (a view), one (native), or more (composed). A backend that itself composes a kind of
@@ -10,9 +10,9 @@ use crate::guard::caught;
 use crate::sample;
 use crate::twist::{Twist, Twisted, TwistedDevice, Work};
 use elinvar_core::{ErrorKind, Result};
+use elinvar_devices::{Any, Device, devices};
 use elinvar_ops::args::Args;
 use elinvar_ops::{Array, Backend, catalogue};
-use elinvar_reference::Reference;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,40 +47,26 @@ impl fmt::Display for Support {
     }
 }
 
-/// A backend in the table.
-struct Column {
-    name: &'static str,
-    support: fn(&Case) -> Support,
-}
-
-impl Column {
-    const fn of<B: Backend>() -> Self {
-        Column { name: B::NAME, support: support::<B> }
-    }
-}
-
-/// The backends of the table, from left to right.
-const COLUMNS: &[Column] = &[Column::of::<Reference>()];
-
-/// The table in Markdown: a row per op, a column per backend.
+/// The table in Markdown: a row per op, a column per device of this machine.
 ///
 /// # Errors
-/// `Format` if the built-in sample is damaged.
+/// `Format` if the built-in sample is damaged; what a device reports when it is opened.
 pub fn capabilities() -> Result<String> {
     let cases = sample::cases(&Filter::default())?;
-    let names = COLUMNS.iter().map(|c| c.name);
-    let mut table = format!("| op | {} |\n", names.collect::<Vec<_>>().join(" | "));
-    table += &format!("|---|{}\n", "---|".repeat(COLUMNS.len()));
+    let devices: Vec<Device> = devices()?.into_iter().map(|d| d.device).collect();
+    let names: Vec<String> = devices.iter().map(Device::to_string).collect();
+    let mut table = format!("| op | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(devices.len()));
     for op in catalogue::NAMES {
         let case = cases.iter().find(|c| c.op == *op);
-        let cells = COLUMNS.iter().map(|c| case.map_or(Support::Unknown, c.support).to_string());
-        table += &format!("| {op} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        let cell = |d: &Device| case.map_or(Support::Unknown, |c| support::<Any>(c, d)).to_string();
+        let cells: Vec<String> = devices.iter().map(cell).collect();
+        table += &format!("| {op} | {} |\n", cells.join(" | "));
     }
     Ok(table)
 }
 
-/// How backend `B` runs the op of a case, on its default device.
-pub fn support<B: Backend>(case: &Case) -> Support {
+/// How a device of backend `B` runs the op of a case.
+pub fn support<B: Backend>(case: &Case, device: &B::Device) -> Support {
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = calls.clone();
     // Constants that an op needs are filled in; that is not what makes it composed.
@@ -89,7 +75,7 @@ pub fn support<B: Backend>(case: &Case) -> Support {
             seen.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let device = TwistedDevice::new(Twist::counting(count));
+    let device = TwistedDevice { inner: device.clone(), twist: Twist::counting(count) };
     let run = || -> Result<()> {
         let mut inputs = Vec::new();
         for i in &case.inputs {

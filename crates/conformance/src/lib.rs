@@ -23,28 +23,42 @@ pub mod view;
 pub use report::Summary;
 
 use elinvar_core::{Error, Result};
-use elinvar_ops::Backend;
-use elinvar_reference::Reference;
+use elinvar_devices::{Any, Device};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What is to run.
-#[derive(Clone, Debug, Default)]
+/// What is to run, and where.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// A directory of golden cases; without it, the sample that the program carries.
     pub golden: Option<PathBuf>,
     /// Names of ops or parts of case ids; empty: everything.
     pub only: Vec<String>,
+    /// The device under test.
+    pub device: Device,
 }
 
-/// Runs the suite on the reference backend and writes the report.
+impl Default for Options {
+    fn default() -> Self {
+        Options { golden: None, only: Vec::new(), device: Device::reference() }
+    }
+}
+
+/// Runs the suite on a device and writes the report. On the reference, results are compared with the expected
+/// ones within their tolerances; on any other device, also with those of the reference, bit by bit.
 ///
 /// # Errors
 /// `Io` or `Format` if the golden directory is not in order, `InvalidArgument` if no case is left to run.
 pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
-    let device = <Reference as Backend>::Device::default();
+    let (device, reference) = (&options.device, Device::reference());
     let cases = cases(options)?;
-    report::report(&cases, out, |case| run::run::<Reference>(case, &device))
+    report::report(&cases, out, |case| {
+        if *device == reference {
+            run::run::<Any>(case, device)
+        } else {
+            run::run_beside::<Any, Any>(case, device, &reference)
+        }
+    })
 }
 
 /// The cases that the options ask for.
@@ -58,7 +72,8 @@ pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
         None => sample::cases(&filter)?,
     };
     if cases.is_empty() {
-        return Err(Error::argument(format!("conformance: no case matches {}", options.only.join(", "))));
+        let asked = if options.only.is_empty() { "anything".to_string() } else { options.only.join(", ") };
+        return Err(Error::argument(format!("conformance: no case matches {asked}")));
     }
     Ok(cases)
 }

@@ -21,29 +21,26 @@ pub enum Outcome {
 
 /// Runs a case and compares with the expected results.
 pub fn run<B: Backend>(case: &Case, device: &B::Device) -> Outcome {
-    if !known(case) {
-        return Outcome::Skipped("not in the catalogue".to_string());
-    }
-    match attempt::<B>(case, device) {
-        Ok(results) => match judge(case, &results) {
-            Ok(()) => Outcome::Passed,
-            Err(why) => Outcome::Failed(why),
-        },
-        Err(why) => Outcome::Failed(why),
-    }
+    outcome(case, || attempt::<B>(case, device).and_then(|results| judge(case, &results)))
 }
 
-/// Runs a case on two backends, which must give the same bits.
-pub fn run_both<A: Backend, B: Backend>(case: &Case, a: &A::Device, b: &B::Device) -> Outcome {
+/// Runs a case on two backends: the first must give the expected results, and the bits of the second.
+pub fn run_beside<A: Backend, B: Backend>(case: &Case, a: &A::Device, b: &B::Device) -> Outcome {
+    outcome(case, || {
+        let results = attempt::<A>(case, a)?;
+        judge(case, &results)?;
+        let definition = attempt::<B>(case, b).map_err(|why| format!("on {b}: {why}"))?;
+        same(&results, &definition).map_err(|why| format!("other bits than on {b}: {why}"))
+    })
+}
+
+fn outcome(case: &Case, run: impl FnOnce() -> Result<(), String>) -> Outcome {
     if !known(case) {
         return Outcome::Skipped("not in the catalogue".to_string());
     }
-    match (attempt::<A>(case, a), attempt::<B>(case, b)) {
-        (Ok(x), Ok(y)) => match same(&x, &y) {
-            Ok(()) => Outcome::Passed,
-            Err(why) => Outcome::Failed(format!("other bits than {}: {why}", B::NAME)),
-        },
-        (Err(why), _) | (_, Err(why)) => Outcome::Failed(why),
+    match run() {
+        Ok(()) => Outcome::Passed,
+        Err(why) => Outcome::Failed(why),
     }
 }
 
@@ -83,8 +80,11 @@ pub fn judge(case: &Case, got: &Results) -> Result<(), String> {
     })
 }
 
-/// The same bits everywhere?
-fn same(a: &Results, b: &Results) -> Result<(), String> {
+/// Compares the bits of all results.
+///
+/// # Errors
+/// The first difference.
+pub fn same(a: &Results, b: &Results) -> Result<(), String> {
     let all = |what: &str, a: &[HostTensor], b: &[HostTensor]| {
         each(a.len(), b.len(), what, |i| bits(&a[i], &b[i]).map_err(|m| format!("{what} {i}: {m}")))
     };

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use elinvar_conformance::{Options, conformance};
+use elinvar_devices::Device;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,11 +15,14 @@ struct Cli {
     /// An op's name, or a part of case ids; may be repeated.
     #[arg(long = "op")]
     only: Vec<String>,
+    /// The device under test.
+    #[arg(long, default_value = "reference", value_parser = Device::parse)]
+    device: Device,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let options = Options { golden: cli.golden, only: cli.only };
+    let options = Options { golden: cli.golden, only: cli.only, device: cli.device };
     match conformance(&options, &mut std::io::stdout().lock()) {
         Ok(summary) if summary.is_good() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -6,6 +6,25 @@
 //! What can change (weights, running statistics, the mode) lives in cells, so every walk goes over `&self`, a
 //! parameter can be shared by two layers (tied weights), and `forward(&self)` can keep statistics. The names are
 //! those of PyTorch: `encoder.layers.0.weight`.
+//!
+//! A field of a type that is no module is a compile error, so nothing is forgotten in silence. A bare tensor belongs
+//! into a [`Buffer`] or a [`Param`]:
+//! ```
+//! # use elinvar_nn::{Backend, Buffer, Module};
+//! #[derive(Module)]
+//! struct Positions<B: Backend> {
+//!     table: Buffer<B>,
+//!     #[module(skip)]
+//!     started: std::time::Duration,
+//! }
+//! ```
+//! ```compile_fail
+//! # use elinvar_nn::{Backend, Module, Tensor};
+//! #[derive(Module)]
+//! struct Positions<B: Backend> {
+//!     table: Tensor<B>,
+//! }
+//! ```
 
 mod leaves;
 mod plain;

@@ -12,6 +12,11 @@ impl Map<1> for Abs {
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.abs()
     }
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
+        let zero = L::lit(0.0);
+        L::select(x.gt(zero), g, L::select(x.lt(zero), -g, zero))
+    }
 }
 
 impl IntMap<1> for Abs {

@@ -2,7 +2,7 @@
 //! device. No gradient.
 
 use super::gather::as_index;
-use super::{one_hot, scatter_add, view};
+use super::{one_hot, scatter, view};
 use crate::prelude::*;
 
 /// How often (i64) each of 0, 1, .. occurs in the vector `x` of integers, up to its largest number, and for
@@ -18,7 +18,7 @@ pub fn bincount<V: Value>(x: &V, min_length: usize) -> Result<V> {
     let at = as_index("bincount", x)?;
     let n = if x.shape().numel() == 0 { 0 } else { one_hot::classes(&at)? };
     let zeros = view::zeros(&at, &Shape::new(&[n.max(min_length)])?)?;
-    scatter_add(&zeros, 0, &at, &at.full_like(1i64)?).map_err(|e| e.at("bincount"))
+    scatter::run("bincount", Scatter::Add, &zeros, 0, &at, &at.full_like(1i64)?)
 }
 
 /// By name: operand x; attribute min_length.

@@ -380,9 +380,12 @@ fn unbatch<V: Value>(y: V, batched: bool) -> Result<V> {
 
 /// The attribute padding: numbers, or the word same or valid.
 pub(super) fn padding<V: Value>(a: &Args<V>) -> Result<Padding> {
-    match a.attrs.get("padding") {
-        Some(Attr::Str(word)) if word == "same" => Ok(Padding::Same),
-        Some(Attr::Str(word)) if word == "valid" => Ok(Padding::Valid),
-        _ => Ok(Padding::Sizes(a.sizes("padding")?)),
+    match a.str("padding") {
+        Ok("same") => Ok(Padding::Same),
+        Ok("valid") => Ok(Padding::Valid),
+        Ok(word) => {
+            Err(Error::argument(format!("{}: padding {word}; there are same, valid and numbers", a.op)))
+        }
+        Err(_) => Ok(Padding::Sizes(a.sizes("padding")?)),
     }
 }

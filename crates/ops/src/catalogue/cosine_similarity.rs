@@ -53,7 +53,8 @@ impl Rows<2> for CosineSimilarity {
             let least = maximum(&where_(&none, &zero, &norm)?, &x.scalar_like(self.eps)?)?;
             Ok((div(x, &least)?, div(x, &norm)?, least))
         };
-        let ((u, x_dir, nx), (v, y_dir, ny)) = (side(&broadcast(c.x(0), &common)?)?, side(&broadcast(c.x(1), &common)?)?);
+        let ((u, x_dir, nx), (v, y_dir, ny)) =
+            (side(&broadcast(c.x(0), &common)?)?, side(&broadcast(c.x(1), &common)?)?);
         let cosine = total(&mul(&u, &v)?)?;
         let one = |other: &V, dir: &V, n: &V| mul(g, &div(&sub(other, &mul(&cosine, dir)?)?, n)?);
         Ok(vec![c.want(0, || one(&v, &x_dir, &nx))?, c.want(1, || one(&u, &y_dir, &ny))?])

@@ -17,21 +17,30 @@ use crate::value::cast;
 #[derive(Clone, Copy, Debug)]
 struct Step;
 
-impl Step {
-    /// The first term.
-    #[inline(always)]
-    fn log_sum<L: Lane>([a, b, c]: [L; 3]) -> L {
-        let (most, never) = (a.max(b).max(c), L::lit(f64::NEG_INFINITY));
-        let total = (a - most).exp() + (b - most).exp() + (c - most).exp();
-        L::select(most.eq(never), never, most + total.log())
-    }
+/// log(exp(a) + exp(b) + exp(c)), and whether it is -inf as a, b and c are. Choices stand before the arithmetic, so
+/// that no step of it is NaN and gets into derivatives of the gradient.
+#[inline(always)]
+fn log_sum<L: Lane>([a, b, c]: [L; 3]) -> (L, L::Mask) {
+    let (most, never, zero) = (a.max(b).max(c), L::lit(f64::NEG_INFINITY), L::lit(0.0));
+    let none = most.eq(never);
+    let shift = L::select(none, zero, most);
+    let total = (a - shift).exp() + (b - shift).exp() + (c - shift).exp();
+    let log = L::select(none, L::lit(1.0), total).log();
+    (L::select(none, never, shift + log), none)
+}
+
+/// exp(x - y), the share of x in the sum y; 1 where the sum is -inf.
+#[inline(always)]
+fn share<L: Lane>(x: L, y: L, none: L::Mask) -> L {
+    let zero = L::lit(0.0);
+    (L::select(none, zero, x) - L::select(none, zero, y)).exp()
 }
 
 impl Map<4> for Step {
     const NAME: &'static str = "ctc_loss";
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, c, d]: [L; 4]) -> L {
-        Self::log_sum([a, b, c]) + d
+        log_sum([a, b, c]).0 + d
     }
     /// The share of an operand in the sum. Where nothing reaches, nothing goes back, but a NaN.
     #[inline(always)]
@@ -39,9 +48,8 @@ impl Map<4> for Step {
         if i == 3 {
             return g;
         }
-        let y = Self::log_sum([x[0], x[1], x[2]]);
-        let never = y.eq(L::lit(f64::NEG_INFINITY));
-        L::select(never, g * L::lit(0.0), g * (x[i] - y).exp())
+        let (y, none) = log_sum([x[0], x[1], x[2]]);
+        g * L::select(none, L::lit(0.0), share(x[i], y, none))
     }
 }
 
@@ -49,17 +57,26 @@ impl Map<4> for Step {
 #[derive(Clone, Copy, Debug)]
 struct End;
 
+impl End {
+    #[inline(always)]
+    fn log_sum<L: Lane>([a, b]: [L; 2]) -> (L, L::Mask) {
+        log_sum([a, b, L::lit(f64::NEG_INFINITY)])
+    }
+}
+
 impl Map<2> for End {
     const NAME: &'static str = "ctc_loss";
     #[inline(always)]
-    fn lane<L: Lane>(&self, [a, b]: [L; 2]) -> L {
-        Step::log_sum([a, b, L::lit(f64::NEG_INFINITY)])
+    fn lane<L: Lane>(&self, x: [L; 2]) -> L {
+        Self::log_sum(x).0
     }
     /// The share of an operand in the sum: NaN if the sum is -inf, but for a sample that was taken out.
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, x: [L; 2], _: L, g: L) -> L {
+        let (y, none) = Self::log_sum(x);
         let zero = L::lit(0.0);
-        L::select(g.eq(zero), zero, g * (x[i] - self.lane(x)).exp())
+        let lost = L::select(g.eq(zero), zero, L::lit(f64::NAN));
+        L::select(none, lost, g * share(x[i], y, none))
     }
 }
 

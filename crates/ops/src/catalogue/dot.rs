@@ -3,7 +3,7 @@
 use super::matmul;
 use crate::prelude::*;
 
-/// The sum of x[i] * y[i] for vectors of one length.
+/// The sum of `x[i] * y[i]` for vectors of one length.
 ///
 /// # Errors
 /// `ShapeMismatch` if an operand is no vector or the lengths differ; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

@@ -3,7 +3,7 @@
 use super::reshape;
 use crate::prelude::*;
 
-/// `x` with axes `start_dim` to `end_dim` (included) merged into one; a scalar gets shape [1].
+/// `x` with axes `start_dim` to `end_dim` (included) merged into one; a scalar gets shape `[1]`.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or the end is before the start; `OutOfMemory`.

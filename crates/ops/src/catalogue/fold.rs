@@ -26,11 +26,11 @@ pub fn fold<V: Value>(x: &V, size: [usize; 2], patches: &Patches) -> Result<V> {
     let flat = reshape::to_shape(x, &Shape::new(&[images, channels, taps * columns])?)?;
     let plane = view::zeros(x, &Shape::new(&[images, channels, padded[0] * padded[1]])?)?;
     let at = |i: usize, window: usize, tap: usize| window * patches.stride[i] + tap * patches.dilation[i];
-    let mut index = Vec::with_capacity(taps * columns);
-    for (i, j) in pairs(patches.kernel) {
-        index.extend(pairs([rows, cols]).map(|(r, c)| (at(0, r, i) * padded[1] + at(1, c, j)) as i64));
-    }
-    let sum = index_add(&plane, 2, &view::numbers(x, index)?, &flat, Scalar::Int(1))?;
+    let index = pairs(patches.kernel).flat_map(|(i, j)| {
+        pairs([rows, cols]).map(move |(r, c)| (at(0, r, i) * padded[1] + at(1, c, j)) as i64)
+    });
+    let index = view::numbers(x, taps * columns, index)?;
+    let sum = index_add(&plane, 2, &index, &flat, Scalar::Int(1))?;
     let image = reshape::to_shape(&sum, &Shape::new(&[images, channels, padded[0], padded[1]])?)?;
     let inside = |i: usize| Run { start: patches.padding[i], len: size[i], step: 1 };
     let image = slice::runs(&image, &[Run::all(images), Run::all(channels), inside(0), inside(1)])?;

@@ -50,17 +50,18 @@ struct Axis {
 }
 
 impl Axis {
-    /// Which input element each output is. In f32, as the module says.
-    fn nearest(&self) -> Result<Vec<i64>> {
+    /// Which input element each output is. In f32, as the module says. PyTorch's images (two spatial axes) that stay as
+    /// large or become twice as large do not ask for the scale, and neither do ours.
+    fn nearest(&self, image: bool) -> Result<Vec<i64>> {
         let ratio = match self.scale {
             Some(s) => (1.0 / s) as f32,
             None => self.n as f32 / self.out as f32,
         };
         let mut index = host::with_capacity(self.out)?;
         for i in 0..self.out {
-            index.push(if self.out == self.n {
+            index.push(if image && self.out == self.n {
                 i
-            } else if Some(self.out) == self.n.checked_mul(2) {
+            } else if image && self.out == 2 * self.n {
                 i / 2
             } else {
                 ((i as f32 * ratio).floor() as usize).min(self.n - 1)
@@ -158,13 +159,13 @@ pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Res
     out.extend(axes.iter().map(|a| a.out));
     Shape::new(&out)?;
     match mode {
-        Interpolation::Nearest => axes.iter().try_fold(x.clone(), |x, a| match a.nearest()? {
-            index if index.iter().enumerate().all(|(i, &j)| i as i64 == j) && a.out == a.n => Ok(x),
-            index => pick(&x, a.axis, index),
-        }),
+        Interpolation::Nearest => {
+            axes.iter().try_fold(x.clone(), |x, a| pick(&x, a.axis, a.nearest(axes.len() == 2)?))
+        }
         Interpolation::Linear { align_corners } => widen([x], |[x]| {
             axes.iter().try_fold(x.clone(), |x, a| {
-                if a.out == a.n && (align_corners || a.scale.is_none_or(|s| s == 1.0)) {
+                // As large as before means as before, even if the scale was a little above 1.
+                if a.out == a.n {
                     return Ok(x);
                 }
                 let (left, right, weight) = a.linear(align_corners)?;

@@ -5,7 +5,7 @@ use super::{reshape, sum, transpose, view};
 use crate::array;
 use crate::prelude::*;
 
-/// y[m, n] = sum over k of x[m, k] * weight[n, k], plus bias[n] if there is a third operand.
+/// `y[m, n]` = sum over k of `x[m, k] * weight[n, k]`, plus `bias[n]` if there is a third operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear;
 
@@ -40,7 +40,7 @@ impl Op for Linear {
     }
 }
 
-/// x[.., in] @ weight[out, in]^T + bias[out]: [.., out]. f16 and bf16 are rounded once, after the bias.
+/// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. f16 and bf16 are rounded once, after the bias.
 ///
 /// # Errors
 /// `ShapeMismatch` if the sizes do not fit; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

@@ -7,7 +7,7 @@ use crate::prelude::*;
 use crate::value::cast;
 
 /// The weights of [`multi_head_attention`], for `e` features.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct MhaWeights<'a, V> {
     /// [3 e, e]: the projections of queries, keys and values, stacked.
     pub in_proj: &'a V,
@@ -18,6 +18,14 @@ pub struct MhaWeights<'a, V> {
     /// [e]
     pub out_bias: Option<&'a V>,
 }
+
+// References are copied whatever they refer to; a derive would ask that of V.
+impl<V> Clone for MhaWeights<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<V> Copy for MhaWeights<'_, V> {}
 
 /// Which weights [`multi_head_attention`] gives besides its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

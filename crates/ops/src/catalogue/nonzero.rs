@@ -34,9 +34,9 @@ pub fn nonzero<V: Value>(x: &V) -> Result<V> {
     let at = numbers(x)?;
     let shape = x.shape();
     let column = at.array().reshape(&Shape::new(&[at.shape().numel(), 1])?)?;
-    let strides = Layout::contiguous(shape.clone()).strides().iter().map(|&s| s as i64).collect();
-    let sizes = shape.iter().map(|&n| n as i64).collect();
-    let (strides, sizes): (V, V) = (view::numbers(x, strides)?, view::numbers(x, sizes)?);
+    let rows = Layout::contiguous(shape.clone());
+    let strides: V = view::numbers(x, shape.rank(), rows.strides().iter().map(|&s| s as i64))?;
+    let sizes: V = view::numbers(x, shape.rank(), shape.iter().map(|&n| n as i64))?;
     Ok(V::from_array(array::map_int(&Coordinate, [&column, strides.array(), sizes.array()])?))
 }
 

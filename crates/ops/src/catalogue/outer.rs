@@ -3,7 +3,7 @@
 use super::{mul, unsqueeze};
 use crate::prelude::*;
 
-/// x[i] * y[j] for vectors x [m] and y [n]: [m, n].
+/// `x[i] * y[j]` for vectors `x [m]` and `y [n]`: `[m, n]`.
 ///
 /// # Errors
 /// `ShapeMismatch` if an operand is no vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

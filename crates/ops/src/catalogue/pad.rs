@@ -108,8 +108,9 @@ fn mirrored<V: Value>(x: &V, pairs: &[[isize; 2]], mode: Mode) -> Result<V> {
     for (k, &[before, after]) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
         let axis = x.shape().rank() - 1 - k;
         let n = x.shape()[axis] as isize;
-        let from: Vec<i64> = (-before..n + after).map(|i| mode.source(i, n) as i64).collect();
-        y = index_select(&y, axis as isize, &view::numbers(x, from)?)?;
+        let from = (-before..n + after).map(|i| mode.source(i, n) as i64);
+        let count = (n + before + after) as usize;
+        y = index_select(&y, axis as isize, &view::numbers(x, count, from)?)?;
     }
     Ok(y)
 }

@@ -8,7 +8,7 @@ use crate::prelude::*;
 use crate::value::cast;
 
 /// The weights of one layer in one direction, for gates stacked in the cell's order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct RnnWeights<'a, V> {
     /// [gates * h, i]: for the input.
     pub w_ih: &'a V,
@@ -19,6 +19,14 @@ pub struct RnnWeights<'a, V> {
     /// [gates * h]: added to the state's part.
     pub b_hh: Option<&'a V>,
 }
+
+// References are copied whatever they refer to; a derive would ask that of V.
+impl<V> Clone for RnnWeights<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<V> Copy for RnnWeights<'_, V> {}
 
 /// How a recurrent net runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -122,7 +122,7 @@ impl<const N: usize> Rows<N> for RmsNormGrad {
 }
 
 /// y = x / sqrt(mean(x^2) + eps) * weight, with the mean over the last axes, which have the sizes `normalized_shape`.
-/// Without `eps` it is the distance from 1 to the next larger number of x's dtype.
+/// Without `eps` it is the distance from 1 to the next larger number of the type in which x is computed.
 ///
 /// x: [.., s..]   weight: [s..]   y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
@@ -137,7 +137,7 @@ pub fn rms_norm<V: Value>(
 ) -> Result<V> {
     let axes = last_axes("rms_norm", x.shape(), normalized_shape)?;
     shaped("rms_norm", "weight", weight, normalized_shape)?;
-    let r = RmsNorm { eps: eps.unwrap_or(x.dtype().epsilon()) };
+    let r = RmsNorm { eps: eps.unwrap_or(x.dtype().compute().epsilon()) };
     match weight {
         None => rows(r, &axes, [x]),
         Some(w) => rows(r, &axes, [x, w]),

@@ -81,9 +81,10 @@ impl Sdpa {
         let mut scores = mul(&matmul(&q, &turned(&k)?)?, &scale)?;
         if c.len() == 4 {
             let mask = tall(c.x(3))?;
-            scores = match mask.dtype() {
-                DType::Bool => where_(&mask, &scores, &never)?,
-                _ => add(&scores, &wide(&mask)?)?,
+            scores = if mask.dtype() == DType::Bool {
+                where_(&mask, &scores, &never)?
+            } else {
+                add(&scores, &wide(&mask)?)?
             };
         }
         if self.0.causal {

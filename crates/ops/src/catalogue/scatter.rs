@@ -76,7 +76,9 @@ pub(super) fn run<V: Value>(op: &str, how: Scatter, x: &V, dim: isize, index: &V
             src.shape()
         )));
     }
-    reshape::to_shape(&V::apply(ScatterOp { how, axis }, &[&base, &at, &from])?, x.shape())
+    let y = V::apply(ScatterOp { how, axis }, &[&base, &at, &from]);
+    let y = y.map_err(|e| if op == ScatterOp::NAME { e } else { e.at(op) })?;
+    reshape::to_shape(&y, x.shape())
 }
 
 /// A copy of `x` into which `value` is written at `index` along `dim`.

@@ -2,6 +2,7 @@
 
 use super::view::{self, Part, Run};
 use crate::prelude::*;
+use elinvar_core::host::with_capacity;
 
 /// Parts of these sizes along an axis.
 #[derive(Clone, Debug)]
@@ -70,7 +71,11 @@ pub(super) fn even(op: &str, n: usize, size: usize) -> Result<Vec<usize>> {
     match (n, size) {
         (0, _) => Ok(vec![0]),
         (_, 0) => Err(Error::argument(format!("{op}: parts of 0 elements never make up an axis of {n}"))),
-        _ => Ok((0..n).step_by(size).map(|i| size.min(n - i)).collect()),
+        _ => {
+            let mut parts = with_capacity(n.div_ceil(size))?;
+            parts.extend((0..n).step_by(size).map(|i| size.min(n - i)));
+            Ok(parts)
+        }
     }
 }
 

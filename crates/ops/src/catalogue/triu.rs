@@ -3,8 +3,8 @@
 use super::{reshape, view};
 use crate::prelude::*;
 
-/// For every row of the last two axes the column at which the diagonal meets it, as [rows, 1], and the columns, as
-/// [columns]: to be compared.
+/// For every row of the last two axes the column at which the diagonal meets it, as `[rows, 1]`, and the columns, as
+/// `[columns]`: to be compared.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no two axes; `OutOfMemory`.
@@ -15,9 +15,9 @@ pub(super) fn coordinates<V: Value>(op: &str, x: &V, diagonal: isize) -> Result<
             x.shape()
         )));
     };
-    let meets = (0..rows as i64).map(|r| r.saturating_add(diagonal as i64)).collect();
-    let row = reshape::to_shape(&view::numbers(x, meets)?, &Shape::new(&[rows, 1])?)?;
-    Ok((row, view::numbers(x, (0..cols as i64).collect())?))
+    let meets = (0..rows as i64).map(|r| r.saturating_add(diagonal as i64));
+    let row = reshape::to_shape(&view::numbers(x, rows, meets)?, &Shape::new(&[rows, 1])?)?;
+    Ok((row, view::numbers(x, cols, 0..cols as i64)?))
 }
 
 /// The elements of the last two axes of `x` on and above the diagonal that is `diagonal` above the main one; 0 below.

@@ -2,6 +2,7 @@
 
 use super::{reshape, split};
 use crate::prelude::*;
+use elinvar_core::host::filled;
 
 /// The elements of `x` at each index of axis `dim`, without that axis. Views.
 ///
@@ -13,7 +14,7 @@ pub fn unbind<V: Value>(x: &V, dim: isize) -> Result<Vec<V>> {
     }
     let axis = x.shape().axis("unbind", dim)?;
     let rest = x.shape().without(&[axis], false);
-    let parts = split::sizes(x, &vec![1; x.shape()[axis]], dim)?;
+    let parts = split::sizes(x, &filled(x.shape()[axis], 1)?, dim)?;
     parts.iter().map(|p| reshape::to_shape(p, &rest)).collect()
 }
 

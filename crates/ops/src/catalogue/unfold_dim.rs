@@ -31,11 +31,11 @@ impl Op for UnfoldDim {
         axes.insert(axis + 1, rank);
         let side_by_side = permute::to_axes(g, &axes)?;
         let flat = view::resized(c.shape(0), axis, windows * self.size)?;
-        let index =
-            (0..windows).flat_map(|w| (0..self.size).map(move |j| (w * self.step + j) as i64)).collect();
+        let index = (0..windows).flat_map(|w| (0..self.size).map(move |j| (w * self.step + j) as i64));
+        let index = view::numbers(g, windows * self.size, index)?;
         let zero = view::zeros(g, c.shape(0))?;
         let src = reshape::to_shape(&side_by_side, &flat)?;
-        let dx = index_add(&zero, axis as isize, &view::numbers(g, index)?, &src, Scalar::Int(1))?;
+        let dx = index_add(&zero, axis as isize, &index, &src, Scalar::Int(1))?;
         Ok(vec![Some(dx)])
     }
 }

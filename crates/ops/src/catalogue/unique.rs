@@ -64,7 +64,7 @@ fn slices<B: Backend>(x: &Array<B>, dim: isize) -> Result<Unique<Array<B>>> {
         )));
     }
     let mut rows = reshape::to_shape(&front, &Shape::new(&[n, length])?)?;
-    let mut order: Array<B> = view::numbers(x, (0..n as i64).collect())?;
+    let mut order: Array<B> = view::numbers(x, n, 0..n as i64)?;
     for column in (0..length).rev() {
         let by = argsort(&super::select(&rows, 1, column as isize)?, 0, false)?;
         rows = index_select(&rows, 0, &by)?;
@@ -90,13 +90,13 @@ fn groups<B: Backend>(
     order: &Array<B>,
 ) -> Result<(Array<B>, Array<B>, Array<B>)> {
     let Some(fresh) = fresh else {
-        let none = view::numbers(like, Vec::new())?;
+        let none = view::numbers(like, 0, [])?;
         return Ok((none.clone(), none.clone(), none));
     };
     let first = Array::full(like.device(), &Shape::new(&[1])?, Scalar::Bool(true), DType::Bool)?;
     let fresh = concat(&[&first, &fresh], 0)?;
     let starts = nonzero::numbers(&fresh)?;
-    let n: Array<B> = view::numbers(like, vec![fresh.shape().numel() as i64])?;
+    let n: Array<B> = view::numbers(like, 1, [fresh.shape().numel() as i64])?;
     let ends = concat(&[&narrow::run(&starts, 0, 1, starts.shape().numel() - 1)?, &n], 0)?;
     let group = sub(&cumsum(&fresh, 0)?, &starts.scalar_like(1i64)?)?;
     let inverse = scatter(&view::zeros(order, order.shape())?, 0, order, &group)?;

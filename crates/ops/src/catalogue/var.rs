@@ -34,9 +34,9 @@ impl Rows<1> for Var {
     }
 }
 
-/// What the sum of squares is divided by.
+/// What the gradient of the sum of squares is divided by. (Not clamped: where the variance is NaN, it does not matter.)
 pub(super) fn divisor(shape: &Shape, axes: &[usize], correction: f64) -> f64 {
-    (sum::row_len(shape, axes) as f64 - correction).max(0.0)
+    sum::row_len(shape, axes) as f64 - correction
 }
 
 /// scale * g * (x - mean of x): how the statistics of second order depend on x.

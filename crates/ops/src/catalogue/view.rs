@@ -6,6 +6,7 @@
 
 use crate::array;
 use crate::prelude::*;
+use elinvar_core::host::with_capacity;
 use smallvec::SmallVec;
 
 /// Which elements of an axis a slice takes: `len` of them from `start` on, `step` apart. All of them exist.
@@ -165,13 +166,14 @@ pub(super) fn same_dtype<V: Value>(op: &str, x: &[&V]) -> Result<DType> {
     }
 }
 
-/// Numbers that depend on nothing, on the device of `like`.
+/// A vector of these `n` numbers, which depend on nothing, on the device of `like`.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn numbers<V: Value>(like: &V, v: Vec<i64>) -> Result<V> {
-    let n = v.len();
-    Ok(V::from_array(Array::from_vec(like.device(), v, &[n])?))
+pub(super) fn numbers<V: Value>(like: &V, n: usize, v: impl IntoIterator<Item = i64>) -> Result<V> {
+    let mut all = with_capacity(n)?;
+    all.extend(v);
+    Ok(V::from_array(Array::from_vec(like.device(), all, &[n])?))
 }
 
 /// Zeros of `shape`, of the dtype and on the device of `like`.

@@ -2,11 +2,12 @@
 //!
 //! This is the reading that defines all others, and also the one that the CPU's vector code is made of: a
 //! plain loop over these functions, compiled for an instruction set, becomes vector code by itself. So nothing
-//! here may branch or call: choices are selects, and what the standard library has only as a call (a minimum
+//! here, the elementary functions aside, may branch or call: choices are selects, and what the standard library has only as a call (a minimum
 //! that propagates NaN, the upper half of a 64-bit product) is spelled out in operations that every
 //! instruction set has. Integers are `Wrapping`: their overflow is meant, in debug builds too.
 
 use super::{Lane, LaneInt, Mask};
+use crate::math;
 use core::num::Wrapping;
 
 impl Mask for bool {
@@ -33,6 +34,32 @@ fn mul_high_64(a: i64, b: i64) -> i64 {
     let middle = a_high * b_low + ((a_low * b_low) >> 32);
     let middle_low = a_low * b_high + (middle & LOW);
     (a_high * b_high + (middle >> 32) + (middle_low >> 32)) as i64
+}
+
+/// The elementary functions as calls of a copy that is compiled here and nowhere else.
+macro_rules! outlined {
+    ($float:ident: $($unary:ident)*; $($binary:ident)*) => {
+        $(
+            #[inline(always)]
+            fn $unary(self) -> Self {
+                #[inline(never)]
+                fn compiled(x: $float) -> $float {
+                    math::$unary(x)
+                }
+                compiled(self)
+            }
+        )*
+        $(
+            #[inline(always)]
+            fn $binary(self, other: Self) -> Self {
+                #[inline(never)]
+                fn compiled(x: $float, y: $float) -> $float {
+                    math::$binary(x, y)
+                }
+                compiled(self, other)
+            }
+        )*
+    };
 }
 
 macro_rules! host_lane {
@@ -168,6 +195,11 @@ macro_rules! host_lane {
             fn from_int(v: Self::Int) -> Self {
                 v.0 as $float
             }
+            // One compiled copy of each function for all formulas: a program has hundreds of them, and inlined into each
+            // the elementary functions would be nearly all of its code. Readings that need them inlined (vectors) have
+            // the generic functions of `math`.
+            outlined!($float: exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf sigmoid rsqrt; pow atan2);
+
             #[inline(always)]
             fn fmod(self, other: Self) -> Self {
                 self % other

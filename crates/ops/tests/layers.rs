@@ -1,0 +1,486 @@
+//! Layers and losses where they have edges: windows at the end of an axis, rows that see nothing, targets that are no
+//! class, sizes beyond memory. Common results are compared elsewhere, with results from elsewhere.
+
+use elinvar_core::philox::Stream;
+use elinvar_core::{Element, ErrorKind, Result};
+use elinvar_ops::Array;
+use elinvar_ops::catalogue::conv::Padding;
+use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
+use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaWeights};
+use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
+use elinvar_ops::catalogue::reduction::Reduction;
+use elinvar_ops::catalogue::*;
+use elinvar_reference::{Reference, ReferenceDevice};
+
+type A = Array<Reference>;
+
+const INF: f32 = f32::INFINITY;
+const NAN: f32 = f32::NAN;
+const HUGE: usize = usize::MAX;
+
+fn array<T: Element>(v: &[T], shape: &[usize]) -> A {
+    A::from_vec(&ReferenceDevice, v.to_vec(), shape).unwrap()
+}
+fn f(v: &[f32]) -> A {
+    array(v, &[v.len()])
+}
+fn i(v: &[i64]) -> A {
+    array(v, &[v.len()])
+}
+/// 0, 1, 2, .. in this shape.
+fn count(shape: &[usize]) -> A {
+    array(&(0..shape.iter().product()).map(|i: usize| i as f32).collect::<Vec<_>>(), shape)
+}
+fn ones(shape: &[usize]) -> A {
+    array(&vec![1f32; shape.iter().product()], shape)
+}
+/// Shape, dtype and elements, as a person can read them.
+fn show(a: &A) -> String {
+    format!("{} {} {:?}", a.dtype(), a.shape(), a.to_host().unwrap().to_f64_vec())
+}
+fn check(rows: Vec<(&str, Result<A>, A)>) {
+    for (what, got, want) in rows {
+        assert_eq!(show(&got.unwrap_or_else(|e| panic!("{what}: {e}"))), show(&want), "{what}");
+    }
+}
+/// Each call must fail with this kind, in a sentence that holds these words.
+fn refuse<T>(rows: Vec<(Result<T>, ErrorKind, &str)>) {
+    for (got, kind, words) in rows {
+        match got {
+            Ok(_) => panic!("{words}: it ran"),
+            Err(e) => {
+                assert!(e.kind() == kind && e.message().contains(words), "wanted {kind:?} {words}, got {e:?}")
+            }
+        }
+    }
+}
+fn conv(
+    x: &A,
+    w: &A,
+    stride: &[usize],
+    padding: impl Into<Padding>,
+    dilation: &[usize],
+    groups: usize,
+) -> Result<A> {
+    conv2d(x, w, None, stride, &padding.into(), dilation, groups)
+}
+
+#[test]
+fn convolutions() {
+    let w = array(&[1f32, 10.0], &[1, 1, 2]);
+    let line = |x: &A, padding| conv1d(x, &w, None, &[1], &padding, &[1], 1);
+    let none = array::<f32>(&[], &[1, 0, 2]);
+    check(vec![
+        ("no batch", line(&count(&[1, 3]), Padding::Valid), array(&[10f32, 21.0], &[1, 2])),
+        (
+            "the odd zero is the last",
+            line(&count(&[1, 1, 3]), Padding::Same),
+            array(&[10f32, 21.0, 2.0], &[1, 1, 3]),
+        ),
+        ("no batches", line(&array::<f32>(&[], &[0, 1, 3]), Padding::Valid), array::<f32>(&[], &[0, 1, 2])),
+        (
+            "no channels leave the bias",
+            conv1d(&array::<f32>(&[], &[1, 0, 3]), &none, Some(&f(&[7.0])), &[1], &Padding::Valid, &[1], 1),
+            array(&[7f32, 7.0], &[1, 1, 2]),
+        ),
+        (
+            "a stride beyond the input",
+            conv1d(&count(&[1, 3]), &w, None, &[1 << 30], &Padding::Valid, &[1], 1),
+            array(&[10f32], &[1, 1]),
+        ),
+        (
+            "transposed, with a size that the stride leaves open",
+            conv_transpose1d(
+                &f(&[1.0, 2.0]).reshape(ones(&[1, 2]).shape()).unwrap(),
+                &w,
+                None,
+                &[3],
+                &[0],
+                &[2],
+                1,
+                &[1],
+            ),
+            array(&[1f32, 10.0, 0.0, 2.0, 20.0, 0.0, 0.0], &[1, 7]),
+        ),
+    ]);
+    let (x, w) = (ones(&[2, 3, 8, 8]), ones(&[16, 3, 3, 3]));
+    let one = [1, 1];
+    let turned = |stride: &[usize], padding: &[usize], extra: &[usize]| {
+        conv_transpose2d(&x, &ones(&[3, 2, 3, 3]), None, stride, padding, extra, 1, &one)
+    };
+    use ErrorKind::{DTypeMismatch, InvalidArgument, OutOfMemory, ShapeMismatch};
+    refuse(vec![
+        (
+            conv(&x, &ones(&[16, 4, 3, 3]), &one, [0, 0], &one, 1),
+            ShapeMismatch,
+            "conv2d: input [2, 3, 8, 8] has 3 channels, weight [16, 4, 3, 3] expects 4 (times 1 groups)",
+        ),
+        (conv(&x, &ones(&[16, 1 << 50, 0, 3]), &one, [0, 0], &one, 1 << 20), ShapeMismatch, "has 3 channels"),
+        (conv(&x, &w, &[0], [0, 0], &one, 1), InvalidArgument, "conv2d: stride 0 is not in 1..="),
+        (conv(&x, &w, &[HUGE], [0, 0], &one, 1), InvalidArgument, "stride"),
+        (conv(&x, &w, &one, [HUGE, 0], &one, 1), InvalidArgument, "padding"),
+        (conv(&x, &w, &one, [0, 0], &[HUGE], 1), InvalidArgument, "dilation"),
+        (conv(&x, &w, &one, [0, 0], &[1 << 30], 1), ShapeMismatch, "the kernel reaches over 2147483649"),
+        (conv(&x, &w, &one, [0, 0, 0], &one, 1), InvalidArgument, "1 or 2 would fit"),
+        (conv(&x, &w, &one, [0, 0], &one, 0), InvalidArgument, "groups is 0"),
+        (conv(&x, &ones(&[16, 1, 3, 3]), &one, [0, 0], &one, 3), ShapeMismatch, "16 output channels"),
+        (conv(&x, &ones(&[1, 3, 9, 9]), &one, [0, 0], &one, 1), ShapeMismatch, "reaches over 9"),
+        (
+            conv(&x, &array::<f32>(&[], &[1, 3, 0, 3]), &one, [0, 0], &one, 1),
+            ShapeMismatch,
+            "kernel of size 0",
+        ),
+        (conv(&x, &w, &one, [1 << 30, 1 << 30], &one, 1), OutOfMemory, "more elements than can be addressed"),
+        (conv(&x, &w, &[2], Padding::Same, &one, 1), InvalidArgument, "padding same needs stride 1"),
+        (conv(&count(&[8, 8]), &w, &one, [0, 0], &one, 1), ShapeMismatch, "without a batch"),
+        (
+            conv(&x, &i(&[1; 81]).reshape(ones(&[3, 3, 3, 3]).shape()).unwrap(), &one, [0, 0], &one, 1),
+            DTypeMismatch,
+            "f32, i64",
+        ),
+        (
+            conv2d(&x, &w, Some(&ones(&[3])), &one, &Padding::Valid, &one, 1),
+            ShapeMismatch,
+            "bias [3] should be [16]",
+        ),
+        (turned(&[2], &[0], &[2]), InvalidArgument, "output_padding 2 must be below the stride 2"),
+        (turned(&[1], &[9], &[0]), ShapeMismatch, "give an output of size -8"),
+        (turned(&[i32::MAX as usize], &[0], &[0]), OutOfMemory, ""),
+    ]);
+}
+
+#[test]
+fn pools() {
+    let x = count(&[1, 5]);
+    let max = |x: &A, k, s, p, d, ceil| max_pool1d(x, &[k], &[s], &[p], &[d], ceil);
+    let avg = |k, s, p, ceil, pad| avg_pool1d(&x, &[k], &[s], &[p], ceil, pad);
+    check(vec![
+        ("a window that hangs over", max(&x, 2, 2, 0, 1, true), array(&[1f32, 3.0, 4.0], &[1, 3])),
+        ("a window that would begin in the padding", max(&x, 2, 3, 1, 1, true), array(&[0f32, 3.0], &[1, 2])),
+        ("a kernel larger than the input", max(&x, 6, 6, 0, 1, true), array(&[4f32], &[1, 1])),
+        (
+            "no stride is the kernel's",
+            max_pool1d(&x, &[2], &[], &[0], &[1], false),
+            array(&[1f32, 3.0], &[1, 2]),
+        ),
+        ("NaN wins", max(&array(&[1f32, NAN, 3.0], &[1, 3]), 3, 1, 0, 1, false), array(&[NAN], &[1, 1])),
+        ("-inf stays", max(&array(&[-INF; 2], &[1, 2]), 2, 1, 1, 1, false), array(&[-INF; 3], &[1, 3])),
+        (
+            "the first of equals",
+            max_pool2d::with_indices(&ones(&[1, 3, 3]), &[2], &[1], &[0], &[1], false).map(|r| r.1),
+            array(&[0i64, 1, 3, 4], &[1, 2, 2]),
+        ),
+        ("padding counts", avg(2, 5, 1, false, true), array(&[0f32, 2.0], &[1, 2])),
+        ("padding does not count", avg(4, 3, 2, false, false), array(&[0.5f32, 2.5], &[1, 2])),
+        ("padding counts as far as it goes", avg(4, 4, 1, true, true), array(&[0.75f32, 7.0 / 3.0], &[1, 2])),
+        (
+            "more windows than elements",
+            adaptive_max_pool1d(&count(&[1, 2]), &[3]),
+            array(&[0f32, 1.0, 1.0], &[1, 3]),
+        ),
+        ("no windows", adaptive_avg_pool1d(&x, &[0]), array::<f32>(&[], &[1, 0])),
+    ]);
+    use ErrorKind::{DTypeMismatch, InvalidArgument, ShapeMismatch};
+    refuse(vec![
+        (max(&x, 0, 1, 0, 1, false), InvalidArgument, "max_pool1d: kernel_size 0 is not in 1..="),
+        (max(&x, 2, 0, 0, 1, false), InvalidArgument, "stride 0"),
+        (max(&x, 2, 1, 2, 1, false), InvalidArgument, "padding 2 is more than half of the kernel's 2 taps"),
+        (max(&x, 2, 1, 0, HUGE, false), InvalidArgument, "dilation"),
+        (max(&x, 6, 1, 0, 1, false), ShapeMismatch, "reaches over 6 elements"),
+        (max(&x, 2, 1, 1, 6, false), ShapeMismatch, "window 0 lies wholly in the padding"),
+        (max(&array::<f32>(&[], &[1, 0]), 1, 1, 0, 1, true), ShapeMismatch, "the input has 0"),
+        (max(&f(&[1.0]), 1, 1, 0, 1, false), ShapeMismatch, "should have 3 axes, or 2 without a batch"),
+        (max(&array(&[1i64], &[1, 1]), 1, 1, 0, 1, false), DTypeMismatch, "not defined for i64"),
+        (adaptive_avg_pool1d(&array::<f32>(&[], &[1, 0]), &[1]), ShapeMismatch, "is empty"),
+        (adaptive_avg_pool1d(&x, &[HUGE]), InvalidArgument, "output_size"),
+    ]);
+}
+
+#[test]
+fn sizes_of_images() {
+    let x = count(&[1, 1, 3]);
+    let near = |target| interpolate(&x, &target, Interpolation::Nearest);
+    let linear = |target, align_corners| interpolate(&x, &target, Interpolation::Linear { align_corners });
+    let bright = array(&[0f32, INF, 0.0], &[1, 1, 3]);
+    check(vec![
+        // f32: 5 * (3 / 5) is 3 - 2^-23 or so in some types, and the element is another one then.
+        ("the nearest", near(Target::Size(vec![5])), array(&[0f32, 0.0, 1.0, 1.0, 2.0], &[1, 1, 5])),
+        ("a scale that keeps the size", near(Target::Scale(vec![1.2])), array(&[0f32, 0.0, 1.0], &[1, 1, 3])),
+        ("lines that keep their size", linear(Target::Scale(vec![1.2]), false), x.clone()),
+        ("to one, aligned", linear(Target::Size(vec![1]), true), array(&[0f32], &[1, 1, 1])),
+        ("to one", linear(Target::Size(vec![1]), false), array(&[1f32], &[1, 1, 1])),
+        (
+            "an infinity that keeps its size",
+            interpolate(&bright, &Target::Size(vec![3]), Interpolation::Linear { align_corners: false }),
+            bright.clone(),
+        ),
+    ]);
+    refuse(vec![
+        (near(Target::Size(vec![0])), ErrorKind::ShapeMismatch, "from 3 to 0 elements"),
+        (near(Target::Scale(vec![0.2])), ErrorKind::ShapeMismatch, "from 3 to 0 elements"),
+        (near(Target::Scale(vec![f64::NAN])), ErrorKind::InvalidArgument, "must be above 0"),
+        (near(Target::Scale(vec![1e300])), ErrorKind::OutOfMemory, ""),
+        (near(Target::Size(vec![HUGE / 64])), ErrorKind::OutOfMemory, ""),
+        (near(Target::Size(vec![1, 2])), ErrorKind::InvalidArgument, "2 sizes or factors for 1 spatial axes"),
+    ]);
+}
+
+#[test]
+fn norms() {
+    let x = array(&[1000f32, 1001.0, 1002.0, 1003.0], &[1, 4]);
+    let y = layer_norm(&x, &[4], None, None, 0.0).unwrap().to_host().unwrap().to_f64_vec();
+    // (x - 1001.5) / sqrt(1.25)
+    for (y, want) in y.iter().zip([-1.5, -0.5, 0.5, 1.5]) {
+        assert!((y - want / 1.25f64.sqrt()).abs() < 1e-6, "far from zero: {y}");
+    }
+    check(vec![
+        ("a constant row", layer_norm(&ones(&[2, 3]), &[3], None, Some(&f(&[1.0, 2.0, 3.0])), 1e-5), {
+            array(&[1f32, 2.0, 3.0, 1.0, 2.0, 3.0], &[2, 3])
+        }),
+        ("zeros", rms_norm(&array(&[0f32; 3], &[3]), &[3], None, None), array(&[0f32; 3], &[3])),
+        ("no rows", group_norm(&array::<f32>(&[], &[0, 4]), 2, None, None, 1e-5), array::<f32>(&[], &[0, 4])),
+    ]);
+    let batch = |x: &A, training| batch_norm(x, None, None, None, training, 0.1, 1e-5).map(|b| b.y);
+    use ErrorKind::{InvalidArgument, ShapeMismatch};
+    refuse(vec![
+        (layer_norm(&x, &[3], None, None, 0.0), ShapeMismatch, "layer_norm: input [1, 4] should end in"),
+        (layer_norm(&x, &[], None, None, 0.0), ShapeMismatch, "of one axis at least"),
+        (
+            layer_norm(&x, &[4], Some(&ones(&[1])), None, 0.0),
+            ShapeMismatch,
+            "weight [1] should have shape [4]",
+        ),
+        (group_norm(&x, 0, None, None, 0.0), InvalidArgument, "do not divide into 0 groups"),
+        (group_norm(&x, 3, None, None, 0.0), InvalidArgument, "do not divide into 3 groups"),
+        (instance_norm(&ones(&[2, 2, 1]), None, None, 0.0), InvalidArgument, "one element"),
+        (batch(&ones(&[1, 2]), true), InvalidArgument, "one element"),
+        (batch(&ones(&[4, 2]), false), InvalidArgument, "running statistics"),
+        (batch(&ones(&[4]), true), ShapeMismatch, "[n, c, spatial..]"),
+    ]);
+}
+
+#[test]
+fn attention() {
+    let attend = |q: &A, k: &A, v: &A, mask: Option<&A>| {
+        scaled_dot_product_attention(q, k, v, mask, false, None, false)
+    };
+    let (q, k) = (ones(&[2, 1]), ones(&[2, 1]));
+    let v = array(&[2f32, 4.0], &[2, 1]);
+    check(vec![
+        (
+            "a query that sees no key",
+            attend(&q, &k, &v, Some(&array(&[true, true, false, false], &[2, 2]))),
+            array(&[3f32, 0.0], &[2, 1]),
+        ),
+        (
+            "no keys",
+            attend(&q, &array::<f32>(&[], &[0, 1]), &array::<f32>(&[], &[0, 1]), None),
+            array(&[0f32; 2], &[2, 1]),
+        ),
+        (
+            "the first query sees the first key",
+            scaled_dot_product_attention(&q, &k, &v, None, true, None, false),
+            { array(&[2f32, 3.0], &[2, 1]) },
+        ),
+        ("batches broadcast", attend(&ones(&[2, 3, 2, 1]), &k, &v, None), array(&[3f32; 12], &[2, 3, 2, 1])),
+        ("no batches", attend(&ones(&[0, 3, 2, 1]), &k, &v, None), array::<f32>(&[], &[0, 3, 2, 1])),
+    ]);
+    let heads = |q, k, gqa| {
+        let (q, k) = (ones(&[1, q, 2, 1]), ones(&[1, k, 2, 1]));
+        scaled_dot_product_attention(&q, &k, &k, None, false, None, gqa)
+    };
+    let many = |heads, features| {
+        let e = array(&vec![1f32; features], &[1, 1, features]);
+        let (w, o) = (ones(&[3 * features, features]), ones(&[features, features]));
+        let weights = MhaWeights { in_proj: &w, in_bias: None, out_proj: &o, out_bias: None };
+        multi_head_attention(&e, &e, &e, weights, None, None, heads, true, HeadWeights::None).map(|r| r.0)
+    };
+    use ErrorKind::{DTypeMismatch, InvalidArgument, ShapeMismatch};
+    refuse(vec![
+        (heads(4, 2, false), ShapeMismatch, "enable_gqa was not asked for"),
+        (heads(3, 2, true), ShapeMismatch, "3 query heads do not divide among 2 key heads"),
+        (attend(&q, &ones(&[2, 3]), &v, None), ShapeMismatch, "must agree in the last size"),
+        (attend(&q, &ones(&[3, 1]), &v, None), ShapeMismatch, "must agree in the last size"),
+        (attend(&f(&[1.0]), &k, &v, None), ShapeMismatch, "each should be [.., heads, length, size]"),
+        (attend(&q, &k, &v, Some(&i(&[1, 1]))), DTypeMismatch, "the mask is i64"),
+        (attend(&q, &k, &v, Some(&ones(&[3, 2]))), ShapeMismatch, ""),
+        (many(0, 4), InvalidArgument, "4 features do not divide among 0 heads"),
+        (many(3, 4), InvalidArgument, "4 features do not divide among 3 heads"),
+    ]);
+    assert_eq!(show(&many(2, 2).unwrap()), show(&array(&[4f32, 4.0], &[1, 1, 2])));
+}
+
+#[test]
+fn recurrent_nets() {
+    let (w_ih, w_hh) = (ones(&[4, 3]), array(&[0f32; 4], &[4, 1]));
+    let w = RnnWeights { w_ih: &w_ih, w_hh: &w_hh, b_ih: None, b_hh: None };
+    let run = |x: &A, n, both| {
+        let o = RnnOptions { batch_first: false, bidirectional: both };
+        lstm(x, None, &vec![w; n], o).map(|r| r.0)
+    };
+    let (one, two) = (run(&ones(&[5, 3]), 1, false), run(&ones(&[5, 1, 3]), 1, false));
+    assert_eq!(one.unwrap().to_host().unwrap().data(), two.unwrap().to_host().unwrap().data());
+    use ErrorKind::{InvalidArgument, ShapeMismatch};
+    refuse(vec![
+        (run(&array::<f32>(&[], &[0, 2, 3]), 1, false), ShapeMismatch, "no time steps"),
+        (run(&ones(&[5, 2, 3]), 0, false), InvalidArgument, "0 sets of weights"),
+        (run(&ones(&[5, 2, 3]), 1, true), InvalidArgument, "1 sets of weights for layers of 2 directions"),
+        (run(&ones(&[5, 2, 3]), 2, false), ShapeMismatch, "w_ih [4, 3] of layer 1 should have shape [4, 1]"),
+        (run(&ones(&[5, 2, 4]), 1, false), ShapeMismatch, "should have shape [4, 4]"),
+        (run(&f(&[1.0]), 1, false), ShapeMismatch, "should be [time, batch, features]"),
+    ]);
+}
+
+#[test]
+fn dropped_elements() {
+    let stream = |stream| Stream { seed: 7, stream };
+    let x = ones(&[100, 100]);
+    let drop = |p, s| dropout(&x, p, stream(s), true);
+    let kept = drop(0.25, 1).unwrap().to_host().unwrap().to_f64_vec();
+    let zeros = kept.iter().filter(|&&v| v == 0.0).count();
+    // 2500 are expected, with a standard deviation of 43.
+    assert!((2250..2750).contains(&zeros), "{zeros} of 10000 dropped");
+    assert!(kept.iter().all(|&v| v == 0.0 || v == f64::from(1f32 / 0.75)));
+    assert_eq!(show(&drop(0.25, 1).unwrap()), show(&drop(0.25, 1).unwrap()));
+    assert_ne!(show(&drop(0.25, 1).unwrap()), show(&drop(0.25, 2).unwrap()));
+    check(vec![
+        ("nothing", drop(0.0, 1), x.clone()),
+        ("everything", dropout(&f(&[1.0, INF, NAN]), 1.0, stream(1), true), f(&[0.0; 3])),
+        ("not in training", dropout(&x, 1.0, stream(1), false), x.clone()),
+    ]);
+    refuse(vec![
+        (drop(1.5, 1), ErrorKind::InvalidArgument, "dropout: p is 1.5"),
+        (drop(f64::NAN, 1), ErrorKind::InvalidArgument, "dropout: p is NaN"),
+    ]);
+}
+
+#[test]
+fn losses() {
+    let entropy = |x: &A, t: &A, ignore, r, smoothing| cross_entropy(x, t, None, ignore, r, smoothing);
+    let x = array(&[0f32, 0.0, -INF, 0.0, 0.0, 0.0, 1e4, 0.0, 0.0], &[3, 3]);
+    let scalar = |v: f32| array(&[v], &[]);
+    check(vec![
+        ("certain and impossible", entropy(&x, &i(&[2, 5, 0]), 5, Reduction::None, 0.0), f(&[INF, 0.0, 0.0])),
+        ("all left out", entropy(&x, &i(&[5, 5, 5]), 5, Reduction::Mean, 0.0), scalar(NAN)),
+        ("all left out, summed", entropy(&x, &i(&[5, 5, 5]), 5, Reduction::Sum, 0.0), scalar(0.0)),
+        (
+            "a vector",
+            nll_loss(&f(&[-1.0, -2.0]), &array(&[1i64], &[]), None, -100, Reduction::Mean),
+            scalar(2.0),
+        ),
+        ("no samples", entropy(&array::<f32>(&[], &[0, 3]), &i(&[]), -100, Reduction::None, 0.0), f(&[])),
+        (
+            "small integers",
+            nll_loss(&f(&[-1.0, -2.0]), &array(&[0u8], &[]), None, -100, Reduction::Sum),
+            scalar(1.0),
+        ),
+        ("nothing at all", mse_loss(&f(&[]), &f(&[]), Reduction::Mean), scalar(NAN)),
+        ("nothing, summed", mse_loss(&f(&[]), &f(&[]), Reduction::Sum), scalar(0.0)),
+        ("a sharp corner", smooth_l1_loss(&f(&[1.0]), &f(&[1.0]), Reduction::None, 0.0), f(&[0.0])),
+        (
+            "small losses keep their digits",
+            binary_cross_entropy_with_logits(&f(&[-30.0]), &f(&[0.0]), None, None, Reduction::None),
+            f(&[(-30f64).exp() as f32]),
+        ),
+        (
+            "batchmean",
+            kl_div(&array(&[-1f32; 4], &[2, 2]), &ones(&[2, 2]), Reduction::BatchMean, false),
+            scalar(2.0),
+        ),
+        (
+            "zeros have no direction",
+            cosine_similarity(&f(&[0.0, 0.0]), &f(&[1.0, 2.0]), 0, 1e-8),
+            scalar(0.0),
+        ),
+        ("large rows", cosine_similarity(&f(&[1e15, 0.0]), &f(&[1e15, 0.0]), 0, 1e-8), scalar(1.0)),
+    ]);
+    use ErrorKind::{DTypeMismatch, InvalidArgument, ShapeMismatch};
+    refuse(vec![
+        (
+            entropy(&x, &i(&[0, 3, 0]), -100, Reduction::Mean, 0.0),
+            InvalidArgument,
+            "cross_entropy: a target for",
+        ),
+        (
+            entropy(&x, &i(&[0, -1, 0]), -100, Reduction::Mean, 0.1),
+            InvalidArgument,
+            "cross_entropy: a target for",
+        ),
+        (
+            nll_loss(&x, &i(&[0, 3, 0]), None, -100, Reduction::Mean),
+            InvalidArgument,
+            "nll_loss: a target for",
+        ),
+        (entropy(&x, &i(&[0, 1]), -100, Reduction::Mean, 0.0), ShapeMismatch, "should have shape [3]"),
+        (entropy(&x, &x, 1, Reduction::Mean, 0.0), InvalidArgument, "which have no class to leave out"),
+        (entropy(&x, &i(&[0, 1, 2]), -100, Reduction::Mean, 1.5), InvalidArgument, "label_smoothing is 1.5"),
+        (entropy(&x, &i(&[0, 1, 2]), -100, Reduction::BatchMean, 0.0), InvalidArgument, "batchmean"),
+        (
+            cross_entropy(&x, &i(&[0, 1, 2]), Some(&f(&[1.0])), -100, Reduction::Mean, 0.0),
+            ShapeMismatch,
+            "weight [1] should be [3]",
+        ),
+        (mse_loss(&f(&[1.0]), &i(&[1]), Reduction::Mean), DTypeMismatch, ""),
+        (mse_loss(&f(&[1.0; 2]), &f(&[1.0; 3]), Reduction::Mean), ShapeMismatch, "mse_loss"),
+        (huber_loss(&f(&[1.0]), &f(&[1.0]), Reduction::Mean, 0.0), InvalidArgument, "delta is 0"),
+        (smooth_l1_loss(&f(&[1.0]), &f(&[1.0]), Reduction::Mean, -1.0), InvalidArgument, "beta is -1"),
+        (
+            binary_cross_entropy(&f(&[0.5; 2]), &f(&[1.0]), None, Reduction::Mean),
+            ShapeMismatch,
+            "should have the shape of the input, [2]",
+        ),
+        (Reduction::parse("mse_loss", "median").map(|_| scalar(0.0)), InvalidArgument, "no reduction median"),
+    ]);
+}
+
+#[test]
+fn sequences_in_time() {
+    // Three classes of equal probability: every layout has probability 3^-t.
+    let even = |t: usize, n: usize| array(&vec![-(3f32.ln()); t * n * 3], &[t, n, 3]);
+    let loss = |t: usize, targets: &A, times: &[i64], counts: &[i64], zero| {
+        ctc_loss(&even(t, times.len()), targets, &i(times), &i(counts), 0, Reduction::None, zero)
+    };
+    let labels = array(&[1i64, 1, 1, 2], &[2, 2]);
+    let near = |what: &str, got: Result<A>, want: &[f64]| {
+        for (got, want) in got.unwrap().to_host().unwrap().to_f64_vec().iter().zip(want) {
+            assert!(got == want || (got - want).abs() < 1e-5, "{what}: {got} instead of {want}");
+        }
+    };
+    // 1 and 1 need a blank between them: one layout in 3 steps. 1 and 2: five layouts in 3 steps.
+    near("layouts", loss(3, &labels, &[3, 3], &[2, 2], false), &[27f64.ln(), (27f64 / 5.0).ln()]);
+    near("time that is left", loss(3, &labels, &[3, 2], &[2, 2], false), &[27f64.ln(), 9f64.ln()]);
+    near("too little time", loss(3, &labels, &[2, 3], &[2, 0], false), &[f64::INFINITY, 27f64.ln()]);
+    near("taken out", loss(3, &labels, &[2, 3], &[2, 0], true), &[0.0, 27f64.ln()]);
+    near("no time", loss(3, &labels, &[0, 0], &[0, 1], false), &[0.0, f64::INFINITY]);
+    near(
+        "one after the other",
+        loss(3, &i(&[1, 1, 2]), &[3, 3], &[1, 2], false),
+        &[(27f64 / 6.0).ln(), (27f64 / 5.0).ln()],
+    );
+    use ErrorKind::{DTypeMismatch, InvalidArgument, ShapeMismatch};
+    refuse(vec![
+        (
+            loss(3, &labels, &[4, 3], &[2, 2], false),
+            InvalidArgument,
+            "4 among the input lengths is not in 0..=3",
+        ),
+        (
+            loss(3, &labels, &[3, 3], &[3, 2], false),
+            InvalidArgument,
+            "3 among the target lengths is not in 0..=2",
+        ),
+        (loss(3, &labels, &[3, 3], &[-1, 2], false), InvalidArgument, "-1 among the target lengths"),
+        (
+            loss(3, &array(&[1i64, 3, 1, 2], &[2, 2]), &[3, 3], &[2, 2], false),
+            InvalidArgument,
+            "target 3 of sample 0",
+        ),
+        (loss(3, &i(&[1, 1, 2]), &[3, 3], &[1, 1], false), ShapeMismatch, "should be [2, s], or [2]"),
+        (loss(3, &f(&[1.0]), &[3], &[1], false), DTypeMismatch, "targets are f32"),
+        (
+            ctc_loss(&even(3, 1), &i(&[1]), &i(&[3]), &i(&[1]), 3, Reduction::Mean, false),
+            InvalidArgument,
+            "blank 3 is not in 0..3",
+        ),
+    ]);
+}
