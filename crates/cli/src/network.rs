@@ -17,7 +17,7 @@ const SEED: &str = "seed";
 /// One of the networks.
 pub enum Network {
     Mlp(DigitsMlp<Any>),
-    Cnn(DigitsCnn<Any>),
+    Cnn(Box<DigitsCnn<Any>>),
 }
 
 impl Network {
@@ -26,7 +26,7 @@ impl Network {
         let g = &mut Generator::new(seed);
         match model {
             Model::Mlp => Network::Mlp(DigitsMlp::new(g, device)),
-            Model::Cnn => Network::Cnn(DigitsCnn::new(g, device)),
+            Model::Cnn => Network::Cnn(Box::new(DigitsCnn::new(g, device))),
         }
     }
 }

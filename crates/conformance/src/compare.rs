@@ -4,7 +4,7 @@
 //! and refuses the rest; a NaN on either side of `<=` refuses.
 
 use crate::golden::Expected;
-use elinvar_core::{DType, Dims, HostData, HostTensor, Shape, each_data};
+use elinvar_core::{DType, HostData, HostTensor, Shape, each_data};
 use std::fmt;
 
 /// How a result differs from the expected one.
@@ -13,9 +13,9 @@ pub enum Mismatch {
     /// Another shape.
     Shape {
         /// Seen.
-        got: Shape,
+        got: Vec<usize>,
         /// Expected.
-        want: Shape,
+        want: Vec<usize>,
     },
     /// Another dtype.
     DType {
@@ -27,7 +27,7 @@ pub enum Mismatch {
     /// Other elements; the first of them is shown.
     Element {
         /// Where it is.
-        index: Dims,
+        index: Vec<usize>,
         /// Seen.
         got: String,
         /// Expected.
@@ -44,10 +44,10 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Mismatch::Shape { got, want } => write!(f, "shape {got}, expected {want}"),
+            Mismatch::Shape { got, want } => write!(f, "shape {got:?}, expected {want:?}"),
             Mismatch::DType { got, want } => write!(f, "dtype {got}, expected {want}"),
             Mismatch::Element { index, got, want, tolerance, wrong, of } => {
-                write!(f, "element {:?} is {got}, expected {want}", index.as_slice())?;
+                write!(f, "element {index:?} is {got}, expected {want}")?;
                 if let Some(t) = tolerance {
                     write!(f, " +- {t:e}")?;
                 }
@@ -77,7 +77,8 @@ pub fn compare(got: &HostTensor, want: &Expected) -> Result<(), Mismatch> {
                     g.is_finite() && (g - r).abs() <= tolerance(r)
                 }
             };
-            let fits: Vec<bool> = got.to_f64_vec().iter().zip(reference).map(|(&g, &r)| close(g, r)).collect();
+            let fits: Vec<bool> =
+                got.to_f64_vec().iter().zip(reference).map(|(&g, &r)| close(g, r)).collect();
             first(got.shape(), &fits, |i| {
                 let r = reference[i];
                 let exact = (want.rtol == 0.0 && want.atol == 0.0) || !r.is_finite();
@@ -105,7 +106,7 @@ pub fn bits(got: &HostTensor, want: &HostTensor) -> Result<(), Mismatch> {
 
 fn frame(got: &HostTensor, shape: &Shape, dtype: DType) -> Result<(), Mismatch> {
     if got.shape() != shape {
-        return Err(Mismatch::Shape { got: got.shape().clone(), want: shape.clone() });
+        return Err(Mismatch::Shape { got: got.shape().to_vec(), want: shape.to_vec() });
     }
     if got.dtype() != dtype {
         return Err(Mismatch::DType { got: got.dtype(), want: dtype });
@@ -124,13 +125,20 @@ fn first(
         Some(flat) => {
             let (got, want, tolerance) = show(flat);
             let wrong = fits.iter().filter(|f| !**f).count();
-            Err(Mismatch::Element { index: unravel(flat, shape), got, want, tolerance, wrong, of: fits.len() })
+            Err(Mismatch::Element {
+                index: unravel(flat, shape),
+                got,
+                want,
+                tolerance,
+                wrong,
+                of: fits.len(),
+            })
         }
     }
 }
 
-fn unravel(mut flat: usize, shape: &Shape) -> Dims {
-    let mut index = Dims::from_elem(0, shape.rank());
+fn unravel(mut flat: usize, shape: &Shape) -> Vec<usize> {
+    let mut index = vec![0; shape.rank()];
     for axis in (0..shape.rank()).rev() {
         index[axis] = flat % shape[axis];
         flat /= shape[axis];
@@ -142,9 +150,15 @@ fn unravel(mut flat: usize, shape: &Shape) -> Dims {
 pub fn words(data: &HostData) -> Vec<u64> {
     match data {
         HostData::F64(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect(),
-        HostData::F32(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect(),
-        HostData::F16(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect(),
-        HostData::BF16(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect(),
+        HostData::F32(v) => {
+            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
+        }
+        HostData::F16(v) => {
+            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
+        }
+        HostData::BF16(v) => {
+            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
+        }
         HostData::I64(v) => v.iter().map(|x| *x as u64).collect(),
         HostData::I32(v) => v.iter().map(|x| *x as u64).collect(),
         HostData::U8(v) => v.iter().map(|x| (*x).into()).collect(),
@@ -176,12 +190,12 @@ mod tests {
     fn values_pass_within_the_tolerance_and_only_there() {
         for (g, w, passes) in [
             (1.0, 1.0, true),
-            (1.000001, 1.0, true),   // 9.5e-7
-            (1.00001, 1.0, false),   // ten times the tolerance
-            (0.0, 1e-9, true),       // absolute tolerance
-            (1.2e-8, 1e-9, false),   // ten times the absolute tolerance
-            (f32::NAN, 1.0, false),  // NaN instead of a number
-            (1.0, f64::NAN, false),  // a number instead of NaN
+            (1.000001, 1.0, true),  // 9.5e-7
+            (1.00001, 1.0, false),  // ten times the tolerance
+            (0.0, 1e-9, true),      // absolute tolerance
+            (1.2e-8, 1e-9, false),  // ten times the absolute tolerance
+            (f32::NAN, 1.0, false), // NaN instead of a number
+            (1.0, f64::NAN, false), // a number instead of NaN
             (f32::NAN, f64::NAN, true),
             (-f32::NAN, f64::NAN, true),
             (INF, f64::INFINITY, true),
@@ -190,7 +204,7 @@ mod tests {
             (INF, 1e30, false),
             (f32::NAN, f64::INFINITY, false),
             (INF, f64::NAN, false),
-            (-0.0, 0.0, true),       // the sign of zero is not asked for
+            (-0.0, 0.0, true), // the sign of zero is not asked for
             (0.0, -0.0, true),
         ] {
             assert_eq!(compare(&got(&[g]), &want(&[w], false)).is_ok(), passes, "{g} against {w}");
@@ -228,7 +242,8 @@ mod tests {
     #[test]
     fn integers_are_compared_exactly_beyond_what_f64_can_hold() {
         let tensor = |v: i64| HostTensor::from_vec(vec![v], Shape::new(&[1]).unwrap()).unwrap();
-        let w = |v| Expected { tensor: tensor(v), dtype: DType::I64, rtol: 1.0, atol: 1.0, signed_zero: false };
+        let w =
+            |v| Expected { tensor: tensor(v), dtype: DType::I64, rtol: 1.0, atol: 1.0, signed_zero: false };
         assert!(compare(&tensor(i64::MAX), &w(i64::MAX)).is_ok());
         assert!(compare(&tensor(i64::MAX - 1), &w(i64::MAX)).is_err());
     }
@@ -249,7 +264,8 @@ mod tests {
         assert!(bits(&got(&[0.0]), &got(&[-0.0])).is_err());
         assert!(bits(&got(&[1.0]), &got(&[1.0000001])).is_err());
         let half = |v: f32| HostTensor::from_vec(vec![f16::from_f32(v)], Shape::new(&[1]).unwrap()).unwrap();
-        let brain = |v: f32| HostTensor::from_vec(vec![bf16::from_f32(v)], Shape::new(&[1]).unwrap()).unwrap();
+        let brain =
+            |v: f32| HostTensor::from_vec(vec![bf16::from_f32(v)], Shape::new(&[1]).unwrap()).unwrap();
         assert!(bits(&half(1.5), &half(1.5)).is_ok());
         assert!(bits(&half(0.0), &half(-0.0)).is_err());
         assert!(bits(&half(f32::NAN), &half(-f32::NAN)).is_ok());

@@ -55,13 +55,19 @@ pub fn execute<B: Backend>(case: &Case, device: &B::Device) -> Result<Results> {
 
 fn same(what: &str, strided: &[HostTensor], contiguous: &[HostTensor]) -> Result<()> {
     for (i, (s, c)) in strided.iter().zip(contiguous).enumerate() {
-        bits(s, c).map_err(|m| Error::argument(format!("{what} {i} of strided operands, by contiguous ones: {m}")))?;
+        bits(s, c).map_err(|m| {
+            Error::argument(format!("{what} {i} of strided operands, by contiguous ones: {m}"))
+        })?;
     }
     Ok(())
 }
 
 /// The results and the gradients of the variables that the case names.
-fn pass<B: Backend>(case: &Case, device: &B::Device, feed: Feed) -> Result<(Vec<HostTensor>, Vec<HostTensor>)> {
+fn pass<B: Backend>(
+    case: &Case,
+    device: &B::Device,
+    feed: Feed,
+) -> Result<(Vec<HostTensor>, Vec<HostTensor>)> {
     let mut leaves = Vec::new();
     let mut operands = Vec::new();
     for (i, input) in case.inputs.iter().enumerate() {
@@ -69,7 +75,9 @@ fn pass<B: Backend>(case: &Case, device: &B::Device, feed: Feed) -> Result<(Vec<
         let leaf = Tensor::from_array(fed::<B>(input, device, feed)?);
         let leaf = if is_variable { leaf.requires_grad() } else { leaf };
         operands.push(match (&input.view, feed) {
-            (Some(v), Feed::FromBase) => v.steps.iter().try_fold(leaf.clone(), |x, s| view::recorded(&x, s))?,
+            (Some(v), Feed::FromBase) => {
+                v.steps.iter().try_fold(leaf.clone(), |x, s| view::recorded(&x, s))?
+            }
             _ => leaf.clone(),
         });
         leaves.push(leaf);

@@ -37,7 +37,13 @@ mod tests {
                 id.split('/').next().unwrap()
             )
         };
-        let ids = ["add/00-basic", "add/01-strided", "addmm/00-basic", "softmax/00-basic", "log_softmax/03-strided"];
+        let ids = [
+            "add/00-basic",
+            "add/01-strided",
+            "addmm/00-basic",
+            "softmax/00-basic",
+            "log_softmax/03-strided",
+        ];
         let text = format!(r#"{{"format":1,"cases":[{}]}}"#, ids.map(entry).join(","));
         let index = crate::index::parse(text.as_bytes(), "test").unwrap();
         for (only, want) in [

@@ -103,7 +103,10 @@ pub fn open(dir: &Path, filter: &Filter) -> Result<Vec<Case>> {
     for (&op, bytes) in &files {
         sets.insert(op, Tensors::new(bytes, file_name(op), String::new())?);
     }
-    entries.iter().map(|e| case(e, &sets[e.op.as_str()]).map_err(|x| x.at(format!("golden: {}", e.id)))).collect()
+    entries
+        .iter()
+        .map(|e| case(e, &sets[e.op.as_str()]).map_err(|x| x.at(format!("golden: {}", e.id))))
+        .collect()
 }
 
 /// The cases of one archive: an index, and one safetensors file in which names begin with `op/`.
@@ -268,7 +271,8 @@ fn strided(v: &ViewEntry, plain: &HostTensor, tensors: &Tensors) -> Result<Strid
         layout = view::layout(&layout, step).map_err(|e| Error::format(e.message()))?;
     }
     // The shapes are compared first: a view may repeat elements without end, the plain tensor is in memory.
-    let same = layout.shape() == plain.shape() && look(&base, &layout)?.to_le_bytes() == plain.data().to_le_bytes();
+    let same =
+        layout.shape() == plain.shape() && look(&base, &layout)?.to_le_bytes() == plain.data().to_le_bytes();
     if !same {
         return Err(Error::format(format!("the steps from {} do not lead to the input", v.base)));
     }

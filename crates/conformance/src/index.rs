@@ -106,8 +106,8 @@ pub enum Step {
 /// # Errors
 /// `Format` if they are no JSON of this form, or of another version.
 pub fn parse(bytes: &[u8], place: &str) -> Result<Index> {
-    let index: Index =
-        serde_json::from_slice(bytes).map_err(|e| Error::format(format!("{place}: not an index of cases: {e}")))?;
+    let index: Index = serde_json::from_slice(bytes)
+        .map_err(|e| Error::format(format!("{place}: not an index of cases: {e}")))?;
     if index.format != FORMAT {
         return Err(Error::format(format!("{place}: format {} instead of {FORMAT}", index.format)));
     }

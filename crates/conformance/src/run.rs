@@ -2,10 +2,10 @@
 
 use crate::compare::{bits, compare};
 use crate::execute::{Results, execute};
-use crate::golden::Case;
+use crate::golden::{Case, Expected};
 use crate::guard::caught;
 use crate::second;
-use elinvar_core::HostTensor;
+use elinvar_core::{HostData, HostTensor, Scalar};
 use elinvar_ops::{Backend, catalogue};
 
 /// What came of a case.
@@ -80,6 +80,18 @@ pub fn judge(case: &Case, got: &Results) -> Result<(), String> {
     })
 }
 
+/// Would the case fail if every result were zero? One that would not cannot tell a backend that computes from one
+/// that does not.
+pub fn refuses_zeros(case: &Case) -> bool {
+    let refuses = |want: &Expected| {
+        let zeros = HostData::full(want.dtype, want.tensor.shape().numel(), Scalar::Int(0));
+        zeros
+            .and_then(|z| HostTensor::new(want.tensor.shape().clone(), z))
+            .is_ok_and(|z| compare(&z, want).is_err())
+    };
+    case.outputs.iter().chain(case.grads.iter().map(|g| &g.want)).any(refuses)
+}
+
 /// Compares the bits of all results.
 ///
 /// # Errors
@@ -95,7 +107,12 @@ pub fn same(a: &Results, b: &Results) -> Result<(), String> {
 }
 
 /// Checks that there are as many results as expected, and each of them.
-fn each(got: usize, want: usize, what: &str, check: impl Fn(usize) -> Result<(), String>) -> Result<(), String> {
+fn each(
+    got: usize,
+    want: usize,
+    what: &str,
+    check: impl Fn(usize) -> Result<(), String>,
+) -> Result<(), String> {
     if got != want {
         return Err(format!("{got} {what} instead of {want}"));
     }

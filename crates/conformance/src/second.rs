@@ -60,7 +60,12 @@ fn function<V: Value>(name: &str, x: &[V]) -> Result<V> {
         }
         "conv2d" => {
             let both = |v: i64| Attr::List(vec![Attr::Int(v), Attr::Int(v)]);
-            let attrs = vec![("stride", both(1)), ("padding", both(1)), ("dilation", both(1)), ("groups", Attr::Int(1))];
+            let attrs = vec![
+                ("stride", both(1)),
+                ("padding", both(1)),
+                ("dilation", both(1)),
+                ("groups", Attr::Int(1)),
+            ];
             call1("conv2d", vec![("x", x(0)?.clone()), ("weight", x(1)?.clone())], attrs)
         }
         "cumsum_exp" => call1("cumsum", vec![("x", unary("exp", x(0)?)?)], vec![("dim", last())]),

@@ -215,7 +215,13 @@ impl<D: Default> TwistedDevice<D> {
 
 type Device<B> = TwistedDevice<<B as Backend>::Device>;
 
-fn after<B: Backend>(d: &Device<B>, work: Work, buffer: B::Buffer, dtype: DType, len: usize) -> Result<B::Buffer> {
+fn after<B: Backend>(
+    d: &Device<B>,
+    work: Work,
+    buffer: B::Buffer,
+    dtype: DType,
+    len: usize,
+) -> Result<B::Buffer> {
     if (d.twist.touches)(work) { change::<B>(d, buffer, dtype, len) } else { Ok(buffer) }
 }
 
@@ -317,10 +323,7 @@ impl<B: Backend> Backend for Twisted<B> {
         let (len, dtype) = (x.shape().numel(), x.dtype);
         let (values, indices) = B::sort(&d.inner, inner(x), descending)?;
         Ok(if (d.twist.touches)(Work::Sort) {
-            (
-                change::<B>(d, values, dtype, len)?,
-                change::<B>(d, indices, DType::I64, len)?,
-            )
+            (change::<B>(d, values, dtype, len)?, change::<B>(d, indices, DType::I64, len)?)
         } else {
             (values, indices)
         })
@@ -404,10 +407,7 @@ impl<B: Backend> Backend for Twisted<B> {
         let len = rows * v.shape()[3];
         let (o, lse) = B::attention(&d.inner, a, inner(q), inner(k), inner(v), mask.map(inner))?;
         Ok(if (d.twist.touches)(Work::Attention) {
-            (
-                change::<B>(d, o, dtype, len)?,
-                change::<B>(d, lse, dtype.compute(), rows)?,
-            )
+            (change::<B>(d, o, dtype, len)?, change::<B>(d, lse, dtype.compute(), rows)?)
         } else {
             (o, lse)
         })
@@ -425,7 +425,8 @@ impl<B: Backend> Backend for Twisted<B> {
     ) -> Result<(B::Buffer, B::Buffer, B::Buffer)> {
         let (dtype, lens) = (q.dtype, [q.shape().numel(), k.shape().numel(), v.shape().numel()]);
         let (q, k, v) = (inner(q), inner(k), inner(v));
-        let (dq, dk, dv) = B::attention_grad(&d.inner, a, q, k, v, mask.map(inner), inner(o), inner(lse), inner(g))?;
+        let (dq, dk, dv) =
+            B::attention_grad(&d.inner, a, q, k, v, mask.map(inner), inner(o), inner(lse), inner(g))?;
         Ok(if (d.twist.touches)(Work::AttentionGrad) {
             (
                 change::<B>(d, dq, dtype, lens[0])?,

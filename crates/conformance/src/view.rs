@@ -45,7 +45,9 @@ pub fn layout(l: &Layout, step: &Step) -> Result<Layout> {
             let i = if *index < 0 { index.checked_add_unsigned(size) } else { Some(*index) };
             match i.and_then(|i| usize::try_from(i).ok()).filter(|i| *i < size) {
                 Some(i) => l.select(axis, i),
-                None => return Err(Error::argument(format!("view: index {index} of an axis of size {size}"))),
+                None => {
+                    return Err(Error::argument(format!("view: index {index} of an axis of size {size}")));
+                }
             }
         }
     })

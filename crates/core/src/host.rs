@@ -46,14 +46,38 @@ macro_rules! each_data {
 macro_rules! each_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            $crate::DType::F32 => { type $T = f32; $body }
-            $crate::DType::F64 => { type $T = f64; $body }
-            $crate::DType::F16 => { type $T = $crate::f16; $body }
-            $crate::DType::BF16 => { type $T = $crate::bf16; $body }
-            $crate::DType::I64 => { type $T = i64; $body }
-            $crate::DType::I32 => { type $T = i32; $body }
-            $crate::DType::U8 => { type $T = u8; $body }
-            $crate::DType::Bool => { type $T = bool; $body }
+            $crate::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            $crate::DType::F16 => {
+                type $T = $crate::f16;
+                $body
+            }
+            $crate::DType::BF16 => {
+                type $T = $crate::bf16;
+                $body
+            }
+            $crate::DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            $crate::DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            $crate::DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::DType::Bool => {
+                type $T = bool;
+                $body
+            }
         }
     };
 }
@@ -215,9 +239,8 @@ impl HostTensor {
     /// # Errors
     /// `DTypeMismatch` if they are of another type.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        T::slice(&self.data).ok_or_else(|| {
-            Error::dtype(format!("the elements are {}, not {}", self.dtype(), T::DTYPE))
-        })
+        T::slice(&self.data)
+            .ok_or_else(|| Error::dtype(format!("the elements are {}, not {}", self.dtype(), T::DTYPE)))
     }
     /// Every element as f64.
     pub fn to_f64_vec(&self) -> Vec<f64> {

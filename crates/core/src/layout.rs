@@ -35,9 +35,9 @@ impl Layout {
     /// `InvalidArgument` if an element would lie outside of a buffer of `len` elements.
     pub fn strided(shape: Shape, strides: &[isize], offset: usize, len: usize) -> Result<Self> {
         let l = Layout { shape, strides: strides.into(), offset };
-        let fits = l.strides.len() == l.shape.rank() && l.bounds_checked().is_some_and(|(lo, hi)| {
-            l.shape.numel() == 0 || (lo >= 0 && hi < len as i128)
-        });
+        let fits = l.strides.len() == l.shape.rank()
+            && l.bounds_checked()
+                .is_some_and(|(lo, hi)| l.shape.numel() == 0 || (lo >= 0 && hi < len as i128));
         if fits {
             Ok(l)
         } else {
@@ -142,7 +142,10 @@ impl Layout {
         let mut dims = Dims::from_slice(&self.shape);
         dims.insert(axis, 1);
         let mut l = self.clone();
-        l.strides.insert(axis, if axis < self.rank() { self.strides[axis] * self.shape[axis] as isize } else { 1 });
+        l.strides.insert(
+            axis,
+            if axis < self.rank() { self.strides[axis] * self.shape[axis] as isize } else { 1 },
+        );
         l.shape = Shape::new(&dims).expect("one more axis of size 1");
         l
     }
@@ -216,11 +219,8 @@ impl Layout {
     pub fn diagonal(&self, offset: isize, a: usize, b: usize) -> Layout {
         let (rows, cols) = (self.shape[a] as isize, self.shape[b] as isize);
         let n = (rows - (-offset).max(0)).min(cols - offset.max(0)).max(0) as usize;
-        let start = if n == 0 {
-            0
-        } else {
-            (-offset).max(0) * self.strides[a] + offset.max(0) * self.strides[b]
-        };
+        let start =
+            if n == 0 { 0 } else { (-offset).max(0) * self.strides[a] + offset.max(0) * self.strides[b] };
         let keep = || (0..self.rank()).filter(|&i| i != a && i != b);
         let mut dims: Dims = keep().map(|i| self.shape[i]).collect();
         let mut strides: Strides = keep().map(|i| self.strides[i]).collect();

@@ -187,14 +187,75 @@ mod tests {
     #[test]
     fn a_mistake_is_a_sentence() {
         let rows: Vec<(DeriveInput, &str)> = vec![
-            (parse_quote!(struct S { #[module(skp)] a: A }), "on a field, module(..) takes"),
-            (parse_quote!(#[module(skip)] struct S { a: A }), "on a type, module(..) takes"),
-            (parse_quote!(struct S { #[module(rename = "a.b")] a: A }), "a part's name is not empty and has no dot"),
-            (parse_quote!(struct S { #[module(rename = "")] a: A }), "a part's name is not empty and has no dot"),
-            (parse_quote!(struct S { #[module(skip, rename = "b")] a: A }), "a field that is skipped has no name"),
-            (parse_quote!(struct S { a: A, #[module(rename = "a")] b: A }), "two parts are called \"a\""),
-            (parse_quote!(enum E { One(#[module(rename = "b")] A) }), "the only field of a variant goes by the name"),
-            (parse_quote!(enum E {}), "an enum without variants"),
+            (
+                parse_quote!(
+                    struct S {
+                        #[module(skp)]
+                        a: A,
+                    }
+                ),
+                "on a field, module(..) takes",
+            ),
+            (
+                parse_quote!(
+                    #[module(skip)]
+                    struct S {
+                        a: A,
+                    }
+                ),
+                "on a type, module(..) takes",
+            ),
+            (
+                parse_quote!(
+                    struct S {
+                        #[module(rename = "a.b")]
+                        a: A,
+                    }
+                ),
+                "a part's name is not empty and has no dot",
+            ),
+            (
+                parse_quote!(
+                    struct S {
+                        #[module(rename = "")]
+                        a: A,
+                    }
+                ),
+                "a part's name is not empty and has no dot",
+            ),
+            (
+                parse_quote!(
+                    struct S {
+                        #[module(skip, rename = "b")]
+                        a: A,
+                    }
+                ),
+                "a field that is skipped has no name",
+            ),
+            (
+                parse_quote!(
+                    struct S {
+                        a: A,
+                        #[module(rename = "a")]
+                        b: A,
+                    }
+                ),
+                "two parts are called \"a\"",
+            ),
+            (
+                parse_quote!(
+                    enum E {
+                        One(#[module(rename = "b")] A),
+                    }
+                ),
+                "the only field of a variant goes by the name",
+            ),
+            (
+                parse_quote!(
+                    enum E {}
+                ),
+                "an enum without variants",
+            ),
             (parse_quote!(union U { a: A }), "a union cannot be a Module"),
         ];
         for (input, sentence) in rows {
@@ -206,11 +267,39 @@ mod tests {
     #[test]
     fn the_backend_is_the_parameter_that_is_bounded_by_it() {
         let rows: Vec<(DeriveInput, &str)> = vec![
-            (parse_quote!(struct S<T, X: Backend>(T, Linear<X>);), ":: Module < X >"),
-            (parse_quote!(struct S<T, X: nn::Backend>(T, X);), ":: Module < X >"),
-            (parse_quote!(struct S<T, X>(T, X) where X: Clone + Backend;), ":: Module < X >"),
-            (parse_quote!(struct S(Linear<Cpu>);), "where Linear < Cpu > : :: elinvar_nn :: Module < __B >"),
-            (parse_quote!(#[module(crate = my::nn)] struct S;), "impl < __B : my :: nn :: Backend > my :: nn :: Module"),
+            (
+                parse_quote!(
+                    struct S<T, X: Backend>(T, Linear<X>);
+                ),
+                ":: Module < X >",
+            ),
+            (
+                parse_quote!(
+                    struct S<T, X: nn::Backend>(T, X);
+                ),
+                ":: Module < X >",
+            ),
+            (
+                parse_quote!(
+                    struct S<T, X>(T, X)
+                    where
+                        X: Clone + Backend;
+                ),
+                ":: Module < X >",
+            ),
+            (
+                parse_quote!(
+                    struct S(Linear<Cpu>);
+                ),
+                "where Linear < Cpu > : :: elinvar_nn :: Module < __B >",
+            ),
+            (
+                parse_quote!(
+                    #[module(crate = my::nn)]
+                    struct S;
+                ),
+                "impl < __B : my :: nn :: Backend > my :: nn :: Module",
+            ),
         ];
         for (input, want) in rows {
             let got = expand(&input, parse_quote!(::elinvar_nn)).unwrap().to_string();

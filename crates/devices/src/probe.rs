@@ -52,7 +52,8 @@ pub fn probe<B: Backend>(device: &B::Device) -> Result<Exactness> {
     if let Some((why, _)) = rules.iter().find(|(_, ok)| !ok) {
         return Ok(Exactness::Approximate((*why).into()));
     }
-    let kept = is(mul(&at(tiny)?, &at(0.5)?)?, tiny / 2.0)? && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?;
+    let kept = is(mul(&at(tiny)?, &at(0.5)?)?, tiny / 2.0)?
+        && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?;
     Ok(if kept { Exactness::Exact } else { Exactness::ExactButSubnormals })
 }
 

@@ -192,7 +192,9 @@
 //! ```
 
 pub use elinvar_core as core;
-pub use elinvar_core::{DType, Element, Error, ErrorKind, HostData, HostTensor, Result, Scalar, Shape, bf16, f16};
+pub use elinvar_core::{
+    DType, Element, Error, ErrorKind, HostData, HostTensor, Result, Scalar, Shape, bf16, f16,
+};
 pub use elinvar_devices as device;
 pub use elinvar_devices::{Any, Device, DeviceInfo, Exactness, devices};
 pub use elinvar_io as io;
@@ -200,8 +202,8 @@ pub use elinvar_ops as ops;
 pub use elinvar_ops::{Array, Backend, Door, Value};
 pub use elinvar_reference::{Reference, ReferenceDevice};
 pub use elinvar_tensor::{
-    Axes, Backward, Generator, Gradients, HookHandle, Index, Operand, Sizes, TensorData, backward, check_gradient,
-    checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
+    Axes, Backward, Generator, Gradients, HookHandle, Index, Operand, Sizes, TensorData, backward,
+    check_gradient, checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
 };
 
 /// Networks: modules and layers, losses, optimisers, data, a training loop. All of the crate `elinvar-nn`.
@@ -218,6 +220,7 @@ pub type Tensor<B = Any> = elinvar_tensor::Tensor<B>;
 pub mod prelude {
     pub use crate::{
         Any, Backend, Backward, DType, Device, Error, ErrorKind, Generator, Gradients, Index, Reference,
-        ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices, no_grad, step, try_run,
+        ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices, no_grad, step,
+        try_run,
     };
 }

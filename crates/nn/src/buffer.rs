@@ -5,8 +5,8 @@
 use crate::Module;
 use crate::module::Visit;
 use crate::param::same_kind;
-use elinvar_core::{DType, Result};
 use elinvar_core::philox::Stream;
+use elinvar_core::{DType, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, Tensor};
 use std::fmt;

@@ -50,7 +50,9 @@ impl Gain {
 /// `ShapeMismatch` if there are fewer than two axes.
 pub fn fans(shape: &Shape) -> Result<(usize, usize)> {
     let [o, i, taps @ ..] = shape.dims() else {
-        return Err(Error::shape(format!("init: a weight of shape {shape} has no inputs and outputs to count")));
+        return Err(Error::shape(format!(
+            "init: a weight of shape {shape} has no inputs and outputs to count"
+        )));
     };
     let taps: usize = taps.iter().product();
     Ok((i * taps, o * taps))
@@ -66,7 +68,12 @@ pub fn default_bound(fan_in: usize) -> f64 {
 /// # Panics
 /// If memory is exhausted.
 #[track_caller]
-pub fn uniform<B: Backend>(shape: impl Sizes, bound: f64, g: &mut Generator, device: &B::Device) -> Tensor<B> {
+pub fn uniform<B: Backend>(
+    shape: impl Sizes,
+    bound: f64,
+    g: &mut Generator,
+    device: &B::Device,
+) -> Tensor<B> {
     g.uniform(-bound, bound, shape, DType::F32, device)
 }
 

@@ -32,7 +32,7 @@ losses! {
     fn smooth_l1_loss(target: &Tensor<B>, reduction: Reduction, beta: f64);
     /// With d = |x - target|: d^2 / 2 below delta, else delta * (d - delta / 2).
     fn huber_loss(target: &Tensor<B>, reduction: Reduction, delta: f64);
-    /// -weight[target] * x[target]; x holds log-probabilities.
+    /// `-weight[target] * x[target]`; x holds log-probabilities.
     fn nll_loss(target: &Tensor<B>, weight: Option<&Tensor<B>>, ignore_index: i64, reduction: Reduction);
     /// -(target log x + (1 - target) log(1 - x)), each logarithm at least -100.
     fn binary_cross_entropy(target: &Tensor<B>, weight: Option<&Tensor<B>>, reduction: Reduction);
@@ -70,7 +70,7 @@ impl<B: Backend> CrossEntropy<B> {
     pub fn new() -> Self {
         CrossEntropy { weight: None, ignore_index: IGNORED, reduction: Reduction::Mean, label_smoothing: 0.0 }
     }
-    /// How much each class counts: [c].
+    /// How much each class counts: \[c\].
     #[must_use]
     pub fn weight(mut self, weight: &Tensor<B>) -> Self {
         self.weight = Some(weight.clone());
@@ -101,7 +101,8 @@ impl<B: Backend> CrossEntropy<B> {
     #[track_caller]
     pub fn of(&self, x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B> {
         let weight = self.weight.as_ref();
-        op::cross_entropy(x, target, weight, self.ignore_index, self.reduction, self.label_smoothing).or_fail()
+        op::cross_entropy(x, target, weight, self.ignore_index, self.reduction, self.label_smoothing)
+            .or_fail()
     }
 }
 

@@ -8,7 +8,7 @@ use elinvar_core::{HostTensor, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, Tensor};
 
-/// Digits as samples for [`DigitsMlp`] and [`DigitsCnn`]: x: [n, 1, 8, 8] of f32, y: [n] of i64.
+/// Digits as samples for [`DigitsMlp`] and [`DigitsCnn`]: x: [n, 1, 8, 8] of f32, y: \[n\] of i64.
 ///
 /// # Errors
 /// `ShapeMismatch` if there are not as many labels as images.

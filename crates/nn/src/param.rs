@@ -84,7 +84,9 @@ pub(crate) fn same_kind(
     new_dtype: DType,
 ) -> Result<()> {
     if new_shape != old_shape {
-        return Err(Error::shape(format!("this {what} has shape {old_shape}, and the new value {new_shape}")));
+        return Err(Error::shape(format!(
+            "this {what} has shape {old_shape}, and the new value {new_shape}"
+        )));
     }
     if new_dtype != old_dtype {
         return Err(Error::dtype(format!("this {what} is of {old_dtype}, and the new value of {new_dtype}")));
@@ -95,7 +97,13 @@ pub(crate) fn same_kind(
 impl<B: Backend> std::fmt::Debug for Param<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let value = self.get();
-        write!(f, "Param({}, {}{})", value.shape(), value.dtype(), if value.is_variable() { "" } else { ", frozen" })
+        write!(
+            f,
+            "Param({}, {}{})",
+            value.shape(),
+            value.dtype(),
+            if value.is_variable() { "" } else { ", frozen" }
+        )
     }
 }
 

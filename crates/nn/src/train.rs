@@ -4,10 +4,10 @@
 //! seeds, and every op gives the same bits on every device. The sums behind the report are kept on the device, so
 //! that a step waits for the device only if the caller asks for its numbers.
 
+use crate::Layer;
 use crate::loader::{Loader, Pairs};
 use crate::loss::CrossEntropy;
 use crate::optim::Optimizer;
-use crate::Layer;
 use elinvar_core::{Error, HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Tensor, no_grad, try_run};
@@ -144,7 +144,7 @@ pub struct Report {
     pub stopped: bool,
 }
 
-/// Trains a classifier: logits [n, classes] of x: [n, ..], against classes y: [n] of i64.
+/// Trains a classifier: logits [n, classes] of x: [n, ..], against classes y: \[n\] of i64.
 ///
 /// Sets the mode, and leaves the model in evaluation mode. `progress` is told of every step and every epoch, and may stop
 /// the run. The optimiser's learning rate is where the decay starts, and what it is again in the end.
@@ -177,7 +177,8 @@ fn run<B: Backend, M: Layer<B>>(
     device: &B::Device,
     progress: &mut dyn FnMut(Progress<'_, B>) -> ControlFlow<()>,
 ) -> Result<Report> {
-    let loader = Loader::new(train.clone(), options.batch_size)?.shuffle(options.seed).drop_last(options.drop_last);
+    let loader =
+        Loader::new(train.clone(), options.batch_size)?.shuffle(options.seed).drop_last(options.drop_last);
     if loader.batches() == 0 {
         return Err(Error::argument(format!(
             "fit: {} samples make no batch of {}",
@@ -279,10 +280,14 @@ pub fn predict<B: Backend, M: Layer<B>>(
     let mut all = vec![];
     each_batch(x.len(), batch_size, |samples| {
         let batch = x.batch::<B>(samples, device)?;
-        let (probability, class) = try_run(|| no_grad(|| model.forward(&batch.x).softmax(-1).max_dim(-1, false)))?;
+        let (probability, class) =
+            try_run(|| no_grad(|| model.forward(&batch.x).softmax(-1).max_dim(-1, false)))?;
         let (probability, class) = (probability.to_host()?.to_f64_vec(), class.to_vec::<i64>()?);
         all.extend(
-            probability.into_iter().zip(class).map(|(probability, class)| Prediction { class: class as usize, probability }),
+            probability
+                .into_iter()
+                .zip(class)
+                .map(|(probability, class)| Prediction { class: class as usize, probability }),
         );
         Ok(())
     })?;
@@ -324,7 +329,9 @@ impl<B: Backend> Sums<B> {
         });
     }
     fn score(&self) -> Result<Score> {
-        let Some((loss, correct)) = &self.sums else { return Ok(Score { loss: f64::NAN, ..Score::default() }) };
+        let Some((loss, correct)) = &self.sums else {
+            return Ok(Score { loss: f64::NAN, ..Score::default() });
+        };
         let loss = number(loss)? / self.samples as f64;
         Ok(Score { loss, correct: number(correct)? as usize, samples: self.samples })
     }

@@ -163,7 +163,11 @@ impl<V: Value> Args<V> {
     ///
     /// # Errors
     /// Those of `f`.
-    pub fn maybe<'a, T>(&'a self, name: &'a str, f: impl FnOnce(&'a Self, &'a str) -> Result<T>) -> Result<Option<T>> {
+    pub fn maybe<'a, T>(
+        &'a self,
+        name: &'a str,
+        f: impl FnOnce(&'a Self, &'a str) -> Result<T>,
+    ) -> Result<Option<T>> {
         if self.has(name) { f(self, name).map(Some) } else { Ok(None) }
     }
     /// The two operands of a binary op: `x` and `y`, or `x` and the attribute `scalar` on its side.

@@ -240,7 +240,10 @@ pub fn map_int<B: Backend, M: IntMap<N>, const N: usize>(m: &M, x: [&Array<B>; N
     let device = x[0].device.clone();
     let (views, dtype, shape) = align(M::NAME, x)?;
     if dtype.is_float() {
-        return Err(Error::dtype(format!("{}: not defined for {dtype}, only for integers and bool", M::NAME)));
+        return Err(Error::dtype(format!(
+            "{}: not defined for {dtype}, only for integers and bool",
+            M::NAME
+        )));
     }
     let b = B::map_int(&device, m, views, dtype)?;
     Ok(Array::new(&device, b, shape, out_dtype(M::OUT, dtype)))

@@ -320,7 +320,12 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn pool(d: &Self::Device, p: &Pool, x: View<'_, Self>) -> Result<(Self::Buffer, Option<Self::Buffer>)>;
     /// The gradient of an average pool: each input element adds g / divisor of the windows that hold it, in
     /// row-major order of the windows. (A max pool's gradient is a scatter.)
-    fn avg_pool_grad(d: &Self::Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<Self::Buffer>;
+    fn avg_pool_grad(
+        d: &Self::Device,
+        p: &Pool,
+        g: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<Self::Buffer>;
     /// o[b, h, l, v] and the row statistics lse[b, h, l] (f32, or f64 for f64) from q[b, h, l, d], k[b, j, s, d],
     /// v[b, j, s, v]; query head i uses key head i / (h / j). The mask, if any, has shape [b, h, l, s] and is
     /// bool (true: takes part) or of q's dtype (added to the scaled scores). A query that sees no key has o = 0 and
@@ -352,7 +357,12 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     ///
     /// # Errors
     /// `InvalidArgument` if an index is not in `0..size`.
-    fn gather(d: &Self::Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<Self::Buffer>;
+    fn gather(
+        d: &Self::Device,
+        x: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+    ) -> Result<Self::Buffer>;
     /// A copy of `base` into which `src` is written or added at `index`: y[.., index[.., j, ..], ..] from
     /// src[.., j, ..]. `src` has the shape of `index`; `base` agrees with it in all axes but `axis`. Sums of f16
     /// and bf16 run in f32 and are rounded once.

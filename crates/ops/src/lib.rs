@@ -4,7 +4,7 @@
 //! * [`lane`] and [`math`]: formulas over single numbers, and the elementary functions.
 //! * [`map`], [`rows`]: what an elementwise op and a row-wise op are.
 //! * [`backend`]: the kinds of work that a backend is asked for.
-//! * [`array`]: a strided tensor on a backend, without gradients.
+//! * [`mod@array`]: a strided tensor on a backend, without gradients.
 //! * [`op`], [`value`]: what the tape records, and the abstraction over "with tape" and "without tape" in which
 //!   every op and every gradient is written.
 //! * [`catalogue`]: the ops. [`args`]: calling them by name.

@@ -74,7 +74,9 @@ impl<V: Value> Arena<V> {
     }
     fn mask(&self, m: TracedMask<'_, V>) -> Result<V> {
         match m {
-            TracedMask::Lit(v) => Ok(V::from_array(Array::scalar(&self.device, Scalar::Bool(v), DType::Bool)?)),
+            TracedMask::Lit(v) => {
+                Ok(V::from_array(Array::scalar(&self.device, Scalar::Bool(v), DType::Bool)?))
+            }
             TracedMask::Node(_, i) => Ok(self.values.borrow()[i].clone()),
         }
     }
@@ -172,7 +174,9 @@ impl<'t, V: Value, const W: u32> Traced<'t, V, W> {
     }
     fn opaque(self) -> TracedInt {
         if let Traced::Node(a, _) = self {
-            let e = Error::unsupported("gradient: a formula that takes bit patterns apart has no second derivative");
+            let e = Error::unsupported(
+                "gradient: a formula that takes bit patterns apart has no second derivative",
+            );
             a.error.borrow_mut().get_or_insert(e);
         }
         TracedInt
@@ -290,7 +294,7 @@ impl<'t, V: Value, const W: u32> Lane for Traced<'t, V, W> {
         self.binary(o, round2::<W>(|x, y| x.pow(y), |x, y| x.pow(y)), op::pow)
     }
     fn atan2(self, o: Self) -> Self {
-        self.binary(o, round2::<W>(|x, y| Lane::atan2(x, y), |x, y| Lane::atan2(x, y)), op::atan2)
+        self.binary(o, round2::<W>(Lane::atan2, Lane::atan2), op::atan2)
     }
     fn exp(self) -> Self {
         self.unary(round1::<W>(Lane::exp, Lane::exp), op::exp)

@@ -2,11 +2,11 @@
 //! sizes beyond memory. Common results are compared elsewhere, with results from elsewhere.
 
 use elinvar_core::{Element, ErrorKind, Result, Scalar, Shape};
+use elinvar_ops::Array;
 use elinvar_ops::catalogue::pad::Mode;
 use elinvar_ops::catalogue::slice::{self, Range, Run};
 use elinvar_ops::catalogue::unfold::Patches;
 use elinvar_ops::catalogue::*;
-use elinvar_ops::Array;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 type A = Array<Reference>;

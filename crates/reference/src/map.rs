@@ -16,12 +16,8 @@ pub fn map<M: Map<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType) -> Res
     each_float!(M::NAME, dtype, C => {
         let x = floats::<C>(x)?;
         let (x, mut y) = prepare::<_, N>(&x)?;
-        for i in 0..y.len() {
-            let mut at = [C::ZERO; N];
-            for k in 0..N {
-                at[k] = x[k][i];
-            }
-            y[i] = m.lane(at);
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = m.lane(at(&x, i));
         }
         C::store(y, stored(M::OUT, dtype))
     })
@@ -32,12 +28,8 @@ pub fn map_int<M: IntMap<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType)
     each_int!(M::NAME, dtype, I => {
         let x = ints::<I>(x)?;
         let (x, mut y) = prepare::<_, N>(&x)?;
-        for i in 0..y.len() {
-            let mut at = [I::ZERO; N];
-            for k in 0..N {
-                at[k] = x[k][i];
-            }
-            y[i] = m.int(at);
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = m.int(at(&x, i));
         }
         store_int(y, M::OUT)
     })
@@ -50,6 +42,16 @@ pub fn floats<'a, C: Compute>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [C]>>> {
 
 fn ints<'a, I: Int + Element>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [I]>>> {
     x.iter().map(|v| load_int::<I>(v.buffer, &v.layout)).collect()
+}
+
+/// Element `i` of each operand.
+#[inline(always)]
+pub fn at<T: Element, const N: usize>(x: &[&[T]; N], i: usize) -> [T; N] {
+    let mut all = [T::ZERO; N];
+    for (a, x) in all.iter_mut().zip(x) {
+        *a = x[i];
+    }
+    all
 }
 
 /// The operands as slices, and room for the results.

@@ -3,7 +3,7 @@
 use crate::View;
 use crate::compute::{Compute, each_float, rows_of};
 use crate::fold::{combine, start};
-use crate::map::{floats, slices};
+use crate::map::{at, floats, slices};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{DType, HostData, Result, order};
 use elinvar_ops::backend::Fold;
@@ -25,13 +25,7 @@ fn compute<C: Compute, R: Rows<N>, const N: usize>(
     n: usize,
 ) -> Result<Vec<C>> {
     let length = C::lit(n as f64);
-    let at = |i: usize| {
-        let mut at = [C::ZERO; N];
-        for k in 0..N {
-            at[k] = x[k][i];
-        }
-        at
-    };
+    let at = |i: usize| at(&x, i);
     let mut terms = filled(n, C::ZERO)?;
     let mut y = with_capacity(match R::OUT {
         RowOut::Each => rows * n,
@@ -41,8 +35,8 @@ fn compute<C: Compute, R: Rows<N>, const N: usize>(
         // Statistics that a formula has not, or not yet, are 0.
         let mut s = [C::ZERO; STATS];
         for (k, &f) in R::FOLDS.iter().enumerate() {
-            for i in 0..n {
-                terms[i] = r.term(k, at(row * n + i), s, length);
+            for (i, term) in terms.iter_mut().enumerate() {
+                *term = r.term(k, at(row * n + i), s, length);
             }
             s[k] = r.finish(k, fold(f, &terms), s, length);
         }

@@ -1,7 +1,7 @@
 //! Gradients checked against differences: for new ops, new layers, and doubt.
 
-use crate::tape::{Backward, backward, no_grad};
 use crate::Tensor;
+use crate::tape::{Backward, backward, no_grad};
 use elinvar_core::{DType, Error, HostTensor, Result};
 use elinvar_ops::backend::Backend;
 

@@ -217,7 +217,8 @@ fn arange(start: i64, end: i64, step: i64) -> Result<HostTensor> {
     if step == 0 {
         return Err(Error::argument(format!("arange: from {start} to {end} in steps of 0 never ends")));
     }
-    let span = if step > 0 { i128::from(end) - i128::from(start) } else { i128::from(start) - i128::from(end) };
+    let span =
+        if step > 0 { i128::from(end) - i128::from(start) } else { i128::from(start) - i128::from(end) };
     let n = span.max(0).unsigned_abs().div_ceil(i128::from(step).unsigned_abs());
     let n = usize::try_from(n).map_err(|_| Error::memory("arange: more numbers than can be addressed"))?;
     let mut v = elinvar_core::host::with_capacity(n)?;

@@ -240,7 +240,11 @@ fn index<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>) -> Result<Tensor<B>> {
 
 fn range<B: Backend>(x: &Tensor<B>, axis: usize, range: op::slice::Range) -> Result<Tensor<B>> {
     let run = range.resolve(x.shape()[axis])?;
-    if run.is_all(x.shape()[axis]) { Ok(x.clone()) } else { op::view::take(x, op::view::Part::run(x.shape(), axis, run)) }
+    if run.is_all(x.shape()[axis]) {
+        Ok(x.clone())
+    } else {
+        op::view::take(x, op::view::Part::run(x.shape(), axis, run))
+    }
 }
 
 /// Index tensors: the axes that they stand for are brought to the front and flattened into one, places become places
@@ -286,7 +290,9 @@ fn wrap<B: Backend>(t: &Tensor<B>, axis: usize, n: usize) -> Result<Tensor<B>> {
     let host = t.to_host()?;
     let places = host.as_slice::<i64>()?;
     if let Some(bad) = places.iter().find(|&&p| p < -(n as i64) || p >= n as i64) {
-        return Err(Error::argument(format!("index: place {bad} is out of range for axis {axis} of size {n}")));
+        return Err(Error::argument(format!(
+            "index: place {bad} is out of range for axis {axis} of size {n}"
+        )));
     }
     if places.iter().all(|&p| p >= 0) {
         return Ok(t.clone());

@@ -15,9 +15,9 @@ mod tensor;
 
 pub use check::{check_gradient, numerical_gradient};
 pub use create::{Sizes, TensorData};
-pub use methods::{Axes, Operand};
 pub use fail::{OrFail, try_run};
 pub use index::{Index, Indices, step};
+pub use methods::{Axes, Operand};
 pub use random::Generator;
 pub use tape::{Backward, Gradients, Hook, backward, checkpoint, enable_grad, is_grad_enabled, no_grad};
 pub use tensor::{HookHandle, Tensor};

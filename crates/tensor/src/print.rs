@@ -136,7 +136,9 @@ fn words(data: &HostData, places: &[usize]) -> Vec<String> {
         HostData::F32(v) => floats(places.iter().map(|&i| v[i])),
         HostData::F16(v) => floats(places.iter().map(|&i| f32::from(v[i]))),
         HostData::BF16(v) => floats(places.iter().map(|&i| f32::from(v[i]))),
-        HostData::Bool(v) => right(places.iter().map(|&i| if v[i] { "True" } else { "False" }.into()).collect()),
+        HostData::Bool(v) => {
+            right(places.iter().map(|&i| if v[i] { "True" } else { "False" }.into()).collect())
+        }
         HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
             each_data!(data, v => right(places.iter().map(|&i| format!("{:?}", v[i])).collect()))
         }
@@ -165,7 +167,9 @@ fn floats<T: Copy + Display + LowerExp + Into<f64>>(all: impl Iterator<Item = T>
     let right = parts.iter().map(|p| p.1.split('e').next().map_or(0, str::len)).max().unwrap_or(0);
     // What has no digits (nan, inf) may reach over those of the others.
     let power = if scientific { 4 } else { 0 };
-    let before = |p: &(String, String)| if p.1.is_empty() { p.0.len().saturating_sub(right + power) } else { p.0.len() };
+    let before = |p: &(String, String)| {
+        if p.1.is_empty() { p.0.len().saturating_sub(right + power) } else { p.0.len() }
+    };
     let left = parts.iter().map(before).max().unwrap_or(0);
     parts
         .into_iter()

@@ -196,7 +196,9 @@ impl<B: Backend> Tensor<B> {
     }
     fn edge_for(&self, op: &str) -> Result<&Edge<B>> {
         self.edge().ok_or_else(|| {
-            Error::autograd(format!("{op}: the tensor depends on no variable, so no gradient will ever arrive"))
+            Error::autograd(format!(
+                "{op}: the tensor depends on no variable, so no gradient will ever arrive"
+            ))
         })
     }
 

@@ -60,7 +60,10 @@ fn a_seed_replaces_the_missing_scalar() {
     let keep = Backward { retain_graph: true, create_graph: false };
     assert_eq!(kind(backward(&[(&y, None)], keep)), ErrorKind::Autograd);
     assert_eq!(kind(backward(&[(&y, Some(&t(&[1.0])))], keep)), ErrorKind::ShapeMismatch);
-    assert_eq!(kind(backward(&[(&y, Some(&t(&[1.0; 3]).to_dtype(DType::F32)))], keep)), ErrorKind::DTypeMismatch);
+    assert_eq!(
+        kind(backward(&[(&y, Some(&t(&[1.0; 3]).to_dtype(DType::F32)))], keep)),
+        ErrorKind::DTypeMismatch
+    );
     assert_eq!(kind(backward(&[(&t(&[1.0]), None)], keep)), ErrorKind::Autograd);
     let g = y.backward_with(&t(&[1.0, 10.0, 100.0]), Backward::default());
     assert_eq!(v(g.get(&x).unwrap()), [2.0, 40.0, 600.0]);
@@ -230,7 +233,9 @@ fn mistakes_panic_with_the_callers_line_and_can_be_caught() {
     assert!(e.message().starts_with("add: shapes [2] and [3] do not broadcast"), "{e}");
     let line = Arc::new(Mutex::new(None));
     let (log, before) = (line.clone(), std::panic::take_hook());
-    std::panic::set_hook(Box::new(move |info| *log.lock().unwrap() = info.location().map(|l| l.file().to_owned())));
+    std::panic::set_hook(Box::new(move |info| {
+        *log.lock().unwrap() = info.location().map(|l| l.file().to_owned())
+    }));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| &x + &y));
     std::panic::set_hook(before);
     assert!(caught.is_err());
@@ -240,7 +245,8 @@ fn mistakes_panic_with_the_callers_line_and_can_be_caught() {
 #[test]
 fn gradients_agree_with_differences() {
     let mut rng = Generator::new(5);
-    let r = |rng: &mut Generator, s: &[usize]| rng.normal::<Reference>(0.0, 1.0, s, DType::F64, &ReferenceDevice);
+    let r =
+        |rng: &mut Generator, s: &[usize]| rng.normal::<Reference>(0.0, 1.0, s, DType::F64, &ReferenceDevice);
     let (x, w, b) = (r(&mut rng, &[3, 4]), r(&mut rng, &[4, 5]), r(&mut rng, &[5]));
     let f = |x: &[Tensor]| Ok((x[0].matmul(&x[1]) + &x[2]).tanh().softmax(-1).log());
     check_gradient(f, &[x.clone(), w.clone(), b.clone()], 1e-5, 1e-7).unwrap();

@@ -8,9 +8,8 @@ use std::io::Write;
 
 /// Runs the suite and prints its report.
 pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
-    let options = Options { golden: args.golden.clone(), only: args.ops.clone() };
-    let summary = match Device::parse(&args.device)? {
-        Device::Reference(_) => conformance(&options, out)?,
-    };
+    let device = Device::parse(&args.device)?;
+    let options = Options { golden: args.golden.clone(), only: args.ops.clone(), device };
+    let summary = conformance(&options, out)?;
     Ok(if summary.is_good() { Verdict::Good } else { Verdict::Bad })
 }

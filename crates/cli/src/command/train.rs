@@ -5,7 +5,7 @@
 
 use super::eval::result;
 use crate::Verdict;
-use crate::args::{Data, Train};
+use crate::args::{Data, Model, Train};
 use crate::metrics::Metrics;
 use crate::network::{Network, TEST_PART, describe};
 use crate::plot::digit_sheet;
@@ -14,12 +14,20 @@ use elinvar::nn::Module;
 use elinvar::nn::data::digits;
 use elinvar::nn::models::digit_pairs;
 use elinvar::nn::optim::AdamW;
-use elinvar::nn::train::{self, FitOptions, fit, predict};
+use elinvar::nn::train::{self, Decay, FitOptions, fit, predict};
 use elinvar::{Device, Error, Result, io};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// After so many epochs the test accuracy does not rise any more.
+fn usual_epochs(model: Model) -> u32 {
+    match model {
+        Model::Mlp => 30,
+        Model::Cnn => 10,
+    }
+}
 
 /// Trains, saves and tells.
 pub fn run(args: &Train, out: &mut dyn Write) -> Result<Verdict> {
@@ -34,9 +42,10 @@ pub fn run(args: &Train, out: &mut dyn Write) -> Result<Verdict> {
     let net = Network::new(args.model, args.seed, &device);
     let mut optimizer = AdamW::new(args.lr);
     let options = FitOptions {
-        epochs: args.epochs as usize,
+        epochs: args.epochs.unwrap_or(usual_epochs(args.model)) as usize,
         batch_size: args.batch as usize,
         seed: args.seed,
+        decay: Decay::Linear,
         ..FitOptions::default()
     };
     let steps = train.len().div_ceil(options.batch_size) as u64;

@@ -54,7 +54,7 @@ impl Scale {
             })
             .collect::<Vec<_>>();
         // So short an axis is almost linear.
-        let ticks = if ticks.len() < 2 { Scale::linear(low, high, 4).ticks } else { ticks };
+        let ticks = if ticks.len() < 2 { Scale::linear(low, high, 6).ticks } else { ticks };
         Scale { low, high, log: true, ticks }
     }
 

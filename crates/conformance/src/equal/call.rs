@@ -32,32 +32,136 @@ impl fmt::Debug for Operand {
 
 /// A call. Operands and parameters are those of the method of [`Backend`] of the same name.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one call at a time is in memory")]
 #[allow(missing_docs, reason = "fields have the names of the parameters of Backend's methods")]
 pub enum Call {
-    Upload { x: Operand },
-    Download { x: Operand },
-    Fill { value: Scalar, dtype: DType, len: usize },
-    Random { r: Random, seed: u64, dtype: DType, len: usize },
-    Copy { x: Operand, to: DType },
-    Assemble { fill: Scalar, dtype: DType, shape: Vec<usize>, parts: Vec<(Operand, Layout)> },
-    Map { formula: usize, x: [Operand; 3], dtype: DType },
-    MapInt { x: [Operand; 2], dtype: DType },
-    Fold { f: Fold, x: Operand, kept: usize, to: DType },
-    ArgFold { f: ArgFold, x: Operand, kept: usize },
-    Scan { f: Scan, x: Operand, to: DType },
-    Rows { once: bool, x: [Operand; 2], kept: usize, dtype: DType },
-    Sort { x: Operand, descending: bool },
-    Contract { x: Operand, w: Operand, bias: Option<Operand> },
-    Conv { c: Conv, x: Operand, w: Operand, out: Vec<usize>, bias: Option<Operand> },
-    ConvInputGrad { c: Conv, g: Operand, w: Operand, spatial: Vec<usize> },
-    ConvWeightGrad { c: Conv, x: Operand, g: Operand, taps: Vec<usize> },
-    Pool { p: Pool, x: Operand },
-    AvgPoolGrad { p: Pool, g: Operand, spatial: Vec<usize> },
-    Attention { a: Attention, q: Operand, k: Operand, v: Operand, mask: Option<Operand> },
-    AttentionGrad { a: Attention, q: Operand, k: Operand, v: Operand, mask: Option<Operand>, o: Operand, lse: Operand, g: Operand },
-    Gather { x: Operand, axis: usize, index: Operand },
-    Scatter { how: Scatter, base: Operand, axis: usize, index: Operand, src: Operand },
-    Nonzero { x: Operand },
+    Upload {
+        x: Operand,
+    },
+    Download {
+        x: Operand,
+    },
+    Fill {
+        value: Scalar,
+        dtype: DType,
+        len: usize,
+    },
+    Random {
+        r: Random,
+        seed: u64,
+        dtype: DType,
+        len: usize,
+    },
+    Copy {
+        x: Operand,
+        to: DType,
+    },
+    Assemble {
+        fill: Scalar,
+        dtype: DType,
+        shape: Vec<usize>,
+        parts: Vec<(Operand, Layout)>,
+    },
+    Map {
+        formula: usize,
+        x: [Operand; 3],
+        dtype: DType,
+    },
+    MapInt {
+        x: [Operand; 2],
+        dtype: DType,
+    },
+    Fold {
+        f: Fold,
+        x: Operand,
+        kept: usize,
+        to: DType,
+    },
+    ArgFold {
+        f: ArgFold,
+        x: Operand,
+        kept: usize,
+    },
+    Scan {
+        f: Scan,
+        x: Operand,
+        to: DType,
+    },
+    Rows {
+        once: bool,
+        x: [Operand; 2],
+        kept: usize,
+        dtype: DType,
+    },
+    Sort {
+        x: Operand,
+        descending: bool,
+    },
+    Contract {
+        x: Operand,
+        w: Operand,
+        bias: Option<Operand>,
+    },
+    Conv {
+        c: Conv,
+        x: Operand,
+        w: Operand,
+        out: Vec<usize>,
+        bias: Option<Operand>,
+    },
+    ConvInputGrad {
+        c: Conv,
+        g: Operand,
+        w: Operand,
+        spatial: Vec<usize>,
+    },
+    ConvWeightGrad {
+        c: Conv,
+        x: Operand,
+        g: Operand,
+        taps: Vec<usize>,
+    },
+    Pool {
+        p: Pool,
+        x: Operand,
+    },
+    AvgPoolGrad {
+        p: Pool,
+        g: Operand,
+        spatial: Vec<usize>,
+    },
+    Attention {
+        a: Attention,
+        q: Operand,
+        k: Operand,
+        v: Operand,
+        mask: Option<Operand>,
+    },
+    AttentionGrad {
+        a: Attention,
+        q: Operand,
+        k: Operand,
+        v: Operand,
+        mask: Option<Operand>,
+        o: Operand,
+        lse: Operand,
+        g: Operand,
+    },
+    Gather {
+        x: Operand,
+        axis: usize,
+        index: Operand,
+    },
+    Scatter {
+        how: Scatter,
+        base: Operand,
+        axis: usize,
+        index: Operand,
+        src: Operand,
+    },
+    Nonzero {
+        x: Operand,
+    },
 }
 
 impl Call {
@@ -114,7 +218,9 @@ impl Call {
                 let stream = Stream { seed: *seed, stream: 1 };
                 vec![down(B::random(d, *r, stream, *dtype, *len)?, *dtype, *len)?]
             }
-            Call::Copy { x, to } => vec![down(B::copy(d, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?],
+            Call::Copy { x, to } => {
+                vec![down(B::copy(d, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?]
+            }
             Call::Assemble { fill, dtype, shape, parts } => {
                 let held = parts.iter().map(|(x, _)| up(x)).collect::<Result<Vec<_>>>()?;
                 let parts: Vec<_> = held.iter().zip(parts).map(|(h, (_, l))| (h.view(), l.clone())).collect();
@@ -125,9 +231,17 @@ impl Call {
                 let (hx, hy, hz) = (up(x)?, up(y)?, up(z)?);
                 let len = x.layout.shape().numel();
                 match formula {
-                    0 => vec![down(B::map(d, &Primitives, [hx.view(), hy.view(), hz.view()], *dtype)?, *dtype, len)?],
+                    0 => vec![down(
+                        B::map(d, &Primitives, [hx.view(), hy.view(), hz.view()], *dtype)?,
+                        *dtype,
+                        len,
+                    )?],
                     1 => vec![down(B::map(d, &Rounding, [hx.view()], *dtype)?, *dtype, len)?],
-                    2 => vec![down(B::map(d, &Inside, [hx.view(), hy.view(), hz.view()], *dtype)?, DType::Bool, len)?],
+                    2 => vec![down(
+                        B::map(d, &Inside, [hx.view(), hy.view(), hz.view()], *dtype)?,
+                        DType::Bool,
+                        len,
+                    )?],
                     _ => vec![down(B::map(d, &Elementary, [hx.view(), hy.view()], *dtype)?, *dtype, len)?],
                 }
             }
@@ -142,7 +256,9 @@ impl Call {
                 let buffer = B::arg_fold(d, *f, up(x)?.view(), *kept)?;
                 vec![down(buffer, DType::I64, area(&x.layout.shape()[..*kept]))?]
             }
-            Call::Scan { f, x, to } => vec![down(B::scan(d, *f, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?],
+            Call::Scan { f, x, to } => {
+                vec![down(B::scan(d, *f, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?]
+            }
             Call::Rows { once, x: [x, y], kept, dtype } => {
                 let (hx, hy) = (up(x)?, up(y)?);
                 let views = [hx.view(), hy.view()];
@@ -150,7 +266,11 @@ impl Call {
                     let buffer = B::rows(d, &Spread, views, *kept, *dtype)?;
                     vec![down(buffer, *dtype, area(&x.layout.shape()[..*kept]))?]
                 } else {
-                    vec![down(B::rows(d, &Standard, views, *kept, *dtype)?, *dtype, x.layout.shape().numel())?]
+                    vec![down(
+                        B::rows(d, &Standard, views, *kept, *dtype)?,
+                        *dtype,
+                        x.layout.shape().numel(),
+                    )?]
                 }
             }
             Call::Sort { x, descending } => {
@@ -215,7 +335,15 @@ impl Call {
                 let (ho, hl, hg) = (up(o)?, up(lse)?, up(g)?);
                 let mask = hm.as_ref().map(Held::view);
                 let (dq, dk, dv) = B::attention_grad(
-                    d, a, hq.view(), hk.view(), hv.view(), mask, ho.view(), hl.view(), hg.view(),
+                    d,
+                    a,
+                    hq.view(),
+                    hk.view(),
+                    hv.view(),
+                    mask,
+                    ho.view(),
+                    hl.view(),
+                    hg.view(),
                 )?;
                 let (dtype, len) = (q.data.dtype(), |x: &Operand| x.layout.shape().numel());
                 vec![down(dq, dtype, len(q))?, down(dk, dtype, len(k))?, down(dv, dtype, len(v))?]

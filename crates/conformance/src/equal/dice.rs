@@ -6,8 +6,8 @@ use elinvar_core::{DType, Element, HostData, Layout, Shape, each_dtype};
 
 /// Sizes at and around the edges of vectors, lanes, scan groups, chunks and blocks.
 pub const EDGES: &[usize] = &[
-    0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513,
-    1023, 1024, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 8193, 12289,
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512,
+    513, 1023, 1024, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 8193, 12289,
 ];
 
 /// What kind of numbers a tensor holds.
@@ -125,7 +125,9 @@ impl Dice {
     fn int(&mut self, values: Values) -> i64 {
         match values {
             Values::Tame | Values::Few => self.below(7) as i64 - 3,
-            Values::Sparse | Values::Wild if self.once_in(10) => self.pick(&[i64::MIN, i64::MAX, 0, -1, 1 << 31]),
+            Values::Sparse | Values::Wild if self.once_in(10) => {
+                self.pick(&[i64::MIN, i64::MAX, 0, -1, 1 << 31])
+            }
             Values::Sparse | Values::Wild => self.word() as i64,
         }
     }
@@ -141,7 +143,9 @@ impl Dice {
                 DType::I32 => HostData::I32(v.iter().map(|x| *x as i32).collect()),
                 DType::U8 => HostData::U8(v.iter().map(|x| *x as u8).collect()),
                 DType::Bool => HostData::Bool(v.iter().map(|x| *x > 0).collect()),
-                DType::F32 | DType::F64 | DType::F16 | DType::BF16 => unreachable!("floats were taken care of"),
+                DType::F32 | DType::F64 | DType::F16 | DType::BF16 => {
+                    unreachable!("floats were taken care of")
+                }
             }
         }
     }
@@ -178,7 +182,8 @@ impl Dice {
                 l = l.flip(at);
             }
         }
-        let back: Vec<usize> = (0..rank).map(|a| order.iter().position(|o| *o == a).expect("an order")).collect();
+        let back: Vec<usize> =
+            (0..rank).map(|a| order.iter().position(|o| *o == a).expect("an order")).collect();
         let l = l.permute(&back).broadcast_to(&new(shape), "draw").expect("repeated axes have size 1");
         (l, len)
     }

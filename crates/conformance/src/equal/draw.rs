@@ -111,7 +111,8 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
             // Long sums or large results, not both.
             let cut = |s: usize| if k > 128 { s.min(33) } else { s };
             let (m, n) = (cut(m), cut(n));
-            let (x, w) = (operand(dice, number, &[b, m, k], values), operand(dice, number, &[b, k, n], values));
+            let (x, w) =
+                (operand(dice, number, &[b, m, k], values), operand(dice, number, &[b, k, n], values));
             let bias = number.is_float() && dice.once_in(2);
             let bias = bias.then(|| operand(dice, number, &[b, m, n], values));
             Call::Contract { x, w, bias }
@@ -150,7 +151,7 @@ fn assemble(dice: &mut Dice, dtype: DType, values: Values, largest: usize) -> Ca
             if dice.once_in(4) {
                 place = place.flip(axis);
             }
-            parts.push((operand(dice, dtype, &place.shape().to_vec(), values), place));
+            parts.push((operand(dice, dtype, place.shape(), values), place));
         }
         at += len;
     }
@@ -211,7 +212,9 @@ fn pool(dice: &mut Dice, work: Work, dtype: DType, values: Values) -> Call {
         let size = reach + dice.below([40, 9, 5][spatial_rank - 1]);
         let count = (size + 2 * padding - reach) / stride + 1;
         let start: Vec<isize> = (0..count).map(|i| (i * stride) as isize - padding as isize).collect();
-        let inside = |s: &isize| (0..tap as isize).filter(|t| (0..size as isize).contains(&(s + t * dilation as isize))).count();
+        let inside = |s: &isize| {
+            (0..tap as isize).filter(|t| (0..size as isize).contains(&(s + t * dilation as isize))).count()
+        };
         let divisor = if dice.once_in(2) { vec![tap; count] } else { start.iter().map(inside).collect() };
         axes.push(Windows { start, len: vec![tap; count], divisor, dilation });
         spatial.push(size);
@@ -229,7 +232,8 @@ fn pool(dice: &mut Dice, work: Work, dtype: DType, values: Values) -> Call {
 fn attention(dice: &mut Dice, work: Work, dtype: DType) -> Result<Call> {
     let (b, j) = (dice.between(1, 2), dice.between(1, 2));
     let h = j * dice.between(1, 3);
-    let (l, s) = (dice.pick(&[1, 2, 5, 17, 33]), dice.pick(&[1, 2, 15, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200]));
+    let (l, s) =
+        (dice.pick(&[1, 2, 5, 17, 33]), dice.pick(&[1, 2, 15, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200]));
     let (d, e) = (dice.pick(&[1, 3, 8, 16, 33]), dice.pick(&[1, 4, 16, 17]));
     let values = dice.pick(&[Values::Tame, Values::Tame, Values::Sparse]);
     let q = operand(dice, dtype, &[b, h, l, d], values);

@@ -7,11 +7,13 @@ use elinvar_ops::catalogue;
 fn the_table_has_a_line_for_each_op_and_knows_views_from_work() {
     let table = capabilities().unwrap();
     let cell = |op: &str| {
-        let line = table.lines().find(|l| l.starts_with(&format!("| {op} |"))).unwrap_or_else(|| panic!("{op}"));
+        let line =
+            table.lines().find(|l| l.starts_with(&format!("| {op} |"))).unwrap_or_else(|| panic!("{op}"));
         line.rsplit(" | ").next().unwrap().trim_end_matches(" |").to_string()
     };
     assert_eq!(table.lines().count(), catalogue::NAMES.len() + 2);
-    for (op, want) in [("transpose", "view"), ("exp", "native"), ("matmul", "native"), ("softmax", "native")] {
+    for (op, want) in [("transpose", "view"), ("exp", "native"), ("matmul", "native"), ("softmax", "native")]
+    {
         assert_eq!(cell(op), want, "{op}");
     }
     assert!(cell("multi_head_attention").starts_with("composed of "));

@@ -20,7 +20,9 @@ fn tensors(list: &[(&str, &str, &[usize], Vec<u8>)]) -> Vec<u8> {
         let from = data.len();
         data.extend(bytes);
         let to = data.len();
-        header.push(format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{from},{to}]}}"#));
+        header.push(format!(
+            r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{from},{to}]}}"#
+        ));
     }
     let header = format!("{{{}}}", header.join(","));
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
@@ -115,7 +117,11 @@ fn an_index_that_is_not_in_order_is_a_format_error() {
         ("\"out_dtypes\":[\"F32\"]", "\"out_dtypes\":[\"I64\"]", "stored as f64 instead of i64"),
         ("\"out_dtypes\":[\"F32\"]", "\"out_dtypes\":[]", "entries in out_dtypes"),
         ("\"grad_outputs\":[\"00.gout0\"]", "\"grad_outputs\":[\"00.x.base\"]", "a grad_output of shape [5]"),
-        ("\"grad_outputs\":[\"00.gout0\"]", "\"grad_outputs\":[\"00.grad.x\"]", "a grad_output of shape [2] and dtype f64"),
+        (
+            "\"grad_outputs\":[\"00.gout0\"]",
+            "\"grad_outputs\":[\"00.grad.x\"]",
+            "a grad_output of shape [2] and dtype f64",
+        ),
         ("\"grads\":[\"00.grad.x\"]", "\"grads\":[\"00.grad.x.base\"]", "a gradient of shape"),
         ("\"rtol\":[0.0,0.0]", "\"rtol\":[0.0]", "1 entries in rtol instead of 2"),
         ("\"atol\":[0.0,0.0]", "\"atol\":[0.0,null]", "not an index"),
@@ -129,9 +135,8 @@ fn an_index_that_is_not_in_order_is_a_format_error() {
 
 #[test]
 fn tensors_that_are_not_in_order_are_format_errors() {
-    let with = |name: &str, dtype: &str, shape: &[usize], bytes: Vec<u8>| {
-        tensors(&[(name, dtype, shape, bytes)])
-    };
+    let with =
+        |name: &str, dtype: &str, shape: &[usize], bytes: Vec<u8>| tensors(&[(name, dtype, shape, bytes)]);
     for bytes in [
         vec![],
         vec![0; 7],

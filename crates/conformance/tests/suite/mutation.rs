@@ -1,14 +1,14 @@
 //! The suite itself under test: it must pass the reference and refuse whatever is wrong.
 
+use elinvar_conformance::capabilities::{Support, support};
 use elinvar_conformance::execute::{Results, execute};
 use elinvar_conformance::filter::Filter;
-use elinvar_conformance::golden::Case;
-use elinvar_conformance::capabilities::{Support, support};
-use elinvar_conformance::run::{Outcome, judge, run, same};
+use elinvar_conformance::golden::{Case, Expected};
+use elinvar_conformance::run::{Outcome, judge, refuses_zeros, run, run_beside, same};
 use elinvar_conformance::sample;
 use elinvar_conformance::twist::{Twist, Twisted, TwistedDevice, Work};
 use elinvar_conformance::{Options, conformance};
-use elinvar_core::{Element, HostData, HostTensor, each_data};
+use elinvar_core::{DType, Element, HostData, HostTensor, each_data};
 use elinvar_devices::{Any, Device};
 
 type Mutant = Twisted<Any>;
@@ -27,12 +27,6 @@ fn survived(cases: &[Case], twist: &Twist) -> Vec<String> {
     let device = device(twist.clone());
     let passes = |c: &&Case| run::<Mutant>(c, &device) == Outcome::Passed;
     cases.iter().filter(passes).map(|c| c.id.clone()).collect()
-}
-
-/// Is there an expected number that is not zero?
-fn says_something(c: &Case) -> bool {
-    let wants = c.outputs.iter().chain(c.grads.iter().map(|g| &g.want));
-    wants.map(|w| w.tensor.to_f64_vec()).any(|v| v.iter().any(|x| *x != 0.0))
 }
 
 #[test]
@@ -61,18 +55,42 @@ fn an_echo_of_the_reference_passes_and_has_its_bits() {
     }
 }
 
+/// Ops whose cases are silent: they accept zeros, although other results are expected. The tolerances were measured
+/// by rounding the inputs, and this op's target is either 1 or -1: next to them, it is another function.
+const SILENT: &[&str] = &["hinge_embedding_loss"];
+
 #[test]
-fn a_backend_that_writes_nothing_fails_every_case_that_says_something() {
-    let (said, silent): (Vec<Case>, Vec<Case>) = cases().into_iter().partition(says_something);
-    assert!(silent.len() * 20 < said.len(), "the sample has too many cases that only expect zeros");
+fn a_backend_that_writes_nothing_fails_every_case_that_does_not_expect_zeros() {
+    let all = cases();
+    let (said, silent): (Vec<Case>, Vec<Case>) = all.iter().cloned().partition(refuses_zeros);
+    let wants_zeros = |c: &&Case| c.outputs.iter().all(|o| o.tensor.to_f64_vec().iter().all(|v| *v == 0.0));
+    let loose: Vec<&str> = silent.iter().filter(|c| !wants_zeros(c)).map(|c| c.op.as_str()).collect();
+    assert!(loose.iter().all(|op| SILENT.contains(op)), "{loose:?}");
+    assert!(said.len() * 20 >= all.len() * 19, "{} of {}", said.len(), all.len());
     assert_eq!(survived(&said, &Twist::lazy()), Vec::<String>::new());
+}
+
+#[test]
+fn ops_with_silent_cases_are_right_to_the_usual_tolerance() {
+    for op in SILENT {
+        let cases: Vec<Case> = cases().into_iter().filter(|c| c.op == *op).collect();
+        assert!(!cases.is_empty(), "{op}");
+        for mut c in cases {
+            let scale = |w: &Expected| w.tensor.to_f64_vec().iter().fold(0.0f64, |m, v| m.max(v.abs()));
+            for want in c.outputs.iter_mut().chain(c.grads.iter_mut().map(|g| &mut g.want)) {
+                want.atol = 4.0 * want.dtype.epsilon() * scale(want);
+            }
+            assert!(refuses_zeros(&c), "{}", c.id);
+            assert_eq!(run::<Any>(&c, &Device::reference()), Outcome::Passed, "{}", c.id);
+        }
+    }
 }
 
 #[test]
 fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
     let idle = device(Twist::idle());
     // A view is layout arithmetic: there is no kind of work to be lazy in, unless the view is differentiated.
-    for c in cases().iter().filter(|c| says_something(c)) {
+    for c in cases().iter().filter(|c| refuses_zeros(c)) {
         if support::<Any>(c, &Device::reference()) != Support::View {
             assert_ne!(run::<Mutant>(c, &idle), Outcome::Passed, "{}", c.id);
         }
@@ -99,6 +117,21 @@ fn one_wrong_bit_in_any_kind_of_work_is_seen_beside_the_reference() {
             let device = device(Twist::wrong_bit(work));
             assert!(cases.iter().any(|c| !has_the_bits(c, &device)), "{work:?}");
         }
+    }
+}
+
+#[test]
+fn a_device_within_the_tolerance_is_refused_for_its_bits() {
+    let beside = |c: &Case, twist: Twist| run_beside::<Mutant, Any>(c, &device(twist), &Device::reference());
+    let sums: Vec<Case> = cases().into_iter().filter(|c| c.op == "sum" && c.dtype == DType::F32).collect();
+    assert!(!sums.is_empty());
+    for c in sums {
+        assert_eq!(beside(&c, Twist::echo()), Outcome::Passed, "{}", c.id);
+        assert_eq!(run::<Mutant>(&c, &device(Twist::wrong_bit(Work::Fold))), Outcome::Passed, "{}", c.id);
+        let Outcome::Failed(why) = beside(&c, Twist::wrong_bit(Work::Fold)) else {
+            panic!("{} passed", c.id)
+        };
+        assert!(why.starts_with("other bits than on reference: outputs 0: element"), "{why}");
     }
 }
 
@@ -132,12 +165,12 @@ fn a_result_that_is_slightly_wrong_is_refused() {
         let step = (want.dtype.epsilon() * 2.0 * last.abs()).max(1e-30);
         let away = (10.0 * (want.atol + want.rtol * last.abs())).max(step);
         let max = match want.dtype {
-            elinvar_core::DType::F16 => 65504.0,
-            elinvar_core::DType::BF16 | elinvar_core::DType::F32 => f32::MAX as f64,
+            DType::F16 => 65504.0,
+            DType::BF16 | DType::F32 => f32::MAX as f64,
             _ => f64::MAX,
         };
         let target = if last + away < max { last + away } else { last - away };
-        if want.dtype != elinvar_core::DType::F16 || away > 1e-7 {
+        if want.dtype != DType::F16 || away > 1e-7 {
             refused("ten tolerances away", mutate(&|_| target));
             tried[0] += 1;
         }
@@ -150,8 +183,9 @@ fn a_result_that_is_slightly_wrong_is_refused() {
             tried[2] += 1;
         }
         let mut bad = good.clone();
-        bad.outputs[0] = HostTensor::from_vec(good.outputs[0].to_f64_vec(), good.outputs[0].shape().clone()).unwrap();
-        if want.dtype != elinvar_core::DType::F64 {
+        bad.outputs[0] =
+            HostTensor::from_vec(good.outputs[0].to_f64_vec(), good.outputs[0].shape().clone()).unwrap();
+        if want.dtype != DType::F64 {
             refused("f64 instead of the dtype", bad);
         }
         let mut bad = good.clone();

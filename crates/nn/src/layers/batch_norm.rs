@@ -19,20 +19,20 @@ pub type BatchNorm3d<B> = BatchNorm<B, 3>;
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias per channel, for `AXES` spatial axes.
 ///
-/// x: [n, c, spatial..]   weight, bias, running_mean, running_var: [c]   y: as x
+/// x: [n, c, spatial..]   weight, bias, running_mean, running_var: \[c\]   y: as x
 ///
 /// In training, mean and variance are those of the batch, and the running ones follow:
 /// running = (1 - momentum) * running + momentum * batch (with the variance that divides by one less).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct BatchNorm<B: Backend, const AXES: usize> {
-    /// [c], ones at first.
+    /// \[c\], ones at first.
     pub weight: Option<Param<B>>,
-    /// [c], zeros at first.
+    /// \[c\], zeros at first.
     pub bias: Option<Param<B>>,
-    /// [c], zeros at first.
+    /// \[c\], zeros at first.
     pub running_mean: Option<Buffer<B>>,
-    /// [c], ones at first.
+    /// \[c\], ones at first.
     pub running_var: Option<Buffer<B>>,
     /// Training batches so far, i64, shape [].
     pub num_batches_tracked: Option<Buffer<B>>,

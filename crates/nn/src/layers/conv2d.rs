@@ -9,15 +9,15 @@ use elinvar_ops::catalogue::conv::Padding;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 use std::fmt;
 
-/// y[n, o, i, j] = sum over (c, a, b) of x[n, c, i * stride + a * dilation - padding, ..] * weight[o, c, a, b], + bias[o]
+/// y[n, o, i, j] = sum over (c, a, b) of x[n, c, i * stride + a * dilation - padding, ..] * weight[o, c, a, b], + bias\[o\]
 ///
-/// x: [n, in, h, w]   weight: [out, in / groups, kh, kw]   bias: [out]   y: [n, out, h', w']
+/// x: [n, in, h, w]   weight: [out, in / groups, kh, kw]   bias: \[out\]   y: [n, out, h', w']
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct Conv2d<B: Backend> {
     /// [out, in / groups, kh, kw]
     pub weight: Param<B>,
-    /// [out]
+    /// \[out\]
     pub bias: Option<Param<B>>,
     /// Stride, padding, dilation, groups.
     #[module(skip)]
@@ -121,7 +121,13 @@ impl<B: Backend> Conv2d<B> {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn new(inputs: usize, outputs: usize, kernel: impl Pair, g: &mut Generator, device: &B::Device) -> Self {
+    pub fn new(
+        inputs: usize,
+        outputs: usize,
+        kernel: impl Pair,
+        g: &mut Generator,
+        device: &B::Device,
+    ) -> Self {
         Conv2dOptions::new(inputs, outputs, kernel).init(g, device)
     }
 }
@@ -131,7 +137,8 @@ impl<B: Backend> Layer<B> for Conv2d<B> {
     fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
         let o = &self.options;
         let bias = self.bias.as_ref().map(Param::get);
-        op::conv2d(x, &self.weight.get(), bias.as_ref(), &o.stride, &o.padding, &o.dilation, o.groups).or_fail()
+        op::conv2d(x, &self.weight.get(), bias.as_ref(), &o.stride, &o.padding, &o.dilation, o.groups)
+            .or_fail()
     }
 }
 

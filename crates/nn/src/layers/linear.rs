@@ -7,15 +7,15 @@ use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 use std::fmt;
 
-/// y[.., o] = sum over i of x[.., i] * weight[o, i], + bias[o]
+/// y[.., o] = sum over i of x[.., i] * weight[o, i], + bias\[o\]
 ///
-/// x: [.., in]   weight: [out, in]   bias: [out]   y: [.., out]
+/// x: [.., in]   weight: [out, in]   bias: \[out\]   y: [.., out]
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct Linear<B: Backend> {
     /// [out, in]
     pub weight: Param<B>,
-    /// [out]
+    /// \[out\]
     pub bias: Option<Param<B>>,
 }
 
@@ -46,10 +46,16 @@ impl<B: Backend> Linear<B> {
     /// are not of one float type.
     pub fn from_weights(weight: &Tensor<B>, bias: Option<&Tensor<B>>) -> Result<Self> {
         let [outputs, _] = weight.dims() else {
-            return Err(Error::shape(format!("linear: a weight of shape {}; it should be [out, in]", weight.shape())));
+            return Err(Error::shape(format!(
+                "linear: a weight of shape {}; it should be [out, in]",
+                weight.shape()
+            )));
         };
         if let Some(b) = bias.filter(|b| b.dims() != [*outputs]) {
-            return Err(Error::shape(format!("linear: a bias of shape {}; it should be [{outputs}]", b.shape())));
+            return Err(Error::shape(format!(
+                "linear: a bias of shape {}; it should be [{outputs}]",
+                b.shape()
+            )));
         }
         let odd = bias.map(Tensor::dtype).filter(|d| *d != weight.dtype());
         if !weight.dtype().is_float() || odd.is_some() {

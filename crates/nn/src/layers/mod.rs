@@ -15,8 +15,8 @@ mod pair;
 mod pool;
 
 pub use activation::{
-    ELU, GELU, Hardswish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, ReLU, SELU, SiLU, Sigmoid, Softmax, Softplus,
-    Softsign, Tanh,
+    ELU, GELU, Hardswish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, ReLU, SELU, SiLU, Sigmoid, Softmax,
+    Softplus, Softsign, Tanh,
 };
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
 pub use conv2d::{Conv2d, Conv2dOptions};

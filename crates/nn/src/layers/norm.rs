@@ -120,13 +120,13 @@ impl<B: Backend> fmt::Display for RMSNorm<B> {
 
 /// As [`LayerNorm`] over groups of channels and all spatial axes, with weight and bias per channel.
 ///
-/// x: [n, c, spatial..]   weight, bias: [c]   y: as x
+/// x: [n, c, spatial..]   weight, bias: \[c\]   y: as x
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct GroupNorm<B: Backend> {
-    /// [c], ones at first.
+    /// \[c\], ones at first.
     pub weight: Option<Param<B>>,
-    /// [c], zeros at first.
+    /// \[c\], zeros at first.
     pub bias: Option<Param<B>>,
     groups: usize,
     channels: usize,
@@ -141,7 +141,13 @@ impl<B: Backend> GroupNorm<B> {
     #[track_caller]
     pub fn new(groups: usize, channels: usize, device: &B::Device) -> Self {
         let (weight, bias) = (init::ones(channels, device), init::zeros(channels, device));
-        GroupNorm { weight: Some(Param::new(weight)), bias: Some(Param::new(bias)), groups, channels, eps: 1e-5 }
+        GroupNorm {
+            weight: Some(Param::new(weight)),
+            bias: Some(Param::new(bias)),
+            groups,
+            channels,
+            eps: 1e-5,
+        }
     }
     /// What is added to the variance.
     #[must_use]

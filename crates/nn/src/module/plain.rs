@@ -18,7 +18,25 @@ macro_rules! plain {
     )*};
 }
 plain!(
-    bool, char, f32, f64, i8, i16, i32, i64, isize, u8, u16, u32, u64, usize, String, &'static str, DType, Shape, ()
+    bool,
+    char,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    isize,
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    String,
+    &'static str,
+    DType,
+    Shape,
+    ()
 );
 
 impl<B: Backend, T: Send + Sync> Module<B> for PhantomData<T> {

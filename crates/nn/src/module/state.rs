@@ -65,17 +65,28 @@ fn slots<'a, B: Backend>(leaves: &'a Leaves<'a, B>) -> Result<Vec<Slot<'a, B>>> 
 }
 
 pub(super) fn save<B: Backend>(leaves: &Leaves<'_, B>) -> Result<StateDict> {
-    slots(leaves)?.iter().map(|s| Ok((s.name.to_owned(), s.value.to_host().map_err(|e| e.at(s.name))?))).collect()
+    slots(leaves)?
+        .iter()
+        .map(|s| Ok((s.name.to_owned(), s.value.to_host().map_err(|e| e.at(s.name))?)))
+        .collect()
 }
 
-pub(super) fn load<B: Backend>(leaves: &Leaves<'_, B>, from: &StateDict, strict: Strict) -> Result<LoadReport> {
+pub(super) fn load<B: Backend>(
+    leaves: &Leaves<'_, B>,
+    from: &StateDict,
+    strict: Strict,
+) -> Result<LoadReport> {
     const OP: &str = "load_state_dict";
     let slots = slots(leaves)?;
     let names: BTreeSet<&str> = slots.iter().map(|s| s.name).collect();
     let given: BTreeMap<usize, (&str, &HostTensor)> =
         slots.iter().filter_map(|s| Some((s.identity, (s.name, from.get(s.name)?)))).collect();
     let report = LoadReport {
-        missing: slots.iter().filter(|s| !given.contains_key(&s.identity)).map(|s| s.name.to_owned()).collect(),
+        missing: slots
+            .iter()
+            .filter(|s| !given.contains_key(&s.identity))
+            .map(|s| s.name.to_owned())
+            .collect(),
         unexpected: from.keys().filter(|k| !names.contains(k.as_str())).cloned().collect(),
     };
     let mut ready = vec![];
@@ -97,11 +108,16 @@ pub(super) fn load<B: Backend>(leaves: &Leaves<'_, B>, from: &StateDict, strict:
         ready.push((s, new));
     }
     if strict == Strict::Yes && !(report.missing.is_empty() && report.unexpected.is_empty()) {
-        return Err(Error::argument(format!("{OP}: {}; load with Strict::No to take what fits", sentence(&report))));
+        return Err(Error::argument(format!(
+            "{OP}: {}; load with Strict::No to take what fits",
+            sentence(&report)
+        )));
     }
     let ready = ready
         .into_iter()
-        .map(|(s, new)| Ok((s, Tensor::from_host(new.clone(), s.value.device()).map_err(|e| e.at(s.name).at(OP))?)))
+        .map(|(s, new)| {
+            Ok((s, Tensor::from_host(new.clone(), s.value.device()).map_err(|e| e.at(s.name).at(OP))?))
+        })
         .collect::<Result<Vec<_>>>()?;
     ready.iter().try_for_each(|(s, new)| (s.set)(new))?;
     Ok(report)
@@ -117,8 +133,10 @@ fn sentence(report: &LoadReport) -> String {
             more => format!("{first} and {more} more"),
         }
     };
-    let missing = (!report.missing.is_empty()).then(|| format!("the state dict lacks {}", list(&report.missing)));
-    let unexpected = (!report.unexpected.is_empty()).then(|| format!("the model has no {}", list(&report.unexpected)));
+    let missing =
+        (!report.missing.is_empty()).then(|| format!("the state dict lacks {}", list(&report.missing)));
+    let unexpected =
+        (!report.unexpected.is_empty()).then(|| format!("the model has no {}", list(&report.unexpected)));
     missing.into_iter().chain(unexpected).collect::<Vec<_>>().join(", and ")
 }
 
@@ -127,7 +145,10 @@ pub(super) fn to_device<B: Backend>(leaves: &Leaves<'_, B>, device: &B::Device) 
     let mut moved = BTreeMap::new();
     for s in &slots {
         if s.value.device() != device && !moved.contains_key(&s.identity) {
-            moved.insert(s.identity, (s, s.value.copy_to::<B>(device).map_err(|e| e.at(s.name).at("to_device"))?));
+            moved.insert(
+                s.identity,
+                (s, s.value.copy_to::<B>(device).map_err(|e| e.at(s.name).at("to_device"))?),
+            );
         }
     }
     moved.values().try_for_each(|(s, new)| (s.set)(new))
@@ -135,7 +156,9 @@ pub(super) fn to_device<B: Backend>(leaves: &Leaves<'_, B>, device: &B::Device) 
 
 pub(super) fn to_dtype<B: Backend>(leaves: &Leaves<'_, B>, dtype: DType) -> Result<()> {
     if !dtype.is_float() {
-        return Err(Error::dtype(format!("to_dtype: weights of {dtype} could not be trained; ask for a float type")));
+        return Err(Error::dtype(format!(
+            "to_dtype: weights of {dtype} could not be trained; ask for a float type"
+        )));
     }
     leaves.params.iter().try_for_each(|(name, p)| p.convert(dtype).map_err(|e| e.at(name)))?;
     leaves.buffers.iter().try_for_each(|(name, b)| b.convert(dtype).map_err(|e| e.at(name)))

@@ -71,11 +71,16 @@ impl Rows {
         }
         let unique = leaves.unique();
         let count = |frozen: bool| {
-            unique.iter().filter(|(_, p)| p.is_frozen() == frozen).map(|(_, p)| p.get().numel()).sum::<usize>()
+            unique
+                .iter()
+                .filter(|(_, p)| p.is_frozen() == frozen)
+                .map(|(_, p)| p.get().numel())
+                .sum::<usize>()
         };
         let (trained, frozen) = (count(false), count(true));
-        let bytes: usize = unique.iter().map(|(_, p)| p.get().numel() * p.get().dtype().size()).sum::<usize>()
-            + leaves.buffers.iter().map(|(_, b)| b.get().numel() * b.get().dtype().size()).sum::<usize>();
+        let bytes: usize =
+            unique.iter().map(|(_, p)| p.get().numel() * p.get().dtype().size()).sum::<usize>()
+                + leaves.buffers.iter().map(|(_, b)| b.get().numel() * b.get().dtype().size()).sum::<usize>();
         out += &format!("{} weights", grouped(trained + frozen));
         if frozen > 0 {
             out += &format!(" ({} trained, {} frozen)", grouped(trained), grouped(frozen));

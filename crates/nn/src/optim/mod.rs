@@ -5,7 +5,7 @@
 //!
 //! **Numbers that change from step to step** (the learning rate, Adam's bias corrections) are computed here in f64,
 //! rounded once to the type in which the parameter is computed, and given to the formula as operands of shape [], so
-//! that a step never needs another kernel than the step before. Powers are [`power`], not the platform's.
+//! that a step never needs another kernel than the step before. Powers are `power`, not the platform's.
 //! **Numbers that stay** (momentum, eps) are attributes of the formula.
 //!
 //! f16 and bf16 parameters take their step in f32 with a state in f32, and are rounded once.
@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn powers_are_those_of_repeated_multiplication() {
-        for (base, exponent, want) in [(0.9, 0, 1.0), (0.9, 1, 0.9), (2.0, 10, 1024.0), (0.5, 1074, 5e-324), (0.999, 1 << 40, 0.0)]
+        for (base, exponent, want) in
+            [(0.9, 0, 1.0), (0.9, 1, 0.9), (2.0, 10, 1024.0), (0.5, 1074, 5e-324), (0.999, 1 << 40, 0.0)]
         {
             assert_eq!(power(base, exponent), want, "{base} to the power of {exponent}");
         }

@@ -85,11 +85,8 @@ impl Map<4> for SgdMomentum {
     const NAME: &'static str = "sgd_momentum";
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, g, buffer, lr]: [L; 4]) -> L {
-        let down = if self.0.nesterov {
-            L::lit(self.0.momentum).fma(buffer, self.0.gradient(x, g))
-        } else {
-            buffer
-        };
+        let down =
+            if self.0.nesterov { L::lit(self.0.momentum).fma(buffer, self.0.gradient(x, g)) } else { buffer };
         (-lr).fma(down, x)
     }
 }

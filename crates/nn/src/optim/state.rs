@@ -106,7 +106,9 @@ impl<B: Backend> States<B> {
         // The state changes only once nothing can go wrong any more.
         let mut state = self.by_name.get(name).cloned().unwrap_or_default();
         state.step += 1;
-        if let Some((key, t)) = state.tensors.iter().find(|(_, t)| t.shape() != x.shape() || t.dtype() != wide) {
+        if let Some((key, t)) =
+            state.tensors.iter().find(|(_, t)| t.shape() != x.shape() || t.dtype() != wide)
+        {
             return Err(Error::shape(format!(
                 "the optimiser's {key} is {} {}, and should be {wide} {}",
                 t.dtype(),
@@ -127,7 +129,10 @@ impl<B: Backend> States<B> {
 }
 
 /// Numbers of this step as operands of shape [], rounded to `like`'s dtype, on its device: one upload for all.
-pub(super) fn scalars<B: Backend, const N: usize>(like: &Array<B>, values: [f64; N]) -> Result<[Array<B>; N]> {
+pub(super) fn scalars<B: Backend, const N: usize>(
+    like: &Array<B>,
+    values: [f64; N],
+) -> Result<[Array<B>; N]> {
     let mut data = HostData::full(like.dtype(), N, Scalar::Int(0))?;
     each_data!(&mut data, d => d.iter_mut().zip(values).for_each(|(d, v)| *d = Element::from_f64(v)));
     let all = Array::from_host(like.device(), HostTensor::new(Shape::new(&[N])?, data)?)?;
@@ -147,9 +152,16 @@ impl<B: Backend, const N: usize> Memo<B, N> {
     pub(super) fn new() -> Self {
         Memo { last: None }
     }
-    pub(super) fn get(&mut self, step: u64, like: &Array<B>, values: impl Fn() -> [f64; N]) -> Result<[Array<B>; N]> {
+    pub(super) fn get(
+        &mut self,
+        step: u64,
+        like: &Array<B>,
+        values: impl Fn() -> [f64; N],
+    ) -> Result<[Array<B>; N]> {
         match &self.last {
-            Some((s, dtype, device, all)) if *s == step && *dtype == like.dtype() && device == like.device() => {
+            Some((s, dtype, device, all))
+                if *s == step && *dtype == like.dtype() && device == like.device() =>
+            {
                 Ok(all.clone())
             }
             _ => {

@@ -45,15 +45,27 @@ fn gradients_agree_with_differences() {
             Box::new(Conv2dOptions::new(2, 4, 2).stride([2, 1]).dilation(2).groups(2).init(g, &D)),
             &[1, 2, 5, 4],
         ),
-        ("conv2d, same", Box::new(Conv2dOptions::new(1, 2, [2, 3]).same().bias(false).init(g, &D)), &[1, 1, 3, 3]),
+        (
+            "conv2d, same",
+            Box::new(Conv2dOptions::new(1, 2, [2, 3]).same().bias(false).init(g, &D)),
+            &[1, 1, 3, 3],
+        ),
         ("batch_norm1d", Box::new(BatchNorm1d::new(3, &D)), &[5, 3]),
         ("batch_norm2d", Box::new(BatchNorm2d::new(2, &D)), &[3, 2, 2, 2]),
         ("layer_norm", Box::new(LayerNorm::new([2, 3], &D)), &[2, 2, 3]),
         ("rms_norm", Box::new(RMSNorm::new(4, &D).eps(1e-5)), &[3, 4]),
         ("group_norm", Box::new(GroupNorm::new(2, 4, &D)), &[2, 4, 3]),
-        ("pools", Box::new(Sequential::new().with(MaxPool2d::new(2).stride(1)).with(AvgPool2d::new(2))), &[1, 2, 5, 5]),
+        (
+            "pools",
+            Box::new(Sequential::new().with(MaxPool2d::new(2).stride(1)).with(AvgPool2d::new(2))),
+            &[1, 2, 5, 5],
+        ),
         ("adaptive pool", Box::new(AdaptiveAvgPool2d::new([2, 3])), &[1, 1, 5, 4]),
-        ("flatten", Box::new(Sequential::new().with(Flatten::new()).with(Linear::new(6, 1, g, &D))), &[2, 2, 3]),
+        (
+            "flatten",
+            Box::new(Sequential::new().with(Flatten::new()).with(Linear::new(6, 1, g, &D))),
+            &[2, 2, 3],
+        ),
         ("relu", Box::new(ReLU), &[7]),
         ("leaky_relu", Box::new(LeakyReLU::new(0.1)), &[7]),
         ("elu", Box::new(ELU::new(1.5)), &[7]),
@@ -146,7 +158,10 @@ fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
     let x: T = [[1.0f32], [3.0]].into();
     let scale = 1.0 / (1.0f32 + 1e-5).sqrt();
     let near = |got: Vec<f32>, want: &[f32]| {
-        assert!(got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6) && got.len() == want.len(), "{got:?} {want:?}");
+        assert!(
+            got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6) && got.len() == want.len(),
+            "{got:?} {want:?}"
+        );
     };
     near(norm.forward(&x).to_vec().unwrap(), &[-scale, scale]);
     // The batch has mean 2 and, dividing by one less, variance 2.
@@ -227,7 +242,10 @@ fn an_embedding_gives_rows_and_leaves_its_padding_alone() {
     assert!(table[..3].iter().flatten().all(|v| *v != 0.0));
     let y = layer.forward(&[[2i64, 3], [2, 0]].into());
     assert_eq!(y.dims(), [2, 2, 2]);
-    assert_eq!(y.to_vec::<f32>().unwrap(), [table[2].clone(), table[3].clone(), table[2].clone(), table[0].clone()].concat());
+    assert_eq!(
+        y.to_vec::<f32>().unwrap(),
+        [table[2].clone(), table[3].clone(), table[2].clone(), table[0].clone()].concat()
+    );
     let grad = y.sum().backward().get(&layer.weight.get()).unwrap().to_vec2::<f32>().unwrap();
     assert_eq!(grad, [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0], [0.0, 0.0]]);
 }
@@ -245,10 +263,25 @@ fn weights_start_in_their_bounds() {
     let rows: Vec<(&str, T, Option<f64>, f64)> = vec![
         ("linear", Linear::<B>::new(100, 80, g, &D).weight.get(), Some(0.1), 0.1 / 3f64.sqrt()),
         ("bias", Linear::<B>::new(100, 4000, g, &D).bias.unwrap().get(), Some(0.1), 0.1 / 3f64.sqrt()),
-        ("conv", Conv2dOptions::new(16, 64, 5).groups(4).init::<B>(g, &D).weight.get(), Some(0.1), 0.1 / 3f64.sqrt()),
+        (
+            "conv",
+            Conv2dOptions::new(16, 64, 5).groups(4).init::<B>(g, &D).weight.get(),
+            Some(0.1),
+            0.1 / 3f64.sqrt(),
+        ),
         ("embedding", Embedding::<B>::new(100, 80, g, &D).weight.get(), None, 1.0),
-        ("kaiming in", init::kaiming_uniform([80, 50], Fan::In, Gain::Relu, g, &D), Some(0.12f64.sqrt()), 0.2),
-        ("kaiming out", init::kaiming_normal([80, 50], Fan::Out, Gain::Linear, g, &D), None, 1.0 / 80f64.sqrt()),
+        (
+            "kaiming in",
+            init::kaiming_uniform([80, 50], Fan::In, Gain::Relu, g, &D),
+            Some(0.12f64.sqrt()),
+            0.2,
+        ),
+        (
+            "kaiming out",
+            init::kaiming_normal([80, 50], Fan::Out, Gain::Linear, g, &D),
+            None,
+            1.0 / 80f64.sqrt(),
+        ),
         ("xavier", init::xavier_uniform([80, 120], Gain::Tanh, g, &D), Some(3f64.sqrt() / 6.0), 1.0 / 6.0),
         ("xavier normal", init::xavier_normal([60, 68], Gain::Selu, g, &D), None, 0.75 / 8.0),
     ];
@@ -256,7 +289,10 @@ fn weights_start_in_their_bounds() {
         let (got, largest) = spread(&t);
         assert!((got / std - 1.0).abs() < 0.05, "{what}: {got}, not {std}");
         if let Some(bound) = bound {
-            assert!(largest <= bound * (1.0 + 1e-6) && largest > 0.98 * bound, "{what}: {largest}, not {bound}");
+            assert!(
+                largest <= bound * (1.0 + 1e-6) && largest > 0.98 * bound,
+                "{what}: {largest}, not {bound}"
+            );
         }
     }
     let mut again = Generator::new(5);
@@ -282,7 +318,11 @@ fn losses_are_those_of_the_catalogue() {
         ("one left out", weighted.clone().ignore_index(1).of(&logits, &classes), ln2),
         ("smoothed", two.label_smoothing(0.5).of(&[[100.0f32, 0.0]].into(), &[0i64].into()), 25.0),
         ("nll", loss::nll_loss(&logits, &classes, None, -100, Reduction::Mean), 0.0),
-        ("logits", loss::binary_cross_entropy_with_logits(&x, &t, None, None, Reduction::Sum), 1.313_261_7 + 3.048_587_4),
+        (
+            "logits",
+            loss::binary_cross_entropy_with_logits(&x, &t, None, None, Reduction::Sum),
+            1.313_261_7 + 3.048_587_4,
+        ),
     ] {
         assert!((got.item() - want).abs() < 1e-5, "{what}: {}, not {want}", got.item());
     }
@@ -291,5 +331,9 @@ fn losses_are_those_of_the_catalogue() {
 /// A network is generic over its backend without a word more than its layers need.
 #[expect(dead_code, reason = "compiling it is the test")]
 fn generic<X: Backend>(g: &mut Generator, device: &X::Device) -> Sequential<X> {
-    Sequential::new().with(Linear::new(2, 2, g, device)).with(ReLU).with(Dropout::new(0.1, g)).with(Softmax::new(-1))
+    Sequential::new()
+        .with(Linear::new(2, 2, g, device))
+        .with(ReLU)
+        .with(Dropout::new(0.1, g))
+        .with(Softmax::new(-1))
 }

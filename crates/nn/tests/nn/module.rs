@@ -2,7 +2,10 @@
 
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
 use elinvar_nn::layers::*;
-use elinvar_nn::{Backend, Buffer, Generator, Layer, Mode, Module, Param, RandomState, Sequential, StateDict, Strict, Tensor};
+use elinvar_nn::{
+    Backend, Buffer, Generator, Layer, Mode, Module, Param, RandomState, Sequential, StateDict, Strict,
+    Tensor,
+};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::BTreeMap;
 
@@ -74,9 +77,23 @@ fn names_are_those_of_the_fields() {
         _words: (String::new(), "", DType::F32),
     };
     let want = [
-        "array.0", "array.1", "boxed.weight", "by_name.query", "choice.a", "choice.b.weight", "layer.bias",
-        "layer.weight", "list.0.weight", "list.1.weight", "maybe.weight", "newtype.0", "other", "own", "pair.0",
-        "pair.1", "type",
+        "array.0",
+        "array.1",
+        "boxed.weight",
+        "by_name.query",
+        "choice.a",
+        "choice.b.weight",
+        "layer.bias",
+        "layer.weight",
+        "list.0.weight",
+        "list.1.weight",
+        "maybe.weight",
+        "newtype.0",
+        "other",
+        "own",
+        "pair.0",
+        "pair.1",
+        "type",
     ];
     assert_eq!(names(&all), want);
     // In the order of the fields, where order matters: random weights, the optimiser.
@@ -136,7 +153,12 @@ fn state_dicts_have_pytorchs_keys_and_shapes() {
         ("relu", Box::new(ReLU), &[]),
         (
             "sequential",
-            Box::new(Sequential::new().with(Linear::new(2, 3, g, &D)).with(ReLU).with(Linear::without_bias(3, 1, g, &D))),
+            Box::new(
+                Sequential::new()
+                    .with(Linear::new(2, 3, g, &D))
+                    .with(ReLU)
+                    .with(Linear::without_bias(3, 1, g, &D)),
+            ),
             &[("0.bias", &[3]), ("0.weight", &[3, 2]), ("2.weight", &[1, 3])],
         ),
     ];
@@ -145,7 +167,10 @@ fn state_dicts_have_pytorchs_keys_and_shapes() {
         let got: Vec<(&str, &[usize])> = dict.iter().map(|(k, v)| (k.as_str(), v.shape().dims())).collect();
         assert_eq!(got, want, "{what}");
         let counts = |k: &str| k == "num_batches_tracked";
-        assert!(dict.iter().all(|(k, v)| v.dtype() == if counts(k) { DType::I64 } else { DType::F32 }), "{what}");
+        assert!(
+            dict.iter().all(|(k, v)| v.dtype() == if counts(k) { DType::I64 } else { DType::F32 }),
+            "{what}"
+        );
     }
 }
 
@@ -258,7 +283,8 @@ fn tied_weights_are_one_parameter_with_two_names() {
     let report = m.load_state_dict(&dict(&[("embedding.weight", a.clone())]), Strict::Yes).unwrap();
     assert!(report.missing.is_empty());
     assert_eq!(m.head.weight.get().to_host().unwrap(), a);
-    let both = |x: &HostTensor, y: &HostTensor| dict(&[("embedding.weight", x.clone()), ("head.weight", y.clone())]);
+    let both =
+        |x: &HostTensor, y: &HostTensor| dict(&[("embedding.weight", x.clone()), ("head.weight", y.clone())]);
     m.load_state_dict(&both(&b, &b), Strict::Yes).unwrap();
     assert_eq!(m.embedding.weight.get().to_host().unwrap(), b);
     let e = m.load_state_dict(&both(&a, &b), Strict::Yes).unwrap_err();
@@ -349,8 +375,7 @@ fn random_states_can_be_put_back() {
     let g = &mut Generator::new(7);
     let m = Noisy { a: Dropout::new(0.5, g), b: RandomState::fork(g) };
     let x = Tensor::<B>::ones([64], DType::F32, &D);
-    let saved: Vec<_> =
-        Module::<B>::leaves(&m).randoms.iter().map(|(n, r)| (n.clone(), r.state())).collect();
+    let saved: Vec<_> = Module::<B>::leaves(&m).randoms.iter().map(|(n, r)| (n.clone(), r.state())).collect();
     assert_eq!(saved.iter().map(|s| s.0.as_str()).collect::<Vec<_>>(), ["a.random", "b"]);
     let draw = |m: &Noisy| m.a.forward(&x).to_vec::<f32>().unwrap();
     let first = draw(&m);

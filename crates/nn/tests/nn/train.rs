@@ -135,7 +135,12 @@ fn what_cannot_be_trained_is_an_error() {
     let base = FitOptions { epochs: 1, batch_size: 400, ..FitOptions::default() };
     let rows: Vec<(Arc<Pairs>, FitOptions, f64, ErrorKind)> = vec![
         (train.clone(), FitOptions { batch_size: 0, ..base.clone() }, 0.1, ErrorKind::InvalidArgument),
-        (train.clone(), FitOptions { batch_size: 401, drop_last: true, ..base.clone() }, 0.1, ErrorKind::InvalidArgument),
+        (
+            train.clone(),
+            FitOptions { batch_size: 401, drop_last: true, ..base.clone() },
+            0.1,
+            ErrorKind::InvalidArgument,
+        ),
         (train.clone(), base.clone(), -1.0, ErrorKind::InvalidArgument),
         (wrong(vec![0, 10]), base.clone(), 0.1, ErrorKind::InvalidArgument),
         (train.clone(), FitOptions { label_smoothing: 2.0, ..base.clone() }, 0.1, ErrorKind::InvalidArgument),
@@ -144,7 +149,8 @@ fn what_cannot_be_trained_is_an_error() {
     ];
     for (i, (pairs, options, lr, kind)) in rows.into_iter().enumerate() {
         let m = DigitsMlp::<B>::new(&mut Generator::new(1), &D);
-        let e = fit(&m, &mut Sgd::new(lr), &pairs, None, &options, &D, &mut quiet).expect_err(&format!("row {i}"));
+        let e = fit(&m, &mut Sgd::new(lr), &pairs, None, &options, &D, &mut quiet)
+            .expect_err(&format!("row {i}"));
         assert_eq!(e.kind(), kind, "row {i}: {e}");
     }
     let m = Linear::<B>::new(3, 10, &mut Generator::new(1), &D);

@@ -45,7 +45,7 @@ pub struct BatchNorm<V> {
 
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias per channel.
 ///
-/// x: [n, c, spatial..]   running, weight, bias: [c]   y: as x.
+/// x: [n, c, spatial..]   running, weight, bias: \[c\]   y: as x.
 ///
 /// In training, mean and variance are those of the channel over batch and spatial axes (the variance divides by the
 /// number of elements), and the running ones become (1 - momentum) * old + momentum * new, where the new variance

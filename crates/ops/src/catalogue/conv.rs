@@ -28,7 +28,7 @@ impl<T: AsRef<[usize]>> From<T> for Padding {
     }
 }
 
-/// y[n, o, s'] = sum over (c, taps) of x[n, c, s] * w[o, c, tap], + bias[o] if there is a third operand.
+/// y[n, o, s'] = sum over (c, taps) of x[n, c, s] * w[o, c, tap], + bias\[o\] if there is a third operand.
 #[derive(Clone, Debug)]
 pub struct Forward {
     /// Stride, padding, dilation, groups.

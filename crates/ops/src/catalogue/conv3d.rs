@@ -3,9 +3,9 @@
 use super::conv::{Given, Padding, padding};
 use crate::prelude::*;
 
-/// y[n, o, d', h', w'] = bias[o] + sum over c and taps of x[n, c, ..] * weight[o, c, ..]
+/// y[n, o, d', h', w'] = bias\[o\] + sum over c and taps of x[n, c, ..] * weight[o, c, ..]
 ///
-/// x: [n, c, d, h, w] or [c, d, h, w]   weight: [o, c / groups, kd, kh, kw]   bias: [o]
+/// x: [n, c, d, h, w] or [c, d, h, w]   weight: [o, c / groups, kd, kh, kw]   bias: \[o\]
 /// Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down. One number in a list stands for all
 /// axes.
 ///

@@ -3,9 +3,9 @@
 use super::conv::Given;
 use crate::prelude::*;
 
-/// Every x[n, c, ..] adds x * weight[c, o, tap] to the outputs that conv1d would read it from; then bias[o].
+/// Every x[n, c, ..] adds x * weight[c, o, tap] to the outputs that conv1d would read it from; then bias\[o\].
 ///
-/// x: [n, c, l] or [c, l]   weight: [c, o / groups, k]   bias: [o]
+/// x: [n, c, l] or [c, l]   weight: [c, o / groups, k]   bias: \[o\]
 /// Sizes: (x - 1) * stride - 2 * padding + dilation * (k - 1) + 1 + output_padding. One number in a list stands for
 /// all axes.
 ///

@@ -3,9 +3,9 @@
 use super::conv::Given;
 use crate::prelude::*;
 
-/// Every x[n, c, ..] adds x * weight[c, o, tap] to the outputs that conv2d would read it from; then bias[o].
+/// Every x[n, c, ..] adds x * weight[c, o, tap] to the outputs that conv2d would read it from; then bias\[o\].
 ///
-/// x: [n, c, h, w] or [c, h, w]   weight: [c, o / groups, kh, kw]   bias: [o]
+/// x: [n, c, h, w] or [c, h, w]   weight: [c, o / groups, kh, kw]   bias: \[o\]
 /// Sizes: (x - 1) * stride - 2 * padding + dilation * (k - 1) + 1 + output_padding. One number in a list stands for
 /// all axes.
 ///

@@ -137,11 +137,11 @@ impl Map<1> for Same {
 
 /// The cross entropy of the target distribution and softmax(x), reduced.
 ///
-/// x: logits [n, c, ..] or [c]   weight: [c]   losses: [n, ..] or []   target: class indices [n, ..] or [], of
+/// x: logits [n, c, ..] or \[c\]   weight: \[c\]   losses: [n, ..] or []   target: class indices [n, ..] or [], of
 /// integers; or probabilities, of x's shape and dtype
 ///
-/// Indices: the loss is -weight[target] log softmax(x)[target]; targets equal to `ignore_index` are left out, with a
-/// loss of 0; a mean divides by the weights. Probabilities: -sum over c of weight[c] target[c] log softmax(x)[c]; a mean
+/// Indices: the loss is -weight\[target\] log softmax(x)\[target\]; targets equal to `ignore_index` are left out, with a
+/// loss of 0; a mean divides by the weights. Probabilities: -sum over c of weight\[c\] target\[c\] log softmax(x)\[c\]; a mean
 /// divides by the number of rows. `label_smoothing` mixes that much of an even distribution into the target.
 /// f16 and bf16 run in f32 and are rounded once.
 ///

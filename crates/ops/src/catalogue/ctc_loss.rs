@@ -162,7 +162,7 @@ impl States {
 /// -log of the probability of each sample's targets under `log_probs`, reduced; a mean divides each loss by its number
 /// of targets (1 at least) first. With `zero_infinity` an infinite loss is 0, and so is its gradient.
 ///
-/// log_probs: [t, n, c]   targets: integers [n, s], or [sum of the target lengths]   lengths: integers [n]   losses: [n]
+/// log_probs: [t, n, c]   targets: integers [n, s], or [sum of the target lengths]   lengths: integers \[n\]   losses: \[n\]
 ///
 /// Targets and lengths are brought to the host. f16 and bf16 run in f32 and are rounded once.
 ///

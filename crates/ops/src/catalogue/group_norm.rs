@@ -8,7 +8,7 @@ use crate::prelude::*;
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the channels of a group and all
 /// spatial axes. The variance divides by the number of elements.
 ///
-/// x: [n, c, spatial..]   weight, bias: [c]   y: as x. f16 and bf16 run in f32 and are rounded once.
+/// x: [n, c, spatial..]   weight, bias: \[c\]   y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no channels or weight and bias have not one number per channel; `InvalidArgument` if the

@@ -15,7 +15,7 @@ pub struct MhaWeights<'a, V> {
     pub in_bias: Option<&'a V>,
     /// [e, e]: the projection of the joined heads.
     pub out_proj: &'a V,
-    /// [e]
+    /// \[e\]
     pub out_bias: Option<&'a V>,
 }
 

@@ -5,7 +5,7 @@
 //!
 //! How it can be wrong: 0 times infinity. A constant has the slope 0, and a branch that a select does not take may
 //! have a derivative that is infinite or NaN; neither may reach the result. So a slope of zero stays zero whatever
-//! it is multiplied by ([`chain`]), and a select selects slopes as it selects values. Where the slope is a
+//! it is multiplied by (`chain`), and a select selects slopes as it selects values. Where the slope is a
 //! constant, which is nearly always, the check costs nothing: compilers and traces fold it.
 
 use super::Lane;

@@ -17,7 +17,9 @@ pub mod dual;
 pub mod host;
 
 /// A truth value per lane: the result of a comparison.
-pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self> {
+pub trait Mask:
+    Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
+{
     /// The same truth value in every lane.
     fn all_lanes(v: bool) -> Self;
 }
@@ -59,12 +61,7 @@ pub trait LaneInt<M: Mask>:
 ///
 /// Comparisons with NaN are false (`ne` is true). Arithmetic is correctly rounded.
 pub trait Lane:
-    Copy
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
     /// The result of a comparison.
     type Mask: Mask;

@@ -96,8 +96,12 @@ pub(crate) struct Pending<B: Backend, G> {
 
 /// Gradients as numbers, or as tensors that are recorded again.
 pub(crate) trait Gradient<B: Backend>: Value<B = B> {
-    fn backward(op: &dyn Recorded<B>, node: &Arc<Node<B>>, inputs: &Edges<B>, g: Vec<Option<Self>>)
-    -> Result<Flow<B, Self>>;
+    fn backward(
+        op: &dyn Recorded<B>,
+        node: &Arc<Node<B>>,
+        inputs: &Edges<B>,
+        g: Vec<Option<Self>>,
+    ) -> Result<Flow<B, Self>>;
     fn into_tensor(self) -> Tensor<B>;
     fn from_tensor(t: Tensor<B>) -> Self;
 }

@@ -21,7 +21,9 @@ impl<B: Backend> Default for Gradients<B> {
 
 impl<B: Backend> std::fmt::Debug for Gradients<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.by.values().map(|(n, t)| (n.as_deref().unwrap_or("-"), t.shape()))).finish()
+        f.debug_list()
+            .entries(self.by.values().map(|(n, t)| (n.as_deref().unwrap_or("-"), t.shape())))
+            .finish()
     }
 }
 
