@@ -24,7 +24,7 @@ fn check_parameters(layer: &dyn Layer<B>, x: &T) -> Result<()> {
         let exact = y(layer).sum().backward().get(&p.get()).expect("a gradient").to_vec::<f64>()?;
         let start = p.get().detach();
         let moved = |v: &[T]| p.set(&v[0]).map(|()| y(layer));
-        let numerical = numerical_gradient(moved, &[start.clone()], 0, 1e-5)?;
+        let numerical = numerical_gradient(moved, std::slice::from_ref(&start), 0, 1e-5)?;
         p.set(&start)?;
         for (i, (e, n)) in exact.iter().zip(&numerical).enumerate() {
             assert!((e - n).abs() <= 1e-6 * (1.0 + n.abs()), "{name}[{i}]: {e}, differences say {n}");
@@ -87,7 +87,7 @@ fn gradients_agree_with_differences() {
         layer.to_dtype(DType::F64).unwrap();
         let x = randn(sizes, 5);
         let weigh = randn(layer.forward(&x).dims(), 98);
-        check_gradient(|x| Ok(layer.forward(&x[0]) * &weigh), &[x.clone()], 1e-5, 1e-6)
+        check_gradient(|x| Ok(layer.forward(&x[0]) * &weigh), std::slice::from_ref(&x), 1e-5, 1e-6)
             .unwrap_or_else(|e| panic!("{what}: {e}"));
         check_parameters(&*layer, &x).unwrap_or_else(|e| panic!("{what}: {e}"));
     }
@@ -133,8 +133,8 @@ fn a_mistake_is_a_sentence_that_can_be_caught() {
             ErrorKind::InvalidArgument,
             "conv2d: ",
         ),
-        (try_run(|| drop(Dropout::new(1.5, g))), ErrorKind::InvalidArgument, "dropout: probability 1.5"),
-        (try_run(|| drop(Dropout::new(f64::NAN, g))), ErrorKind::InvalidArgument, "dropout: "),
+        (try_run(|| _ = Dropout::new(1.5, g)), ErrorKind::InvalidArgument, "dropout: probability 1.5"),
+        (try_run(|| _ = Dropout::new(f64::NAN, g)), ErrorKind::InvalidArgument, "dropout: "),
         (
             try_run(|| drop(Embedding::<B>::new(3, 2, g, &D).forward(&[0i64, 3].into()))),
             ErrorKind::InvalidArgument,

@@ -9,7 +9,7 @@ use elinvar_ops::catalogue as op;
 methods! {
     /// y[b, m, n] = sum over k of x[b, m, k] * w[b, k, n].
     fn bmm(w: &Tensor<B>) -> Tensor<B> = op::bmm;
-    /// x[i] * y\[j\] of two vectors.
+    /// `x[i] * y[j]` of two vectors.
     fn outer(y: &Tensor<B>) -> Tensor<B> = op::outer;
     /// The sum of the products of two vectors.
     fn dot(y: &Tensor<B>) -> Tensor<B> = op::dot;
