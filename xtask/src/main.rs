@@ -47,7 +47,7 @@ fn test() -> ExitCode {
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
     step("clippy", &|| cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]));
     step("docs", &|| cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));
-    step("tests", &|| cargo(&["test", "--workspace"], &[]));
+    step("tests", &|| cargo(&["test", "--workspace", "--no-fail-fast"], &[]));
     step("golden sample", &|| conformance(&[]));
     step("golden cases", &|| match golden() {
         Ok(dir) => conformance(&["--golden", &dir.to_string_lossy()]),

@@ -103,6 +103,9 @@ pub struct Conformance {
     /// An op's name, or a part of case names; may be repeated
     #[arg(long = "op", value_name = "NAME")]
     pub ops: Vec<String>,
+    /// Print how each backend runs each op, as a table in Markdown, instead
+    #[arg(long, conflicts_with_all = ["golden", "ops"])]
+    pub table: bool,
 }
 
 /// Print a script that completes this program's commands in a shell

@@ -240,6 +240,10 @@ fn rows_of(shape: &Shape, kept: usize) -> usize {
     shape[..kept].iter().product()
 }
 
+impl<D: elinvar_ops::DeviceOf> elinvar_ops::DeviceOf for TwistedDevice<D> {
+    type Backend = Twisted<D::Backend>;
+}
+
 impl<B: Backend> Backend for Twisted<B> {
     type Device = TwistedDevice<B::Device>;
     type Buffer = B::Buffer;

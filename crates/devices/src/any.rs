@@ -14,6 +14,10 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Any;
 
+impl DeviceOf for Device {
+    type Backend = Any;
+}
+
 /// A backend that is one of `Any`'s.
 trait Member: Backend {
     fn pick(b: &AnyBuffer) -> Option<&Self::Buffer>;

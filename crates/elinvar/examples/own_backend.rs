@@ -26,6 +26,10 @@ struct Counter {
     counts: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
+impl DeviceOf for Counter {
+    type Backend = Counting;
+}
+
 impl PartialEq for Counter {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.counts, &other.counts)

@@ -143,7 +143,7 @@
 //! assert_eq!(net.num_parameters(), 64 * 32 + 32 + 32 * 10 + 10);
 //!
 //! // 1,797 handwritten digits come with the library: 80 % to learn from, 20 % to be tested on.
-//! let (learn, test) = data::digits()?.split(0, 0.2);
+//! let (learn, test) = data::digits()?.split(0, 0.2)?;
 //! let learn = Arc::new(models::digit_pairs(&learn)?);
 //! let loader = Loader::new(learn, 32)?.shuffle(7);
 //! let mut adam = Adam::new(3e-3);
@@ -199,7 +199,7 @@ pub use elinvar_devices as device;
 pub use elinvar_devices::{Any, Device, DeviceInfo, Exactness, devices};
 pub use elinvar_io as io;
 pub use elinvar_ops as ops;
-pub use elinvar_ops::{Array, Backend, Door, Value};
+pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};
 pub use elinvar_reference::{Reference, ReferenceDevice};
 pub use elinvar_tensor::{
     Axes, Backward, Generator, Gradients, HookHandle, Index, Operand, Sizes, TensorData, backward,

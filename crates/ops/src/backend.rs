@@ -198,10 +198,24 @@ pub struct Attention {
     pub causal: bool,
 }
 
+/// A device that says whose it is, so that a tensor's backend follows from its device.
+pub trait DeviceOf {
+    /// The backend of this device.
+    type Backend: Backend<Device = Self>;
+}
+
 /// A backend: where tensors live and who computes on them.
 pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'static {
     /// Which device of this backend, with whatever is needed to talk to it. Cheap to clone.
-    type Device: Clone + Debug + Display + PartialEq + Default + Send + Sync + 'static;
+    type Device: DeviceOf<Backend = Self>
+        + Clone
+        + Debug
+        + Display
+        + PartialEq
+        + Default
+        + Send
+        + Sync
+        + 'static;
     /// Device memory that holds elements of one dtype. Freed when dropped.
     type Buffer: Debug + Send + Sync + 'static;
     /// The backend's name, as in `--device NAME`.

@@ -26,6 +26,6 @@ pub mod trace;
 pub mod value;
 
 pub use array::Array;
-pub use backend::{Backend, View};
+pub use backend::{Backend, DeviceOf, View};
 pub use door::Door;
 pub use value::Value;

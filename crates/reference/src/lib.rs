@@ -45,6 +45,10 @@ impl fmt::Display for ReferenceDevice {
 type View<'a> = elinvar_ops::View<'a, Reference>;
 type Device = ReferenceDevice;
 
+impl elinvar_ops::DeviceOf for ReferenceDevice {
+    type Backend = Reference;
+}
+
 impl Backend for Reference {
     type Device = ReferenceDevice;
     type Buffer = HostData;

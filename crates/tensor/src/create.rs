@@ -5,7 +5,7 @@ use crate::fail::OrFail;
 use elinvar_core::shape::Dims;
 use elinvar_core::{DType, Element, Error, HostData, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::array::Array;
-use elinvar_ops::backend::Backend;
+use elinvar_ops::backend::{Backend, DeviceOf};
 
 /// Whatever names the sizes of a shape: `[2, 3]`, a slice, a vector, one size alone, a [`Shape`].
 pub trait Sizes {
@@ -119,7 +119,10 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn new(data: impl TensorData, device: &B::Device) -> Self {
+    pub fn new<D: DeviceOf<Backend = B>>(data: impl TensorData, device: &D) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         data.into_host().and_then(|h| Self::from_host(h, device)).or_fail()
     }
     /// A tensor of these elements, row-major.
@@ -127,7 +130,10 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If the number of elements is not the shape's, or memory is exhausted.
     #[track_caller]
-    pub fn from_vec<T: Element>(v: Vec<T>, shape: impl Sizes, device: &B::Device) -> Self {
+    pub fn from_vec<T: Element, D: DeviceOf<Backend = B>>(v: Vec<T>, shape: impl Sizes, device: &D) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         shape
             .to_shape()
             .and_then(|s| HostTensor::from_vec(v, s))
@@ -139,7 +145,15 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn full(shape: impl Sizes, value: impl Into<Scalar>, dtype: DType, device: &B::Device) -> Self {
+    pub fn full<D: DeviceOf<Backend = B>>(
+        shape: impl Sizes,
+        value: impl Into<Scalar>,
+        dtype: DType,
+        device: &D,
+    ) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         shape
             .to_shape()
             .and_then(|s| Array::full(device, &s, value.into(), dtype))
@@ -151,7 +165,10 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn zeros(shape: impl Sizes, dtype: DType, device: &B::Device) -> Self {
+    pub fn zeros<D: DeviceOf<Backend = B>>(shape: impl Sizes, dtype: DType, device: &D) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         Self::full(shape, 0i64, dtype, device)
     }
     /// Ones.
@@ -159,7 +176,10 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn ones(shape: impl Sizes, dtype: DType, device: &B::Device) -> Self {
+    pub fn ones<D: DeviceOf<Backend = B>>(shape: impl Sizes, dtype: DType, device: &D) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         Self::full(shape, 1i64, dtype, device)
     }
     /// Zeros of this tensor's shape, dtype and device.
@@ -191,7 +211,10 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If the step is 0, or memory is exhausted.
     #[track_caller]
-    pub fn arange(start: i64, end: i64, step: i64, device: &B::Device) -> Self {
+    pub fn arange<D: DeviceOf<Backend = B>>(start: i64, end: i64, step: i64, device: &D) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         arange(start, end, step).and_then(|h| Self::from_host(h, device)).or_fail()
     }
     /// `steps` numbers evenly from `start` to `end`, both included: start + i * ((end - start) / (steps - 1)), computed
@@ -200,7 +223,16 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If `dtype` is not of floats, or memory is exhausted.
     #[track_caller]
-    pub fn linspace(start: f64, end: f64, steps: usize, dtype: DType, device: &B::Device) -> Self {
+    pub fn linspace<D: DeviceOf<Backend = B>>(
+        start: f64,
+        end: f64,
+        steps: usize,
+        dtype: DType,
+        device: &D,
+    ) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         linspace(start, end, steps, dtype).and_then(|h| Self::from_host(h, device)).or_fail()
     }
     /// The n x n matrix with ones on its diagonal.
@@ -208,7 +240,10 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn eye(n: usize, dtype: DType, device: &B::Device) -> Self {
+    pub fn eye<D: DeviceOf<Backend = B>>(n: usize, dtype: DType, device: &D) -> Self
+    where
+        B: Backend<Device = D>,
+    {
         eye(n, dtype).and_then(|h| Self::from_host(h, device)).or_fail()
     }
 }

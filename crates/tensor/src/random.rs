@@ -6,7 +6,7 @@ use crate::fail::OrFail;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::array::Array;
-use elinvar_ops::backend::{Backend, Random};
+use elinvar_ops::backend::{Backend, DeviceOf, Random};
 
 /// A source of random tensors: a seed, and a count of what was drawn. Every draw has a stream of its own, in which
 /// element `i` depends on the seed, the stream and `i` alone.
@@ -65,14 +65,14 @@ impl Generator {
     /// # Panics
     /// If `dtype` is not of floats, or memory is exhausted.
     #[track_caller]
-    pub fn uniform<B: Backend>(
+    pub fn uniform<D: DeviceOf>(
         &mut self,
         low: f64,
         high: f64,
         shape: impl Sizes,
         dtype: DType,
-        device: &B::Device,
-    ) -> Tensor<B> {
+        device: &D,
+    ) -> Tensor<D::Backend> {
         self.draw("uniform", Random::Uniform { low, high }, shape, dtype, device).or_fail()
     }
     /// Floats, normally distributed.
@@ -80,14 +80,14 @@ impl Generator {
     /// # Panics
     /// If `dtype` is not of floats, or memory is exhausted.
     #[track_caller]
-    pub fn normal<B: Backend>(
+    pub fn normal<D: DeviceOf>(
         &mut self,
         mean: f64,
         std: f64,
         shape: impl Sizes,
         dtype: DType,
-        device: &B::Device,
-    ) -> Tensor<B> {
+        device: &D,
+    ) -> Tensor<D::Backend> {
         self.draw("normal", Random::Normal { mean, std }, shape, dtype, device).or_fail()
     }
     /// f32, uniform in 0..1, on a device.
@@ -95,7 +95,7 @@ impl Generator {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn rand<B: Backend>(&mut self, shape: impl Sizes, device: &B::Device) -> Tensor<B> {
+    pub fn rand<D: DeviceOf>(&mut self, shape: impl Sizes, device: &D) -> Tensor<D::Backend> {
         self.uniform(0.0, 1.0, shape, DType::F32, device)
     }
     /// f32, normally distributed with mean 0 and standard deviation 1, on a device.
@@ -103,7 +103,7 @@ impl Generator {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn randn<B: Backend>(&mut self, shape: impl Sizes, device: &B::Device) -> Tensor<B> {
+    pub fn randn<D: DeviceOf>(&mut self, shape: impl Sizes, device: &D) -> Tensor<D::Backend> {
         self.normal(0.0, 1.0, shape, DType::F32, device)
     }
     /// 1 (or true) with probability `p`, else 0.
@@ -111,13 +111,13 @@ impl Generator {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn bernoulli<B: Backend>(
+    pub fn bernoulli<D: DeviceOf>(
         &mut self,
         p: f64,
         shape: impl Sizes,
         dtype: DType,
-        device: &B::Device,
-    ) -> Tensor<B> {
+        device: &D,
+    ) -> Tensor<D::Backend> {
         self.draw("bernoulli", Random::Bernoulli { p }, shape, dtype, device).or_fail()
     }
     /// Whole numbers in `low..high`.
@@ -125,14 +125,14 @@ impl Generator {
     /// # Panics
     /// If the range is empty, `dtype` is not of integers, or memory is exhausted.
     #[track_caller]
-    pub fn randint<B: Backend>(
+    pub fn randint<D: DeviceOf>(
         &mut self,
         low: i64,
         high: i64,
         shape: impl Sizes,
         dtype: DType,
-        device: &B::Device,
-    ) -> Tensor<B> {
+        device: &D,
+    ) -> Tensor<D::Backend> {
         if low >= high {
             crate::fail::fail(Error::argument(format!("randint: there is no whole number in {low}..{high}")))
         }
@@ -143,7 +143,7 @@ impl Generator {
     /// # Panics
     /// If memory is exhausted.
     #[track_caller]
-    pub fn permutation<B: Backend>(&mut self, n: usize, device: &B::Device) -> Tensor<B> {
+    pub fn permutation<D: DeviceOf>(&mut self, n: usize, device: &D) -> Tensor<D::Backend> {
         let p = elinvar_core::philox::permutation(n, self.next_stream());
         Tensor::from_vec(p.into_iter().map(|i| i as i64).collect(), n, device)
     }

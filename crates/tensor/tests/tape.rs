@@ -245,8 +245,7 @@ fn mistakes_panic_with_the_callers_line_and_can_be_caught() {
 #[test]
 fn gradients_agree_with_differences() {
     let mut rng = Generator::new(5);
-    let r =
-        |rng: &mut Generator, s: &[usize]| rng.normal::<Reference>(0.0, 1.0, s, DType::F64, &ReferenceDevice);
+    let r = |rng: &mut Generator, s: &[usize]| rng.normal(0.0, 1.0, s, DType::F64, &ReferenceDevice);
     let (x, w, b) = (r(&mut rng, &[3, 4]), r(&mut rng, &[4, 5]), r(&mut rng, &[5]));
     let f = |x: &[Tensor]| Ok((x[0].matmul(&x[1]) + &x[2]).tanh().softmax(-1).log());
     check_gradient(f, &[x.clone(), w.clone(), b.clone()], 1e-5, 1e-7).unwrap();

@@ -158,6 +158,6 @@ fn what_cannot_be_trained_is_an_error() {
         assert_eq!(e.kind(), ErrorKind::ShapeMismatch);
     }
     assert_eq!(evaluate(&m, &test, 0, &D).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let x = &Generator::new(1).randn::<B>([2, 3], &D);
+    let x = &Generator::new(1).randn([2, 3], &D);
     assert_eq!(m.forward(x).dims(), [2, 10]);
 }

@@ -125,8 +125,8 @@ impl<L: Lane> Lane for Dual<L> {
     #[inline(always)]
     fn abs(self) -> Self {
         let (x, zero) = (self.value, L::lit(0.0));
-        // At 0 the value is its own sign; at NaN too.
-        let sign = L::select(x.gt(zero), L::lit(1.0), L::select(x.lt(zero), L::lit(-1.0), x));
+        // A constant at 0 and at NaN: were it x itself, the slope of the slope would be 1 there.
+        let sign = L::select(x.gt(zero), L::lit(1.0), L::select(x.lt(zero), L::lit(-1.0), zero));
         self.follow(x.abs(), sign)
     }
     #[inline(always)]
