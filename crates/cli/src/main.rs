@@ -13,7 +13,7 @@ mod progress;
 
 use args::{Cli, Command};
 use clap::Parser;
-use elinvar::{Result, try_run};
+use elinvar::{Error, Result, try_run};
 use output::{Out, complain};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -35,15 +35,32 @@ fn main() -> ExitCode {
         complain(&format!("a mistake in the program: {said}{place}"));
     }));
     let cli = Cli::parse();
-    match catch_unwind(AssertUnwindSafe(|| try_run(|| run(cli)))) {
-        Ok(Ok(Ok(Verdict::Good))) => ExitCode::SUCCESS,
-        Ok(Ok(Ok(Verdict::Bad))) => ExitCode::FAILURE,
-        Ok(Ok(Err(e)) | Err(e)) => {
+    match ended(|| run(cli)) {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::FAILURE,
+        Err(Failure::Told) => ExitCode::FAILURE,
+        Err(Failure::Error(e)) => {
             complain(e.message());
             ExitCode::FAILURE
         }
-        // The hook has said why.
-        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Why a command came to no end.
+#[derive(Debug)]
+enum Failure {
+    /// It met an error.
+    Error(Error),
+    /// It panicked, and the panic's hook has said why.
+    Told,
+}
+
+/// Runs a command; the panic of a tensor's method is an error like any other.
+fn ended(run: impl FnOnce() -> Result<Verdict>) -> Result<Verdict, Failure> {
+    match catch_unwind(AssertUnwindSafe(|| try_run(run))) {
+        Ok(Ok(Ok(verdict))) => Ok(verdict),
+        Ok(Ok(Err(e)) | Err(e)) => Err(Failure::Error(e)),
+        Err(_) => Err(Failure::Told),
     }
 }
 
@@ -56,5 +73,25 @@ fn run(cli: Cli) -> Result<Verdict> {
         Command::Ulp(args) => command::ulp::run(&args, out),
         Command::Conformance(args) => command::conformance::run(&args, out),
         Command::Completions(args) => command::completions::run(&args, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar::{DType, Device, ErrorKind, Tensor};
+
+    #[test]
+    fn every_end_of_a_command_is_known() {
+        assert!(matches!(ended(|| Ok(Verdict::Bad)), Ok(Verdict::Bad)));
+        let e = ended(|| Err(Error::io("disk full")));
+        assert!(matches!(&e, Err(Failure::Error(e)) if e.kind() == ErrorKind::Io), "{e:?}");
+        let e = ended(|| {
+            let x: Tensor = Tensor::zeros([2, 3], DType::F32, &Device::reference());
+            x.matmul(&x);
+            Ok(Verdict::Good)
+        });
+        assert!(matches!(&e, Err(Failure::Error(e)) if e.kind() == ErrorKind::ShapeMismatch), "{e:?}");
+        assert!(matches!(ended(|| panic!("on purpose")), Err(Failure::Told)));
     }
 }
