@@ -125,8 +125,9 @@ impl<L: Lane> Lane for Dual<L> {
     #[inline(always)]
     fn abs(self) -> Self {
         let (x, zero) = (self.value, L::lit(0.0));
-        // A constant at 0 and at NaN: were it x itself, the slope of the slope would be 1 there.
-        let sign = L::select(x.gt(zero), L::lit(1.0), L::select(x.lt(zero), L::lit(-1.0), zero));
+        // A constant at 0: were it x itself, the slope of the slope would be 1 there. NaN stays NaN.
+        let still = L::select(x.eq(zero), zero, x);
+        let sign = L::select(x.gt(zero), L::lit(1.0), L::select(x.lt(zero), L::lit(-1.0), still));
         self.follow(x.abs(), sign)
     }
     #[inline(always)]
