@@ -1,4 +1,4 @@
-//! Networks that are ready to be trained.
+//! Networks for the handwritten digits.
 
 use crate::data::Digits;
 use crate::layers::{BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Linear, MaxPool2d};

@@ -1,0 +1,5 @@
+//! Networks that are ready to be trained, or to be loaded.
+
+mod digits;
+
+pub use digits::{DigitsCnn, DigitsMlp, digit_pairs};
