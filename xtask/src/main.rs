@@ -45,9 +45,13 @@ fn test() -> ExitCode {
         rows.push(Row { name, outcome, took: start.elapsed() });
     };
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
-    step("clippy", &|| cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]));
-    step("docs", &|| cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));
-    step("tests", &|| cargo(&["test", "--workspace", "--no-fail-fast"], &[]));
+    step("clippy", &|| {
+        cargo(&["clippy", "--workspace", "--all-features", "--all-targets", "--", "-D", "warnings"], &[])
+    });
+    step("docs", &|| {
+        cargo(&["doc", "--workspace", "--all-features", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
+    });
+    step("tests", &|| cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"], &[]));
     step("golden sample", &|| conformance(&[]));
     step("golden cases", &|| match golden() {
         Ok(dir) => conformance(&["--golden", &dir.to_string_lossy()]),

@@ -67,3 +67,67 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
         exactness: probe::<Reference>(&ReferenceDevice)?,
     }])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Any;
+    use elinvar_core::{DType, HostTensor, Shape};
+    use elinvar_tensor::Tensor;
+
+    #[test]
+    fn names_are_parsed_and_printed() {
+        for (name, device) in
+            [("reference", "reference"), (" Reference ", "reference"), ("best", "reference")]
+        {
+            assert_eq!(Device::parse(name).unwrap().to_string(), device, "{name}");
+            assert_eq!(name.parse::<Device>().unwrap(), Device::parse(name).unwrap());
+        }
+        for device in devices().unwrap() {
+            assert_eq!(
+                Device::parse(&device.device.to_string()).unwrap(),
+                device.device,
+                "a printed name is a name"
+            );
+        }
+        assert_eq!(Device::default(), Device::best());
+        for name in ["", "abacus", "reference:1", "cuda:-1", "cpu\0"] {
+            let e = Device::parse(name).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::UnknownDevice);
+            assert_eq!(
+                e.message(),
+                format!("there is no device called \"{name}\"; this build has: reference, best")
+            );
+        }
+    }
+
+    #[test]
+    fn every_device_is_probed() {
+        let all = devices().unwrap();
+        assert!(
+            all.iter().any(|d| d.device == Device::reference() && d.exactness == Exactness::Exact),
+            "{all:?}"
+        );
+    }
+
+    /// All bits arrive, of every type, from memory in any order, there and back.
+    #[test]
+    fn tensors_move_between_devices() {
+        let any = Device::reference();
+        for dtype in DType::ALL {
+            let host = HostTensor::from_vec((0..24u8).collect(), Shape::new(&[2, 3, 4]).unwrap()).unwrap();
+            let x: Tensor<Any> =
+                Tensor::from_host(host, &any).unwrap().to_dtype(dtype).permute(&[2, 0, 1]).flip(&[1]);
+            let y: Tensor<Reference> = x.copy_to(&ReferenceDevice).unwrap();
+            let z: Tensor<Any> = y.copy_to(&any).unwrap();
+            assert_eq!((y.dims(), y.dtype(), z.dtype()), (&[4, 2, 3][..], dtype, dtype));
+            assert_eq!(y.to_host().unwrap(), x.to_host().unwrap(), "{dtype}");
+            assert_eq!(z.to_host().unwrap(), x.to_host().unwrap(), "{dtype}");
+        }
+        let nan = f32::from_bits(0x7fc1_2345);
+        let x: Tensor<Any> = Tensor::new([nan, -0.0], &any);
+        let y: Tensor<Reference> = x.copy_to(&ReferenceDevice).unwrap();
+        let bits: Vec<u32> = y.to_vec::<f32>().unwrap().iter().map(|v| v.to_bits()).collect();
+        assert_eq!(bits, [nan.to_bits(), (-0.0f32).to_bits()]);
+    }
+}

@@ -223,14 +223,34 @@ impl Backend for Counting {
     }
 }
 
+/// A loss and its gradient.
+fn run(d: &Counter) -> (Tensor, Tensor) {
+    let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], d).requires_grad();
+    let loss = x.matmul(&x.t()).tanh().mean();
+    let g = loss.backward().take(&x).expect("the loss depends on x");
+    (loss, g)
+}
+
 fn main() {
     let d = Counter::default();
-    let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], &d).requires_grad();
-    let loss = x.matmul(&x.t()).tanh().mean();
-    let g = loss.backward();
+    let (loss, g) = run(&d);
     println!("loss {loss}");
-    println!("gradient\n{}", g.get(&x).expect("the loss depends on x"));
+    println!("gradient\n{g}");
     for (kind, n) in d.counts.lock().unwrap().iter() {
         println!("{kind:>12} {n}");
     }
+}
+
+#[test]
+fn it_counts_and_gives_what_the_reference_gives() {
+    let d = Counter::default();
+    let (loss, g) = run(&d);
+    let x = elinvar::Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], &ReferenceDevice).requires_grad();
+    let want = x.matmul(&x.t()).tanh().mean();
+    assert_eq!(loss.to_vec::<f32>().unwrap(), want.to_vec::<f32>().unwrap());
+    let of_want = want.backward().take(&x).unwrap();
+    assert_eq!(g.to_vec::<f32>().unwrap(), of_want.to_vec::<f32>().unwrap());
+    let counts = d.counts.lock().unwrap();
+    // x x^T, and two products for its gradient.
+    assert_eq!((counts.get("contract"), counts.get("sort")), (Some(&3), None), "{counts:?}");
 }

@@ -11,9 +11,8 @@
 //! (`parts.rs`) and becomes part of the correction.
 //!
 //! The bound is 1 ULP in both widths; each function states the largest error that was measured, rounded up. In 32
-//! bits that is over every input with a magnitude in 2^-7..2^8 and every 61st elsewhere (`NUMERICS.md` names
-//! those that ran over all 2^32), against f64; in 64 bits, and for pow and atan2, over millions of samples against 192-bit
-//! arithmetic. The conformance crate repeats the first, over all inputs, and has a table for the second.
+//! bits that is over all 2^32 inputs, against f64 (`elinvar ulp`; `NUMERICS.md` has its table); in 64 bits, and for
+//! pow and atan2, over millions of samples against 192-bit arithmetic.
 //!
 //! Polynomials were made by Sollya's `fpminimax` (Brisebarre, Chevillard: "Efficient polynomial L-infinity
 //! approximations", ARITH 2007), which rounds coefficients to the format together, not one by one; the comment at

@@ -103,7 +103,7 @@ pub fn sin<L: Lane>(x: L) -> L {
 
 /// Cosine; cos(0) = 1, NaN at the infinities.
 ///
-/// Measured: 0.75 ULP in 32 bits, 0.7 in 64.
+/// Measured: 0.76 ULP in 32 bits, 0.7 in 64.
 #[inline(always)]
 pub fn cos<L: Lane>(x: L) -> L {
     let (n, r) = reduce(x.abs());
@@ -129,7 +129,7 @@ pub fn cos_moderate<L: Lane>(x: L) -> L {
 /// Sine over cosine, both in two pieces, and the quotient corrected by its remainder; in odd quadrants
 /// upside down, and negative.
 ///
-/// Measured: 0.92 ULP in 32 bits, 0.79 in 64.
+/// Measured: 0.93 ULP in 32 bits, 0.79 in 64.
 #[inline(always)]
 pub fn tan<L: Lane>(x: L) -> L {
     let (n, r) = reduce(x.abs());

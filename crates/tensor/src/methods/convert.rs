@@ -46,18 +46,26 @@ impl<B: Backend> Tensor<B> {
 mod nd {
     use super::*;
     use elinvar_core::{HostTensor, Shape};
-    use ndarray::{Array, ArrayD, Dimension, IxDyn};
+    use elinvar_ops::backend::DeviceOf;
+    use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
     impl<B: Backend> Tensor<B> {
-        /// From an `ndarray` array of any rank and order.
+        /// From an array (or a view of one) of the crate `ndarray`, of any rank and memory order.
         ///
         /// # Errors
         /// `OutOfMemory`, or what the device reports.
-        pub fn from_ndarray<T: Element, D: Dimension>(a: &Array<T, D>, device: &B::Device) -> Result<Self> {
+        pub fn from_ndarray<T, S, D, Dev>(a: &ArrayBase<S, D>, device: &Dev) -> Result<Self>
+        where
+            T: Element,
+            S: Data<Elem = T>,
+            D: Dimension,
+            Dev: DeviceOf<Backend = B>,
+            B: Backend<Device = Dev>,
+        {
             let shape = Shape::new(a.shape())?;
             Tensor::from_host(HostTensor::from_vec(a.iter().copied().collect(), shape)?, device)
         }
-        /// As an `ndarray` array.
+        /// As an array of the crate `ndarray`.
         ///
         /// # Errors
         /// `DTypeMismatch` if the elements are not of type `T`; what the device reports.

@@ -1,0 +1,55 @@
+//! Sizes that no machine has: each is an error that a program can catch, and none takes the memory first.
+
+use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
+use elinvar_ops::catalogue::pad::Mode;
+use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::{Generator, Tensor, try_run};
+
+type T = Tensor<Reference>;
+
+const D: ReferenceDevice = ReferenceDevice;
+/// Fits no address space: 2^62 elements.
+const BEYOND: usize = 1 << 62;
+/// Fits the address space and no machine: 2^46 elements.
+const VAST: usize = 1 << 46;
+
+#[test]
+fn more_than_there_is() {
+    let zeros = |dims: &[usize]| T::zeros(dims, DType::F32, &D);
+    let rows: Vec<(&str, Box<dyn Fn() -> T>)> = vec![
+        ("zeros beyond addresses", Box::new(move || zeros(&[BEYOND]))),
+        ("a product that overflows", Box::new(move || zeros(&[usize::MAX, usize::MAX]))),
+        ("a product that overflows to 0", Box::new(move || zeros(&[1 << 32, 1 << 32]))),
+        ("an overflow hidden behind 0", Box::new(move || zeros(&[usize::MAX, 4, 0]))),
+        ("zeros beyond memory", Box::new(move || zeros(&[VAST]))),
+        ("random numbers", Box::new(|| Generator::new(0).randn([VAST], &D))),
+        ("arange", Box::new(|| T::arange(0, i64::MAX, 1, &D))),
+        ("eye", Box::new(|| T::eye(1 << 31, DType::F64, &D))),
+        ("an expansion that is written out", Box::new(move || zeros(&[1]).expand(&[VAST]).contiguous())),
+        ("an expansion and a map", Box::new(move || zeros(&[1]).expand(&[VAST]).exp())),
+        ("an outer sum", Box::new(move || zeros(&[1 << 23, 1]) + zeros(&[1, 1 << 23]))),
+        ("an outer product", Box::new(move || zeros(&[1 << 23, 1]).matmul(&zeros(&[1, 1 << 23])))),
+        ("repeat", Box::new(move || zeros(&[4]).repeat(&[BEYOND]))),
+        ("one_hot", Box::new(|| T::from_vec(vec![0i64; 4], 4, &D).one_hot(BEYOND))),
+        ("pad", Box::new(move || zeros(&[4]).pad(&[0, VAST as isize], Mode::Constant(0.0.into())))),
+    ];
+    for (name, f) in rows {
+        let e = try_run(f).map(|t| t.shape().clone()).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::OutOfMemory, "{name}: {e}");
+    }
+}
+
+/// A view needs no memory, whatever it spans; a sum over it would need time, so it is not asked for.
+#[test]
+fn views_may_be_vast() {
+    let x = T::ones([1], DType::F32, &D).expand(&[VAST]);
+    assert_eq!(x.numel(), VAST);
+    assert_eq!(x.i(VAST - 1).item(), 1.0);
+}
+
+#[test]
+fn host_memory_is_checked() {
+    assert!(Shape::new(&[usize::MAX, 2]).is_err());
+    let e = HostTensor::from_vec(vec![1.0f32; 3], Shape::new(&[2, 2]).unwrap()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::ShapeMismatch, "{e}");
+}
