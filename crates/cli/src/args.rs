@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use elinvar_conformance::ulp;
 use std::fmt;
+use std::str::FromStr;
 use std::path::PathBuf;
 
 /// Tensors, exact gradients and neural networks that give the same bits on every device
@@ -19,6 +20,7 @@ pub struct Cli {
 pub enum Command {
     Train(Train),
     Eval(Eval),
+    Generate(Generate),
     /// List the devices of this machine, and whether each computes exactly
     Devices,
     Ulp(Ulp),
@@ -27,37 +29,141 @@ pub enum Command {
 }
 
 /// Train a network and save its weights, metrics and pictures
+#[derive(Args, Debug)]
+pub struct Train {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What can be learnt.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    Digits(TrainDigits),
+    Text(TrainText),
+}
+
+/// Learn to read the handwritten digits that come with the program
 ///
 /// The last two lines of standard output are the accuracy on the test part and the SHA-256 of the weights, which is
 /// the same on every device.
 #[derive(Args, Debug)]
-pub struct Train {
-    /// What it learns: the handwritten digits that come with the program
-    pub data: Data,
-    /// The network
-    #[arg(long, value_enum, default_value_t = Model::Mlp)]
-    pub model: Model,
+pub struct TrainDigits {
+    /// The network [default: mlp]
+    #[arg(long, value_enum)]
+    pub model: Option<Model>,
+    /// How often every image is seen [default: 30 for mlp, 12 for cnn, 20 for transformer]
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
+    pub epochs: Option<u32>,
+    /// Images per step [default: 16 for mlp, 32 for cnn and transformer]
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
+    pub batch: Option<u32>,
+    #[command(flatten)]
+    pub run: Run,
+}
+
+/// Learn to write like a text: a GPT-2 style model of its bytes or byte pairs
+///
+/// Writes a directory in the layout of Hugging Face (config.json, model.safetensors, tokenizer.json) that `elinvar
+/// generate` reads, and ends with a sample.
+#[derive(Args, Debug)]
+pub struct TrainText {
+    /// A UTF-8 file
+    pub file: PathBuf,
+    /// Tokens of the vocabulary; 256 are the bytes themselves, more are made by byte-pair encoding [default: 512]
+    #[arg(long, value_parser = value_parser!(u32).range(256..=65536))]
+    pub vocab: Option<u32>,
+    /// Blocks of the model [default: 2]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=96))]
+    pub layers: Option<u32>,
+    /// Attention heads of a block; they divide the width [default: 4]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=128))]
+    pub heads: Option<u32>,
+    /// Features of a token [default: 64]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=16384))]
+    pub width: Option<u32>,
+    /// Tokens that the model sees at once [default: 64]
+    #[arg(long, value_parser = value_parser!(u32).range(2..=32768))]
+    pub context: Option<u32>,
+    /// Part of the features that are dropped while training [default: 0]
+    #[arg(long, value_parser = below_one, allow_negative_numbers = true)]
+    pub dropout: Option<f64>,
+    /// Steps of training [default: 500]
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
+    pub steps: Option<u32>,
+    /// Stretches of text per step [default: 8]
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
+    pub batch: Option<u32>,
+    /// Tokens of the sample that is written in the end
+    #[arg(long, default_value_t = 200)]
+    pub sample: u32,
+    #[command(flatten)]
+    pub sampling: Sampling,
+    #[command(flatten)]
+    pub run: Run,
+}
+
+/// What every training has.
+#[derive(Args, Debug)]
+pub struct Run {
     /// Where it runs; see `elinvar devices`
     #[arg(long, default_value = "best")]
     pub device: String,
-    /// Decides the split of the data, the first weights and the order of the batches
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
-    /// How often every image is seen [default: 30 for mlp, 10 for cnn]
-    #[arg(long, value_parser = value_parser!(u32).range(1..))]
-    pub epochs: Option<u32>,
-    /// Images per step
-    #[arg(long, default_value_t = 32, value_parser = value_parser!(u32).range(1..))]
-    pub batch: u32,
-    /// Learning rate of AdamW at the start; it falls in a straight line to 0
-    #[arg(long, default_value_t = 3e-3, value_parser = positive, allow_negative_numbers = true)]
-    pub lr: f64,
-    /// Directory for weights.safetensors, metrics.jsonl, curve.png and wrong.png [default: out/digits-MODEL]
+    /// Decides the split of the data, the first weights and the order of the batches [default: 0]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Learning rate of AdamW at its highest [default: what suits the model]
+    #[arg(long, value_parser = positive, allow_negative_numbers = true)]
+    pub lr: Option<f64>,
+    /// Directory for everything that is written [default: out/digits-MODEL, out/text-FILE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on from the checkpoint in the directory, with its settings, to the same weights as without a stop
+    #[arg(long)]
+    pub resume: bool,
+    /// Steps between checkpoints [default: one after each epoch, and each minute]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    pub checkpoint_steps: Option<u64>,
     /// No progress on standard error
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// How the next token is drawn.
+#[derive(Args, Debug)]
+pub struct Sampling {
+    /// Below 1 the likely becomes likelier; 0 takes the likeliest
+    #[arg(long, default_value_t = 0.8, value_parser = not_negative, allow_negative_numbers = true)]
+    pub temperature: f64,
+    /// Only the K likeliest tokens
+    #[arg(long, value_name = "K", value_parser = value_parser!(u32).range(1..))]
+    pub top_k: Option<u32>,
+    /// Only the likeliest tokens that have this probability together
+    #[arg(long, value_name = "P", value_parser = up_to_one, allow_negative_numbers = true)]
+    pub top_p: Option<f64>,
+    /// Decides what is drawn
+    #[arg(long, default_value_t = 0)]
+    pub sample_seed: u64,
+}
+
+/// Write text with a trained model
+///
+/// The directory is one that `elinvar train text` wrote, or a GPT-2 or Llama model in the layout of Hugging Face
+/// (config.json, model.safetensors or its shards, tokenizer.json).
+#[derive(Args, Debug)]
+pub struct Generate {
+    /// Directory of the model
+    pub model: PathBuf,
+    /// What the text begins with
+    #[arg(long, default_value = "\n")]
+    pub prompt: String,
+    /// How many tokens to write
+    #[arg(long, default_value_t = 200)]
+    pub tokens: u32,
+    /// Where it runs; see `elinvar devices`
+    #[arg(long, default_value = "best")]
+    pub device: String,
+    #[command(flatten)]
+    pub sampling: Sampling,
 }
 
 /// Measure the accuracy of saved weights on the test part
@@ -114,19 +220,16 @@ pub struct Completions {
     pub shell: Shell,
 }
 
-/// What can be learnt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Data {
-    Digits,
-}
-
-/// The networks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// The networks for digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Model {
     /// Three linear layers
+    #[default]
     Mlp,
     /// Two convolutions and two linear layers
     Cnn,
+    /// Patches of the image as words, and two blocks of attention
+    Transformer,
 }
 
 impl fmt::Display for Model {
@@ -134,7 +237,15 @@ impl fmt::Display for Model {
         f.write_str(match self {
             Model::Mlp => "mlp",
             Model::Cnn => "cnn",
+            Model::Transformer => "transformer",
         })
+    }
+}
+
+impl FromStr for Model {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Model, String> {
+        <Model as ValueEnum>::from_str(text, false)
     }
 }
 
@@ -149,6 +260,27 @@ fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if v > 0.0 && v.is_finite() => Ok(v),
         _ => Err("it must be a positive number, such as 0.001".into()),
+    }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if v >= 0.0 && v.is_finite() => Ok(v),
+        _ => Err("it must be 0 or a positive number".into()),
+    }
+}
+
+fn up_to_one(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if v > 0.0 && v <= 1.0 => Ok(v),
+        _ => Err("it must be a number above 0 and up to 1".into()),
+    }
+}
+
+fn below_one(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (0.0..1.0).contains(&v) => Ok(v),
+        _ => Err("it must be 0 or more and less than 1".into()),
     }
 }
 

@@ -1,20 +1,24 @@
 //! The numbers of a training run: into metrics.jsonl while it runs, and into the learning curve at its end.
+//!
+//! A run that is resumed keeps the lines up to its checkpoint and drops those after it, so that its file is in the end
+//! that of a run that was never stopped.
 
 use crate::plot::{Ink, Panel, Series, learning_curve};
-use elinvar::nn::train::{EpochReport, Step};
-use elinvar::{Any, Result, io::JsonLines};
-use serde::Serialize;
+use elinvar::nn::train::{Checkpoint, EpochReport, Step};
+use elinvar::{Any, Result, io, io::JsonLines};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 /// After each step.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct StepRecord {
     /// From 1.
     step: u64,
     /// How many epochs are done, with a fraction.
     epoch: f64,
     loss: f64,
-    accuracy: f64,
+    accuracy: Option<f64>,
     lr: f64,
 }
 
@@ -24,7 +28,7 @@ struct EpochRecord {
     /// From 1.
     epoch: usize,
     train_loss: f64,
-    train_accuracy: f64,
+    train_accuracy: Option<f64>,
     test_loss: Option<f64>,
     test_accuracy: Option<f64>,
 }
@@ -34,19 +38,44 @@ pub struct Metrics {
     file: JsonLines,
     batches: Vec<(f64, f64)>,
     epochs: Vec<EpochReport>,
+    /// What the loss is, for its axis.
+    loss: &'static str,
 }
 
 impl Metrics {
-    /// No numbers yet, and an empty file.
-    pub fn create(path: &Path) -> Result<Metrics> {
-        Ok(Metrics { file: JsonLines::create(path)?, batches: Vec::new(), epochs: Vec::new() })
+    /// A new file; or, on from a checkpoint, the lines of the file up to it.
+    pub fn open(path: &Path, from: Option<&Checkpoint>, loss: &'static str) -> Result<Metrics> {
+        let Some(from) = from else {
+            return Ok(Metrics { file: JsonLines::create(path)?, batches: vec![], epochs: vec![], loss });
+        };
+        let (step, epochs) = (from.position().step, from.history().to_vec());
+        let (mut kept, mut batches) = (Vec::new(), vec![]);
+        let (mut steps_left, mut epochs_left) = (step, epochs.len());
+        if let Ok(file) = std::fs::File::open(path) {
+            // A line that cannot be read is the last one of a run that was killed.
+            for line in BufReader::new(file).lines().map_while(std::result::Result::ok) {
+                match serde_json::from_str::<StepRecord>(&line) {
+                    Ok(record) if steps_left > 0 => {
+                        batches.push((record.epoch, record.loss));
+                        steps_left -= 1;
+                    }
+                    // No step: an epoch.
+                    Err(_) if epochs_left > 0 => epochs_left -= 1,
+                    _ => break,
+                }
+                kept.push(line);
+            }
+        }
+        io::atomic_write(path, |w| kept.iter().try_for_each(|line| Ok(writeln!(w, "{line}")?)))?;
+        Ok(Metrics { file: JsonLines::append(path)?, batches, epochs, loss })
     }
 
     /// Notes a step and returns its loss.
     pub fn step(&mut self, step: &Step<'_, Any>, steps_per_epoch: u64) -> Result<f64> {
         let (loss, done) = (step.loss()?, step.step + 1);
         let epoch = done as f64 / steps_per_epoch as f64;
-        self.file.write(&StepRecord { step: done, epoch, loss, accuracy: step.accuracy()?, lr: step.lr })?;
+        let accuracy = step.metric("accuracy")?;
+        self.file.write(&StepRecord { step: done, epoch, loss, accuracy, lr: step.lr })?;
         self.batches.push((epoch, loss));
         Ok(loss)
     }
@@ -58,15 +87,15 @@ impl Metrics {
             epoch: report.epoch + 1,
             train_loss: report.train.loss,
             train_accuracy: report.train.accuracy(),
-            test_loss: report.test.map(|s| s.loss),
-            test_accuracy: report.test.map(|s| s.accuracy()),
+            test_loss: report.validation.as_ref().map(|s| s.loss),
+            test_accuracy: report.validation.as_ref().and_then(|s| s.accuracy()),
         })
     }
 
     /// Draws the learning curve.
     pub fn draw(&self, path: &Path, title: &str) -> Result<()> {
         let loss = Panel {
-            label: "cross entropy, log scale",
+            label: self.loss,
             log: true,
             series: vec![
                 Series { name: "train, each batch", ink: LIGHT, width: 1.0, points: self.batches.clone() },
@@ -80,7 +109,7 @@ impl Metrics {
                     name: "test",
                     ink: TEST,
                     width: 2.0,
-                    points: self.points(|e| e.test.map(|s| s.loss)),
+                    points: self.points(|e| e.validation.as_ref().map(|s| s.loss)),
                 },
             ],
         };
@@ -93,13 +122,13 @@ impl Metrics {
                     name: "train",
                     ink: TRAIN,
                     width: 2.0,
-                    points: percent(|e| Some(e.train.accuracy())),
+                    points: percent(|e| e.train.accuracy()),
                 },
                 Series {
                     name: "test",
                     ink: TEST,
                     width: 2.0,
-                    points: percent(|e| e.test.map(|s| s.accuracy())),
+                    points: percent(|e| e.validation.as_ref().and_then(|s| s.accuracy())),
                 },
             ],
         };

@@ -1,7 +1,7 @@
 //! The networks that the program trains, and what a weights file says of them.
 
 use crate::args::Model;
-use elinvar::nn::models::{DigitsCnn, DigitsMlp};
+use elinvar::nn::models::{DigitsCnn, DigitsMlp, DigitsTransformer, Recipe};
 use elinvar::nn::{Layer, Module, Visit};
 use elinvar::{Any, Device, Error, Generator, Result, Tensor};
 use std::collections::BTreeMap;
@@ -18,6 +18,18 @@ const SEED: &str = "seed";
 pub enum Network {
     Mlp(DigitsMlp<Any>),
     Cnn(Box<DigitsCnn<Any>>),
+    Transformer(Box<DigitsTransformer<Any>>),
+}
+
+impl Model {
+    /// How it is trained.
+    pub fn recipe(self) -> Recipe {
+        match self {
+            Model::Mlp => DigitsMlp::<Any>::RECIPE,
+            Model::Cnn => DigitsCnn::<Any>::RECIPE,
+            Model::Transformer => DigitsTransformer::<Any>::RECIPE,
+        }
+    }
 }
 
 impl Network {
@@ -27,6 +39,7 @@ impl Network {
         match model {
             Model::Mlp => Network::Mlp(DigitsMlp::new(g, device)),
             Model::Cnn => Network::Cnn(Box::new(DigitsCnn::new(g, device))),
+            Model::Transformer => Network::Transformer(Box::new(DigitsTransformer::new(g, device))),
         }
     }
 }
@@ -36,6 +49,7 @@ impl Module<Any> for Network {
         match self {
             Network::Mlp(net) => net.visit(name, visit),
             Network::Cnn(net) => net.visit(name, visit),
+            Network::Transformer(net) => net.visit(name, visit),
         }
     }
 }
@@ -46,6 +60,7 @@ impl Layer<Any> for Network {
         match self {
             Network::Mlp(net) => net.forward(x),
             Network::Cnn(net) => net.forward(x),
+            Network::Transformer(net) => net.forward(x),
         }
     }
 }

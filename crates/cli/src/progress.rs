@@ -1,8 +1,11 @@
 //! How far a training run is, on standard error: a bar on a terminal, a line per epoch elsewhere, nothing if quiet.
 
-use elinvar::nn::train::EpochReport;
+use crate::metrics::Metrics;
+use elinvar::nn::train::{Callback, Checkpoint, EpochReport, Step};
+use elinvar::{Any, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// The report of a running training.
@@ -12,13 +15,15 @@ pub struct Progress {
     lines: bool,
     start: Instant,
     samples: usize,
+    /// What a sample is: "samples", "tokens".
+    unit: &'static str,
     epochs: u64,
     test: String,
 }
 
 impl Progress {
     /// At the start of so many steps in each of so many epochs.
-    pub fn new(steps: u64, epochs: u64, quiet: bool) -> Progress {
+    pub fn new(steps: u64, epochs: u64, unit: &'static str, quiet: bool) -> Progress {
         let style = ProgressStyle::with_template("{wide_bar} {prefix}  {msg}  {eta} left");
         let bar = ProgressBar::with_draw_target(
             Some(steps * epochs),
@@ -27,30 +32,41 @@ impl Progress {
         bar.set_style(style.expect("the template is a constant that parses"));
         bar.set_prefix(format!("epoch 1/{epochs}"));
         let lines = !quiet && bar.is_hidden();
-        Progress { bar, lines, start: Instant::now(), samples: 0, epochs, test: String::new() }
+        Progress { bar, lines, start: Instant::now(), samples: 0, unit, epochs, test: String::new() }
     }
 
-    /// After a step with this loss.
-    pub fn step(&mut self, loss: f64, samples: usize) {
+    fn resumed(&mut self, from: &Checkpoint) {
+        self.bar.set_position(from.position().step);
+        // The time left is that of the steps from here on.
+        self.bar.reset_eta();
+        self.bar.set_prefix(format!("epoch {}/{}", from.position().epoch + 1, self.epochs));
+    }
+
+    fn step(&mut self, loss: f64, samples: usize) {
         self.samples += samples;
-        self.bar.set_message(format!("loss {loss:.4}{}  {:.0} samples/s", self.test, self.speed()));
+        self.bar.set_message(format!("loss {loss:.4}{}  {:.0} {}/s", self.test, self.speed(), self.unit));
         self.bar.inc(1);
     }
 
-    /// After an epoch.
-    pub fn epoch(&mut self, report: &EpochReport) {
+    fn epoch(&mut self, report: &EpochReport) {
         let done = report.epoch as u64 + 1;
-        self.test =
-            report.test.map(|s| format!("  test accuracy {:.2} %", 100.0 * s.accuracy())).unwrap_or_default();
+        self.test = match &report.validation {
+            None => String::new(),
+            Some(score) => {
+                let accuracy = score.accuracy().map(|a| format!("  test accuracy {:.2} %", 100.0 * a));
+                accuracy.unwrap_or_else(|| format!("  test loss {:.4}", score.loss))
+            }
+        };
         self.bar.set_prefix(format!("epoch {}/{}", (done + 1).min(self.epochs), self.epochs));
         if self.lines {
             let (loss, speed) = (report.train.loss, self.speed());
             // Whoever has closed standard error does not want to know.
             let _ = writeln!(
                 std::io::stderr(),
-                "epoch {done}/{}  loss {loss:.4}{}  {speed:.0} samples/s",
+                "epoch {done}/{}  loss {loss:.4}{}  {speed:.0} {}/s",
                 self.epochs,
-                self.test
+                self.test,
+                self.unit
             );
         }
     }
@@ -62,5 +78,36 @@ impl Progress {
 
     fn speed(&self) -> f64 {
         self.samples as f64 / self.start.elapsed().as_secs_f64().max(1e-9)
+    }
+}
+
+/// Tells both the metrics and the progress of a run.
+pub struct Watch<'a> {
+    metrics: &'a mut Metrics,
+    progress: &'a mut Progress,
+    steps_per_epoch: u64,
+}
+
+impl<'a> Watch<'a> {
+    /// Of a run with so many steps in each epoch.
+    pub fn new(metrics: &'a mut Metrics, progress: &'a mut Progress, steps_per_epoch: u64) -> Self {
+        Watch { metrics, progress, steps_per_epoch }
+    }
+}
+
+impl Callback<Any> for Watch<'_> {
+    fn step(&mut self, step: &Step<'_, Any>) -> Result<ControlFlow<()>> {
+        let loss = self.metrics.step(step, self.steps_per_epoch)?;
+        self.progress.step(loss, step.samples);
+        Ok(ControlFlow::Continue(()))
+    }
+    fn epoch(&mut self, report: &EpochReport) -> Result<ControlFlow<()>> {
+        self.metrics.epoch(report)?;
+        self.progress.epoch(report);
+        Ok(ControlFlow::Continue(()))
+    }
+    fn resumed(&mut self, from: &Checkpoint) -> Result<()> {
+        self.progress.resumed(from);
+        Ok(())
     }
 }

@@ -26,6 +26,16 @@ impl JsonLines {
         Ok(JsonLines { file, path })
     }
 
+    /// A file to go on with, which is created if it is missing.
+    ///
+    /// # Errors
+    /// `Io` with the path, if it cannot be opened.
+    pub fn append(path: impl AsRef<Path>) -> Result<JsonLines> {
+        let path = path.as_ref().to_path_buf();
+        let file = File::options().append(true).create(true).open(&path).map_err(|e| io_error(&path, e))?;
+        Ok(JsonLines { file, path })
+    }
+
     /// Appends one record as one line. Numbers that are not finite become `null`, for JSON has no other word.
     ///
     /// # Errors
@@ -66,6 +76,9 @@ mod tests {
         lines.write(&Record { step: 2, loss: f32::NAN, note: "" }).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().nth(1), Some("{\"step\":2,\"loss\":null,\"note\":\"\"}"));
+        drop(lines);
+        JsonLines::append(&path).unwrap().write(&3).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().nth(2), Some("3"));
         assert!(JsonLines::create(&path).is_ok() && std::fs::read(&path).unwrap().is_empty());
     }
 

@@ -20,7 +20,8 @@ pub fn run(args: &Eval, out: &mut dyn Write) -> Result<Verdict> {
     net.load_state_dict(&file.tensors, Strict::Yes).map_err(at)?;
     let (_, test) = digits()?.split(seed, TEST_PART)?;
     let score = evaluate(&net, &digit_pairs(&test)?, test.len(), &device)?;
-    result(score.accuracy(), &file.tensors, out)?;
+    let accuracy = score.accuracy().expect("a classification measures it");
+    result(accuracy, &file.tensors, out)?;
     Ok(Verdict::Good)
 }
 

@@ -1,9 +1,13 @@
 //! Networks for the handwritten digits.
 
 use crate::data::Digits;
-use crate::layers::{BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Linear, MaxPool2d};
+use crate::layers::{
+    BatchNorm2d, Conv2d, Conv2dOptions, Dropout, LayerNorm, Linear, MaxPool2d, MlpActivation, TransformerEncoderLayer,
+    TransformerOptions,
+};
 use crate::loader::Pairs;
-use crate::{Layer, Module};
+use crate::optim::AdamW;
+use crate::{Layer, Module, Param, init};
 use elinvar_core::{HostTensor, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, Tensor};
@@ -18,6 +22,28 @@ pub fn digit_pairs(digits: &Digits) -> Result<Pairs> {
     Pairs::new(x, HostTensor::from_vec(digits.labels.clone(), Shape::new(&[n])?)?)
 }
 
+/// With what a network learns well.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recipe {
+    /// How often every sample is seen.
+    pub epochs: usize,
+    /// Samples in a batch.
+    pub batch_size: usize,
+    /// AdamW's learning rate at the start; it falls in a straight line to 0.
+    pub lr: f64,
+    /// AdamW's weight decay.
+    pub weight_decay: f64,
+    /// How much of an even distribution is mixed into the targets.
+    pub label_smoothing: f64,
+}
+
+impl Recipe {
+    /// The optimiser, with another learning rate perhaps.
+    pub fn optimizer<B: Backend>(&self, lr: f64) -> AdamW<B> {
+        AdamW::new(lr).weight_decay(self.weight_decay)
+    }
+}
+
 /// A perceptron with two hidden layers for 8 x 8 digits.
 ///
 /// x: [n, 1, 8, 8]   y: [n, 10] logits
@@ -29,6 +55,10 @@ pub struct DigitsMlp<B: Backend> {
 }
 
 impl<B: Backend> DigitsMlp<B> {
+    /// Test accuracy over the seeds 0 to 9: 97.22 % to 98.89 %.
+    pub const RECIPE: Recipe =
+        Recipe { epochs: 30, batch_size: 16, lr: 3e-3, weight_decay: 0.1, label_smoothing: 0.15 };
+
     /// With weights by `g`.
     ///
     /// # Panics
@@ -71,6 +101,10 @@ pub struct DigitsCnn<B: Backend> {
 }
 
 impl<B: Backend> DigitsCnn<B> {
+    /// Test accuracy over the seeds 0 to 3: 98.33 % to 99.72 %.
+    pub const RECIPE: Recipe =
+        Recipe { epochs: 12, batch_size: 32, lr: 5e-3, weight_decay: 0.05, label_smoothing: 0.1 };
+
     /// With weights and dropout by `g`.
     ///
     /// # Panics
@@ -97,5 +131,60 @@ impl<B: Backend> Layer<B> for DigitsCnn<B> {
         let x = self.bn2.forward(&self.conv2.forward(&x)).relu();
         let x = self.dropout.forward(&self.pool.forward(&x).flatten(1, -1));
         self.fc2.forward(&self.fc1.forward(&x).relu())
+    }
+}
+
+/// A small transformer for 8 x 8 digits: 16 patches of 2 x 2 pixels are the words of a sentence, which two blocks of
+/// attention read; the mean of the words tells the digit.
+///
+/// x: [n, 1, 8, 8]   y: [n, 10] logits
+#[derive(Debug, Module)]
+pub struct DigitsTransformer<B: Backend> {
+    patches: Conv2d<B>,
+    /// [16, features]: where a patch lies.
+    positions: Param<B>,
+    layers: Vec<TransformerEncoderLayer<B>>,
+    norm: LayerNorm<B>,
+    head: Linear<B>,
+}
+
+impl<B: Backend> DigitsTransformer<B> {
+    /// Test accuracy over the seeds 0 to 3: see the program's README.
+    pub const RECIPE: Recipe =
+        Recipe { epochs: 20, batch_size: 32, lr: 3e-3, weight_decay: 0.05, label_smoothing: 0.1 };
+    /// Numbers per word.
+    const FEATURES: usize = 32;
+    /// Pixels along each side of a patch.
+    const PATCH: usize = 2;
+
+    /// With weights and dropout by `g`.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn new(g: &mut Generator, device: &B::Device) -> Self {
+        let words = (Digits::SIDE / Self::PATCH).pow(2);
+        let options = TransformerOptions::new(Self::FEATURES, 4)
+            .feedforward(2 * Self::FEATURES)
+            .activation(MlpActivation::Gelu)
+            .batch_first(true)
+            .norm_first(true);
+        DigitsTransformer {
+            patches: Conv2dOptions::new(1, Self::FEATURES, Self::PATCH).stride(Self::PATCH).init(g, device),
+            // Small beside the patches, so that at first a word is mostly what it shows.
+            positions: Param::new(init::normal([words, Self::FEATURES], 0.02, g, device)),
+            layers: (0..2).map(|_| options.encoder_layer(g, device)).collect(),
+            norm: LayerNorm::new(Self::FEATURES, device),
+            head: Linear::new(Self::FEATURES, 10, g, device),
+        }
+    }
+}
+
+impl<B: Backend> Layer<B> for DigitsTransformer<B> {
+    #[track_caller]
+    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+        let words = self.patches.forward(x).flatten(2, -1).transpose(1, 2) + self.positions.get();
+        let read = self.layers.iter().fold(words, |x, layer| layer.forward(&x));
+        self.head.forward(&self.norm.forward(&read).mean_dim(1, false))
     }
 }

@@ -2,4 +2,4 @@
 
 mod digits;
 
-pub use digits::{DigitsCnn, DigitsMlp, digit_pairs};
+pub use digits::{DigitsCnn, DigitsMlp, DigitsTransformer, Recipe, digit_pairs};

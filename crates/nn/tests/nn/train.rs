@@ -1,16 +1,21 @@
 //! Training runs: they learn, and they give the same bits every time.
 
-use elinvar_core::{ErrorKind, HostTensor, Shape};
+use elinvar_core::{ErrorKind, HostTensor, Result, Shape};
 use elinvar_nn::data::{Digits, digits};
-use elinvar_nn::layers::{BatchNorm1d, Dropout, Linear, ReLU};
-use elinvar_nn::loader::Pairs;
-use elinvar_nn::models::{DigitsCnn, DigitsMlp, digit_pairs};
-use elinvar_nn::optim::{Adam, Optimizer, Sgd};
-use elinvar_nn::train::{Decay, FitOptions, Progress, evaluate, fit, predict};
-use elinvar_nn::{Generator, Layer, Module, Sequential};
+use elinvar_nn::layers::{BatchNorm1d, Dropout, Flatten, Linear, ReLU};
+use elinvar_nn::loader::{Loader, Pairs};
+use elinvar_nn::models::{DigitsCnn, DigitsMlp, DigitsTransformer, digit_pairs};
+use elinvar_nn::optim::{Adam, AdamW, CosineAnnealingLr, LinearLr, Optimizer, ReduceLrOnPlateau, Sgd};
+use elinvar_nn::train::{
+    Callback, Checkpoint, Checkpoints, Classification, EarlyStopping, Report, Step, Trainer, evaluate, evaluate_on,
+    predict,
+};
+use elinvar_nn::{Ema, Generator, Layer, Module, Sequential, StateDict};
 use elinvar_reference::{Reference, ReferenceDevice};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 const D: ReferenceDevice = ReferenceDevice;
 type B = Reference;
@@ -28,8 +33,23 @@ fn data() -> (Arc<Pairs>, Pairs) {
 fn bits(m: &dyn Module<B>) -> Vec<(String, Vec<u8>)> {
     m.state_dict().unwrap().into_iter().map(|(k, v)| (k, v.data().to_le_bytes())).collect()
 }
-fn quiet(_: Progress<'_, B>) -> ControlFlow<()> {
-    ControlFlow::Continue(())
+/// Told of every step; ends the run after the step of this number.
+struct Until {
+    last: u64,
+    seen: Arc<Mutex<Vec<(u64, f64, f64)>>>,
+}
+
+impl Until {
+    fn step(last: u64) -> Self {
+        Until { last, seen: Arc::default() }
+    }
+}
+
+impl Callback<B> for Until {
+    fn step(&mut self, s: &Step<'_, B>) -> Result<ControlFlow<()>> {
+        self.seen.lock().unwrap().push((s.step, s.lr, s.loss()?));
+        Ok(if s.step == self.last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
 }
 
 #[test]
@@ -37,33 +57,39 @@ fn the_mlp_learns_digits() {
     let (train, test) = data();
     let m = DigitsMlp::<B>::new(&mut Generator::new(1), &D);
     let before = evaluate(&m, &test, 50, &D).unwrap();
-    assert!(before.accuracy() < 0.4 && before.samples == 100, "{before:?}");
-    let options = FitOptions { epochs: 8, batch_size: 16, decay: Decay::Linear, ..FitOptions::default() };
-    let (mut steps, mut rates) = (0, vec![]);
+    assert!(before.accuracy().unwrap() < 0.4 && before.samples == 100, "{before:?}");
     let mut o = Adam::new(0.003);
-    let report = fit(&m, &mut o, &train, Some(&test), &options, &D, &mut |p| {
-        if let Progress::Step(s) = p {
-            assert_eq!((s.step, s.steps, s.samples, s.epoch), (steps, 200, 16, steps as usize / 25));
-            assert!(s.loss().unwrap() > 0.0 && (0.0..=1.0).contains(&s.accuracy().unwrap()));
-            steps += 1;
-            rates.push(s.lr);
-        }
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    assert_eq!((steps, report.epochs.len(), report.stopped), (200, 8, false));
-    assert_eq!((rates[0], rates[100], o.lr()), (0.003, 0.0015, 0.003));
+    let loader = Loader::new(train, 16).unwrap().shuffle(0);
+    let watch = Until::step(u64::MAX);
+    let seen = watch.seen.clone();
+    let report = Trainer::new(&m, &mut o, &loader, Classification::new())
+        .epochs(8)
+        .schedule(LinearLr::new(1.0, 0.0, 200))
+        .validate(|m: &DigitsMlp<B>| evaluate(m, &test, 50, &D))
+        .callback(watch)
+        .run(&D)
+        .unwrap();
+    let seen = seen.lock().unwrap();
+    assert!(seen.iter().map(|s| s.0).eq(0..200));
+    assert!(seen.iter().all(|s| s.2 > 0.0));
+    assert_eq!((report.epochs.len(), report.stopped, report.resumed), (8, false, None));
+    assert_eq!((seen[0].1, seen[100].1, o.lr()), (0.003, 0.0015, 0.003));
     let (first, last) = (&report.epochs[0], &report.epochs[7]);
     assert!(last.train.loss < first.train.loss / 4.0, "{first:?} {last:?}");
-    let test_score = last.test.unwrap();
-    assert!(test_score.accuracy() >= 0.85, "{test_score:?}");
+    assert_eq!((first.train.samples, first.steps, last.steps), (400, 25, 200));
+    let score = last.validation.clone().unwrap();
+    assert!(score.accuracy().unwrap() >= 0.85, "{score:?}");
     // Evaluation does not depend on how the samples are cut into batches, but for the rounding of the sum.
     let again = evaluate(&m, &test, 7, &D).unwrap();
-    assert_eq!((again.correct, again.samples), (test_score.correct, 100));
+    assert_eq!((again.accuracy(), again.samples), (score.accuracy(), 100));
+    let source = Loader::new(Arc::new(test.clone()), 30).unwrap();
+    let on = evaluate_on(&m, &source, &Classification::new(), None, &D).unwrap();
+    assert_eq!((on.accuracy(), on.samples), (score.accuracy(), 100));
+    assert_eq!(evaluate_on(&m, &source, &Classification::new(), Some(2), &D).unwrap().samples, 60);
     let predictions = predict(&m, test.x(), 33, &D).unwrap();
     let labels = test.y().as_slice::<i64>().unwrap();
     let right = predictions.iter().zip(labels).filter(|(p, l)| p.class as i64 == **l).count();
-    assert_eq!((right, predictions.len()), (again.correct, 100));
+    assert_eq!((right as f64 / 100.0, predictions.len()), (again.accuracy().unwrap(), 100));
     assert!(predictions.iter().all(|p| (0.1..=1.0).contains(&p.probability)));
 }
 
@@ -71,7 +97,7 @@ fn the_mlp_learns_digits() {
 fn noisy(seed: u64) -> Sequential<B> {
     let g = &mut Generator::new(seed);
     Sequential::new()
-        .with(elinvar_nn::layers::Flatten::new())
+        .with(Flatten::new())
         .with(Linear::new(64, 16, g, &D))
         .with(BatchNorm1d::new(16, &D))
         .with(ReLU)
@@ -84,9 +110,9 @@ fn the_same_seed_gives_the_same_bits() {
     let (train, _) = data();
     let run = |seed, order| {
         let m = noisy(seed);
-        let options = FitOptions { epochs: 2, batch_size: 64, seed: order, ..FitOptions::default() };
+        let loader = Loader::new(train.clone(), 64).unwrap().shuffle(order);
         let mut o = Sgd::new(0.1).momentum(0.9);
-        fit(&m, &mut o, &train, None, &options, &D, &mut quiet).unwrap();
+        Trainer::new(&m, &mut o, &loader, Classification::new()).epochs(2).run(&D).unwrap();
         bits(&m)
     };
     let first = run(1, 1);
@@ -95,35 +121,191 @@ fn the_same_seed_gives_the_same_bits() {
     assert_ne!(run(1, 2), first);
 }
 
+/// A run with all that has a state, in a directory: its bits, those of the average, and its report.
+struct Kept {
+    dir: tempfile::TempDir,
+}
+
+impl Kept {
+    fn new() -> Self {
+        Kept { dir: tempfile::tempdir().unwrap() }
+    }
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("checkpoint.safetensors")
+    }
+    /// Ends after the step `until`; goes on from the checkpoint if there is one.
+    fn run(&self, until: u64) -> (Vec<(String, Vec<u8>)>, StateDict, Report) {
+        let (train, test) = data();
+        // Weights of another seed where they come from the checkpoint: what is not restored shows.
+        let m = noisy(if self.path().exists() { 77 } else { 1 });
+        let mut o = AdamW::new(0.01).weight_decay(0.1);
+        let mut ema = Ema::new(&m, 0.9).unwrap();
+        let loader = Loader::new(train, 48).unwrap().shuffle(3);
+        let mut trainer = Trainer::new(&m, &mut o, &loader, Classification::new())
+            .epochs(4)
+            .accumulate(2)
+            .clip_grad_norm(0.5)
+            .schedule(CosineAnnealingLr::new(20, 0.0))
+            .ema(&mut ema)
+            .validate(|m: &Sequential<B>| evaluate(m, &test, 50, &D))
+            .early_stopping(EarlyStopping::new(3))
+            .callback(Until::step(until))
+            .checkpoints(Checkpoints::new(self.path()).every_steps(1).best(self.dir.path().join("best.safetensors")));
+        if self.path().exists() {
+            trainer = trainer.resume(Checkpoint::load(self.path()).unwrap());
+        }
+        let report = trainer.run(&D).unwrap();
+        let average = ema.state_dict().unwrap();
+        (bits(&m), average, report)
+    }
+}
+
+/// A run that stops, anywhere, and goes on ends with the bits of one that never stopped: weights, running statistics,
+/// averages, dropout, order, sums of the epoch's loss.
 #[test]
-fn the_cnn_takes_digits() {
-    let (train, test) = data();
-    let m = DigitsCnn::<B>::new(&mut Generator::new(1), &D);
-    let options = FitOptions { epochs: 1, batch_size: 100, ..FitOptions::default() };
-    let report = fit(&m, &mut Adam::new(0.01), &train, Some(&test), &options, &D, &mut quiet).unwrap();
-    let score = report.epochs[0].test.unwrap();
-    assert!(score.samples == 100 && score.loss.is_finite());
-    let mut modes = m.leaves().modes.into_iter();
-    assert!(modes.all(|m| !m.is_training()), "fit leaves the model in evaluation mode");
+fn a_run_goes_on_as_if_it_had_never_stopped() {
+    let whole = Kept::new().run(u64::MAX);
+    // 400 samples make 9 batches of 48, which make 5 steps.
+    assert_eq!((whole.2.epochs.len(), whole.2.epochs[3].steps), (4, 20));
+    for stops in [&[0][..], &[3], &[4], &[5], &[1, 2, 7, 13], &[19]] {
+        let kept = Kept::new();
+        for (i, &stop) in stops.iter().enumerate() {
+            let (.., report) = kept.run(stop);
+            assert!(report.stopped && (i == 0) == report.resumed.is_none(), "{stops:?} {report:?}");
+        }
+        let (weights, average, report) = kept.run(u64::MAX);
+        // The step after which it stopped had no checkpoint yet.
+        assert_eq!(report.resumed, stops.last().filter(|s| **s > 0).copied(), "{stops:?}");
+        assert_eq!(weights, whole.0, "{stops:?}");
+        assert_eq!(average, whole.1, "{stops:?}");
+        assert_eq!(report.epochs, whole.2.epochs, "{stops:?}");
+        assert!(kept.dir.path().join("best.safetensors").exists());
+        // Once more: nothing is left to do, and nothing changes.
+        let (weights, average, report) = kept.run(u64::MAX);
+        assert_eq!((weights, average, report.resumed), (whole.0.clone(), whole.1.clone(), Some(20)));
+    }
 }
 
 #[test]
-fn the_caller_may_stop() {
+fn a_checkpoint_that_does_not_fit_is_an_error() {
+    let kept = Kept::new();
+    kept.run(7);
+    let checkpoint = || Checkpoint::load(kept.path()).unwrap();
+    assert_eq!((checkpoint().position().step, checkpoint().history().len()), (7, 1));
     let (train, _) = data();
-    for (stop_at, want_steps, want_epochs) in [(3, 4, 0), (1000, 8, 2)] {
-        let m = noisy(1);
-        let options = FitOptions { epochs: 2, batch_size: 100, ..FitOptions::default() };
-        let mut steps = 0;
-        let report = fit(&m, &mut Sgd::new(0.1), &train, None, &options, &D, &mut |p| match p {
-            Progress::Step(s) => {
-                steps += 1;
-                if s.step == stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            }
-            Progress::Epoch(_) => ControlFlow::Continue(()),
-        })
-        .unwrap();
-        assert_eq!((steps, report.epochs.len(), report.stopped), (want_steps, want_epochs, stop_at == 3));
+    let loader = Loader::new(train, 48).unwrap();
+    let run = |m: &dyn Fn() -> Sequential<B>, early: bool| {
+        let m = m();
+        let before = bits(&m);
+        let mut o = AdamW::new(0.01);
+        let mut t = Trainer::new(&m, &mut o, &loader, Classification::new()).resume(checkpoint());
+        if early {
+            t = t.early_stopping(EarlyStopping::new(3));
+        }
+        let e = t.run(&D).unwrap_err();
+        assert_eq!(bits(&m), before, "nothing changes");
+        e
+    };
+    assert!(run(&|| noisy(1), true).message().contains("needs a validation"));
+    assert!(run(&|| noisy(1), false).message().contains("the checkpoint has averaged weights"));
+    let other = || Sequential::new().with(Linear::new(64, 10, &mut Generator::new(1), &D));
+    assert!(run(&other, false).message().contains("random numbers"));
+
+    let file = kept.dir.path().join("weights.safetensors");
+    elinvar_io::save_safetensors(&file, checkpoint().model(), &BTreeMap::new()).unwrap();
+    let e = Checkpoint::load(&file).unwrap_err();
+    assert!(e.kind() == ErrorKind::Format && e.message().contains("is no checkpoint"), "{e}");
+    let whole = std::fs::read(kept.path()).unwrap();
+    for n in [0, 7, 8, 100, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&file, &whole[..n]).unwrap();
+        assert_eq!(Checkpoint::load(&file).unwrap_err().kind(), ErrorKind::Format, "{n} bytes");
     }
+}
+
+/// A checkpoint that cannot be written ends the run with a sentence, and leaves the one before.
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_that_cannot_be_written_leaves_the_last_one() {
+    use std::os::unix::fs::PermissionsExt;
+    let kept = Kept::new();
+    kept.run(7);
+    let before = std::fs::read(kept.path()).unwrap();
+    let locked = std::fs::Permissions::from_mode(0o500);
+    std::fs::set_permissions(kept.dir.path(), locked).unwrap();
+    if std::fs::write(kept.dir.path().join("probe"), "").is_ok() {
+        eprintln!("skipped: this user may write everywhere");
+        std::fs::set_permissions(kept.dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        return;
+    }
+    let (train, _) = data();
+    let loader = Loader::new(train, 48).unwrap();
+    let (m, mut o) = (noisy(1), AdamW::new(0.01));
+    let e = Trainer::new(&m, &mut o, &loader, Classification::new())
+        .epochs(1)
+        .checkpoints(Checkpoints::new(kept.path()))
+        .run(&D)
+        .unwrap_err();
+    std::fs::set_permissions(kept.dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(e.kind() == ErrorKind::Io && e.message().contains("checkpoint.safetensors"), "{e}");
+    assert_eq!(std::fs::read(kept.path()).unwrap(), before);
+}
+
+/// Two batches of half the size give the gradients of a whole one, but for rounding.
+#[test]
+fn gradients_add_up() {
+    let (train, _) = data();
+    let run = |batch, accumulate| {
+        let m = DigitsMlp::<B>::new(&mut Generator::new(1), &D);
+        let loader = Loader::new(train.clone(), batch).unwrap();
+        let report = Trainer::new(&m, &mut Sgd::new(0.1), &loader, Classification::new())
+            .epochs(1)
+            .accumulate(accumulate)
+            .run(&D)
+            .unwrap();
+        (report.epochs[0].train.loss, report.epochs[0].steps)
+    };
+    let (whole, halves) = (run(100, 1), run(50, 2));
+    assert_eq!((whole.1, halves.1), (4, 4));
+    assert!((whole.0 - halves.0).abs() < 1e-5, "{whole:?} {halves:?}");
+}
+
+#[test]
+fn a_plateau_lowers_the_rate() {
+    let (train, test) = data();
+    let m = noisy(1);
+    let watch = Until::step(u64::MAX);
+    let seen = watch.seen.clone();
+    let loader = Loader::new(train, 200).unwrap();
+    // A rate so small that nothing changes: every epoch is a bad one.
+    let mut o = Sgd::new(1e-12);
+    Trainer::new(&m, &mut o, &loader, Classification::new())
+        .epochs(4)
+        .validate(|m: &Sequential<B>| evaluate(m, &test, 100, &D))
+        .reduce_on_plateau(ReduceLrOnPlateau::new().factor(0.5).patience(0).eps(0.0))
+        .callback(watch)
+        .run(&D)
+        .unwrap();
+    let rates: Vec<f64> = seen.lock().unwrap().iter().step_by(2).map(|s| s.1).collect();
+    assert_eq!(rates, [1e-12, 1e-12, 5e-13, 2.5e-13]);
+}
+
+#[test]
+fn the_cnn_and_the_transformer_take_digits() {
+    let (train, test) = data();
+    let loader = Loader::new(train, 100).unwrap();
+    fn run<M: Layer<B>>(m: M, loader: &Loader, test: &Pairs) {
+        let report = Trainer::new(&m, &mut Adam::new(0.01), loader, Classification::new())
+            .epochs(1)
+            .validate(|m: &M| evaluate(m, test, 100, &D))
+            .run(&D)
+            .unwrap();
+        let score = report.epochs[0].validation.clone().unwrap();
+        assert!(score.samples == 100 && score.loss.is_finite());
+        let mut modes = m.leaves().modes.into_iter();
+        assert!(modes.all(|m| !m.is_training()), "training leaves the model in evaluation mode");
+    }
+    run(DigitsCnn::<B>::new(&mut Generator::new(1), &D), &loader, &test);
+    run(DigitsTransformer::<B>::new(&mut Generator::new(1), &D), &loader, &test);
 }
 
 #[test]
@@ -132,26 +314,22 @@ fn what_cannot_be_trained_is_an_error() {
     let host = |v: Vec<i64>| HostTensor::from_vec(v, Shape::new(&[2]).unwrap()).unwrap();
     let two = some(2, &digits().unwrap()).x().clone();
     let wrong = |labels| Arc::new(Pairs::new(two.clone(), host(labels)).unwrap());
-    let base = FitOptions { epochs: 1, batch_size: 400, ..FitOptions::default() };
-    let rows: Vec<(Arc<Pairs>, FitOptions, f64, ErrorKind)> = vec![
-        (train.clone(), FitOptions { batch_size: 0, ..base.clone() }, 0.1, ErrorKind::InvalidArgument),
-        (
-            train.clone(),
-            FitOptions { batch_size: 401, drop_last: true, ..base.clone() },
-            0.1,
-            ErrorKind::InvalidArgument,
-        ),
-        (train.clone(), base.clone(), -1.0, ErrorKind::InvalidArgument),
-        (wrong(vec![0, 10]), base.clone(), 0.1, ErrorKind::InvalidArgument),
-        (train.clone(), FitOptions { label_smoothing: 2.0, ..base.clone() }, 0.1, ErrorKind::InvalidArgument),
+    let loader = |pairs: &Arc<Pairs>, n| Loader::new(pairs.clone(), n).unwrap();
+    let rows: Vec<(&str, Loader, usize, f64, f64)> = vec![
+        ("no whole batch", loader(&train, 401).drop_last(true), 1, 0.1, 0.0),
+        ("a negative rate", loader(&train, 400), 1, -1.0, 0.0),
+        ("a class that does not exist", loader(&wrong(vec![0, 10]), 2), 1, 0.1, 0.0),
+        ("twice the targets", loader(&train, 400), 1, 0.1, 2.0),
         // So large a step that the second epoch has no finite loss.
-        (train.clone(), FitOptions { epochs: 2, ..base.clone() }, 1e30, ErrorKind::InvalidArgument),
+        ("a rate too large", loader(&train, 400), 2, 1e30, 0.0),
     ];
-    for (i, (pairs, options, lr, kind)) in rows.into_iter().enumerate() {
+    for (name, loader, epochs, lr, smoothing) in rows {
         let m = DigitsMlp::<B>::new(&mut Generator::new(1), &D);
-        let e = fit(&m, &mut Sgd::new(lr), &pairs, None, &options, &D, &mut quiet)
-            .expect_err(&format!("row {i}"));
-        assert_eq!(e.kind(), kind, "row {i}: {e}");
+        let e = Trainer::new(&m, &mut Sgd::new(lr), &loader, Classification::new().label_smoothing(smoothing))
+            .epochs(epochs)
+            .run(&D)
+            .expect_err(name);
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{name}: {e}");
     }
     let m = Linear::<B>::new(3, 10, &mut Generator::new(1), &D);
     for e in [evaluate(&m, &test, 10, &D).unwrap_err(), predict(&m, test.x(), 10, &D).unwrap_err()] {

@@ -1,0 +1,76 @@
+//! `elinvar train digits`
+//!
+//! What can go wrong before the work starts is tried before it starts: the device, the directory, the data. The files
+//! that are written in the end replace older ones as a whole; metrics.jsonl grows line by line.
+
+use super::run::Session;
+use crate::Verdict;
+use crate::args::{Model, TrainDigits};
+use crate::command::eval::result;
+use crate::metrics::Metrics;
+use crate::network::{Network, TEST_PART, describe};
+use crate::plot::digit_sheet;
+use crate::progress::{Progress, Watch};
+use elinvar::nn::Module;
+use elinvar::nn::data::digits;
+use elinvar::nn::loader::Loader;
+use elinvar::nn::models::digit_pairs;
+use elinvar::nn::optim::LinearLr;
+use elinvar::nn::train::{Classification, Trainer, evaluate, predict};
+use elinvar::{Device, Error, Result, io};
+use std::io::Write;
+use std::sync::Arc;
+
+/// Trains, saves and tells.
+pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
+    let device = Device::parse(&args.run.device)?;
+    let mut session = Session::open(&args.run, &format!("out/digits-{}", args.model.unwrap_or_default()))?;
+    let data = session.setting("data", None, || "digits".to_owned())?;
+    if data != "digits" {
+        return Err(Error::argument(format!(
+            "{}: this is a training on {data}, not on digits",
+            session.dir().display()
+        )));
+    }
+    let model = session.setting("model", args.model, Model::default)?;
+    let recipe = model.recipe();
+    let seed = session.setting("seed", args.run.seed, || 0)?;
+    let epochs = session.setting("epochs", args.epochs, || recipe.epochs as u32)? as usize;
+    let batch = session.setting("batch", args.batch, || recipe.batch_size as u32)? as usize;
+    let lr = session.setting("lr", args.run.lr, || recipe.lr)?;
+
+    let (train, test) = digits()?.split(seed, TEST_PART)?;
+    let (train_pairs, test_pairs) = (Arc::new(digit_pairs(&train)?), digit_pairs(&test)?);
+    let loader = Loader::new(train_pairs, batch)?.shuffle(seed);
+    let net = Network::new(model, seed, &device);
+    let mut optimizer = recipe.optimizer(lr);
+    let steps = loader.batches() as u64;
+    let total = steps * epochs as u64;
+
+    let file = session.file("metrics.jsonl");
+    let mut metrics = Metrics::open(&file, session.checkpoint.as_ref(), "cross entropy, log scale")?;
+    let mut progress = Progress::new(steps, epochs as u64, "samples", args.run.quiet);
+    let mut trainer = Trainer::new(&net, &mut optimizer, &loader, Classification::new().label_smoothing(recipe.label_smoothing))
+        .epochs(epochs)
+        .schedule(LinearLr::new(1.0, 0.0, total))
+        .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), &device))
+        .callback(Watch::new(&mut metrics, &mut progress, steps))
+        .checkpoints(session.checkpoints());
+    if let Some(checkpoint) = session.checkpoint.take() {
+        trainer = trainer.resume(checkpoint);
+    }
+    trainer.run(&device)?;
+    progress.finish();
+
+    let weights = net.state_dict()?;
+    let read = predict(&net, test_pairs.x(), test.len(), &device)?;
+    let read: Vec<i64> = read.iter().map(|p| p.class as i64).collect();
+    let right = read.iter().zip(&test.labels).filter(|(a, b)| a == b).count();
+
+    io::save_safetensors(session.file("weights.safetensors"), &weights, &describe(model, seed))?;
+    metrics.draw(&session.file("curve.png"), &format!("digits, {model}, seed {seed}"))?;
+    digit_sheet(&session.file("wrong.png"), &test.pixels, &test.labels, &read)?;
+    writeln!(out, "{}: weights.safetensors metrics.jsonl curve.png wrong.png", session.dir().display())?;
+    result(right as f64 / test.len() as f64, &weights, out)?;
+    Ok(Verdict::Good)
+}

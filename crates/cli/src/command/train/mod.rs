@@ -1,0 +1,18 @@
+//! `elinvar train`: a network and its data in a directory, from which a run that was stopped goes on.
+
+mod digits;
+mod run;
+mod text;
+
+use crate::Verdict;
+use crate::args::{Train, What};
+use elinvar::Result;
+use std::io::Write;
+
+/// Trains, saves and tells.
+pub fn run(args: &Train, out: &mut dyn Write) -> Result<Verdict> {
+    match &args.what {
+        What::Digits(digits) => digits::run(digits, out),
+        What::Text(text) => text::run(text, out),
+    }
+}

@@ -1,0 +1,98 @@
+//! What all training runs have in common: a directory, a checkpoint in it, and settings that must stay what they were.
+//!
+//! A run that is resumed takes its settings from its checkpoint, so that `--resume` is all that has to be said; one
+//! that is said and differs is an error, because the result would be that of neither run.
+
+use crate::args::Run;
+use elinvar::nn::train::{Checkpoint, Checkpoints};
+use elinvar::{Error, Result, io};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The checkpoint's name in the directory.
+const FILE: &str = "checkpoint.safetensors";
+/// A run on a slow machine loses no more than this.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// A directory, the checkpoint to go on from, and the settings.
+pub struct Session {
+    /// Where everything is written.
+    pub dir: PathBuf,
+    /// What the run goes on from.
+    pub checkpoint: Option<Checkpoint>,
+    settings: BTreeMap<String, String>,
+    every_steps: Option<u64>,
+}
+
+impl Session {
+    /// Opens a directory; reads its checkpoint if the run is to be resumed.
+    pub fn open(args: &Run, default_dir: &str) -> Result<Session> {
+        let dir = args.out.clone().unwrap_or_else(|| PathBuf::from(default_dir));
+        io::writable_dir(&dir)?;
+        let path = dir.join(FILE);
+        let checkpoint = if !args.resume {
+            None
+        } else if path.exists() {
+            Some(Checkpoint::load(&path)?)
+        } else {
+            if !args.quiet {
+                eprintln!("{}: no checkpoint yet, so the training begins at its beginning", dir.display());
+            }
+            None
+        };
+        Ok(Session { dir, checkpoint, settings: BTreeMap::new(), every_steps: args.checkpoint_steps })
+    }
+
+    /// The value of a setting: what is given, what the checkpoint says, or the default. It is noted for checkpoints.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the checkpoint says something else than what is given; `Format` if it says nothing sensible.
+    pub fn setting<T: FromStr + Display + PartialEq>(
+        &mut self,
+        name: &str,
+        given: Option<T>,
+        default: impl FnOnce() -> T,
+    ) -> Result<T> {
+        let value = match &self.checkpoint {
+            None => given.unwrap_or_else(default),
+            Some(c) => {
+                let text = c.settings().get(name).ok_or_else(|| {
+                    Error::format(format!("{}: the checkpoint does not tell its {name}", self.dir.display()))
+                })?;
+                let stored: T = text.parse().map_err(|_| {
+                    Error::format(format!("{}: the checkpoint's {name} is {text:?}", self.dir.display()))
+                })?;
+                if let Some(given) = given.filter(|g| *g != stored) {
+                    return Err(Error::argument(format!(
+                        "{}: this training began with {name} {stored}, and not with {given}; go on without saying \
+                         it, or begin a new one without --resume",
+                        self.dir.display()
+                    )));
+                }
+                stored
+            }
+        };
+        self.settings.insert(name.to_owned(), value.to_string());
+        Ok(value)
+    }
+
+    /// When and where the run writes checkpoints.
+    pub fn checkpoints(&self) -> Checkpoints {
+        let c = Checkpoints::new(self.dir.join(FILE)).every(EVERY).settings(self.settings.clone());
+        match self.every_steps {
+            None => c,
+            Some(n) => c.every_steps(n),
+        }
+    }
+    /// A file in the directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}

@@ -1,0 +1,65 @@
+//! `kill -9` at any moment of a training, and `--resume`: the weights are in the end those of a run that nobody killed.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const KILLS: usize = 20;
+
+fn train(dir: &Path, out: &str, resume: bool) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    c.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    c.args(["train", "digits", "--quiet", "--out", out]);
+    if resume {
+        c.arg("--resume");
+    }
+    // With --resume the settings come from the checkpoint; before the first one there is, from here.
+    if !dir.join(out).join("checkpoint.safetensors").exists() {
+        c.args(["--epochs", "2", "--batch", "64", "--seed", "5", "--checkpoint-steps", "1"]);
+    } else {
+        c.args(["--checkpoint-steps", "1"]);
+    }
+    c
+}
+
+fn hash(stdout: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stdout);
+    text.lines().last().filter(|l| l.starts_with("weights sha256 ")).unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+/// Milliseconds until a kill, spread over a run's life; the same on every run of the test.
+fn delays() -> impl Iterator<Item = u64> {
+    (1u64..).map(|i| 5 + (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % 700)
+}
+
+#[test]
+fn twenty_kills_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = train(dir.path(), "whole", false).output().unwrap();
+    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+    let mut delays = delays();
+    let (mut kills, mut runs) = (0, 0);
+    while kills < KILLS {
+        let out = format!("run{runs}");
+        runs += 1;
+        let ended = loop {
+            let mut child = train(dir.path(), &out, true).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(delays.next().unwrap()));
+            // On Unix this is SIGKILL: the process has no say in it.
+            let alive = child.try_wait().unwrap().is_none();
+            if alive && kills < KILLS {
+                child.kill().unwrap();
+                kills += 1;
+                child.wait().unwrap();
+            } else {
+                break child.wait_with_output().unwrap();
+            }
+        };
+        assert!(ended.status.success(), "{out}: {}", String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(hash(&ended.stdout), hash(&whole.stdout), "{out}");
+        for name in ["weights.safetensors", "metrics.jsonl", "curve.png", "wrong.png"] {
+            let file = |run: &str| std::fs::read(dir.path().join(run).join(name)).expect(name);
+            assert!(file(&out) == file("whole"), "{out}/{name} differs");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a training run tells while it runs, and in its end.
+
+use super::score::{LOSS, number};
+use super::{Checkpoint, Measured, Score};
+use elinvar_core::Result;
+use elinvar_ops::Backend;
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+
+/// Is told of a run's steps, epochs and checkpoints, and may end it.
+pub trait Callback<B: Backend> {
+    /// A step was made.
+    ///
+    /// # Errors
+    /// Any error ends the run.
+    fn step(&mut self, _step: &Step<'_, B>) -> Result<ControlFlow<()>> {
+        Ok(ControlFlow::Continue(()))
+    }
+    /// An epoch is over.
+    ///
+    /// # Errors
+    /// Any error ends the run.
+    fn epoch(&mut self, _report: &EpochReport) -> Result<ControlFlow<()>> {
+        Ok(ControlFlow::Continue(()))
+    }
+    /// The run goes on from a checkpoint.
+    ///
+    /// # Errors
+    /// Any error ends the run.
+    fn resumed(&mut self, _from: &Checkpoint) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A step of a training run.
+#[derive(Debug)]
+pub struct Step<'a, B: Backend> {
+    /// The epoch, from 0.
+    pub epoch: usize,
+    /// Number of the step, from 0.
+    pub step: u64,
+    /// Number of steps in the whole run.
+    pub steps: u64,
+    /// Samples in the step's batches.
+    pub samples: usize,
+    /// The learning rate of this step.
+    pub lr: f64,
+    pub(super) sums: &'a super::score::Sums<B>,
+}
+
+impl<B: Backend> Step<'_, B> {
+    /// The mean loss of the step's samples, before the step. Waits for the device.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn loss(&self) -> Result<f64> {
+        self.metric(LOSS).map(|m| m.unwrap_or(f64::NAN))
+    }
+    /// Another mean over the step's samples, if it was measured (see [`Measured::metrics`]). Waits for the device.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn metric(&self, name: &str) -> Result<Option<f64>> {
+        let mean = |t| Ok(number(t)? / self.sums.samples as f64);
+        self.sums.sums.get(name).map(mean).transpose()
+    }
+}
+
+/// An epoch of a training run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochReport {
+    /// The epoch, from 0.
+    pub epoch: usize,
+    /// Steps that the run had made at its end.
+    pub steps: u64,
+    /// Over the samples of the epoch, each as it was before its step.
+    pub train: Score,
+    /// What the validation said after the epoch.
+    pub validation: Option<Score>,
+}
+
+/// A training run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The epochs that came to their end, those before a resumption included.
+    pub epochs: Vec<EpochReport>,
+    /// Did a callback or early stopping end the run before its last epoch?
+    pub stopped: bool,
+    /// The step from which it was resumed, if it was.
+    pub resumed: Option<u64>,
+}
+
+/// Sums of a step's batches.
+pub(super) fn sums<B: Backend>(batches: &[Measured<B>]) -> super::score::Sums<B> {
+    let mut sums = super::score::Sums::default();
+    batches.iter().for_each(|b| sums.add(b));
+    sums
+}

@@ -1,0 +1,332 @@
+//! Checkpoints: everything that a run needs to go on as if it had never stopped, in one file.
+//!
+//! One file, because a run that dies between two would leave a state that never was. It takes the place of the one
+//! before as a whole (written aside, synced, renamed), so whatever happens there is a whole one. Numbers that decide
+//! bits (weights, states, sums) stand in it as tensors; the rest as JSON in its metadata.
+//!
+//! How it can be wrong: something that a step reads and that is not in here. What that is, [`Checkpoint`] lists.
+
+use super::score::Sums;
+use super::{EarlyStopping, EpochReport};
+use crate::module::{StateDict, Strict};
+use crate::optim::{Optimizer, OptimizerState};
+use crate::{Ema, Module};
+use elinvar_core::philox::Stream;
+use elinvar_core::{Error, HostTensor, Result};
+use elinvar_io as io;
+use elinvar_ops::Backend;
+use elinvar_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The version of the file's own layout.
+const FORMAT: u32 = 1;
+/// The metadata's key.
+const KEY: &str = "elinvar.checkpoint";
+
+/// Prefixes of tensor names, by what they belong to.
+const MODEL: &str = "model.";
+const OPTIMIZER: &str = "optimizer.";
+const EMA: &str = "ema.";
+const SUMS: &str = "sums.";
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// The epoch, from 0.
+    pub epoch: usize,
+    /// The next batch of the epoch, from 0.
+    pub batch: usize,
+    /// Steps made so far.
+    pub step: u64,
+}
+
+/// The state of a run.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    model: StateDict,
+    optimizer: OptimizerState,
+    ema: Option<StateDict>,
+    sums: StateDict,
+    record: Record,
+}
+
+/// What is no tensor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    format: u32,
+    position: Position,
+    /// The learning rate from which the schedule starts.
+    base_lr: f64,
+    finished: bool,
+    history: Vec<EpochReport>,
+    /// The samples behind the sums of the running epoch.
+    samples: u64,
+    /// What sources of random numbers will draw next, by name: seed and stream.
+    random: BTreeMap<String, (u64, u64)>,
+    early: Option<EarlyStopping>,
+    /// The learning rate that a plateau left, and what the plateau remembers.
+    plateau: Option<serde_json::Value>,
+    /// The optimiser's groups.
+    groups: String,
+    /// The caller's own.
+    settings: BTreeMap<String, String>,
+}
+
+/// What a trainer puts into a checkpoint and takes from one.
+pub(super) struct State<'s, B: Backend> {
+    pub position: Position,
+    pub base_lr: f64,
+    pub finished: bool,
+    pub history: &'s [EpochReport],
+    pub sums: &'s Sums<B>,
+    pub early: Option<&'s EarlyStopping>,
+    pub plateau: Option<serde_json::Value>,
+    pub ema: Option<&'s Ema<B>>,
+}
+
+impl Checkpoint {
+    /// Reads a checkpoint.
+    ///
+    /// # Errors
+    /// `Io` if it cannot be read; `Format` if it is damaged, or no checkpoint; `OutOfMemory`.
+    pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let path = path.as_ref();
+        Self::read(io::load_safetensors(path)?).map_err(|e| e.at(path.display()))
+    }
+    fn read(file: io::Safetensors) -> Result<Checkpoint> {
+        let Some(text) = file.metadata.get(KEY) else {
+            return Err(Error::format("this safetensors file is no checkpoint of a training run"));
+        };
+        let record: Record = serde_json::from_str(text)
+            .map_err(|e| Error::format(format!("the checkpoint's record is damaged: {e}")))?;
+        if record.format != FORMAT {
+            return Err(Error::format(format!(
+                "the checkpoint has layout {}, and this program knows {FORMAT}",
+                record.format
+            )));
+        }
+        let mut parts: BTreeMap<&str, StateDict> = BTreeMap::new();
+        for (name, tensor) in file.tensors {
+            let part = [MODEL, OPTIMIZER, EMA, SUMS].into_iter().find(|p| name.starts_with(p));
+            let Some(part) = part else {
+                return Err(Error::format(format!("the checkpoint holds a tensor \"{name}\" that belongs to nothing")));
+            };
+            parts.entry(part).or_default().insert(name[part.len()..].to_owned(), tensor);
+        }
+        let mut take = |part| parts.remove(part);
+        let optimizer = OptimizerState::from_tensors(take(OPTIMIZER).unwrap_or_default(), &record.groups)?;
+        Ok(Checkpoint {
+            model: take(MODEL).unwrap_or_default(),
+            optimizer,
+            ema: take(EMA),
+            sums: take(SUMS).unwrap_or_default(),
+            record,
+        })
+    }
+    /// Writes it; an older file is replaced only when this one is complete.
+    ///
+    /// # Errors
+    /// `Io` with the path; the older file is then untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (optimizer, groups) = self.optimizer.to_tensors();
+        let mut tensors = BTreeMap::new();
+        let mut put = |prefix: &str, part: &BTreeMap<String, HostTensor>| {
+            tensors.extend(part.iter().map(|(name, t)| (format!("{prefix}{name}"), t.clone())));
+        };
+        put(MODEL, &self.model);
+        put(OPTIMIZER, &optimizer);
+        put(SUMS, &self.sums);
+        self.ema.iter().for_each(|e| put(EMA, e));
+        let record = Record { groups, ..self.record.clone() };
+        let text = serde_json::to_string(&record)
+            .map_err(|e| Error::format(format!("the checkpoint's record is not JSON: {e}")))?;
+        io::save_safetensors(path, &tensors, &BTreeMap::from([(KEY.to_owned(), text)]))
+    }
+
+    /// Where the run was.
+    pub fn position(&self) -> Position {
+        self.record.position
+    }
+    /// The epochs that had come to their end.
+    pub fn history(&self) -> &[EpochReport] {
+        &self.record.history
+    }
+    /// Had the run come to its end?
+    pub fn is_finished(&self) -> bool {
+        self.record.finished
+    }
+    /// What the caller noted with [`Checkpoints::settings`].
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.record.settings
+    }
+    /// The weights and buffers.
+    pub fn model(&self) -> &StateDict {
+        &self.model
+    }
+
+    /// The state of a run as it is now.
+    pub(super) fn of<B: Backend>(
+        model: &dyn Module<B>,
+        optimizer: &dyn Optimizer<B>,
+        state: &State<'_, B>,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Checkpoint> {
+        let leaves = model.leaves();
+        let random = leaves.randoms.iter().map(|(name, r)| {
+            let Stream { seed, stream } = r.state();
+            (name.clone(), (seed, stream))
+        });
+        Ok(Checkpoint {
+            model: model.state_dict()?,
+            optimizer: optimizer.state_dict()?,
+            ema: state.ema.map(Ema::state_dict).transpose()?,
+            sums: state.sums.sums.iter().map(|(n, t)| Ok((n.clone(), t.to_host()?))).collect::<Result<_>>()?,
+            record: Record {
+                format: FORMAT,
+                position: state.position,
+                base_lr: state.base_lr,
+                finished: state.finished,
+                history: state.history.to_vec(),
+                samples: state.sums.samples,
+                random: random.collect(),
+                early: state.early.cloned(),
+                plateau: state.plateau.clone(),
+                groups: String::new(),
+                settings: settings.clone(),
+            },
+        })
+    }
+    /// Puts the state into a model, an optimiser and an average of weights, and gives back what the trainer keeps itself.
+    pub(super) fn restore<B: Backend>(
+        &self,
+        model: &dyn Module<B>,
+        optimizer: &mut dyn Optimizer<B>,
+        ema: Option<&mut Ema<B>>,
+        device: &B::Device,
+    ) -> Result<Restored<B>> {
+        let leaves = model.leaves();
+        let names: Vec<&String> = leaves.randoms.iter().map(|(n, _)| n).collect();
+        if names.iter().copied().ne(self.record.random.keys()) {
+            let sorted: std::collections::BTreeSet<_> = names.into_iter().collect();
+            if sorted.into_iter().ne(self.record.random.keys()) {
+                return Err(Error::argument(
+                    "resume: the checkpoint's sources of random numbers are not those of this model",
+                ));
+            }
+        }
+        let sums = self
+            .sums
+            .iter()
+            .map(|(n, t)| Ok((n.clone(), Tensor::from_host(t.clone(), device)?)))
+            .collect::<Result<_>>()?;
+        match (&self.ema, ema) {
+            (Some(state), Some(ema)) => ema.load_state_dict(state)?,
+            (None, None) => {}
+            (Some(_), None) => {
+                return Err(Error::argument("resume: the checkpoint has averaged weights, and this run averages none"));
+            }
+            (None, Some(_)) => {
+                return Err(Error::argument("resume: this run averages weights, and the checkpoint has no averaged ones"));
+            }
+        }
+        model.load_state_dict(&self.model, Strict::Yes)?;
+        optimizer.load_state_dict(model, &self.optimizer)?;
+        for (name, r) in &leaves.randoms {
+            let (seed, stream) = self.record.random[name];
+            r.set_state(Stream { seed, stream });
+        }
+        Ok(Restored {
+            position: self.record.position,
+            base_lr: self.record.base_lr,
+            finished: self.record.finished,
+            history: self.record.history.clone(),
+            sums: Sums { sums, samples: self.record.samples },
+            early: self.record.early.clone(),
+            plateau: self.record.plateau.clone(),
+        })
+    }
+}
+
+/// What a trainer goes on from.
+pub(super) struct Restored<B: Backend> {
+    pub position: Position,
+    pub base_lr: f64,
+    pub finished: bool,
+    pub history: Vec<EpochReport>,
+    pub sums: Sums<B>,
+    pub early: Option<EarlyStopping>,
+    pub plateau: Option<serde_json::Value>,
+}
+
+/// When and where checkpoints are written: always after each epoch, and in between if asked for.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    path: PathBuf,
+    best: Option<PathBuf>,
+    steps: Option<u64>,
+    every: Option<Duration>,
+    settings: BTreeMap<String, String>,
+    last: Instant,
+}
+
+impl Checkpoints {
+    /// After each epoch, into this file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Checkpoints {
+            path: path.into(),
+            best: None,
+            steps: None,
+            every: None,
+            settings: BTreeMap::new(),
+            last: Instant::now(),
+        }
+    }
+    /// Also whenever the number of steps is a multiple of `n`.
+    #[must_use]
+    pub fn every_steps(mut self, n: u64) -> Self {
+        self.steps = Some(n.max(1));
+        self
+    }
+    /// Also when so much time has passed since the last one.
+    #[must_use]
+    pub fn every(mut self, time: Duration) -> Self {
+        self.every = Some(time);
+        self
+    }
+    /// Keeps the weights of the epoch whose validation was best in this safetensors file. Needs early stopping, which
+    /// says what is best.
+    #[must_use]
+    pub fn best(mut self, path: impl Into<PathBuf>) -> Self {
+        self.best = Some(path.into());
+        self
+    }
+    /// What a later run should know of this one: its seed, say, to refuse another.
+    #[must_use]
+    pub fn settings(mut self, settings: BTreeMap<String, String>) -> Self {
+        self.settings = settings;
+        self
+    }
+    /// Is one due after this step?
+    pub(super) fn is_due(&self, step: u64) -> bool {
+        self.steps.is_some_and(|n| step.is_multiple_of(n)) || self.every.is_some_and(|t| self.last.elapsed() >= t)
+    }
+    pub(super) fn write<B: Backend>(
+        &mut self,
+        model: &dyn Module<B>,
+        optimizer: &dyn Optimizer<B>,
+        state: &State<'_, B>,
+    ) -> Result<()> {
+        Checkpoint::of(model, optimizer, state, &self.settings)?.save(&self.path)?;
+        self.last = Instant::now();
+        Ok(())
+    }
+    pub(super) fn write_best<B: Backend>(&self, model: &dyn Module<B>) -> Result<()> {
+        match &self.best {
+            Some(path) => io::save_safetensors(path, &model.state_dict()?, &self.settings),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Early stopping: a run ends when its validation has not become better for a while.
+
+use super::Score;
+use serde::{Deserialize, Serialize};
+
+/// Ends a run when a number of the validation has not improved for some epochs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlyStopping {
+    patience: usize,
+    min_delta: f64,
+    metric: Option<String>,
+    best: Option<f64>,
+    waited: usize,
+}
+
+impl EarlyStopping {
+    /// Ends the run when the validation's loss has not fallen for this many epochs.
+    pub fn new(patience: usize) -> Self {
+        EarlyStopping { patience, min_delta: 0.0, metric: None, best: None, waited: 0 }
+    }
+    /// Watches a metric, which should grow, in place of the loss, which should fall.
+    #[must_use]
+    pub fn metric(mut self, name: &str) -> Self {
+        self.metric = Some(name.to_owned());
+        self
+    }
+    /// Less than this is no improvement.
+    #[must_use]
+    pub fn min_delta(mut self, delta: f64) -> Self {
+        self.min_delta = delta;
+        self
+    }
+    /// Looks at an epoch's validation: (is it the best so far, should the run end).
+    pub(super) fn see(&mut self, score: &Score) -> (bool, bool) {
+        let seen = match &self.metric {
+            None => -score.loss,
+            Some(name) => score.metrics.get(name).copied().unwrap_or(f64::NAN),
+        };
+        // A comparison with NaN is false: it never is the best.
+        if self.best.is_none_or(|best| seen > best + self.min_delta) && !seen.is_nan() {
+            (self.best, self.waited) = (Some(seen), 0);
+            (true, false)
+        } else {
+            self.waited += 1;
+            (false, self.waited >= self.patience)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn score(loss: f64, accuracy: f64) -> Score {
+        Score { loss, metrics: BTreeMap::from([("accuracy".to_owned(), accuracy)]), samples: 1 }
+    }
+
+    #[test]
+    fn patience_ends_where_nothing_improves() {
+        let rows: [(&str, EarlyStopping, &[(f64, f64)], Option<usize>); 6] = [
+            ("falls for ever", EarlyStopping::new(2), &[(3.0, 0.0), (2.0, 0.0), (1.0, 0.0)], None),
+            ("stays", EarlyStopping::new(2), &[(3.0, 0.0), (3.0, 0.0), (3.0, 0.0)], Some(2)),
+            ("rests and falls", EarlyStopping::new(2), &[(3.0, 0.0), (3.0, 0.0), (2.0, 0.0), (2.5, 0.0)], None),
+            ("falls too little", EarlyStopping::new(1).min_delta(0.5), &[(3.0, 0.0), (2.75, 0.0)], Some(1)),
+            ("is no number", EarlyStopping::new(2), &[(f64::NAN, 0.0), (f64::NAN, 0.0)], Some(1)),
+            ("another number", EarlyStopping::new(1).metric("accuracy"), &[(1.0, 0.5), (2.0, 0.6), (0.1, 0.6)], Some(2)),
+        ];
+        for (name, mut stop, scores, want) in rows {
+            let got = scores.iter().position(|&(l, a)| stop.see(&score(l, a)).1);
+            assert_eq!(got, want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Training: a [`Trainer`] takes batches from a [`Source`], asks an objective for their loss, and steps an optimiser.
+//!
+//! The same seed gives the same weights, bit for bit: initial weights, order of the samples and dropout come from
+//! seeds, and every op gives the same bits on every device. A run that was stopped and goes on from its checkpoint ends
+//! with the weights of one that was never stopped. The sums behind the reports are kept on the device, so that a step
+//! waits for the device only if somebody asks for its numbers.
+//!
+//! ```
+//! use elinvar_nn::data::digits;
+//! use elinvar_nn::loader::Loader;
+//! use elinvar_nn::models::{DigitsMlp, digit_pairs};
+//! use elinvar_nn::optim::AdamW;
+//! use elinvar_nn::train::{Classification, EarlyStopping, Trainer, evaluate};
+//! use elinvar_nn::Generator;
+//! use elinvar_reference::{Reference, ReferenceDevice};
+//! use std::sync::Arc;
+//!
+//! let d = ReferenceDevice;
+//! let (train, test) = digits()?.split(0, 0.2)?;
+//! let (train, test) = (Arc::new(digit_pairs(&train)?), digit_pairs(&test)?);
+//! let net = DigitsMlp::<Reference>::new(&mut Generator::new(0), &d);
+//! let mut adam = AdamW::new(3e-3);
+//! let loader = Loader::new(train, 64)?.shuffle(0);
+//! let report = Trainer::new(&net, &mut adam, &loader, Classification::new())
+//!     .epochs(2)
+//!     .clip_grad_norm(1.0)
+//!     .validate(|net: &DigitsMlp<Reference>| evaluate(net, &test, 64, &d))
+//!     .early_stopping(EarlyStopping::new(3))
+//!     .run(&d)?;
+//! assert!(report.epochs[1].validation.as_ref().unwrap().accuracy().unwrap() > 0.8);
+//! # Ok::<(), elinvar_nn::Error>(())
+//! ```
+
+mod callback;
+mod checkpoint;
+mod early;
+mod evaluate;
+mod objective;
+mod score;
+mod source;
+mod trainer;
+
+pub use callback::{Callback, EpochReport, Report, Step};
+pub use checkpoint::{Checkpoint, Checkpoints, Position};
+pub use early::EarlyStopping;
+pub use evaluate::{Prediction, evaluate, evaluate_on, predict};
+pub use objective::{Classification, Measured, NextToken, Objective};
+pub use score::Score;
+pub use source::Source;
+pub use trainer::Trainer;

@@ -1,0 +1,82 @@
+//! How well a model does: sums over batches, kept on the device until somebody asks.
+
+use super::Measured;
+use elinvar_core::{Error, Result};
+use elinvar_ops::Backend;
+use elinvar_tensor::Tensor;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How well a model does on some samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Mean loss per sample.
+    pub loss: f64,
+    /// Other means per sample, by name: `accuracy`, say.
+    pub metrics: BTreeMap<String, f64>,
+    /// Number of samples; of tokens, for a language model.
+    pub samples: u64,
+}
+
+impl Score {
+    /// The part of the samples that was classified right, if that was measured.
+    pub fn accuracy(&self) -> Option<f64> {
+        self.metrics.get("accuracy").copied()
+    }
+}
+
+/// Sums over batches.
+#[derive(Clone, Debug)]
+pub(super) struct Sums<B: Backend> {
+    /// By name, `loss` among them. Each of shape [].
+    pub(super) sums: BTreeMap<String, Tensor<B>>,
+    pub(super) samples: u64,
+}
+
+impl<B: Backend> Default for Sums<B> {
+    fn default() -> Self {
+        Sums { sums: BTreeMap::new(), samples: 0 }
+    }
+}
+
+/// The name of the loss among the sums.
+pub(super) const LOSS: &str = "loss";
+
+impl<B: Backend> Sums<B> {
+    /// Adds a batch. Panics as tensors do.
+    pub(super) fn add(&mut self, batch: &Measured<B>) {
+        let loss = batch.loss.detach() * batch.samples as f64;
+        self.samples += batch.samples as u64;
+        self.put(LOSS, loss);
+        for (name, sum) in &batch.metrics {
+            self.put(name, sum.detach());
+        }
+    }
+    fn put(&mut self, name: &str, value: Tensor<B>) {
+        let sum = match self.sums.remove(name) {
+            None => value,
+            Some(sum) => sum + value,
+        };
+        self.sums.insert(name.to_owned(), sum);
+    }
+    /// Waits for the device.
+    pub(super) fn score(&self) -> Result<Score> {
+        let mean = |t: &Tensor<B>| Ok(number(t)? / self.samples as f64);
+        let loss = self.sums.get(LOSS).map_or(Ok(f64::NAN), mean)?;
+        let metrics = self
+            .sums
+            .iter()
+            .filter(|(name, _)| *name != LOSS)
+            .map(|(name, t)| Ok((name.clone(), mean(t)?)))
+            .collect::<Result<_>>()?;
+        Ok(Score { loss, metrics, samples: self.samples })
+    }
+}
+
+/// The only element. Waits for the device.
+pub(super) fn number<B: Backend>(t: &Tensor<B>) -> Result<f64> {
+    match t.to_host()?.to_f64_vec()[..] {
+        [v] => Ok(v),
+        _ => Err(Error::shape(format!("a loss or a metric has shape {}; it should be one number", t.shape()))),
+    }
+}

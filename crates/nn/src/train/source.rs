@@ -1,0 +1,36 @@
+//! Where batches come from.
+
+use crate::loader::{Batch, Loader};
+use elinvar_core::Result;
+use elinvar_ops::Backend;
+
+/// Batches, epoch after epoch. Which samples a batch holds follows from the epoch and the batch's number alone: that is
+/// what lets a run be resumed.
+pub trait Source<B: Backend> {
+    /// A batch on the device.
+    type Batch;
+    /// Batches in an epoch.
+    fn batches(&self) -> usize;
+    /// The batches of an epoch from batch `start` on.
+    fn epoch<'a>(
+        &'a self,
+        epoch: u64,
+        start: usize,
+        device: &'a B::Device,
+    ) -> Box<dyn Iterator<Item = Result<Self::Batch>> + 'a>;
+}
+
+impl<B: Backend> Source<B> for Loader {
+    type Batch = Batch<B>;
+    fn batches(&self) -> usize {
+        Loader::batches(self)
+    }
+    fn epoch<'a>(
+        &'a self,
+        epoch: u64,
+        start: usize,
+        device: &'a B::Device,
+    ) -> Box<dyn Iterator<Item = Result<Batch<B>>> + 'a> {
+        Box::new(Loader::epoch(self, epoch, start, device))
+    }
+}

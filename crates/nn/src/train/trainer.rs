@@ -1,0 +1,353 @@
+//! The loop.
+
+use super::checkpoint::{Restored, State};
+use super::score::Sums;
+use super::{
+    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Measured, Objective, Position, Report, Score,
+    Source, Step, callback,
+};
+use crate::optim::{NormType, Optimizer, ReduceLrOnPlateau, Schedule, clip_grad_norm, clip_grad_value};
+use crate::{Ema, Module};
+use elinvar_core::{Error, Result};
+use elinvar_ops::Backend;
+use elinvar_tensor::{Gradients, try_run};
+
+type Validation<'a, M> = Box<dyn FnMut(&M) -> Result<Score> + 'a>;
+
+/// Trains a model. Built by [`Trainer::new`], set up by its methods, run by [`Trainer::run`].
+pub struct Trainer<'a, B: Backend, M, S> {
+    model: &'a M,
+    optimizer: &'a mut dyn Optimizer<B>,
+    source: &'a S,
+    objective: Box<dyn ErasedObjective<B, M, S> + 'a>,
+    epochs: usize,
+    accumulate: usize,
+    schedule: Option<Box<dyn Schedule + 'a>>,
+    plateau: Option<ReduceLrOnPlateau>,
+    clip: Option<Clip>,
+    ema: Option<&'a mut Ema<B>>,
+    validation: Option<Validation<'a, M>>,
+    early: Option<EarlyStopping>,
+    callbacks: Vec<Box<dyn Callback<B> + 'a>>,
+    checkpoints: Option<Checkpoints>,
+    resume: Option<Checkpoint>,
+}
+
+/// An objective without its own type, so that a trainer has one parameter less.
+trait ErasedObjective<B: Backend, M, S: Source<B>> {
+    fn measure(&self, model: &M, batch: &S::Batch) -> Result<Measured<B>>;
+}
+
+struct Erased<O>(O);
+
+impl<B: Backend, M, S: Source<B>, O: Objective<B, M, S::Batch>> ErasedObjective<B, M, S> for Erased<O> {
+    fn measure(&self, model: &M, batch: &S::Batch) -> Result<Measured<B>> {
+        self.0.measure(model, batch)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Clip {
+    Norm(f64),
+    Value(f64),
+}
+
+impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
+    /// Trains `model` with `optimizer` on the batches of `source`: 10 epochs, unless another number is set.
+    pub fn new(
+        model: &'a M,
+        optimizer: &'a mut dyn Optimizer<B>,
+        source: &'a S,
+        objective: impl Objective<B, M, S::Batch> + 'a,
+    ) -> Self {
+        Trainer {
+            model,
+            optimizer,
+            source,
+            objective: Box::new(Erased(objective)),
+            epochs: 10,
+            accumulate: 1,
+            schedule: None,
+            plateau: None,
+            clip: None,
+            ema: None,
+            validation: None,
+            early: None,
+            callbacks: vec![],
+            checkpoints: None,
+            resume: None,
+        }
+    }
+    /// How often every sample is seen.
+    #[must_use]
+    pub fn epochs(mut self, epochs: usize) -> Self {
+        self.epochs = epochs;
+        self
+    }
+    /// Makes one step of the gradients of this many batches: their mean. 0 is 1.
+    #[must_use]
+    pub fn accumulate(mut self, batches: usize) -> Self {
+        self.accumulate = batches.max(1);
+        self
+    }
+    /// The learning rate of each step, from the optimiser's.
+    #[must_use]
+    pub fn schedule(mut self, schedule: impl Schedule + 'a) -> Self {
+        self.schedule = Some(Box::new(schedule));
+        self
+    }
+    /// Lowers the learning rate when the validation's loss stops falling. Needs a validation; takes the place of a
+    /// schedule.
+    #[must_use]
+    pub fn reduce_on_plateau(mut self, plateau: ReduceLrOnPlateau) -> Self {
+        self.plateau = Some(plateau);
+        self
+    }
+    /// Scales gradients down to this 2-norm of all of them together.
+    #[must_use]
+    pub fn clip_grad_norm(mut self, max_norm: f64) -> Self {
+        self.clip = Some(Clip::Norm(max_norm));
+        self
+    }
+    /// Brings each number of the gradients into -value..value.
+    #[must_use]
+    pub fn clip_grad_value(mut self, value: f64) -> Self {
+        self.clip = Some(Clip::Value(value));
+        self
+    }
+    /// Keeps a moving average of the weights.
+    #[must_use]
+    pub fn ema(mut self, ema: &'a mut Ema<B>) -> Self {
+        self.ema = Some(ema);
+        self
+    }
+    /// What to ask of the model after each epoch.
+    #[must_use]
+    pub fn validate(mut self, validation: impl FnMut(&M) -> Result<Score> + 'a) -> Self {
+        self.validation = Some(Box::new(validation));
+        self
+    }
+    /// Ends the run when the validation has not become better for a while.
+    #[must_use]
+    pub fn early_stopping(mut self, early: EarlyStopping) -> Self {
+        self.early = Some(early);
+        self
+    }
+    /// Somebody to be told of steps and epochs. May be called several times.
+    #[must_use]
+    pub fn callback(mut self, callback: impl Callback<B> + 'a) -> Self {
+        self.callbacks.push(Box::new(callback));
+        self
+    }
+    /// Writes checkpoints.
+    #[must_use]
+    pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Self {
+        self.checkpoints = Some(checkpoints);
+        self
+    }
+    /// Goes on from a checkpoint, as if the run had never stopped. Everything else must be set up as it was then.
+    #[must_use]
+    pub fn resume(mut self, from: Checkpoint) -> Self {
+        self.resume = Some(from);
+        self
+    }
+
+    /// Runs. Sets the mode, and leaves the model in evaluation mode; the optimiser's learning rate is in the end what it
+    /// was in the beginning.
+    ///
+    /// # Errors
+    /// Those of the model, the objective, the optimiser, the source, the validation and the callbacks; `InvalidArgument`
+    /// if there is nothing to train on, or the loss is no number any more; `Io` if a checkpoint cannot be written.
+    pub fn run(mut self, device: &B::Device) -> Result<Report> {
+        let lr = self.optimizer.lr();
+        let result = self.go(lr, device);
+        self.optimizer.set_lr(lr);
+        self.model.eval();
+        result
+    }
+
+    fn go(&mut self, lr: f64, device: &B::Device) -> Result<Report> {
+        let batches = self.source.batches();
+        if batches == 0 {
+            return Err(Error::argument("train: the source has no batch; more samples or smaller batches are needed"));
+        }
+        let needs = [("early stopping", self.early.is_some()), ("a plateau", self.plateau.is_some())];
+        if let Some((what, _)) = needs.iter().find(|n| n.1 && self.validation.is_none()) {
+            return Err(Error::argument(format!("train: {what} needs a validation to look at")));
+        }
+        let steps = (batches.div_ceil(self.accumulate) as u64).saturating_mul(self.epochs as u64);
+        let mut run = Run { at: Position::default(), base_lr: lr, sums: Sums::default(), report: Report::default() };
+        if let Some(checkpoint) = self.resume.take() {
+            let finished = self.restore(&checkpoint, &mut run, device)?;
+            if finished {
+                return Ok(run.report);
+            }
+        }
+        while run.at.epoch < self.epochs {
+            self.model.train();
+            let source = self.source;
+            let mut epoch = source.epoch(run.at.epoch as u64, run.at.batch, device);
+            while run.at.batch < batches {
+                let told = self.step(&mut run, &mut epoch, steps, batches)?;
+                if told {
+                    run.report.stopped = true;
+                    return Ok(run.report);
+                }
+            }
+            drop(epoch);
+            if self.end_epoch(&mut run)? {
+                run.report.stopped = true;
+                break;
+            }
+        }
+        Ok(run.report)
+    }
+
+    /// Takes over what a checkpoint holds. Had the run come to its end?
+    fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
+        let r: Restored<B> = from.restore(self.model, self.optimizer, self.ema.as_deref_mut(), device)?;
+        if r.early.is_some() != self.early.is_some() || r.plateau.is_some() != self.plateau.is_some() {
+            return Err(Error::argument(
+                "resume: the checkpoint's run and this one differ in early stopping or in reducing the rate on a plateau",
+            ));
+        }
+        self.early = r.early;
+        if let (Some(plateau), Some(state)) = (&mut self.plateau, &r.plateau) {
+            plateau.load_state(state)?;
+        }
+        run.report.resumed = Some(r.position.step);
+        (run.at, run.base_lr, run.sums, run.report.epochs) = (r.position, r.base_lr, r.sums, r.history);
+        if r.finished {
+            run.report.stopped = run.at.epoch < self.epochs;
+        }
+        for c in &mut self.callbacks {
+            c.resumed(from)?;
+        }
+        Ok(r.finished)
+    }
+
+    /// One step of the optimiser. Does somebody want the run to end?
+    fn step(
+        &mut self,
+        run: &mut Run<B>,
+        epoch: &mut dyn Iterator<Item = Result<S::Batch>>,
+        steps: u64,
+        batches: usize,
+    ) -> Result<bool> {
+        let n = self.accumulate.min(batches - run.at.batch);
+        let mut gradients: Option<Gradients<B>> = None;
+        let mut measured = Vec::with_capacity(n);
+        for _ in 0..n {
+            let batch = epoch.next().ok_or_else(|| {
+                Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
+            })??;
+            let (told, g) = try_run(|| -> Result<_> {
+                let mut m = self.objective.measure(self.model, &batch)?;
+                let g = if n == 1 { m.loss.backward() } else { (&m.loss * (1.0 / n as f64)).backward() };
+                m.loss = m.loss.detach();
+                Ok((m, g))
+            })??;
+            measured.push(told);
+            match &mut gradients {
+                None => gradients = Some(g),
+                Some(sum) => sum.accumulate(g)?,
+            }
+        }
+        let mut gradients = gradients.expect("a step has a batch at least");
+        match self.clip {
+            None => {}
+            Some(Clip::Norm(most)) => {
+                clip_grad_norm(&mut gradients, most, NormType::P(2.0))?;
+            }
+            Some(Clip::Value(most)) => clip_grad_value(&mut gradients, most)?,
+        }
+        if let Some(schedule) = &self.schedule {
+            self.optimizer.set_lr(schedule.lr(run.base_lr, run.at.step));
+        } else {
+            self.optimizer.set_lr(run.base_lr);
+        }
+        self.optimizer.step(self.model, &gradients)?;
+        if let Some(ema) = &mut self.ema {
+            ema.update(self.model)?;
+        }
+        let sums = try_run(|| {
+            measured.iter().for_each(|m| run.sums.add(m));
+            callback::sums(&measured)
+        })?;
+        let told = Step {
+            epoch: run.at.epoch,
+            step: run.at.step,
+            steps,
+            samples: measured.iter().map(|m| m.samples).sum(),
+            lr: self.optimizer.lr(),
+            sums: &sums,
+        };
+        let mut end = false;
+        for c in &mut self.callbacks {
+            end |= c.step(&told)?.is_break();
+        }
+        run.at.batch += n;
+        run.at.step += 1;
+        // The end of an epoch writes its own.
+        if run.at.batch < batches && self.checkpoints.as_ref().is_some_and(|c| c.is_due(run.at.step)) {
+            self.write(run, false)?;
+        }
+        Ok(end)
+    }
+
+    /// Closes an epoch. Should the run end?
+    fn end_epoch(&mut self, run: &mut Run<B>) -> Result<bool> {
+        let train = run.sums.score()?;
+        if !train.loss.is_finite() {
+            return Err(Error::argument(format!(
+                "train: the loss of epoch {} is {}; a smaller learning rate may help",
+                run.at.epoch, train.loss
+            )));
+        }
+        let validation = self.validation.as_mut().map(|v| v(self.model)).transpose()?;
+        run.report.epochs.push(EpochReport { epoch: run.at.epoch, steps: run.at.step, train, validation });
+        (run.at.epoch, run.at.batch, run.sums) = (run.at.epoch + 1, 0, Sums::default());
+        let report = run.report.epochs.last().expect("it was pushed two lines ago");
+        let mut end = false;
+        if let Some(score) = &report.validation {
+            if let Some(plateau) = &mut self.plateau {
+                run.base_lr = plateau.step(run.base_lr, score.loss);
+            }
+            if let Some(early) = &mut self.early {
+                let (best, stop) = early.see(score);
+                end |= stop;
+                if let Some(c) = self.checkpoints.as_ref().filter(|_| best) {
+                    c.write_best(self.model)?;
+                }
+            }
+        }
+        for c in &mut self.callbacks {
+            end |= c.epoch(report)?.is_break();
+        }
+        self.write(run, end)?;
+        Ok(end)
+    }
+
+    fn write(&mut self, run: &Run<B>, finished: bool) -> Result<()> {
+        let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
+        let state = State {
+            position: run.at,
+            base_lr: run.base_lr,
+            finished,
+            history: &run.report.epochs,
+            sums: &run.sums,
+            early: self.early.as_ref(),
+            plateau: self.plateau.as_ref().map(ReduceLrOnPlateau::state),
+            ema: self.ema.as_deref(),
+        };
+        checkpoints.write(self.model, self.optimizer, &state)
+    }
+}
+
+/// A run on its way.
+struct Run<B: Backend> {
+    at: Position,
+    base_lr: f64,
+    sums: Sums<B>,
+    report: Report,
+}
