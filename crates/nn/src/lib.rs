@@ -47,5 +47,5 @@ pub use elinvar_derive::Module;
 pub use elinvar_ops::Backend;
 pub use elinvar_tensor::{Generator, Gradients, Tensor};
 pub use layer::{Layer, Sequential};
-pub use module::{LoadReport, Module, StateDict, Strict, Visit};
+pub use module::{LoadReport, Module, Part, Rename, StateDict, Strict, Visit};
 pub use param::Param;

@@ -1,10 +1,14 @@
-//! Activations as layers. Those without settings are rows of a table.
+//! Activations as layers: rows of two tables, without and with settings, and the few that are more than an op.
 
-use crate::{Layer, Module};
+use crate::{Layer, Module, Param};
+use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::catalogue::gelu::Approximate;
+use elinvar_ops::lane::Lane;
+use elinvar_ops::map::{Map, map};
 use elinvar_tensor::{OrFail, Tensor};
+use std::fmt;
 
 macro_rules! activations {
     ($($doc:literal $name:ident $op:ident;)*) => {$(
@@ -31,6 +35,9 @@ activations! {
     "Scaled exponential linear unit" SELU selu;
     "x / (1 + |x|)" Softsign softsign;
     "x * min(max(x + 3, 0), 6) / 6" Hardswish hardswish;
+    "min(max(x + 3, 0), 6) / 6" Hardsigmoid hardsigmoid;
+    "min(max(x, 0), 6)" ReLU6 relu6;
+    "x - tanh(x)" Tanhshrink tanhshrink;
 }
 
 /// x times the normal distribution function of x, elementwise.
@@ -58,44 +65,49 @@ impl<B: Backend> Layer<B> for GELU {
     }
 }
 
-/// x where it is positive, `slope` times x elsewhere.
-#[derive(Clone, Copy, Debug, Module)]
-pub struct LeakyReLU {
-    slope: f64,
+macro_rules! activations_with_settings {
+    ($($(#[$doc:meta])* $name:ident $op:ident($($set:ident: $t:ty = $text:literal),*);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Module)]
+        pub struct $name {
+            $($set: $t,)*
+        }
+
+        impl $name {
+            #[doc = concat!("With ", $($text,)* ".")]
+            pub fn new($($set: $t),*) -> Self {
+                $name { $($set),* }
+            }
+        }
+
+        impl<B: Backend> Layer<B> for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+                op::$op(x, $(self.$set),*).or_fail()
+            }
+        }
+    )*};
 }
 
-impl LeakyReLU {
-    /// With this slope for negative x; 0.01 is usual.
-    pub fn new(slope: f64) -> Self {
-        LeakyReLU { slope }
-    }
-}
-
-impl<B: Backend> Layer<B> for LeakyReLU {
-    #[track_caller]
-    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
-        x.leaky_relu(self.slope)
-    }
-}
-
-/// x where it is positive, `alpha` * (e^x - 1) elsewhere.
-#[derive(Clone, Copy, Debug, Module)]
-pub struct ELU {
-    alpha: f64,
-}
-
-impl ELU {
-    /// With this limit for very negative x; 1 is usual.
-    pub fn new(alpha: f64) -> Self {
-        ELU { alpha }
-    }
-}
-
-impl<B: Backend> Layer<B> for ELU {
-    #[track_caller]
-    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
-        x.elu(self.alpha)
-    }
+activations_with_settings! {
+    /// x where it is positive, `slope` times x elsewhere.
+    LeakyReLU leaky_relu(slope: f64 = "this slope for negative x; 0.01 is usual");
+    /// x where it is positive, `alpha` * (e^x - 1) elsewhere.
+    ELU elu(alpha: f64 = "this limit for very negative x; 1 is usual");
+    /// max(0, x) + min(0, `alpha` * (e^(x / alpha) - 1)): an [`ELU`] without a kink for any alpha.
+    CELU celu(alpha: f64 = "this limit for very negative x; 1 is usual");
+    /// x, but at least `min` and at most `max`.
+    Hardtanh hardtanh(min: f64 = "this least value, usually -1, ", max: f64 = "and this largest, usually 1");
+    /// x where |x| is above `lambda`, 0 elsewhere.
+    Hardshrink hardshrink(lambda: f64 = "this bound; 0.5 is usual");
+    /// x moved by `lambda` towards 0, and 0 where it would pass it.
+    Softshrink softshrink(lambda: f64 = "this bound; 0.5 is usual");
+    /// x where it is above `threshold`, `value` elsewhere.
+    Threshold threshold(threshold: f64 = "this threshold ", value: f64 = "and this value at and below it");
+    /// Positive numbers that sum to 1 along an axis.
+    Softmax softmax(dim: isize = "this axis, which may count from the end");
+    /// The logarithm of [`Softmax`].
+    LogSoftmax log_softmax(dim: isize = "this axis, which may count from the end");
 }
 
 /// log(1 + e^(beta x)) / beta, and x itself where beta x is above a threshold.
@@ -131,42 +143,129 @@ impl<B: Backend> Layer<B> for Softplus {
     }
 }
 
-/// Positive numbers that sum to 1 along an axis.
+/// x where it is positive, a weight times x elsewhere; one weight for all, or one per channel.
+///
+/// x: [n, c, ..], or of any shape with one weight   weight: \[1\] or \[c\]   y: as x
+#[derive(Debug, Module)]
+#[module(display)]
+pub struct PReLU<B: Backend> {
+    /// \[1\] or \[c\], 0.25 at first.
+    pub weight: Param<B>,
+}
+
+/// x where x > 0, w x elsewhere
+#[derive(Clone, Copy, Debug)]
+struct Bent;
+
+impl Map<2> for Bent {
+    const NAME: &'static str = "prelu";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, w]: [L; 2]) -> L {
+        L::select(x.gt(L::lit(0.0)), x, w * x)
+    }
+}
+
+impl<B: Backend> PReLU<B> {
+    /// With so many weights of f32: 1, or one per channel.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn new(weights: usize, device: &B::Device) -> Self {
+        PReLU { weight: Param::new(Tensor::full(weights, 0.25, DType::F32, device)) }
+    }
+    fn run(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
+        let weight = self.weight.get();
+        if weight.numel() == 1 {
+            return map(Bent, [x, &weight]);
+        }
+        if x.rank() < 2 || x.dims()[1] != weight.numel() {
+            return Err(Error::shape(format!(
+                "prelu: input {}; with {n} weights it should be [n, {n}, ..]",
+                x.shape(),
+                n = weight.numel()
+            )));
+        }
+        let mut column = vec![1; x.rank()];
+        column[1] = -1;
+        map(Bent, [x, &op::reshape(&weight, &column)?])
+    }
+}
+
+impl<B: Backend> Layer<B> for PReLU<B> {
+    #[track_caller]
+    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+        self.run(x).or_fail()
+    }
+}
+
+impl<B: Backend> fmt::Display for PReLU<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PReLU({})", self.weight.get().numel())
+    }
+}
+
+/// The first half of an axis times the sigmoid of the second: a linear unit with a gate (Dauphin and others, 2017).
 #[derive(Clone, Copy, Debug, Module)]
-pub struct Softmax {
+pub struct GLU {
     dim: isize,
 }
 
-impl Softmax {
-    /// Along this axis, which may count from the end.
+impl GLU {
+    /// By halves of this axis, which may count from the end.
     pub fn new(dim: isize) -> Self {
-        Softmax { dim }
+        GLU { dim }
     }
 }
 
-impl<B: Backend> Layer<B> for Softmax {
+/// a * sigmoid(b)
+#[derive(Clone, Copy, Debug)]
+struct Gated;
+
+impl Map<2> for Gated {
+    const NAME: &'static str = "glu";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [a, b]: [L; 2]) -> L {
+        a * b.sigmoid()
+    }
+}
+
+/// silu(a) * b
+#[derive(Clone, Copy, Debug)]
+struct Swish;
+
+impl Map<2> for Swish {
+    const NAME: &'static str = "swiglu";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [a, b]: [L; 2]) -> L {
+        a * a.sigmoid() * b
+    }
+}
+
+impl<B: Backend> Layer<B> for GLU {
     #[track_caller]
     fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
-        op::softmax(x, self.dim).or_fail()
+        halves("glu", x, self.dim).and_then(|[a, b]| map(Gated, [&a, &b])).or_fail()
     }
 }
 
-/// The logarithm of [`Softmax`].
-#[derive(Clone, Copy, Debug, Module)]
-pub struct LogSoftmax {
-    dim: isize,
+/// silu(first half) * second half of an axis, which may count from the end (Shazeer, 2020).
+///
+/// # Panics
+/// If there is no such axis or its size is odd.
+#[track_caller]
+pub fn swiglu<B: Backend>(x: &Tensor<B>, dim: isize) -> Tensor<B> {
+    halves("swiglu", x, dim).and_then(|[a, b]| map(Swish, [&a, &b])).or_fail()
 }
 
-impl LogSoftmax {
-    /// Along this axis, which may count from the end.
-    pub fn new(dim: isize) -> Self {
-        LogSoftmax { dim }
-    }
-}
-
-impl<B: Backend> Layer<B> for LogSoftmax {
-    #[track_caller]
-    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
-        op::log_softmax(x, self.dim).or_fail()
-    }
+fn halves<B: Backend>(name: &str, x: &Tensor<B>, dim: isize) -> Result<[Tensor<B>; 2]> {
+    let at = if dim < 0 { dim.saturating_add_unsigned(x.rank()) } else { dim };
+    let n = usize::try_from(at).ok().and_then(|a| x.dims().get(a)).filter(|n| n.is_multiple_of(2));
+    let n = n.ok_or_else(|| {
+        Error::shape(format!(
+            "{name}: axis {dim} of input {}; it should exist and have an even size",
+            x.shape()
+        ))
+    })?;
+    Ok([op::narrow(x, dim, 0, n / 2)?, op::narrow(x, dim, (n / 2) as isize, n / 2)?])
 }

@@ -38,7 +38,7 @@ pub struct BatchNorm<B: Backend, const AXES: usize> {
     pub num_batches_tracked: Option<Buffer<B>>,
     mode: Mode,
     channels: usize,
-    momentum: f64,
+    momentum: Option<f64>,
     eps: f64,
 }
 
@@ -58,14 +58,21 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
             bias: Some(Param::new(zeros)),
             mode: Mode::new(),
             channels,
-            momentum: 0.1,
+            momentum: Some(0.1),
             eps: 1e-5,
         }
     }
     /// How much of each batch comes into the running statistics.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
-        self.momentum = momentum;
+        self.momentum = Some(momentum);
+        self
+    }
+    /// The running statistics become the averages of those of all batches so far, in place of a momentum. Each
+    /// training step then waits for the device, to read the number of batches.
+    #[must_use]
+    pub fn cumulative(mut self) -> Self {
+        self.momentum = None;
         self
     }
     /// What is added to the variance.
@@ -101,12 +108,20 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         let running = buffers.map(|(mean, var)| (mean.get(), var.get()));
         let pair = running.as_ref().map(|(mean, var)| (mean, var));
         let training = self.mode.is_training() || running.is_none();
-        let out = op::batch_norm(x, pair, weight.as_ref(), bias.as_ref(), training, self.momentum, self.eps)?;
+        let count = self.num_batches_tracked.as_ref().filter(|_| training);
+        let next = count.map(|c| no_grad(|| c.get() + 1));
+        let momentum = match (self.momentum, &next) {
+            (Some(m), _) => m,
+            (None, Some(n)) => 1.0 / n.item(),
+            // Nothing runs, or nothing moves.
+            (None, None) => 0.0,
+        };
+        let out = op::batch_norm(x, pair, weight.as_ref(), bias.as_ref(), training, momentum, self.eps)?;
         if let (true, Some((mean, var)), Some((new_mean, new_var))) = (training, buffers, &out.running) {
             mean.set(new_mean)?;
             var.set(new_var)?;
-            if let Some(count) = &self.num_batches_tracked {
-                count.set(&no_grad(|| count.get() + 1))?;
+            if let (Some(count), Some(next)) = (count, &next) {
+                count.set(next)?;
             }
         }
         Ok(out.y)
@@ -122,6 +137,11 @@ impl<B: Backend, const AXES: usize> Layer<B> for BatchNorm<B, AXES> {
 
 impl<B: Backend, const AXES: usize> fmt::Display for BatchNorm<B, AXES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BatchNorm{AXES}d({}, momentum {}, eps {:e})", self.channels, self.momentum, self.eps)
+        write!(f, "BatchNorm{AXES}d({}, ", self.channels)?;
+        match self.momentum {
+            Some(m) => write!(f, "momentum {m}, ")?,
+            None => f.write_str("cumulative, ")?,
+        }
+        write!(f, "eps {:e})", self.eps)
     }
 }

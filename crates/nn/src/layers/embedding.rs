@@ -1,6 +1,7 @@
 //! `Embedding`: a row of a table for each index.
 
 use crate::{Layer, Module, Param, init};
+use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Generator, OrFail, Tensor};
@@ -25,6 +26,29 @@ impl<B: Backend> Embedding<B> {
     #[track_caller]
     pub fn new(rows: usize, columns: usize, g: &mut Generator, device: &B::Device) -> Self {
         Embedding { weight: Param::new(init::normal([rows, columns], 1.0, g, device)), padding: None }
+    }
+    /// A table that exists: trained vectors of words, say. Freeze `weight` to keep it as it is.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if it is no matrix; `DTypeMismatch` if it is not of floats.
+    pub fn from_pretrained(weight: &Tensor<B>) -> Result<Self> {
+        if weight.rank() != 2 {
+            return Err(Error::shape(format!(
+                "embedding: a weight of shape {}; it should be [rows, columns]",
+                weight.shape()
+            )));
+        }
+        if !weight.dtype().is_float() {
+            return Err(Error::dtype(format!(
+                "embedding: a weight of {}; it should be of floats",
+                weight.dtype()
+            )));
+        }
+        Ok(Embedding { weight: Param::new(weight.clone()), padding: None })
+    }
+    /// A table that is another layer's parameter, trained together with it: tied weights.
+    pub fn tied(weight: &Param<B>) -> Self {
+        Embedding { weight: weight.share(), padding: None }
     }
     /// The row of index `padding`, which may count from the end, becomes 0 and learns nothing.
     ///

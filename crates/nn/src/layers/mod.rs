@@ -5,25 +5,47 @@
 
 mod activation;
 mod batch_norm;
-mod conv2d;
+mod cell;
+mod conv;
+mod conv_transpose;
 mod dropout;
 mod embedding;
-mod flatten;
+mod instance_norm;
 mod linear;
 mod norm;
-mod pair;
+mod pad;
+mod per_axis;
 mod pool;
+pub mod recurrent;
+mod reshape;
+mod upsample;
 
 pub use activation::{
-    ELU, GELU, Hardswish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, ReLU, SELU, SiLU, Sigmoid, Softmax,
-    Softplus, Softsign, Tanh,
+    CELU, ELU, GELU, GLU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax,
+    Mish, PReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softplus, Softshrink, Softsign, Tanh, Tanhshrink,
+    Threshold, swiglu,
 };
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
-pub use conv2d::{Conv2d, Conv2dOptions};
-pub use dropout::Dropout;
+pub use cell::{Cell, GRUCell, LSTMCell, RNNCell};
+pub use conv::{
+    Conv, Conv1d, Conv1dOptions, Conv2d, Conv2dOptions, Conv3d, Conv3dOptions, ConvOptions, PaddingMode,
+};
+pub use conv_transpose::{
+    ConvTranspose, ConvTranspose1d, ConvTranspose1dOptions, ConvTranspose2d, ConvTranspose2dOptions,
+    ConvTranspose3d, ConvTranspose3dOptions, ConvTransposeOptions,
+};
+pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, DropoutChannels};
 pub use embedding::Embedding;
-pub use flatten::Flatten;
+pub use instance_norm::{InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d};
 pub use linear::Linear;
 pub use norm::{GroupNorm, LayerNorm, RMSNorm};
-pub use pair::Pair;
-pub use pool::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d};
+pub use pad::Pad;
+pub use per_axis::PerAxis;
+pub use pool::{
+    AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool,
+    AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d, AvgPool, AvgPool1d, AvgPool2d, AvgPool3d,
+    MaxPool, MaxPool1d, MaxPool2d, MaxPool3d,
+};
+pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, Recurrent, RecurrentOptions};
+pub use reshape::{Flatten, Identity, PixelShuffle, PixelUnshuffle, Unflatten};
+pub use upsample::Upsample;

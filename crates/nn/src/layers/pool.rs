@@ -1,45 +1,73 @@
-//! Pools of images: the largest or the average of each window.
+//! Pools over one to three spatial axes: the largest element or the average of each window.
 
-use super::Pair;
+use super::PerAxis;
+use super::per_axis::By;
 use crate::{Layer, Module};
+use elinvar_core::Result;
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_tensor::{OrFail, Tensor};
 use std::fmt;
 
-/// The largest element of each window of x: [n, c, h, w].
+/// [`MaxPool`] of [n, c, l].
+pub type MaxPool1d = MaxPool<1>;
+/// [`MaxPool`] of [n, c, h, w].
+pub type MaxPool2d = MaxPool<2>;
+/// [`MaxPool`] of [n, c, d, h, w].
+pub type MaxPool3d = MaxPool<3>;
+/// [`AvgPool`] of [n, c, l].
+pub type AvgPool1d = AvgPool<1>;
+/// [`AvgPool`] of [n, c, h, w].
+pub type AvgPool2d = AvgPool<2>;
+/// [`AvgPool`] of [n, c, d, h, w].
+pub type AvgPool3d = AvgPool<3>;
+/// [`AdaptiveAvgPool`] of [n, c, l].
+pub type AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
+/// [`AdaptiveAvgPool`] of [n, c, h, w].
+pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
+/// [`AdaptiveAvgPool`] of [n, c, d, h, w].
+pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
+/// [`AdaptiveMaxPool`] of [n, c, l].
+pub type AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
+/// [`AdaptiveMaxPool`] of [n, c, h, w].
+pub type AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
+/// [`AdaptiveMaxPool`] of [n, c, d, h, w].
+pub type AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
+
+/// The largest element of each window of x: [n, c, spatial..], for `AXES` spatial axes.
 #[derive(Clone, Debug, Module)]
 #[module(display)]
-pub struct MaxPool2d {
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
-    dilation: [usize; 2],
+pub struct MaxPool<const AXES: usize> {
+    kernel: [usize; AXES],
+    stride: [usize; AXES],
+    padding: [usize; AXES],
+    dilation: [usize; AXES],
     ceil_mode: bool,
 }
 
-impl MaxPool2d {
+impl<const AXES: usize> MaxPool<AXES> {
     /// Windows of this size, side by side.
-    pub fn new(kernel: impl Pair) -> Self {
-        let kernel = kernel.pair();
-        MaxPool2d { kernel, stride: kernel, padding: [0, 0], dilation: [1, 1], ceil_mode: false }
+    pub fn new(kernel: impl PerAxis<AXES>) -> Self {
+        const { assert!(AXES >= 1 && AXES <= 3, "there are pools of one to three axes") }
+        let kernel = kernel.per_axis();
+        MaxPool { kernel, stride: kernel, padding: [0; AXES], dilation: [1; AXES], ceil_mode: false }
     }
     /// Step between windows. At first the size of a window.
     #[must_use]
-    pub fn stride(mut self, stride: impl Pair) -> Self {
-        self.stride = stride.pair();
+    pub fn stride(mut self, stride: impl PerAxis<AXES>) -> Self {
+        self.stride = stride.per_axis();
         self
     }
     /// -inf on both sides. At first none.
     #[must_use]
-    pub fn padding(mut self, padding: impl Pair) -> Self {
-        self.padding = padding.pair();
+    pub fn padding(mut self, padding: impl PerAxis<AXES>) -> Self {
+        self.padding = padding.per_axis();
         self
     }
     /// Distance between a window's elements. At first 1.
     #[must_use]
-    pub fn dilation(mut self, dilation: impl Pair) -> Self {
-        self.dilation = dilation.pair();
+    pub fn dilation(mut self, dilation: impl PerAxis<AXES>) -> Self {
+        self.dilation = dilation.per_axis();
         self
     }
     /// Lets the last window hang over the end. At first not.
@@ -48,65 +76,79 @@ impl MaxPool2d {
         self.ceil_mode = ceil_mode;
         self
     }
+    /// The largest elements, and where they stand: their row-major numbers in their planes, of i64.
+    ///
+    /// # Panics
+    /// If the input does not fit, with a sentence.
+    #[track_caller]
+    pub fn with_indices<B: Backend>(&self, x: &Tensor<B>) -> (Tensor<B>, Tensor<B>) {
+        let run = match AXES {
+            1 => op::max_pool1d::with_indices,
+            2 => op::max_pool2d::with_indices,
+            _ => op::max_pool3d::with_indices,
+        };
+        run(x, &self.kernel, &self.stride, &self.padding, &self.dilation, self.ceil_mode).or_fail()
+    }
 }
 
-impl<B: Backend> Layer<B> for MaxPool2d {
+impl<B: Backend, const AXES: usize> Layer<B> for MaxPool<AXES> {
     #[track_caller]
     fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
-        op::max_pool2d(x, &self.kernel, &self.stride, &self.padding, &self.dilation, self.ceil_mode).or_fail()
+        self.with_indices(x).0
     }
 }
 
-impl fmt::Display for MaxPool2d {
+impl<const AXES: usize> fmt::Display for MaxPool<AXES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        windows(f, "MaxPool2d", self.kernel, self.stride, self.padding)
+        windows(f, "MaxPool", self.kernel, self.stride, self.padding)
     }
 }
 
-fn windows(
+fn windows<const AXES: usize>(
     f: &mut fmt::Formatter<'_>,
     name: &str,
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
+    kernel: [usize; AXES],
+    stride: [usize; AXES],
+    padding: [usize; AXES],
 ) -> fmt::Result {
-    write!(f, "{name}({}x{}", kernel[0], kernel[1])?;
+    write!(f, "{name}{AXES}d({}", By(&kernel))?;
     if stride != kernel {
-        write!(f, ", stride {}x{}", stride[0], stride[1])?;
+        write!(f, ", stride {}", By(&stride))?;
     }
-    if padding != [0, 0] {
-        write!(f, ", padding {}x{}", padding[0], padding[1])?;
+    if padding != [0; AXES] {
+        write!(f, ", padding {}", By(&padding))?;
     }
     f.write_str(")")
 }
 
-/// The average of each window of x: [n, c, h, w].
+/// The average of each window of x: [n, c, spatial..], for `AXES` spatial axes.
 #[derive(Clone, Debug, Module)]
 #[module(display)]
-pub struct AvgPool2d {
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
+pub struct AvgPool<const AXES: usize> {
+    kernel: [usize; AXES],
+    stride: [usize; AXES],
+    padding: [usize; AXES],
     ceil_mode: bool,
     count_include_pad: bool,
 }
 
-impl AvgPool2d {
+impl<const AXES: usize> AvgPool<AXES> {
     /// Windows of this size, side by side.
-    pub fn new(kernel: impl Pair) -> Self {
-        let kernel = kernel.pair();
-        AvgPool2d { kernel, stride: kernel, padding: [0, 0], ceil_mode: false, count_include_pad: true }
+    pub fn new(kernel: impl PerAxis<AXES>) -> Self {
+        const { assert!(AXES >= 1 && AXES <= 3, "there are pools of one to three axes") }
+        let kernel = kernel.per_axis();
+        AvgPool { kernel, stride: kernel, padding: [0; AXES], ceil_mode: false, count_include_pad: true }
     }
     /// Step between windows. At first the size of a window.
     #[must_use]
-    pub fn stride(mut self, stride: impl Pair) -> Self {
-        self.stride = stride.pair();
+    pub fn stride(mut self, stride: impl PerAxis<AXES>) -> Self {
+        self.stride = stride.per_axis();
         self
     }
     /// Zeros on both sides. At first none.
     #[must_use]
-    pub fn padding(mut self, padding: impl Pair) -> Self {
-        self.padding = padding.pair();
+    pub fn padding(mut self, padding: impl PerAxis<AXES>) -> Self {
+        self.padding = padding.per_axis();
         self
     }
     /// Lets the last window hang over the end. At first not.
@@ -123,43 +165,97 @@ impl AvgPool2d {
     }
 }
 
-impl<B: Backend> Layer<B> for AvgPool2d {
+impl<B: Backend, const AXES: usize> Layer<B> for AvgPool<AXES> {
     #[track_caller]
     fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
         let (ceil, count) = (self.ceil_mode, self.count_include_pad);
-        op::avg_pool2d(x, &self.kernel, &self.stride, &self.padding, ceil, count).or_fail()
+        let run = match AXES {
+            1 => op::avg_pool1d,
+            2 => op::avg_pool2d,
+            _ => op::avg_pool3d,
+        };
+        run(x, &self.kernel, &self.stride, &self.padding, ceil, count).or_fail()
     }
 }
 
-impl fmt::Display for AvgPool2d {
+impl<const AXES: usize> fmt::Display for AvgPool<AXES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        windows(f, "AvgPool2d", self.kernel, self.stride, self.padding)
+        windows(f, "AvgPool", self.kernel, self.stride, self.padding)
     }
 }
 
-/// Averages over as many windows as make the output [n, c, height, width], whatever the input's size.
+/// Averages over as many windows as make the output [n, c, sizes..], whatever the input's size.
 #[derive(Clone, Debug, Module)]
 #[module(display)]
-pub struct AdaptiveAvgPool2d {
-    output: [usize; 2],
+pub struct AdaptiveAvgPool<const AXES: usize> {
+    output: [usize; AXES],
 }
 
-impl AdaptiveAvgPool2d {
-    /// An output of this height and width.
-    pub fn new(output: impl Pair) -> Self {
-        AdaptiveAvgPool2d { output: output.pair() }
+impl<const AXES: usize> AdaptiveAvgPool<AXES> {
+    /// An output of these sizes.
+    pub fn new(output: impl PerAxis<AXES>) -> Self {
+        const { assert!(AXES >= 1 && AXES <= 3, "there are pools of one to three axes") }
+        AdaptiveAvgPool { output: output.per_axis() }
+    }
+    fn run<B: Backend>(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
+        match AXES {
+            1 => op::adaptive_avg_pool1d(x, &self.output),
+            2 => op::adaptive_avg_pool2d(x, &self.output),
+            _ => op::adaptive_avg_pool3d(x, &self.output),
+        }
     }
 }
 
-impl<B: Backend> Layer<B> for AdaptiveAvgPool2d {
+impl<B: Backend, const AXES: usize> Layer<B> for AdaptiveAvgPool<AXES> {
     #[track_caller]
     fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
-        op::adaptive_avg_pool2d(x, &self.output).or_fail()
+        self.run(x).or_fail()
     }
 }
 
-impl fmt::Display for AdaptiveAvgPool2d {
+impl<const AXES: usize> fmt::Display for AdaptiveAvgPool<AXES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AdaptiveAvgPool2d({}x{})", self.output[0], self.output[1])
+        write!(f, "AdaptiveAvgPool{AXES}d({})", By(&self.output))
+    }
+}
+
+/// The largest elements of as many windows as make the output [n, c, sizes..], whatever the input's size.
+#[derive(Clone, Debug, Module)]
+#[module(display)]
+pub struct AdaptiveMaxPool<const AXES: usize> {
+    output: [usize; AXES],
+}
+
+impl<const AXES: usize> AdaptiveMaxPool<AXES> {
+    /// An output of these sizes.
+    pub fn new(output: impl PerAxis<AXES>) -> Self {
+        const { assert!(AXES >= 1 && AXES <= 3, "there are pools of one to three axes") }
+        AdaptiveMaxPool { output: output.per_axis() }
+    }
+    /// The largest elements, and where they stand: their row-major numbers in their planes, of i64.
+    ///
+    /// # Panics
+    /// If the input does not fit, with a sentence.
+    #[track_caller]
+    pub fn with_indices<B: Backend>(&self, x: &Tensor<B>) -> (Tensor<B>, Tensor<B>) {
+        let result = match AXES {
+            1 => op::adaptive_max_pool1d::with_indices(x, &self.output),
+            2 => op::adaptive_max_pool2d::with_indices(x, &self.output),
+            _ => op::adaptive_max_pool3d::with_indices(x, &self.output),
+        };
+        result.or_fail()
+    }
+}
+
+impl<B: Backend, const AXES: usize> Layer<B> for AdaptiveMaxPool<AXES> {
+    #[track_caller]
+    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+        self.with_indices(x).0
+    }
+}
+
+impl<const AXES: usize> fmt::Display for AdaptiveMaxPool<AXES> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AdaptiveMaxPool{AXES}d({})", By(&self.output))
     }
 }

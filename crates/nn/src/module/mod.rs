@@ -27,11 +27,15 @@
 //! ```
 
 mod leaves;
+mod parts;
 mod plain;
+mod rename;
 mod state;
 mod summary;
 
 pub use leaves::Leaves;
+pub use parts::Part;
+pub use rename::Rename;
 pub use state::{LoadReport, StateDict, Strict};
 
 use crate::{Buffer, Mode, Param, RandomState};
@@ -79,7 +83,15 @@ pub trait Module<B: Backend>: Send + Sync {
     /// `ShapeMismatch` or `DTypeMismatch` with the name; `InvalidArgument` if the names of a shared parameter have
     /// different values, or, if strict, with the names that are missing and unexpected; `OutOfMemory`.
     fn load_state_dict(&self, from: &StateDict, strict: Strict) -> Result<LoadReport> {
-        state::load(&self.leaves(), from, strict)
+        state::load(&self.leaves(), from, strict, false)
+    }
+    /// As [`Module::load_state_dict`], but floats of another dtype are converted to that of the module, rounded once: a
+    /// checkpoint of f16 for a model of f32, say.
+    ///
+    /// # Errors
+    /// As [`Module::load_state_dict`]; `DTypeMismatch` if one side is of floats and the other is not.
+    fn load_state_dict_cast(&self, from: &StateDict, strict: Strict) -> Result<LoadReport> {
+        state::load(&self.leaves(), from, strict, true)
     }
     /// Sets training mode: dropout drops, batch norm uses and records the batch's statistics.
     fn train(&self) {
@@ -96,6 +108,20 @@ pub trait Module<B: Backend>: Send + Sync {
     /// Makes all parameters variables again.
     fn unfreeze(&self) {
         self.parameters().iter().for_each(|p| p.unfreeze());
+    }
+    /// Makes the parameters constants for one of whose names `which` is true: all but the last layer, say.
+    fn freeze_where(&self, which: &dyn Fn(&str) -> bool) {
+        self.leaves().params.iter().filter(|(name, _)| which(name)).for_each(|(_, p)| p.freeze());
+    }
+    /// Makes the parameters variables again for one of whose names `which` is true.
+    fn unfreeze_where(&self, which: &dyn Fn(&str) -> bool) {
+        self.leaves().params.iter().filter(|(name, _)| which(name)).for_each(|(_, p)| p.unfreeze());
+    }
+    /// The module itself and the modules inside of it, outer ones first, with their numbers of weights.
+    fn parts(&self) -> Vec<Part> {
+        let mut parts = parts::Parts::default();
+        self.visit("", &mut Visit::new(&mut |name, seen| parts.take(name, seen)));
+        parts.all
     }
     /// Moves parameters and buffers to another device. After an error the module is where it was.
     ///

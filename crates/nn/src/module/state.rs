@@ -75,6 +75,7 @@ pub(super) fn load<B: Backend>(
     leaves: &Leaves<'_, B>,
     from: &StateDict,
     strict: Strict,
+    cast: bool,
 ) -> Result<LoadReport> {
     const OP: &str = "load_state_dict";
     let slots = slots(leaves)?;
@@ -92,7 +93,9 @@ pub(super) fn load<B: Backend>(
     let mut ready = vec![];
     for s in &slots {
         let Some(new) = from.get(s.name) else { continue };
-        same_kind("part of the model", s.value.shape(), s.value.dtype(), new.shape(), new.dtype())
+        let converts = cast && new.dtype().is_float() && s.value.dtype().is_float();
+        let dtype = if converts { s.value.dtype() } else { new.dtype() };
+        same_kind("part of the model", s.value.shape(), s.value.dtype(), new.shape(), dtype)
             .map_err(|e| e.at(s.name).at(OP))?;
         let (other_name, other) = given[&s.identity];
         if other_name != s.name {
@@ -116,7 +119,12 @@ pub(super) fn load<B: Backend>(
     let ready = ready
         .into_iter()
         .map(|(s, new)| {
-            Ok((s, Tensor::from_host(new.clone(), s.value.device()).map_err(|e| e.at(s.name).at(OP))?))
+            let upload = || {
+                let new = Tensor::from_host(new.clone(), s.value.device())?;
+                let same = new.dtype() == s.value.dtype();
+                if same { Ok(new) } else { Ok(Tensor::from_array(new.array().cast(s.value.dtype())?)) }
+            };
+            Ok((s, upload().map_err(|e: Error| e.at(s.name).at(OP))?))
         })
         .collect::<Result<Vec<_>>>()?;
     ready.iter().try_for_each(|(s, new)| (s.set)(new))?;

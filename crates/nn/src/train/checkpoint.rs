@@ -117,7 +117,7 @@ impl Checkpoint {
             parts.entry(part).or_default().insert(name[part.len()..].to_owned(), tensor);
         }
         let mut take = |part| parts.remove(part);
-        let optimizer = OptimizerState::from_tensors(take(OPTIMIZER).unwrap_or_default(), &record.groups)?;
+        let optimizer = OptimizerState::from_tensors(&take(OPTIMIZER).unwrap_or_default(), Some(&record.groups))?;
         Ok(Checkpoint {
             model: take(MODEL).unwrap_or_default(),
             optimizer,

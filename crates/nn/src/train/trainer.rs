@@ -6,7 +6,8 @@ use super::{
     Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Measured, Objective, Position, Report, Score,
     Source, Step, callback,
 };
-use crate::optim::{NormType, Optimizer, ReduceLrOnPlateau, Schedule, clip_grad_norm, clip_grad_value};
+use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
+use crate::optim::{Optimizer, clip_grad_norm, clip_grad_value};
 use crate::{Ema, Module};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
@@ -213,7 +214,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         }
         self.early = r.early;
         if let (Some(plateau), Some(state)) = (&mut self.plateau, &r.plateau) {
-            plateau.load_state(state)?;
+            plateau.set_state(PlateauState::from_json(state)?);
         }
         run.report.resumed = Some(r.position.step);
         (run.at, run.base_lr, run.sums, run.report.epochs) = (r.position, r.base_lr, r.sums, r.history);
@@ -257,9 +258,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         match self.clip {
             None => {}
             Some(Clip::Norm(most)) => {
-                clip_grad_norm(&mut gradients, most, NormType::P(2.0))?;
+                clip_grad_norm(self.model, &mut gradients, most)?;
             }
-            Some(Clip::Value(most)) => clip_grad_value(&mut gradients, most)?,
+            Some(Clip::Value(most)) => clip_grad_value(self.model, &mut gradients, most)?,
         }
         if let Some(schedule) = &self.schedule {
             self.optimizer.set_lr(schedule.lr(run.base_lr, run.at.step));
@@ -311,7 +312,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         let mut end = false;
         if let Some(score) = &report.validation {
             if let Some(plateau) = &mut self.plateau {
-                run.base_lr = plateau.step(run.base_lr, score.loss);
+                run.base_lr = plateau.step(score.loss, run.base_lr);
             }
             if let Some(early) = &mut self.early {
                 let (best, stop) = early.see(score);
@@ -337,7 +338,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             history: &run.report.epochs,
             sums: &run.sums,
             early: self.early.as_ref(),
-            plateau: self.plateau.as_ref().map(ReduceLrOnPlateau::state),
+            plateau: self.plateau.as_ref().map(|p| p.state().to_json()),
             ema: self.ema.as_deref(),
         };
         checkpoints.write(self.model, self.optimizer, &state)

@@ -5,7 +5,8 @@ use elinvar_nn::data::{Digits, digits};
 use elinvar_nn::layers::{BatchNorm1d, Dropout, Flatten, Linear, ReLU};
 use elinvar_nn::loader::{Loader, Pairs};
 use elinvar_nn::models::{DigitsCnn, DigitsMlp, DigitsTransformer, digit_pairs};
-use elinvar_nn::optim::{Adam, AdamW, CosineAnnealingLr, LinearLr, Optimizer, ReduceLrOnPlateau, Sgd};
+use elinvar_nn::optim::schedule::{CosineAnnealingLr, LinearLr, PlateauMode, ReduceLrOnPlateau};
+use elinvar_nn::optim::{Adam, AdamW, Optimizer, Sgd};
 use elinvar_nn::train::{
     Callback, Checkpoint, Checkpoints, Classification, EarlyStopping, Report, Step, Trainer, evaluate, evaluate_on,
     predict,
@@ -64,7 +65,7 @@ fn the_mlp_learns_digits() {
     let seen = watch.seen.clone();
     let report = Trainer::new(&m, &mut o, &loader, Classification::new())
         .epochs(8)
-        .schedule(LinearLr::new(1.0, 0.0, 200))
+        .schedule(LinearLr::new(1.0, 0.0, 200).unwrap())
         .validate(|m: &DigitsMlp<B>| evaluate(m, &test, 50, &D))
         .callback(watch)
         .run(&D)
@@ -145,7 +146,7 @@ impl Kept {
             .epochs(4)
             .accumulate(2)
             .clip_grad_norm(0.5)
-            .schedule(CosineAnnealingLr::new(20, 0.0))
+            .schedule(CosineAnnealingLr::new(20).unwrap())
             .ema(&mut ema)
             .validate(|m: &Sequential<B>| evaluate(m, &test, 50, &D))
             .early_stopping(EarlyStopping::new(3))
@@ -281,7 +282,7 @@ fn a_plateau_lowers_the_rate() {
     Trainer::new(&m, &mut o, &loader, Classification::new())
         .epochs(4)
         .validate(|m: &Sequential<B>| evaluate(m, &test, 100, &D))
-        .reduce_on_plateau(ReduceLrOnPlateau::new().factor(0.5).patience(0).eps(0.0))
+        .reduce_on_plateau(ReduceLrOnPlateau::new(PlateauMode::Min).factor(0.5).unwrap().patience(0).eps(0.0))
         .callback(watch)
         .run(&D)
         .unwrap();

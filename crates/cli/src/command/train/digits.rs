@@ -15,7 +15,7 @@ use elinvar::nn::Module;
 use elinvar::nn::data::digits;
 use elinvar::nn::loader::Loader;
 use elinvar::nn::models::digit_pairs;
-use elinvar::nn::optim::LinearLr;
+use elinvar::nn::optim::schedule::LinearLr;
 use elinvar::nn::train::{Classification, Trainer, evaluate, predict};
 use elinvar::{Device, Error, Result, io};
 use std::io::Write;
@@ -52,7 +52,7 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let mut progress = Progress::new(steps, epochs as u64, "samples", args.run.quiet);
     let mut trainer = Trainer::new(&net, &mut optimizer, &loader, Classification::new().label_smoothing(recipe.label_smoothing))
         .epochs(epochs)
-        .schedule(LinearLr::new(1.0, 0.0, total))
+        .schedule(LinearLr::new(1.0, 0.0, total)?)
         .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), &device))
         .callback(Watch::new(&mut metrics, &mut progress, steps))
         .checkpoints(session.checkpoints());

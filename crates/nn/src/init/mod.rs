@@ -3,6 +3,9 @@
 //! Bounds and standard deviations are computed in f64 with nothing but IEEE operations, so they are the same on every
 //! machine; the numbers come from a [`Generator`], so the same seed gives the same weights on every device.
 
+mod special;
+
+use crate::Module;
 use elinvar_core::{DType, Error, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, OrFail, Sizes, Tensor};
@@ -179,4 +182,92 @@ fn kaiming(shape: &Shape, fan: Fan, gain: Gain) -> Result<f64> {
 fn xavier(shape: &Shape, gain: Gain) -> Result<f64> {
     let (i, o) = fans(shape)?;
     Ok(gain.factor() * 2f64.sqrt() * default_bound(i + o))
+}
+
+/// Normally distributed with this mean and standard deviation, of f32, within `low..=high`.
+///
+/// # Panics
+/// If the bounds hold no number, or memory is exhausted.
+#[track_caller]
+pub fn trunc_normal<B: Backend>(
+    shape: impl Sizes,
+    mean: f64,
+    std: f64,
+    low: f64,
+    high: f64,
+    g: &mut Generator,
+    device: &B::Device,
+) -> Tensor<B> {
+    special::trunc_normal(shape, [mean, std, low, high], g, device).or_fail()
+}
+
+/// Saxe and others (2013): a matrix [out, in * taps] with orthonormal rows, or columns where there are more rows, times
+/// a factor; of f32.
+///
+/// Made on the host in f64 by Householder's reflections of a normal matrix, so it is the same on every device.
+///
+/// # Panics
+/// If the shape has fewer than two axes, or memory is exhausted.
+#[track_caller]
+pub fn orthogonal<B: Backend>(
+    shape: impl Sizes,
+    gain: Gain,
+    g: &mut Generator,
+    device: &B::Device,
+) -> Tensor<B> {
+    special::orthogonal(shape, gain.factor(), g, device).or_fail()
+}
+
+/// One value everywhere, of f32.
+///
+/// # Panics
+/// If memory is exhausted.
+#[track_caller]
+pub fn constant<B: Backend>(shape: impl Sizes, value: f64, device: &B::Device) -> Tensor<B> {
+    Tensor::full(shape, value, DType::F32, device)
+}
+
+/// Ones on the diagonal of a matrix [out, in], of f32: a linear layer that passes on what it gets.
+///
+/// # Panics
+/// If memory is exhausted.
+#[track_caller]
+pub fn eye<B: Backend>(rows: usize, columns: usize, device: &B::Device) -> Tensor<B> {
+    special::dirac([rows, columns], 1, device).or_fail()
+}
+
+/// A convolution [out, in / groups, taps..] that passes on the channels of each group as long as there are some: ones
+/// at the middle taps, of f32.
+///
+/// # Panics
+/// If the shape has fewer than two axes, the outputs do not divide into the groups, or memory is exhausted.
+#[track_caller]
+pub fn dirac<B: Backend>(shape: impl Sizes, groups: usize, device: &B::Device) -> Tensor<B> {
+    special::dirac(shape, groups, device).or_fail()
+}
+
+/// Starts a module anew: `f` gets the name and value of each parameter, and gives a new value, or none to keep it. A
+/// shared parameter comes once, under its first name.
+///
+/// ```
+/// # use elinvar_nn::{Backend, Generator, Module, init};
+/// # fn f<B: Backend>(net: &impl Module<B>, g: &mut Generator, device: &B::Device) -> elinvar_core::Result<()> {
+/// init::apply(net, |name, p| {
+///     name.ends_with(".weight").then(|| init::trunc_normal(p.shape(), 0.0, 0.02, -2.0, 2.0, g, device))
+/// })
+/// # }
+/// ```
+///
+/// # Errors
+/// `ShapeMismatch`, `DTypeMismatch` with the name if a value does not fit; parameters before it have changed.
+pub fn apply<B: Backend>(
+    module: &(impl Module<B> + ?Sized),
+    mut f: impl FnMut(&str, &Tensor<B>) -> Option<Tensor<B>>,
+) -> Result<()> {
+    for (name, p) in module.named_parameters() {
+        if let Some(value) = f(&name, &p.get().detach()) {
+            p.set(&value).map_err(|e| e.at(&name))?;
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,61 @@
+//! `Pad`: elements added at the ends of the last axes.
+
+use crate::{Layer, Module};
+use elinvar_core::Scalar;
+use elinvar_ops::Backend;
+use elinvar_ops::catalogue::pad::Mode;
+use elinvar_tensor::Tensor;
+use std::fmt;
+
+/// Elements added at both ends of the last axes: PyTorch's ZeroPad, ConstantPad, ReflectionPad, ReplicationPad and
+/// CircularPad of any number of axes.
+#[derive(Clone, Debug, Module)]
+#[module(display)]
+pub struct Pad {
+    amounts: Vec<isize>,
+    #[module(skip)]
+    mode: Mode,
+}
+
+impl Pad {
+    /// Zeros; `amounts` holds the number before and after for the last axis, then for the one before it, and so on.
+    /// Negative numbers cut elements off.
+    pub fn zeros(amounts: &[isize]) -> Self {
+        Pad::constant(amounts, 0)
+    }
+    /// This value, by amounts as in [`Pad::zeros`].
+    pub fn constant(amounts: &[isize], value: impl Into<Scalar>) -> Self {
+        Pad { amounts: amounts.to_vec(), mode: Mode::Constant(value.into()) }
+    }
+    /// The input mirrored at its edge, which is not repeated, by amounts as in [`Pad::zeros`].
+    pub fn reflect(amounts: &[isize]) -> Self {
+        Pad { amounts: amounts.to_vec(), mode: Mode::Reflect }
+    }
+    /// The element at the edge, by amounts as in [`Pad::zeros`].
+    pub fn replicate(amounts: &[isize]) -> Self {
+        Pad { amounts: amounts.to_vec(), mode: Mode::Replicate }
+    }
+    /// The input's other end, by amounts as in [`Pad::zeros`].
+    pub fn circular(amounts: &[isize]) -> Self {
+        Pad { amounts: amounts.to_vec(), mode: Mode::Circular }
+    }
+}
+
+impl<B: Backend> Layer<B> for Pad {
+    #[track_caller]
+    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+        x.pad(&self.amounts, self.mode)
+    }
+}
+
+impl fmt::Display for Pad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pad({:?}, ", self.amounts)?;
+        match self.mode {
+            Mode::Constant(v) => write!(f, "{v})"),
+            Mode::Reflect => f.write_str("reflected)"),
+            Mode::Replicate => f.write_str("replicated)"),
+            Mode::Circular => f.write_str("circular)"),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Recurrent networks: RNN, LSTM and GRU over whole sequences, with PyTorch's names of weights.
+//!
+//! How it can be wrong: the order of layers and directions. Weights and states stand as [layer 0, layer 0 backwards,
+//! layer 1, ...], and the last state of a backward direction is the one at the first time step.
+
+use super::Dropout;
+use crate::{Layer, Module, Param, Visit, init};
+use elinvar_core::{Error, Result};
+use elinvar_ops::Backend;
+use elinvar_ops::catalogue as op;
+use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
+use elinvar_tensor::{Generator, OrFail, Tensor};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// [`Recurrent`] of h' = tanh(w_ih x + b_ih + w_hh h + b_hh).
+pub type RNN<B> = Recurrent<B, Elman>;
+/// [`Recurrent`] with a memory and gates i, f, g, o (Hochreiter and Schmidhuber, 1997). Its state is (h, c).
+pub type LSTM<B> = Recurrent<B, LongShort>;
+/// [`Recurrent`] with gates r, z, n (Cho and others, 2014).
+pub type GRU<B> = Recurrent<B, Gated>;
+/// The settings of an [`RNN`].
+pub type RNNOptions = RecurrentOptions<Elman>;
+/// The settings of an [`LSTM`].
+pub type LSTMOptions = RecurrentOptions<LongShort>;
+/// The settings of a [`GRU`].
+pub type GRUOptions = RecurrentOptions<Gated>;
+
+/// What one step does: the difference between [`RNN`], [`LSTM`] and [`GRU`].
+pub trait Kind: fmt::Debug + Send + Sync + 'static {
+    /// The layer's name.
+    const NAME: &'static str;
+    /// How many rows of gates the weights hold.
+    const GATES: usize;
+    /// What is carried from step to step: h, or (h, c).
+    type State<B: Backend>: State<B>;
+    /// Runs over all time steps; y and the last state.
+    ///
+    /// # Errors
+    /// Those of the op.
+    fn run<B: Backend>(
+        x: &Tensor<B>,
+        state: Option<&Self::State<B>>,
+        weights: &[RnnWeights<Tensor<B>>],
+        options: RnnOptions,
+    ) -> Result<(Tensor<B>, Self::State<B>)>;
+}
+
+/// A state: one tensor or two, changed in the same way.
+pub trait State<B: Backend>: Clone + Send + Sync {
+    /// The state that `f` makes of the tensors of `all`, place by place.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    fn each(all: &[&Self], f: &dyn Fn(&[&Tensor<B>]) -> Result<Tensor<B>>) -> Result<Self>;
+}
+
+impl<B: Backend> State<B> for Tensor<B> {
+    fn each(all: &[&Self], f: &dyn Fn(&[&Tensor<B>]) -> Result<Tensor<B>>) -> Result<Self> {
+        f(all)
+    }
+}
+
+impl<B: Backend> State<B> for (Tensor<B>, Tensor<B>) {
+    fn each(all: &[&Self], f: &dyn Fn(&[&Tensor<B>]) -> Result<Tensor<B>>) -> Result<Self> {
+        let of = |pick: fn(&Self) -> &Tensor<B>| f(&all.iter().map(|s| pick(s)).collect::<Vec<_>>());
+        Ok((of(|s| &s.0)?, of(|s| &s.1)?))
+    }
+}
+
+/// h' = tanh(w_ih x + b_ih + w_hh h + b_hh)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elman {}
+/// c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'), with s the sigmoid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongShort {}
+/// n' = tanh(n_ih + s(r) n_hh), h' = (1 - s(z)) n' + s(z) h, with s the sigmoid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gated {}
+
+impl Kind for Elman {
+    const NAME: &'static str = "RNN";
+    const GATES: usize = 1;
+    type State<B: Backend> = Tensor<B>;
+    fn run<B: Backend>(
+        x: &Tensor<B>,
+        state: Option<&Tensor<B>>,
+        weights: &[RnnWeights<Tensor<B>>],
+        options: RnnOptions,
+    ) -> Result<(Tensor<B>, Tensor<B>)> {
+        op::rnn_tanh(x, state, weights, options)
+    }
+}
+
+impl Kind for LongShort {
+    const NAME: &'static str = "LSTM";
+    const GATES: usize = 4;
+    type State<B: Backend> = (Tensor<B>, Tensor<B>);
+    fn run<B: Backend>(
+        x: &Tensor<B>,
+        state: Option<&Self::State<B>>,
+        weights: &[RnnWeights<Tensor<B>>],
+        options: RnnOptions,
+    ) -> Result<(Tensor<B>, Self::State<B>)> {
+        let (y, h, c) = op::lstm(x, state.map(|(h, c)| (h, c)), weights, options)?;
+        Ok((y, (h, c)))
+    }
+}
+
+impl Kind for Gated {
+    const NAME: &'static str = "GRU";
+    const GATES: usize = 3;
+    type State<B: Backend> = Tensor<B>;
+    fn run<B: Backend>(
+        x: &Tensor<B>,
+        state: Option<&Tensor<B>>,
+        weights: &[RnnWeights<Tensor<B>>],
+        options: RnnOptions,
+    ) -> Result<(Tensor<B>, Tensor<B>)> {
+        op::gru(x, state, weights, options)
+    }
+}
+
+/// The weights of one layer in one direction, or of a cell. A cell's layer names them `weight_ih`, `weight_hh`,
+/// `bias_ih`, `bias_hh`, a whole network's with the layer behind: `weight_ih_l0`, `weight_ih_l0_reverse`.
+#[derive(Debug)]
+pub struct Weights<B: Backend> {
+    /// [gates * h, i]: for the input.
+    pub weight_ih: Param<B>,
+    /// [gates * h, h]: for the state.
+    pub weight_hh: Param<B>,
+    /// [gates * h]: added to the input's part, and to the state's part.
+    pub bias: Option<(Param<B>, Param<B>)>,
+}
+
+impl<B: Backend> Weights<B> {
+    /// Of f32, uniform in +-1 / sqrt(hidden).
+    #[track_caller]
+    pub(super) fn new(
+        gates: usize,
+        inputs: usize,
+        hidden: usize,
+        bias: bool,
+        g: &mut Generator,
+        device: &B::Device,
+    ) -> Self {
+        let bound = init::default_bound(hidden);
+        let rows = gates * hidden;
+        let weight_ih = Param::new(init::uniform([rows, inputs], bound, g, device));
+        let weight_hh = Param::new(init::uniform([rows, hidden], bound, g, device));
+        let mut one = || Param::new(init::uniform(rows, bound, g, device));
+        Weights { weight_ih, weight_hh, bias: bias.then(|| (one(), one())) }
+    }
+    pub(super) fn visit<'a>(&'a self, suffix: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.param(&format!("weight_ih{suffix}"), &self.weight_ih);
+        visit.param(&format!("weight_hh{suffix}"), &self.weight_hh);
+        if let Some((ih, hh)) = &self.bias {
+            visit.param(&format!("bias_ih{suffix}"), ih);
+            visit.param(&format!("bias_hh{suffix}"), hh);
+        }
+    }
+    pub(super) fn now(&self) -> Values<B> {
+        let bias = self.bias.as_ref().map(|(ih, hh)| (ih.get(), hh.get()));
+        Values { w_ih: self.weight_ih.get(), w_hh: self.weight_hh.get(), bias }
+    }
+}
+
+/// The weights as tensors.
+pub(super) struct Values<B: Backend> {
+    w_ih: Tensor<B>,
+    w_hh: Tensor<B>,
+    bias: Option<(Tensor<B>, Tensor<B>)>,
+}
+
+impl<B: Backend> Values<B> {
+    pub(super) fn refs(&self) -> RnnWeights<'_, Tensor<B>> {
+        let bias = self.bias.as_ref();
+        RnnWeights { w_ih: &self.w_ih, w_hh: &self.w_hh, b_ih: bias.map(|b| &b.0), b_hh: bias.map(|b| &b.1) }
+    }
+}
+
+/// A recurrent network: layers over a sequence, each the next one's input.
+///
+/// x: [t, n, in], or [n, t, in] if `batch_first`, or [t, in]   state: [layers * directions, n, hidden]
+/// y: [t, n, directions * hidden] (or as x)
+///
+/// weight_ih_l0: [gates * hidden, in]   weight_hh_l0: [gates * hidden, hidden]   bias_ih_l0, bias_hh_l0: [gates * hidden]
+#[derive(Debug)]
+pub struct Recurrent<B: Backend, K: Kind> {
+    /// Per layer and direction.
+    weights: Vec<Weights<B>>,
+    dropout: Option<Dropout>,
+    options: RecurrentOptions<K>,
+}
+
+/// The settings of a [`Recurrent`], each with PyTorch's default.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecurrentOptions<K: Kind> {
+    inputs: usize,
+    hidden: usize,
+    layers: usize,
+    bidirectional: bool,
+    batch_first: bool,
+    bias: bool,
+    dropout: f64,
+    kind: PhantomData<K>,
+}
+
+impl<K: Kind> RecurrentOptions<K> {
+    /// Settings of a network of so many inputs and a state of this size, to change and then to
+    /// [`RecurrentOptions::init`].
+    pub fn new(inputs: usize, hidden: usize) -> Self {
+        RecurrentOptions {
+            inputs,
+            hidden,
+            layers: 1,
+            bidirectional: false,
+            batch_first: false,
+            bias: true,
+            dropout: 0.0,
+            kind: PhantomData,
+        }
+    }
+    /// How many layers stand on each other. At first 1.
+    #[must_use]
+    pub fn layers(mut self, layers: usize) -> Self {
+        self.layers = layers;
+        self
+    }
+    /// Does every layer also run backwards? At first not.
+    #[must_use]
+    pub fn bidirectional(mut self, yes: bool) -> Self {
+        self.bidirectional = yes;
+        self
+    }
+    /// Is x [n, t, in] instead of [t, n, in], and y likewise? At first not. States are [.., n, hidden] either way.
+    #[must_use]
+    pub fn batch_first(mut self, yes: bool) -> Self {
+        self.batch_first = yes;
+        self
+    }
+    /// With biases? At first yes.
+    #[must_use]
+    pub fn bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+    /// In training, drops elements of every layer's output but the last one's with this probability. At first 0.
+    #[must_use]
+    pub fn dropout(mut self, p: f64) -> Self {
+        self.dropout = p;
+        self
+    }
+    /// A network of f32 with these settings; all weights start uniform in +-1 / sqrt(hidden).
+    ///
+    /// # Panics
+    /// If there are no layers, the dropout is no probability, or memory is exhausted.
+    #[track_caller]
+    pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> Recurrent<B, K> {
+        if self.layers == 0 {
+            Err(Error::argument(format!("{}: 0 layers; there should be one at least", K::NAME))).or_fail()
+        }
+        let ways = self.ways();
+        let weights = (0..self.layers * ways)
+            .map(|k| {
+                let inputs = if k < ways { self.inputs } else { ways * self.hidden };
+                Weights::new(K::GATES, inputs, self.hidden, self.bias, g, device)
+            })
+            .collect();
+        let dropout = (self.dropout != 0.0).then(|| Dropout::new(self.dropout, g));
+        Recurrent { weights, dropout, options: self }
+    }
+    fn ways(&self) -> usize {
+        1 + usize::from(self.bidirectional)
+    }
+}
+
+impl<B: Backend, K: Kind> Recurrent<B, K> {
+    /// A network of f32 with one layer, forwards, with biases.
+    ///
+    /// # Panics
+    /// If memory is exhausted.
+    #[track_caller]
+    pub fn new(inputs: usize, hidden: usize, g: &mut Generator, device: &B::Device) -> Self {
+        RecurrentOptions::new(inputs, hidden).init(g, device)
+    }
+    /// The weights of each layer and direction: layer 0, layer 0 backwards, layer 1, ...
+    pub fn weights(&self) -> &[Weights<B>] {
+        &self.weights
+    }
+    /// The outputs of the last layer at all time steps, and the last state of each layer and direction. A state that
+    /// is not given is zeros.
+    ///
+    /// # Panics
+    /// If the input or state does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the error back.
+    #[track_caller]
+    pub fn forward(&self, x: &Tensor<B>, state: Option<&K::State<B>>) -> (Tensor<B>, K::State<B>) {
+        self.run(x, state).or_fail()
+    }
+    fn run(&self, x: &Tensor<B>, state: Option<&K::State<B>>) -> Result<(Tensor<B>, K::State<B>)> {
+        let o = &self.options;
+        let values: Vec<Values<B>> = self.weights.iter().map(Weights::now).collect();
+        let weights: Vec<_> = values.iter().map(Values::refs).collect();
+        let options = RnnOptions { batch_first: o.batch_first, bidirectional: o.bidirectional };
+        let Some(dropout) = self.dropout.as_ref().filter(|d| d.is_active() && o.layers > 1) else {
+            return K::run(x, state, &weights, options);
+        };
+        // Dropout stands between layers, so each runs alone on its part of the state.
+        let ways = o.ways();
+        let (mut y, mut last) = (x.clone(), vec![]);
+        for (layer, weights) in weights.chunks(ways).enumerate() {
+            if layer > 0 {
+                y = dropout.run(&y)?;
+            }
+            let part = |s: &K::State<B>| {
+                K::State::each(&[s], &|t| {
+                    if t[0].rank() == 0 || t[0].dims()[0] != o.layers * ways {
+                        return Err(Error::shape(format!(
+                            "{}: an initial state of shape {}; its first axis should be {} layers times {ways} directions",
+                            K::NAME,
+                            t[0].shape(),
+                            o.layers
+                        )));
+                    }
+                    op::narrow(t[0], 0, (layer * ways) as isize, ways)
+                })
+            };
+            let start = state.map(part).transpose()?;
+            let (out, end) = K::run(&y, start.as_ref(), weights, options)?;
+            y = out;
+            last.push(end);
+        }
+        Ok((y, K::State::each(&last.iter().collect::<Vec<_>>(), &|t| op::concat(t, 0))?))
+    }
+}
+
+impl<B: Backend, K: Kind> Module<B> for Recurrent<B, K> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.module(name, self, |visit| {
+            let ways = self.options.ways();
+            for (k, w) in self.weights.iter().enumerate() {
+                let reverse = if k % ways == 1 { "_reverse" } else { "" };
+                w.visit(&format!("_l{}{reverse}", k / ways), visit);
+            }
+            self.dropout.visit("dropout", visit);
+        });
+    }
+}
+
+impl<B: Backend, K: Kind> fmt::Display for Recurrent<B, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let o = &self.options;
+        write!(f, "{}({}, {}", K::NAME, o.inputs, o.hidden)?;
+        if o.layers != 1 {
+            write!(f, ", {} layers", o.layers)?;
+        }
+        if o.bidirectional {
+            f.write_str(", both directions")?;
+        }
+        if o.dropout != 0.0 {
+            write!(f, ", dropout {}", o.dropout)?;
+        }
+        f.write_str(if o.bias { ")" } else { ", no bias)" })
+    }
+}
+
+/// The output alone, from a state of zeros: so a recurrent network stands in a chain of layers.
+impl<B: Backend, K: Kind> Layer<B> for Recurrent<B, K> {
+    #[track_caller]
+    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+        self.run(x, None).or_fail().0
+    }
+}

@@ -1,0 +1,62 @@
+//! `Upsample`: other spatial sizes, by the nearest element or by blending neighbours.
+
+use crate::{Layer, Module};
+use elinvar_ops::Backend;
+use elinvar_ops::catalogue as op;
+use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
+use elinvar_tensor::{OrFail, Tensor};
+use std::fmt;
+
+/// x: [n, c, spatial..] with other spatial sizes, of one to three axes.
+#[derive(Clone, Debug, Module)]
+#[module(display)]
+pub struct Upsample {
+    #[module(skip)]
+    target: Target,
+    #[module(skip)]
+    mode: Interpolation,
+}
+
+impl Upsample {
+    /// To these sizes, one per spatial axis or one for all, by the nearest element.
+    pub fn size(sizes: &[usize]) -> Self {
+        Upsample { target: Target::Size(sizes.to_vec()), mode: Interpolation::Nearest }
+    }
+    /// By these factors, one per spatial axis or one for all, by the nearest element.
+    pub fn factor(factors: &[f64]) -> Self {
+        Upsample { target: Target::Scale(factors.to_vec()), mode: Interpolation::Nearest }
+    }
+    /// Blends neighbours: linear, bilinear or trilinear, by the number of axes.
+    #[must_use]
+    pub fn linear(mut self) -> Self {
+        self.mode = Interpolation::Linear { align_corners: false };
+        self
+    }
+    /// Blends neighbours so that the centres of the corners stay where they are.
+    #[must_use]
+    pub fn linear_with_aligned_corners(mut self) -> Self {
+        self.mode = Interpolation::Linear { align_corners: true };
+        self
+    }
+}
+
+impl<B: Backend> Layer<B> for Upsample {
+    #[track_caller]
+    fn forward(&self, x: &Tensor<B>) -> Tensor<B> {
+        op::interpolate(x, &self.target, self.mode).or_fail()
+    }
+}
+
+impl fmt::Display for Upsample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Target::Size(sizes) => write!(f, "Upsample(to {sizes:?}, ")?,
+            Target::Scale(factors) => write!(f, "Upsample(by {factors:?}, ")?,
+        }
+        f.write_str(match self.mode {
+            Interpolation::Nearest => "nearest)",
+            Interpolation::Linear { align_corners: false } => "linear)",
+            Interpolation::Linear { align_corners: true } => "linear, corners aligned)",
+        })
+    }
+}
