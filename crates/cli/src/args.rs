@@ -21,6 +21,7 @@ pub enum Command {
     Train(Train),
     Eval(Eval),
     Generate(Generate),
+    Embed(Embed),
     /// List the devices of this machine, and whether each computes exactly
     Devices,
     Ulp(Ulp),
@@ -164,6 +165,24 @@ pub struct Generate {
     pub device: String,
     #[command(flatten)]
     pub sampling: Sampling,
+}
+
+/// Print what sentences mean as vectors of length 1
+///
+/// The directory is a BERT model in the layout of Hugging Face (config.json, model.safetensors, tokenizer.json); the
+/// vector is the mean over the tokens, as Sentence Transformers has it.
+#[derive(Args, Debug)]
+pub struct Embed {
+    /// Directory of the model
+    pub model: PathBuf,
+    /// Sentences [default: the lines of standard input]
+    pub text: Vec<String>,
+    /// Print the cosines between all sentences instead of a line of JSON for each
+    #[arg(long)]
+    pub similarity: bool,
+    /// Where it runs; see `elinvar devices`
+    #[arg(long, default_value = "best")]
+    pub device: String,
 }
 
 /// Measure the accuracy of saved weights on the test part

@@ -3,6 +3,8 @@
 pub mod completions;
 pub mod conformance;
 pub mod devices;
+pub mod embed;
 pub mod eval;
+pub mod generate;
 pub mod train;
 pub mod ulp;

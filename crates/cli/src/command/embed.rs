@@ -1,0 +1,69 @@
+//! `elinvar embed`
+
+use crate::Verdict;
+use crate::args::Embed;
+use elinvar::nn::data::{Encoded, Padding, Tokenize, Tokenizer};
+use elinvar::nn::models::Bert;
+use elinvar::{Any, Device, Error, Result, Tensor, try_run};
+use serde::Serialize;
+use std::io::{BufRead, Write};
+
+/// Sentences that go through the model together.
+const BATCH: usize = 32;
+
+#[derive(Serialize)]
+struct Record<'a> {
+    text: &'a str,
+    tokens: usize,
+    embedding: &'a [f32],
+}
+
+/// Prints a line of JSON for each sentence; or how alike they are.
+pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
+    let device = Device::parse(&args.device)?;
+    let model: Bert<Any> = Bert::from_pretrained(&args.model, &device)?;
+    let limit = model.config().max_position_embeddings;
+    let tokenizer = Tokenizer::open(args.model.join("tokenizer.json"))?;
+    let length = tokenizer.truncation().map_or(limit, |t| t.min(limit));
+    let tokenizer = tokenizer.truncate(Some(length))?;
+    let texts = if args.text.is_empty() { lines()? } else { args.text.clone() };
+    if texts.is_empty() {
+        return Err(Error::argument("embed: there is no sentence; give some, or write them to standard input"));
+    }
+    let mut all: Vec<Vec<f32>> = vec![];
+    for batch in texts.chunks(BATCH) {
+        let rows = batch.iter().map(|t| tokenizer.encode(t)).collect::<Result<Vec<_>>>()?;
+        let encoded = Encoded::new(&rows, &Padding::new(tokenizer.padding().id()))?;
+        let (ids, mask) = (Tensor::from_host(encoded.ids, &device)?, Tensor::from_host(encoded.mask, &device)?);
+        let vectors = try_run(|| elinvar::no_grad(|| model.sentence_embeddings(&ids, &mask)))?.to_vec2::<f32>()?;
+        if !args.similarity {
+            for ((text, row), embedding) in batch.iter().zip(&rows).zip(&vectors) {
+                let record = Record { text, tokens: row.len(), embedding };
+                let line = serde_json::to_string(&record).map_err(|e| Error::format(e.to_string()))?;
+                writeln!(out, "{line}")?;
+            }
+        }
+        all.extend(vectors);
+    }
+    if args.similarity {
+        for (i, a) in all.iter().enumerate() {
+            // Vectors of length 1: the product is the cosine.
+            let row = all.iter().map(|b| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>());
+            let row: Vec<String> = row.map(|c| format!("{c:7.4}")).collect();
+            writeln!(out, "{}  {}", row.join(" "), texts[i])?;
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+/// The lines of standard input that are not blank.
+fn lines() -> Result<Vec<String>> {
+    let mut all = vec![];
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| Error::io(format!("embed: standard input: {e}")))?;
+        if !line.trim().is_empty() {
+            all.push(line);
+        }
+    }
+    Ok(all)
+}
