@@ -1,4 +1,4 @@
-//! The capability table: how each device runs each op. Made by running the ops, not by what anybody declares.
+//! The capability table: how each device runs each op, and what trains networks. Made by running the ops, not by what anybody declares.
 //!
 //! A backend is asked for kinds of work, and an op may be one of them or several. What is counted here are the
 //! calls that an op makes: none (a view), one (native), or more (composed). A backend that itself composes a kind of
@@ -8,11 +8,13 @@ use crate::filter::Filter;
 use crate::golden::Case;
 use crate::guard::caught;
 use crate::sample;
+use crate::training;
 use crate::twist::{Twist, Twisted, TwistedDevice, Work};
 use elinvar_core::{ErrorKind, Result};
 use elinvar_devices::{Any, Device, devices};
 use elinvar_ops::args::Args;
 use elinvar_ops::{Array, Backend, catalogue};
+use elinvar_tensor::Tensor;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +58,7 @@ pub fn capabilities() -> Result<String> {
     let devices: Vec<Device> = devices()?.into_iter().map(|d| d.device).collect();
     let names: Vec<String> = devices.iter().map(Device::to_string).collect();
     let mut table = format!("| op | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(devices.len()));
-    for op in catalogue::NAMES {
+    for op in catalogue::NAMES.iter().chain(training::NAMES) {
         let case = cases.iter().find(|c| c.op == *op);
         let cell = |d: &Device| case.map_or(Support::Unknown, |c| support::<Any>(c, d)).to_string();
         let cells: Vec<String> = devices.iter().map(cell).collect();
@@ -81,7 +83,12 @@ pub fn support<B: Backend>(case: &Case, device: &B::Device) -> Support {
         for i in &case.inputs {
             inputs.push((i.role.clone(), Array::<Twisted<B>>::from_host(&device, i.tensor.clone())?));
         }
-        catalogue::call(&Args { op: case.op.clone(), inputs, attrs: case.attrs.clone() }).map(|_| ())
+        let (op, attrs) = (case.op.clone(), case.attrs.clone());
+        if training::has(&op) {
+            let inputs = inputs.into_iter().map(|(role, x)| (role, Tensor::from_array(x))).collect();
+            return training::call(&Args { op, inputs, attrs }, &device).map(|_| ());
+        }
+        catalogue::call(&Args { op, inputs, attrs }).map(|_| ())
     };
     match (caught(run), calls.load(Ordering::Relaxed)) {
         (Ok(Ok(())), 0) => Support::View,

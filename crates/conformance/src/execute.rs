@@ -6,7 +6,7 @@
 
 use crate::compare::bits;
 use crate::golden::{Case, Input};
-use crate::{second, view};
+use crate::{second, training, view};
 use elinvar_core::{Error, HostTensor, Result, Scalar};
 use elinvar_ops::args::Args;
 use elinvar_ops::{Array, Backend, Value, catalogue};
@@ -82,7 +82,7 @@ fn pass<B: Backend>(
         });
         leaves.push(leaf);
     }
-    let outputs = call(case, &operands)?;
+    let outputs = call(case, &operands, device)?;
     if case.grads.is_empty() {
         return Ok((hosts(&outputs)?, Vec::new()));
     }
@@ -114,14 +114,18 @@ fn fed<B: Backend>(input: &Input, device: &B::Device, feed: Feed) -> Result<Arra
 }
 
 /// The op of a case on these operands.
-fn call<B: Backend>(case: &Case, operands: &[Tensor<B>]) -> Result<Vec<Tensor<B>>> {
+fn call<B: Backend>(case: &Case, operands: &[Tensor<B>], device: &B::Device) -> Result<Vec<Tensor<B>>> {
     let roles = case.inputs.iter().map(|i| i.role.clone());
     let args = Args {
         op: case.op.clone(),
         inputs: roles.zip(operands.iter().cloned()).collect(),
         attrs: case.attrs.clone(),
     };
-    if case.op == second::NAME { second::call(&args) } else { catalogue::call(&args) }
+    match case.op.as_str() {
+        second::NAME => second::call(&args),
+        name if training::has(name) => training::call(&args, device),
+        _ => catalogue::call(&args),
+    }
 }
 
 /// The gradients of the outputs that have a seed and depend on a variable: others contribute nothing.

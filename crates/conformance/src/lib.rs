@@ -16,6 +16,7 @@ pub mod report;
 pub mod run;
 pub mod sample;
 pub mod second;
+pub mod training;
 pub mod twist;
 pub mod ulp;
 pub mod view;

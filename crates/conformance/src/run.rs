@@ -4,7 +4,7 @@ use crate::compare::{bits, compare};
 use crate::execute::{Results, execute};
 use crate::golden::{Case, Expected};
 use crate::guard::caught;
-use crate::second;
+use crate::{second, training};
 use elinvar_core::{HostData, HostTensor, Scalar};
 use elinvar_ops::{Backend, catalogue};
 
@@ -46,7 +46,7 @@ fn outcome(case: &Case, run: impl FnOnce() -> Result<(), String>) -> Outcome {
 
 /// Is there an op to run?
 fn known(case: &Case) -> bool {
-    case.op == second::NAME || catalogue::NAMES.contains(&case.op.as_str())
+    case.op == second::NAME || training::has(&case.op) || catalogue::NAMES.contains(&case.op.as_str())
 }
 
 /// What the op gives, or why it does not.

@@ -1,6 +1,7 @@
 //! The capability table says what was seen when the ops ran.
 
 use elinvar_conformance::capabilities::capabilities;
+use elinvar_conformance::training;
 use elinvar_ops::catalogue;
 
 #[test]
@@ -11,7 +12,7 @@ fn the_table_has_a_line_for_each_op_and_knows_views_from_work() {
             table.lines().find(|l| l.starts_with(&format!("| {op} |"))).unwrap_or_else(|| panic!("{op}"));
         line.rsplit(" | ").next().unwrap().trim_end_matches(" |").to_string()
     };
-    assert_eq!(table.lines().count(), catalogue::NAMES.len() + 2);
+    assert_eq!(table.lines().count(), catalogue::NAMES.len() + training::NAMES.len() + 2);
     for (op, want) in [("transpose", "view"), ("exp", "native"), ("matmul", "native"), ("softmax", "native")]
     {
         assert_eq!(cell(op), want, "{op}");

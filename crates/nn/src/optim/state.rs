@@ -1,174 +1,126 @@
-//! What optimisers keep per parameter, and the walk over the parameters that all of them take.
+//! `OptimizerState`: what an optimiser keeps, on the host, by PyTorch's names.
+//!
+//! PyTorch numbers the parameters in the order in which they were given to the optimiser, group by group, where we name
+//! them. [`OptimizerState::numbered`] and [`OptimizerState::named`] go from one to the other.
 
-use crate::{Module, Param};
-use elinvar_core::{DType, Element, Error, HostData, HostTensor, Layout, Result, Scalar, Shape, each_data};
+use crate::{Module, StateDict};
+use elinvar_core::{Error, HostTensor, Result};
 use elinvar_ops::Backend;
-use elinvar_ops::array::Array;
-use elinvar_tensor::{Gradients, Tensor};
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What an optimiser keeps for one parameter.
-#[derive(Clone, Debug)]
-pub struct ParamState<B: Backend> {
-    /// Number of steps that the parameter has made.
-    pub step: u64,
-    /// Tensors of the parameter's shape by PyTorch's names: `momentum_buffer`, `exp_avg`, ...
-    pub tensors: BTreeMap<&'static str, Array<B>>,
+/// The state of an optimiser on the host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OptimizerState {
+    /// By the parameter's name (or number), then by PyTorch's key: `step`, `exp_avg`, `momentum_buffer`, ...
+    pub state: BTreeMap<String, BTreeMap<String, HostTensor>>,
+    /// The settings by PyTorch's names, with the names (or numbers) of the `params`. First the group of the parameters that
+    /// are in no other, then the others in the order in which they were made. Empty: nothing is said of settings.
+    pub param_groups: Vec<Map<String, Value>>,
 }
 
-impl<B: Backend> Default for ParamState<B> {
-    fn default() -> Self {
-        ParamState { step: 0, tensors: BTreeMap::new() }
-    }
-}
+/// Tensors of a state are called `state.NAME.KEY` in a file.
+const PREFIX: &str = "state.";
 
-impl<B: Backend> ParamState<B> {
-    /// The tensor of this name; zeros before the first step.
-    pub(super) fn or_zeros(&self, name: &str, like: &Array<B>) -> Result<Array<B>> {
-        match self.tensors.get(name) {
-            Some(t) => Ok(t.clone()),
-            None => Array::full(like.device(), like.shape(), Scalar::Float(0.0), like.dtype()),
-        }
-    }
-}
-
-/// The states of all parameters, by name.
-#[derive(Clone, Debug)]
-pub struct States<B: Backend> {
-    by_name: BTreeMap<String, ParamState<B>>,
-}
-
-impl<B: Backend> Default for States<B> {
-    fn default() -> Self {
-        States { by_name: BTreeMap::new() }
-    }
-}
-
-impl<B: Backend> States<B> {
-    /// The states with the names of their parameters.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &ParamState<B>)> {
-        self.by_name.iter().map(|(n, s)| (n.as_str(), s))
-    }
-    /// The state of a parameter that has made a step.
-    pub fn get(&self, name: &str) -> Option<&ParamState<B>> {
-        self.by_name.get(name)
-    }
-    /// Puts a parameter's state in its place: one that was saved, say.
-    pub fn insert(&mut self, name: String, state: ParamState<B>) {
-        self.by_name.insert(name, state);
-    }
-
-    /// Runs `update` on every parameter that is to be trained and has a gradient: parameter and gradient in the type
-    /// in which they are computed, the state, with its step counted; it gives the parameter's new value.
-    pub(super) fn each(
-        &mut self,
-        op: &str,
-        module: &dyn Module<B>,
-        gradients: &Gradients<B>,
-        mut update: impl FnMut(&Array<B>, &Array<B>, &mut ParamState<B>) -> Result<Array<B>>,
-    ) -> Result<()> {
-        let trained: Vec<_> = module.named_parameters().into_iter().filter(|(_, p)| !p.is_frozen()).collect();
-        let mut any = false;
-        for (name, p) in &trained {
-            let value = p.get();
-            let Some(g) = gradients.get(&value) else { continue };
-            any = true;
-            self.one(name, p, &value, g, &mut update).map_err(|e| e.at(name).at(op))?;
-        }
-        if !any && !trained.is_empty() {
-            return Err(Error::autograd(format!(
-                "{op}: none of the {} parameters has a gradient here; gradients belong to the weights that they were \
-                 computed from, and a step makes new ones",
-                trained.len()
-            )));
-        }
-        Ok(())
-    }
-    fn one(
-        &mut self,
-        name: &str,
-        p: &Param<B>,
-        value: &Tensor<B>,
-        g: &Tensor<B>,
-        update: &mut impl FnMut(&Array<B>, &Array<B>, &mut ParamState<B>) -> Result<Array<B>>,
-    ) -> Result<()> {
-        if (g.shape(), g.dtype()) != (value.shape(), value.dtype()) {
-            return Err(Error::shape(format!(
-                "the gradient is {} {}, the parameter {} {}",
-                g.dtype(),
-                g.shape(),
-                value.dtype(),
-                value.shape()
-            )));
-        }
-        let wide = value.dtype().compute();
-        let (x, g) = (value.array().cast(wide)?, g.array().cast(wide)?);
-        // The state changes only once nothing can go wrong any more.
-        let mut state = self.by_name.get(name).cloned().unwrap_or_default();
-        state.step += 1;
-        if let Some((key, t)) =
-            state.tensors.iter().find(|(_, t)| t.shape() != x.shape() || t.dtype() != wide)
-        {
-            return Err(Error::shape(format!(
-                "the optimiser's {key} is {} {}, and should be {wide} {}",
-                t.dtype(),
-                t.shape(),
-                x.shape()
-            )));
-        }
-        for t in state.tensors.values_mut() {
-            if t.device() != x.device() {
-                *t = Array::from_host(x.device(), t.to_host()?)?;
+impl OptimizerState {
+    /// The flat form for a file of tensors: `state.NAME.exp_avg`, ...; and the groups as JSON, for the file's metadata.
+    pub fn to_tensors(&self) -> (StateDict, String) {
+        let mut tensors = StateDict::new();
+        for (name, keys) in &self.state {
+            for (key, t) in keys {
+                tensors.insert(format!("{PREFIX}{name}.{key}"), t.clone());
             }
         }
-        let new = update(&x, &g, &mut state)?.cast(value.dtype())?;
-        p.set(&Tensor::from_array(new))?;
-        self.by_name.insert(name.to_owned(), state);
-        Ok(())
+        let groups = self.param_groups.iter().cloned().map(Value::Object).collect::<Value>();
+        (tensors, groups.to_string())
     }
-}
-
-/// Numbers of this step as operands of shape [], rounded to `like`'s dtype, on its device: one upload for all.
-pub(super) fn scalars<B: Backend, const N: usize>(
-    like: &Array<B>,
-    values: [f64; N],
-) -> Result<[Array<B>; N]> {
-    let mut data = HostData::full(like.dtype(), N, Scalar::Int(0))?;
-    each_data!(&mut data, d => d.iter_mut().zip(values).for_each(|(d, v)| *d = Element::from_f64(v)));
-    let all = Array::from_host(like.device(), HostTensor::new(Shape::new(&[N])?, data)?)?;
-    let mut views = Vec::with_capacity(N);
-    for i in 0..N {
-        views.push(all.with_layout(Layout::strided(Shape::scalar(), &[], i, N)?));
+    /// From the flat form; without groups, settings stay what they are.
+    ///
+    /// # Errors
+    /// `Format` if a tensor has no such name, or the groups are not the JSON that they should be.
+    pub fn from_tensors(tensors: &StateDict, groups: Option<&str>) -> Result<Self> {
+        let mut state: BTreeMap<String, BTreeMap<String, HostTensor>> = BTreeMap::new();
+        for (full, t) in tensors {
+            // Keys have no dots; names of parameters have. That of a bare parameter is empty.
+            let (name, key) = full
+                .strip_prefix(PREFIX)
+                .and_then(|rest| rest.rsplit_once('.'))
+                .filter(|(_, key)| !key.is_empty())
+                .ok_or_else(|| {
+                    Error::format(format!(
+                        "optimizer state: a tensor is called \"{full}\", and should be called {PREFIX}NAME.KEY"
+                    ))
+                })?;
+            state.entry(name.to_owned()).or_default().insert(key.to_owned(), t.clone());
+        }
+        let param_groups = match groups {
+            None => vec![],
+            Some(text) => serde_json::from_str(text).map_err(|e| {
+                Error::format(format!("optimizer state: param_groups is not a JSON list of objects: {e}"))
+            })?,
+        };
+        Ok(OptimizerState { state, param_groups })
     }
-    Ok(views.try_into().expect("one view per number"))
-}
-
-/// Remembers the scalars of the last (step, dtype, device): parameters mostly make their steps together.
-pub(super) struct Memo<B: Backend, const N: usize> {
-    last: Option<(u64, DType, B::Device, [Array<B>; N])>,
-}
-
-impl<B: Backend, const N: usize> Memo<B, N> {
-    pub(super) fn new() -> Self {
-        Memo { last: None }
+    /// Parameters by their positions in `names`, as in PyTorch. See [`names_of`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the state is of a parameter that is not in the list.
+    pub fn numbered(&self, names: &[String]) -> Result<Self> {
+        let places: BTreeMap<&str, usize> = names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
+        self.renamed(
+            &|name| places.get(name).map(usize::to_string),
+            &|id| id.as_str().and_then(|name| places.get(name)).map(|i| Value::from(*i)),
+            "not in the list of names",
+        )
     }
-    pub(super) fn get(
-        &mut self,
-        step: u64,
-        like: &Array<B>,
-        values: impl Fn() -> [f64; N],
-    ) -> Result<[Array<B>; N]> {
-        match &self.last {
-            Some((s, dtype, device, all))
-                if *s == step && *dtype == like.dtype() && device == like.device() =>
-            {
-                Ok(all.clone())
+    /// Parameters by their names, from a state in which they are numbered: `names` are those of the parameters in the
+    /// order in which they were given to the optimiser. See [`names_of`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the state has a number that the list has not.
+    pub fn named(&self, names: &[String]) -> Result<Self> {
+        let at = |i: Option<usize>| i.and_then(|i| names.get(i));
+        self.renamed(
+            &|id| at(id.parse().ok()).cloned(),
+            &|id| at(id.as_u64().and_then(|i| usize::try_from(i).ok())).map(|n| Value::from(n.as_str())),
+            &format!("not the number of one of the {} parameters", names.len()),
+        )
+    }
+    fn renamed(
+        &self,
+        name: &dyn Fn(&str) -> Option<String>,
+        param: &dyn Fn(&Value) -> Option<Value>,
+        fault: &str,
+    ) -> Result<Self> {
+        let wrong = |id: &dyn std::fmt::Display| Error::argument(format!("optimizer state: {id} is {fault}"));
+        let mut new = OptimizerState::default();
+        for (id, keys) in &self.state {
+            new.state.insert(name(id).ok_or_else(|| wrong(&format!("\"{id}\"")))?, keys.clone());
+        }
+        for group in &self.param_groups {
+            let mut group = group.clone();
+            if let Some(Value::Array(params)) = group.get_mut("params") {
+                for p in params {
+                    *p = param(p).ok_or_else(|| wrong(p))?;
+                }
             }
-            _ => {
-                let all = scalars(like, values())?;
-                self.last = Some((step, like.dtype(), like.device().clone(), all.clone()));
-                Ok(all)
-            }
+            new.param_groups.push(group);
+        }
+        Ok(new)
+    }
+    /// The part of these parameters, with these groups.
+    pub(super) fn part(&self, names: &BTreeSet<&str>, groups: std::ops::Range<usize>) -> Self {
+        let of = |(name, keys): (&String, &BTreeMap<String, HostTensor>)| {
+            names.contains(name.as_str()).then(|| (name.clone(), keys.clone()))
+        };
+        OptimizerState {
+            state: self.state.iter().filter_map(of).collect(),
+            param_groups: self.param_groups.get(groups).unwrap_or_default().to_vec(),
         }
     }
+}
+
+/// The names of a module's parameters in their order: that of `model.parameters()` in PyTorch, if the model is the same.
+pub fn names_of<B: Backend>(module: &dyn Module<B>) -> Vec<String> {
+    module.named_parameters().into_iter().map(|(name, _)| name).collect()
 }

@@ -1,0 +1,66 @@
+//! `Adagrad`: steps scaled by the sum of all squares of the gradient.
+
+use super::rule::setters;
+use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
+use elinvar_core::Result;
+use elinvar_ops::Backend;
+use elinvar_ops::lane::Lane;
+
+/// Adagrad.
+///
+/// sum += g^2, from `initial_accumulator_value`; in step t the parameter goes down
+/// lr / (1 + (t - 1) * lr_decay) * g / (sqrt(sum) + eps).
+pub type Adagrad<B> = Descent<B, AdagradRule>;
+
+/// The settings of [`Adagrad`].
+#[derive(Clone, Copy, Debug)]
+pub struct AdagradRule {
+    lr_decay: f64,
+    initial_accumulator_value: f64,
+    eps: f64,
+}
+
+impl Default for AdagradRule {
+    fn default() -> Self {
+        AdagradRule { lr_decay: 0.0, initial_accumulator_value: 0.0, eps: 1e-10 }
+    }
+}
+
+setters! { AdagradRule:
+    /// How the learning rate falls from step to step.
+    lr_decay: f64;
+    /// Where the sums begin.
+    initial_accumulator_value: f64;
+    /// Keeps the division from blowing up where gradients vanish: 1e-10 at first.
+    eps: f64;
+}
+
+impl Rule for AdagradRule {
+    const NAME: &'static str = "adagrad";
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        vec![
+            ("lr_decay", Setting::Number(&mut self.lr_decay, Range::NotNegative)),
+            (
+                "initial_accumulator_value",
+                Setting::Number(&mut self.initial_accumulator_value, Range::NotNegative),
+            ),
+            ("eps", Setting::Number(&mut self.eps, Range::NotNegative)),
+        ]
+    }
+    fn keeps(&self) -> Vec<(&'static str, f64)> {
+        vec![("sum", self.initial_accumulator_value)]
+    }
+    fn scalars(&self, at: At<'_>, _: &mut [f64]) -> Vec<f64> {
+        vec![at.lr / (1.0 + (at.step - 1) as f64 * self.lr_decay)]
+    }
+    #[inline(always)]
+    fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L {
+        let sum = &mut states[0];
+        *sum = g.fma(g, *sum);
+        (-s[0]).fma(g / (sum.sqrt() + L::lit(self.eps)), x)
+    }
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
+        each::<_, _, 5, 2>(step, all)
+    }
+}

@@ -1,0 +1,195 @@
+//! Clipping: gradients that are too large are made smaller.
+//!
+//! The norm of all gradients is computed on their device and stays there, so that nothing waits for it. It is taken over
+//! the parameters in the order of their names in the module, which does not depend on how a run came to its weights.
+
+use crate::Module;
+use elinvar_core::{DType, Error, Result};
+use elinvar_ops::Backend;
+use elinvar_ops::array::{self, Array};
+use elinvar_ops::catalogue::{clamp, norm, stack};
+use elinvar_ops::lane::Lane;
+use elinvar_ops::map::Map;
+use elinvar_tensor::{Gradients, Tensor};
+
+/// How the size of gradients is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NormType {
+    /// The sum of the magnitudes.
+    L1,
+    /// The root of the sum of the squares.
+    L2,
+    /// The largest magnitude.
+    Inf,
+    /// (sum of |g|^p)^(1/p)
+    P(f64),
+}
+
+impl NormType {
+    fn power(self) -> f64 {
+        match self {
+            NormType::L1 => 1.0,
+            NormType::L2 => 2.0,
+            NormType::Inf => f64::INFINITY,
+            NormType::P(p) => p,
+        }
+    }
+}
+
+/// Settings of [`clip_grad_norm_with`].
+#[derive(Clone, Copy, Debug)]
+pub struct ClipOptions {
+    /// How the size is measured.
+    pub norm_type: NormType,
+    /// Is a norm that is infinite or NaN an error? To find out waits for the device.
+    pub error_if_nonfinite: bool,
+}
+
+impl Default for ClipOptions {
+    fn default() -> Self {
+        ClipOptions { norm_type: NormType::L2, error_if_nonfinite: false }
+    }
+}
+
+/// x * min(1, most / (norm + 1e-6)). The 1e-6 is PyTorch's, against a norm of 0.
+#[derive(Clone, Copy, Debug)]
+struct Factor {
+    most: f64,
+}
+
+impl Map<2> for Factor {
+    const NAME: &'static str = "clip_grad_norm";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, norm]: [L; 2]) -> L {
+        x * (L::lit(self.most) / (norm + L::lit(1e-6))).min(L::lit(1.0))
+    }
+}
+
+/// The parameters of a module that have a gradient: variable and gradient.
+fn with_gradients<B: Backend>(
+    module: &dyn Module<B>,
+    gradients: &Gradients<B>,
+) -> Vec<(Tensor<B>, Tensor<B>)> {
+    let values = module.parameters().into_iter().map(|p| p.get());
+    values.filter_map(|x| gradients.get(&x).cloned().map(|g| (x, g))).collect()
+}
+
+/// The norm of these gradients as if they were one, in the widest type in which one of them is computed. f32 0 of none.
+fn total<B: Backend>(all: &[(Tensor<B>, Tensor<B>)], norm_type: NormType) -> Result<Option<Array<B>>> {
+    let p = norm_type.power();
+    if p.is_nan() || p <= 0.0 {
+        return Err(Error::argument(format!("norm of gradients: p is {p}, and should be above 0")));
+    }
+    let wide = |dtype: DType| all.iter().any(|(_, g)| g.dtype().compute() == dtype);
+    let dtype = if wide(DType::F64) { DType::F64 } else { DType::F32 };
+    let mut norms = vec![];
+    for (_, g) in all.iter().filter(|(_, g)| g.numel() > 0) {
+        norms.push(norm(&g.array().cast(g.dtype().compute())?, p, None, false)?.cast(dtype)?);
+    }
+    match &norms[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        more => Ok(Some(norm(&stack(&more.iter().collect::<Vec<_>>(), 0)?, p, None, false)?)),
+    }
+}
+
+fn or_zero<B: Backend>(
+    total: Option<Array<B>>,
+    all: &[(Tensor<B>, Tensor<B>)],
+    op: &str,
+) -> Result<Tensor<B>> {
+    match (total, all.first()) {
+        (Some(t), _) => Ok(Tensor::from_array(t)),
+        (None, Some((_, g))) => Ok(Tensor::from_array(Array::scalar(g.device(), 0.0.into(), DType::F32)?)),
+        (None, None) => Err(Error::autograd(format!("{op}: no parameter has a gradient here"))),
+    }
+}
+
+/// The norm of a module's gradients as if they were one vector. Does not wait for the device.
+///
+/// # Errors
+/// `InvalidArgument` if p is not above 0; `Autograd` if no parameter has a gradient here; `DeviceMismatch` if they
+/// live on several devices; `OutOfMemory`.
+pub fn get_total_norm<B: Backend>(
+    module: &dyn Module<B>,
+    gradients: &Gradients<B>,
+    norm_type: NormType,
+) -> Result<Tensor<B>> {
+    let all = with_gradients(module, gradients);
+    or_zero(total(&all, norm_type)?, &all, "get_total_norm")
+}
+
+/// Scales a module's gradients so that their norm as one vector is `max_norm` at most, and gives the norm before. Does not
+/// wait for the device.
+///
+/// # Errors
+/// As [`clip_grad_norm_with`].
+pub fn clip_grad_norm<B: Backend>(
+    module: &dyn Module<B>,
+    gradients: &mut Gradients<B>,
+    max_norm: f64,
+) -> Result<Tensor<B>> {
+    clip_grad_norm_with(module, gradients, max_norm, ClipOptions::default())
+}
+
+/// As [`clip_grad_norm`], with settings.
+///
+/// # Errors
+/// `InvalidArgument` if `max_norm` is negative or NaN, p is not above 0, or, if that is asked for, the norm is not finite;
+/// `Autograd` if no parameter has a gradient here; `DeviceMismatch` if they live on several devices; `OutOfMemory`. After an
+/// error the gradients are as they were.
+pub fn clip_grad_norm_with<B: Backend>(
+    module: &dyn Module<B>,
+    gradients: &mut Gradients<B>,
+    max_norm: f64,
+    options: ClipOptions,
+) -> Result<Tensor<B>> {
+    const OP: &str = "clip_grad_norm";
+    not_negative(OP, "max_norm", max_norm)?;
+    let all = with_gradients(module, gradients);
+    let total = or_zero(total(&all, options.norm_type)?, &all, OP)?;
+    if options.error_if_nonfinite {
+        let norm = total.to_host()?.to_f64_vec()[0];
+        if !norm.is_finite() {
+            return Err(Error::argument(format!("{OP}: the norm of the gradients is {norm}")));
+        }
+    }
+    replace(gradients, &all, |g| {
+        let wide = g.dtype().compute();
+        array::map(&Factor { most: max_norm }, [&g.cast(wide)?, &total.array().cast(wide)?])?.cast(g.dtype())
+    })?;
+    Ok(total)
+}
+
+/// Brings every element of a module's gradients into -clip_value..=clip_value. NaN stays.
+///
+/// # Errors
+/// `InvalidArgument` if `clip_value` is negative or NaN; `OutOfMemory`. After an error the gradients are as they were.
+pub fn clip_grad_value<B: Backend>(
+    module: &dyn Module<B>,
+    gradients: &mut Gradients<B>,
+    clip_value: f64,
+) -> Result<()> {
+    not_negative("clip_grad_value", "clip_value", clip_value)?;
+    let all = with_gradients(module, gradients);
+    replace(gradients, &all, |g| clamp(g, Some((-clip_value).into()), Some(clip_value.into())))
+}
+
+fn not_negative(op: &str, name: &str, v: f64) -> Result<()> {
+    if v >= 0.0 {
+        Ok(())
+    } else {
+        Err(Error::argument(format!("{op}: {name} is {v}, and should be 0 or more")))
+    }
+}
+
+/// Puts `f` of every gradient in its place, once all of them are there.
+fn replace<B: Backend>(
+    gradients: &mut Gradients<B>,
+    all: &[(Tensor<B>, Tensor<B>)],
+    f: impl Fn(&Array<B>) -> Result<Array<B>>,
+) -> Result<()> {
+    let new = all.iter().map(|(_, g)| f(g.array())).collect::<Result<Vec<_>>>()?;
+    all.iter().zip(new).for_each(|((x, _), g)| gradients.set(x, Tensor::from_array(g)));
+    Ok(())
+}

@@ -1,0 +1,444 @@
+//! `Descent`: everything that optimisers have in common, around the rule that makes one of them.
+
+use super::group::Rate;
+use super::kept::{Kept, Scalars};
+use super::update::{Step, Work};
+use super::{At, Group, Named, Optimizer, OptimizerState, Range, Rule, Setting};
+use crate::Param;
+use elinvar_core::{DType, Error, HostTensor, Result, Shape};
+use elinvar_ops::Backend;
+use elinvar_ops::array::Array;
+use elinvar_tensor::{Gradients, Tensor};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An optimiser: a rule with its learning rate, weight decay, groups, and what it keeps per parameter.
+#[derive(Clone, Debug)]
+pub struct Descent<B: Backend, R: Rule> {
+    plan: Plan<R>,
+    groups: Vec<Group>,
+    kept: BTreeMap<String, Kept<B>>,
+}
+
+/// The settings of a group of parameters.
+#[derive(Clone, Copy, Debug)]
+struct Plan<R> {
+    lr: f64,
+    weight_decay: f64,
+    maximize: bool,
+    rule: R,
+}
+
+/// So many elements make a step together: enough to fill a device, and with their states in f32 little (256 MiB) beside
+/// the weights of a model that has more.
+const BATCH: usize = 1 << 24;
+
+/// Settings of PyTorch's that are about how it computes, or that its schedules keep.
+const IGNORED: &[&str] = &[
+    "params",
+    "param_names",
+    "initial_lr",
+    "foreach",
+    "fused",
+    "capturable",
+    "differentiable",
+    "base_momentum",
+    "max_momentum",
+    "max_lr",
+    "min_lr",
+];
+
+impl<R: Rule> Plan<R> {
+    /// All settings.
+    fn table(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        let mut all = vec![
+            ("lr", Setting::Number(&mut self.lr, Range::NotNegative)),
+            ("weight_decay", Setting::Number(&mut self.weight_decay, Range::NotNegative)),
+            ("maximize", Setting::Flag(&mut self.maximize)),
+        ];
+        all.extend(self.rule.settings());
+        all
+    }
+    fn check(mut self) -> Result<()> {
+        let fault = self.table().iter().find_map(|(name, s)| s.fault(name)).or_else(|| self.rule.conflict());
+        fault.map_or(Ok(()), |fault| Err(Error::argument(format!("{}: {fault}", R::NAME))))
+    }
+    fn set(&mut self, name: &str, to: &Value) -> Result<()> {
+        let mut table = self.table();
+        let known = table.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ");
+        let Some((_, setting)) = table.iter_mut().find(|(n, _)| *n == name) else {
+            return Err(Error::argument(format!(
+                "{}: there is no setting {name}; there are {known}",
+                R::NAME
+            )));
+        };
+        setting
+            .set(to)
+            .map_err(|what| Error::argument(format!("{}: {name} is {to}, and should be {what}", R::NAME)))
+    }
+    /// The settings by name, as PyTorch has them.
+    fn describe(mut self) -> Map<String, Value> {
+        let mut all: Map<String, Value> =
+            self.table().into_iter().map(|(name, s)| (name.to_owned(), s.get())).collect();
+        all.insert(DECOUPLED.to_owned(), self.rule.decoupled().into());
+        all.insert(OPTIMIZER.to_owned(), R::NAME.into());
+        all
+    }
+    /// Takes the settings of a saved group.
+    fn take(&mut self, group: &Map<String, Value>) -> Result<()> {
+        let own: BTreeSet<&str> = self.table().iter().map(|(n, _)| *n).collect();
+        for (name, value) in group {
+            if own.contains(name.as_str()) {
+                self.set(name, value)?;
+            }
+        }
+        for (name, value) in group {
+            let name = name.as_str();
+            let is = match name {
+                DECOUPLED => Value::from(self.rule.decoupled()),
+                OPTIMIZER => Value::from(R::NAME),
+                _ if own.contains(name) || IGNORED.contains(&name) || name == SCALE => continue,
+                _ => {
+                    return Err(Error::argument(format!(
+                        "{}: the state has a setting {name}, which this optimiser has not",
+                        R::NAME
+                    )));
+                }
+            };
+            if *value != is {
+                return Err(Error::argument(format!(
+                    "{}: the state was made with {name} {value}, and this optimiser has {is}",
+                    R::NAME
+                )));
+            }
+        }
+        self.check()
+    }
+}
+
+/// Is weight decay apart from the gradient? In a saved group.
+const DECOUPLED: &str = "decoupled_weight_decay";
+/// The optimiser's name, in a saved group.
+const OPTIMIZER: &str = "optimizer";
+/// How many times the optimiser's learning rate, in a saved group.
+const SCALE: &str = "lr_scale";
+
+impl<B: Backend, R: Rule> Descent<B, R> {
+    /// With this learning rate, and PyTorch's settings otherwise.
+    pub fn new(lr: f64) -> Self {
+        let plan = Plan { lr, weight_decay: R::WEIGHT_DECAY, maximize: false, rule: R::default() };
+        Descent { plan, groups: vec![], kept: BTreeMap::new() }
+    }
+    /// How strongly parameters are drawn to zero.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+        self.plan.weight_decay = weight_decay;
+        self
+    }
+    /// Goes up instead of down.
+    #[must_use]
+    pub fn maximize(mut self, maximize: bool) -> Self {
+        self.plan.maximize = maximize;
+        self
+    }
+    /// Settings of their own for some parameters. A parameter belongs to the first group that matches.
+    #[must_use]
+    pub fn group(mut self, group: Group) -> Self {
+        self.groups.push(group);
+        self
+    }
+    pub(super) fn rule_mut(&mut self) -> &mut R {
+        &mut self.plan.rule
+    }
+
+    /// The number of the parameter's group: 0 if it is in none, else one more than its place in `groups`.
+    fn group_of(&self, name: &str) -> usize {
+        self.groups.iter().position(|g| g.has(name)).map_or(0, |i| i + 1)
+    }
+    /// The settings of every group, checked.
+    fn plans(&self) -> Result<Vec<Plan<R>>> {
+        let mut all = vec![self.plan];
+        self.plan.check()?;
+        for (i, group) in self.groups.iter().enumerate() {
+            let mut plan = self.plan;
+            let place = |e: Error| e.at(format!("group {}", i + 1));
+            group.settings.iter().try_for_each(|(name, v)| plan.set(name, v)).map_err(place)?;
+            plan.lr = group.rate.of(self.plan.lr);
+            plan.check().map_err(place)?;
+            all.push(plan);
+        }
+        Ok(all)
+    }
+
+    /// A parameter's part in a step, and what is kept of it after that but for the tensors.
+    fn work(
+        &self,
+        plan: &Plan<R>,
+        (name, value, gradient): (&str, &Tensor<B>, &Tensor<B>),
+        scalars: &mut Scalars<B>,
+    ) -> Result<(Work<B>, Kept<B>)> {
+        if (gradient.shape(), gradient.dtype()) != (value.shape(), value.dtype()) {
+            return Err(Error::shape(format!(
+                "the gradient is {} {}, the parameter {} {}",
+                gradient.dtype(),
+                gradient.shape(),
+                value.dtype(),
+                value.shape()
+            )));
+        }
+        let wide = value.dtype().compute();
+        let (x, g) = (value.array().cast(wide)?, gradient.array().cast(wide)?);
+        let none = Kept::default();
+        let old = self.kept.get(name).unwrap_or(&none);
+        let rule = &plan.rule;
+        let keeps = rule.keeps();
+        for (key, _) in &keeps {
+            if let Some(t) = old.tensors.get(key) {
+                fits(key, t.shape(), t.dtype(), &x, wide)?;
+            }
+        }
+        let mut states = Vec::with_capacity(keeps.len());
+        for (key, start) in &keeps {
+            states.push(old.tensor(key, *start, &x)?);
+        }
+        let step = old.step + 1;
+        let names = rule.numbers();
+        let mut numbers: Vec<f64> =
+            names.iter().map(|(n, start)| old.numbers.get(n).copied().unwrap_or(*start)).collect();
+        let at = At { lr: plan.lr, step, fresh: old.tensors.is_empty(), shape: x.shape() };
+        let shrink = if rule.decoupled() { 1.0 - plan.lr * plan.weight_decay } else { 1.0 };
+        let mut values = vec![shrink];
+        values.extend(rule.scalars(at, &mut numbers));
+        let scalars = scalars.get(values, &x)?;
+        let numbers = names.iter().map(|(n, _)| *n).zip(numbers).collect();
+        let kept = Kept { step, numbers, tensors: BTreeMap::new() };
+        Ok((Work { name: name.to_owned(), x, g, states, scalars }, kept))
+    }
+
+    /// Makes the step of parameters of one group, and only then writes.
+    fn make(&mut self, plan: &Plan<R>, batch: &mut Batch<'_, B>) -> Result<()> {
+        let rule = plan.rule;
+        let decay = if rule.decoupled() { 0.0 } else { plan.weight_decay };
+        R::run(&Step { rule, maximize: plan.maximize, decay }, &mut batch.work)?;
+        let done = batch.work.drain(..).zip(batch.rest.drain(..));
+        for (w, (p, dtype, mut kept)) in done {
+            p.set(&Tensor::from_array(w.x.cast(dtype)?)).map_err(|e| e.at(&w.name))?;
+            kept.tensors = rule.keeps().into_iter().map(|(key, _)| key).zip(w.states).collect();
+            self.kept.insert(w.name, kept);
+        }
+        batch.elements = 0;
+        Ok(())
+    }
+}
+
+/// Parameters of one group that make their step together.
+struct Batch<'a, B: Backend> {
+    work: Vec<Work<B>>,
+    rest: Vec<(&'a Param<B>, DType, Kept<B>)>,
+    elements: usize,
+}
+
+impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
+    fn step_some(&mut self, parameters: &Named<'_, B>, gradients: &Gradients<B>) -> Result<usize> {
+        let place = |e: Error| e.at(R::NAME);
+        let plans = self.plans()?;
+        let places: Vec<usize> = parameters.iter().map(|(name, _)| self.group_of(name)).collect();
+        let mut scalars = Scalars::new();
+        let mut moved = 0;
+        for (group, plan) in plans.iter().enumerate() {
+            let mut batch = Batch { work: vec![], rest: vec![], elements: 0 };
+            for ((name, p), _) in parameters.iter().zip(&places).filter(|(_, place)| **place == group) {
+                let value = p.get();
+                let Some(g) = gradients.get(&value).filter(|_| value.is_variable()) else { continue };
+                let work = self.work(plan, (name, &value, g), &mut scalars);
+                let (work, kept) = work.map_err(|e| place(e.at(name)))?;
+                batch.elements += value.numel();
+                batch.work.push(work);
+                batch.rest.push((*p, value.dtype(), kept));
+                moved += 1;
+                if batch.elements >= BATCH {
+                    self.make(plan, &mut batch).map_err(place)?;
+                }
+            }
+            self.make(plan, &mut batch).map_err(place)?;
+        }
+        Ok(moved)
+    }
+    fn lr(&self) -> f64 {
+        self.plan.lr
+    }
+    fn set_lr(&mut self, lr: f64) {
+        self.plan.lr = lr;
+    }
+    fn groups(&self) -> usize {
+        self.groups.len() + 1
+    }
+    fn state_of(&self, parameters: &Named<'_, B>) -> Result<OptimizerState> {
+        let mut out = OptimizerState::default();
+        let mut members = vec![vec![]; self.groups()];
+        for (name, _) in parameters {
+            members[self.group_of(name)].push(Value::from(name.as_str()));
+            let Some(kept) = self.kept.get(name) else { continue };
+            let mut keys = BTreeMap::from([(STEP.to_owned(), count(kept.step)?)]);
+            for (key, v) in &kept.numbers {
+                keys.insert((*key).to_owned(), HostTensor::from_vec(vec![*v], Shape::scalar())?);
+            }
+            for (key, t) in &kept.tensors {
+                keys.insert((*key).to_owned(), t.to_host().map_err(|e| e.at(name).at(R::NAME))?);
+            }
+            out.state.insert(name.clone(), keys);
+        }
+        for (i, (plan, members)) in self.plans()?.into_iter().zip(members).enumerate() {
+            let mut group = plan.describe();
+            group.insert("params".to_owned(), Value::Array(members));
+            if let Some(Group { rate: Rate::Scaled(factor), .. }) = i.checked_sub(1).map(|i| &self.groups[i])
+            {
+                group.insert(SCALE.to_owned(), Value::from(*factor));
+            }
+            out.param_groups.push(group);
+        }
+        Ok(out)
+    }
+    fn prepare<'a>(
+        &'a mut self,
+        parameters: &Named<'_, B>,
+        from: &OptimizerState,
+    ) -> Result<Box<dyn FnOnce() + 'a>> {
+        let place = |e: Error| e.at("load_state_dict").at(R::NAME);
+        let mut next = Descent { kept: BTreeMap::new(), ..self.clone() };
+        next.take_groups(parameters, &from.param_groups).map_err(place)?;
+        let plans = next.plans()?;
+        let by_name: BTreeMap<&str, &Param<B>> = parameters.iter().map(|(n, p)| (n.as_str(), *p)).collect();
+        for (name, keys) in from.state.iter().filter(|(_, keys)| !keys.is_empty()) {
+            let p = by_name.get(name.as_str()).ok_or_else(|| place(unknown(name)))?;
+            let rule = &plans[next.group_of(name)].rule;
+            let kept = restore(rule, &p.get(), keys).map_err(|e| place(e.at(format!("\"{name}\""))))?;
+            next.kept.insert(name.clone(), kept);
+        }
+        Ok(Box::new(move || *self = next))
+    }
+}
+
+impl<B: Backend, R: Rule> Descent<B, R> {
+    /// Takes the settings of saved groups, if there are any.
+    fn take_groups(&mut self, parameters: &Named<'_, B>, saved: &[Map<String, Value>]) -> Result<()> {
+        let Some(first) = saved.first() else { return Ok(()) };
+        if saved.len() != self.groups.len() + 1 {
+            return Err(Error::argument(format!(
+                "the state has {} parameter groups, and the optimiser {}, counting that of the parameters in no group",
+                saved.len(),
+                self.groups.len() + 1
+            )));
+        }
+        let names: BTreeSet<&str> = parameters.iter().map(|(n, _)| n.as_str()).collect();
+        for (i, group) in saved.iter().enumerate() {
+            for name in group.get("params").and_then(Value::as_array).into_iter().flatten() {
+                let name = name.as_str().ok_or_else(|| {
+                    Error::argument(format!("group {i} has a parameter {name}; give it a name with named()"))
+                })?;
+                if !names.contains(name) {
+                    return Err(unknown(name));
+                }
+                let is = self.group_of(name);
+                if is != i {
+                    return Err(Error::argument(format!(
+                        "\"{name}\" is in group {i} of the state, and in group {is} of the optimiser"
+                    )));
+                }
+            }
+        }
+        self.plan.take(first).map_err(|e| e.at("group 0"))?;
+        let base = self.plan.lr;
+        for (i, (group, saved)) in self.groups.iter_mut().zip(&saved[1..]).enumerate() {
+            let mut plan = self.plan;
+            plan.take(saved).map_err(|e| e.at(format!("group {}", i + 1)))?;
+            group.rate = match (saved.get(SCALE).and_then(Value::as_f64), group.rate) {
+                (Some(factor), _) => Rate::Scaled(factor),
+                // PyTorch's groups have learning rates alone, which its schedules move together.
+                (None, Rate::Scaled(_)) if base > 0.0 => Rate::Scaled(plan.lr / base),
+                (None, _) => Rate::Fixed(plan.lr),
+            };
+            group.settings = plan
+                .table()
+                .into_iter()
+                .filter(|(n, _)| *n != "lr")
+                .map(|(n, s)| (n.to_owned(), s.get()))
+                .collect();
+        }
+        Ok(())
+    }
+}
+
+/// The key of the number of steps.
+const STEP: &str = "step";
+
+/// The number of steps as a tensor: f32 as in PyTorch, or f64 where f32 cannot count so far.
+fn count(step: u64) -> Result<HostTensor> {
+    let narrow = step as f32;
+    if narrow as u64 == step {
+        HostTensor::from_vec(vec![narrow], Shape::scalar())
+    } else {
+        HostTensor::from_vec(vec![step as f64], Shape::scalar())
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::argument(format!("the state is of a parameter \"{name}\", which the module has not"))
+}
+
+fn fits<B: Backend>(key: &str, shape: &Shape, dtype: DType, x: &Array<B>, wide: DType) -> Result<()> {
+    if shape != x.shape() || dtype != wide {
+        return Err(Error::shape(format!(
+            "the optimiser's {key} is {dtype} {shape}, and should be {wide} {}",
+            x.shape()
+        )));
+    }
+    Ok(())
+}
+
+/// What is kept of a parameter, from the host.
+fn restore<B: Backend, R: Rule>(
+    rule: &R,
+    value: &Tensor<B>,
+    keys: &BTreeMap<String, HostTensor>,
+) -> Result<Kept<B>> {
+    let wide = value.dtype().compute();
+    let (keeps, numbers) = (rule.keeps(), rule.numbers());
+    let number = |key: &str| match keys.get(key) {
+        None => Ok(None),
+        Some(t) if t.shape().numel() == 1 => Ok(Some(t.to_f64_vec()[0])),
+        Some(t) => Err(Error::shape(format!("{key} has shape {}, and should be one number", t.shape()))),
+    };
+    let known = |key: &str| key == STEP || keeps.iter().chain(numbers).any(|(k, _)| *k == key);
+    if let Some(key) = keys.keys().find(|k| !known(k)) {
+        return Err(Error::argument(format!("the state has {key}, which the optimiser does not keep")));
+    }
+    let missing = |key: &str| Error::argument(format!("the state lacks {key}"));
+    let step = match number(STEP)? {
+        // 2^53: up to there f64 counts every step.
+        Some(v) if v.fract() == 0.0 && (0.0..=9007199254740992.0).contains(&v) => v as u64,
+        Some(v) => return Err(Error::argument(format!("step is {v}, and should be a number of steps"))),
+        None if R::COUNTS => return Err(missing(STEP)),
+        None => 1,
+    };
+    let mut kept = Kept { step, ..Kept::default() };
+    for (key, _) in numbers {
+        kept.numbers.insert(key, number(key)?.ok_or_else(|| missing(key))?);
+    }
+    for (key, _) in &keeps {
+        let t = keys.get(*key).ok_or_else(|| missing(key))?;
+        // PyTorch keeps states in the type of the parameter.
+        if t.shape() != value.shape() || (t.dtype() != wide && t.dtype() != value.dtype()) {
+            return Err(Error::new(
+                if t.shape() != value.shape() {
+                    elinvar_core::ErrorKind::ShapeMismatch
+                } else {
+                    elinvar_core::ErrorKind::DTypeMismatch
+                },
+                format!("{key} is {} {}, and should be {wide} {}", t.dtype(), t.shape(), value.shape()),
+            ));
+        }
+        kept.tensors.insert(key, Array::from_host(value.device(), t.clone())?.cast(wide)?);
+    }
+    Ok(kept)
+}

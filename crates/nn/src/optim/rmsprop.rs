@@ -1,0 +1,88 @@
+//! `RmsProp`: steps scaled by a running average of the gradient's square.
+
+use super::rule::setters;
+use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
+use elinvar_core::Result;
+use elinvar_ops::Backend;
+use elinvar_ops::lane::Lane;
+
+/// RMSprop.
+///
+/// v = alpha * v + (1 - alpha) * g^2 and d = g / (sqrt(v) + eps); if `centered`, a = alpha * a + (1 - alpha) * g and v in
+/// that line is v - a^2. The parameter goes down lr * d; with `momentum`, lr * b, where b = momentum * b + d.
+pub type RmsProp<B> = Descent<B, RmsPropRule>;
+
+/// The settings of [`RmsProp`].
+#[derive(Clone, Copy, Debug)]
+pub struct RmsPropRule {
+    alpha: f64,
+    eps: f64,
+    momentum: f64,
+    centered: bool,
+}
+
+impl Default for RmsPropRule {
+    fn default() -> Self {
+        RmsPropRule { alpha: 0.99, eps: 1e-8, momentum: 0.0, centered: false }
+    }
+}
+
+setters! { RmsPropRule:
+    /// How much of the running averages stays in each step, in 0..1: 0.99 at first.
+    alpha: f64;
+    /// Keeps the division from blowing up where gradients vanish: 1e-8 at first.
+    eps: f64;
+    /// How much of the last step's direction stays, in 0..1.
+    momentum: f64;
+    /// Scales by an estimate of the variance: the mean is taken off.
+    centered: bool;
+}
+
+impl Rule for RmsPropRule {
+    const NAME: &'static str = "rmsprop";
+    const COUNTS: bool = false;
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        vec![
+            ("alpha", Setting::Number(&mut self.alpha, Range::BelowOne)),
+            ("eps", Setting::Number(&mut self.eps, Range::NotNegative)),
+            ("momentum", Setting::Number(&mut self.momentum, Range::BelowOne)),
+            ("centered", Setting::Flag(&mut self.centered)),
+        ]
+    }
+    fn keeps(&self) -> Vec<(&'static str, f64)> {
+        let mut all = vec![("square_avg", 0.0)];
+        all.extend((self.momentum != 0.0).then_some(("momentum_buffer", 0.0)));
+        all.extend(self.centered.then_some(("grad_avg", 0.0)));
+        all
+    }
+    fn scalars(&self, at: At<'_>, _: &mut [f64]) -> Vec<f64> {
+        vec![at.lr]
+    }
+    #[inline(always)]
+    fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L {
+        let (keep, take) = (L::lit(self.alpha), L::lit(1.0 - self.alpha));
+        states[0] = keep.fma(states[0], take * g * g);
+        let square = if self.centered {
+            let mean = &mut states[if self.momentum != 0.0 { 2 } else { 1 }];
+            *mean = keep.fma(*mean, take * g);
+            let mean = *mean;
+            (-mean).fma(mean, states[0])
+        } else {
+            states[0]
+        };
+        let mut down = g / (square.sqrt() + L::lit(self.eps));
+        if self.momentum != 0.0 {
+            states[1] = L::lit(self.momentum).fma(states[1], down);
+            down = states[1];
+        }
+        (-s[0]).fma(down, x)
+    }
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
+        match step.rule.keeps().len() {
+            1 => each::<_, _, 5, 2>(step, all),
+            2 => each::<_, _, 6, 3>(step, all),
+            _ => each::<_, _, 7, 4>(step, all),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What an optimiser is made of: its settings, its states, its formula.
+
+use super::update::{Step, Work};
+use elinvar_core::{Result, Shape};
+use elinvar_ops::Backend;
+use elinvar_ops::lane::Lane;
+use serde_json::Value;
+use std::fmt::Debug;
+
+/// An optimiser's own part; everything around it is [`super::Descent`]. The value of a rule is its settings.
+///
+/// A new optimiser is one file: a struct of settings that implements this, and an alias of `Descent`.
+pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
+    /// The optimiser's name.
+    const NAME: &'static str;
+    /// Weight decay unless another is set.
+    const WEIGHT_DECAY: f64 = 0.0;
+    /// Does a step depend on the number of the steps before?
+    const COUNTS: bool = true;
+
+    /// The settings by PyTorch's names, with their ranges; learning rate, weight decay and `maximize` are not of these.
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)>;
+    /// Whether the settings fit together: the sentence if not.
+    fn conflict(&self) -> Option<String> {
+        None
+    }
+    /// Does weight decay shrink the parameter (by 1 - lr * weight_decay), apart from the gradient?
+    fn decoupled(&self) -> bool {
+        false
+    }
+    /// The states by PyTorch's names, and the value with which each begins.
+    fn keeps(&self) -> Vec<(&'static str, f64)>;
+    /// Numbers that are kept per parameter, and the value with which each begins.
+    fn numbers(&self) -> &'static [(&'static str, f64)] {
+        &[]
+    }
+    /// The numbers of a step, in f64. `numbers` are those of [`Rule::numbers`], which the step may change.
+    fn scalars(&self, at: At<'_>, numbers: &mut [f64]) -> Vec<f64>;
+    /// The formula: the new value of a parameter `x` (already shrunk, if weight decay does that) with gradient `g`
+    /// (already with weight decay, if it joins the gradient); puts new values in the place of the states. `s` are the
+    /// numbers of [`Rule::scalars`].
+    fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L;
+    /// Runs the formula, with [`super::each`] and its numbers of operands and results.
+    ///
+    /// # Errors
+    /// Those of [`super::each`].
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()>;
+}
+
+/// Where a parameter is in its training.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// The learning rate.
+    pub lr: f64,
+    /// The number of the step, from 1.
+    pub step: u64,
+    /// Has it no states yet?
+    pub fresh: bool,
+    /// The parameter's shape.
+    pub shape: &'a Shape,
+}
+
+/// A setting of a rule.
+#[derive(Debug)]
+pub enum Setting<'a> {
+    /// A number.
+    Number(&'a mut f64, Range),
+    /// Several numbers.
+    Numbers(&'a mut [f64], Range),
+    /// A whole number up to the second.
+    Count(&'a mut usize, usize),
+    /// Yes or no.
+    Flag(&'a mut bool),
+    /// One of these words; the first one if nothing is said.
+    Word(&'a mut &'static str, &'static [&'static str]),
+}
+
+/// What a number may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// 0 or more.
+    NotNegative,
+    /// In 0..1.
+    BelowOne,
+    /// Any number.
+    Finite,
+}
+
+impl Range {
+    fn has(self, v: f64) -> bool {
+        match self {
+            Range::NotNegative => v >= 0.0 && v.is_finite(),
+            Range::BelowOne => (0.0..1.0).contains(&v),
+            Range::Finite => v.is_finite(),
+        }
+    }
+    fn words(self) -> &'static str {
+        match self {
+            Range::NotNegative => "0 or more",
+            Range::BelowOne => "in 0..1",
+            Range::Finite => "a number",
+        }
+    }
+}
+
+impl Setting<'_> {
+    /// The sentence if the value is out of its range.
+    pub(super) fn fault(&self, name: &str) -> Option<String> {
+        let number = |name: &str, v: f64, r: Range| {
+            (!r.has(v)).then(|| format!("{name} is {v}, and should be {}", r.words()))
+        };
+        match self {
+            Setting::Number(v, r) => number(name, **v, *r),
+            Setting::Numbers(v, r) => {
+                v.iter().enumerate().find_map(|(i, v)| number(&format!("{name}[{i}]"), *v, *r))
+            }
+            Setting::Count(v, most) => {
+                (**v > *most).then(|| format!("{name} is {v}, and should be {most} or less"))
+            }
+            Setting::Flag(_) | Setting::Word(..) => None,
+        }
+    }
+    pub(super) fn get(&self) -> Value {
+        match self {
+            Setting::Number(v, _) => Value::from(**v),
+            Setting::Numbers(v, _) => v.iter().copied().map(Value::from).collect(),
+            Setting::Count(v, _) => Value::from(**v),
+            Setting::Flag(v) => Value::from(**v),
+            Setting::Word(v, _) => Value::from(**v),
+        }
+    }
+    /// Takes a value; what would have fitted, if it is none.
+    pub(super) fn set(&mut self, to: &Value) -> std::result::Result<(), String> {
+        match self {
+            Setting::Number(v, _) => **v = to.as_f64().ok_or("a number")?,
+            Setting::Numbers(v, _) => {
+                let wrong = || format!("a list of {} numbers", v.len());
+                let list = to.as_array().filter(|l| l.len() == v.len()).ok_or_else(wrong)?;
+                let new: Option<Vec<f64>> = list.iter().map(Value::as_f64).collect();
+                v.copy_from_slice(&new.ok_or_else(wrong)?);
+            }
+            Setting::Count(v, _) => {
+                **v = to.as_u64().and_then(|n| usize::try_from(n).ok()).ok_or("a whole number")?;
+            }
+            Setting::Flag(v) => **v = to.as_bool().ok_or("true or false")?,
+            Setting::Word(v, words) => {
+                let word = if to.is_null() { Some(words[0]) } else { to.as_str() };
+                let known = words.iter().find(|w| Some(**w) == word);
+                **v = known.ok_or_else(|| format!("one of {}", words.join(", ")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The builder methods of an optimiser's own settings.
+macro_rules! setters {
+    (@one $(#[$doc:meta])* betas: ()) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn betas(mut self, b1: f64, b2: f64) -> Self {
+            self.rule_mut().betas = [b1, b2];
+            self
+        }
+    };
+    (@one $(#[$doc:meta])* $name:ident: $t:ty) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $t) -> Self {
+            self.rule_mut().$name = $name;
+            self
+        }
+    };
+    ($rule:ident $(<const $c:ident: bool>)?: $($(#[$doc:meta])* $name:ident: $t:tt;)*) => {
+        impl<B: elinvar_ops::Backend $(, const $c: bool)?> super::Descent<B, $rule $(<$c>)?> {
+            $(super::rule::setters!(@one $(#[$doc])* $name: $t);)*
+        }
+    };
+}
+pub(super) use setters;
