@@ -5,8 +5,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use elinvar_conformance::ulp;
 use std::fmt;
-use std::str::FromStr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Tensors, exact gradients and neural networks that give the same bits on every device
 #[derive(Debug, Parser)]

@@ -118,12 +118,7 @@ impl Metrics {
             label: "accuracy, %",
             log: false,
             series: vec![
-                Series {
-                    name: "train",
-                    ink: TRAIN,
-                    width: 2.0,
-                    points: percent(|e| e.train.accuracy()),
-                },
+                Series { name: "train", ink: TRAIN, width: 2.0, points: percent(|e| e.train.accuracy()) },
                 Series {
                     name: "test",
                     ink: TEST,

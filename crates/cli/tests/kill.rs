@@ -24,7 +24,11 @@ fn train(dir: &Path, out: &str, resume: bool) -> Command {
 
 fn hash(stdout: &[u8]) -> String {
     let text = String::from_utf8_lossy(stdout);
-    text.lines().last().filter(|l| l.starts_with("weights sha256 ")).unwrap_or_else(|| panic!("{text}")).to_owned()
+    text.lines()
+        .last()
+        .filter(|l| l.starts_with("weights sha256 "))
+        .unwrap_or_else(|| panic!("{text}"))
+        .to_owned()
 }
 
 /// Milliseconds until a kill, spread over a run's life; the same on every run of the test.

@@ -28,14 +28,18 @@ pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
     let tokenizer = tokenizer.truncate(Some(length))?;
     let texts = if args.text.is_empty() { lines()? } else { args.text.clone() };
     if texts.is_empty() {
-        return Err(Error::argument("embed: there is no sentence; give some, or write them to standard input"));
+        return Err(Error::argument(
+            "embed: there is no sentence; give some, or write them to standard input",
+        ));
     }
     let mut all: Vec<Vec<f32>> = vec![];
     for batch in texts.chunks(BATCH) {
         let rows = batch.iter().map(|t| tokenizer.encode(t)).collect::<Result<Vec<_>>>()?;
         let encoded = Encoded::new(&rows, &Padding::new(tokenizer.padding().id()))?;
-        let (ids, mask) = (Tensor::from_host(encoded.ids, &device)?, Tensor::from_host(encoded.mask, &device)?);
-        let vectors = try_run(|| elinvar::no_grad(|| model.sentence_embeddings(&ids, &mask)))?.to_vec2::<f32>()?;
+        let (ids, mask) =
+            (Tensor::from_host(encoded.ids, &device)?, Tensor::from_host(encoded.mask, &device)?);
+        let vectors =
+            try_run(|| elinvar::no_grad(|| model.sentence_embeddings(&ids, &mask)))?.to_vec2::<f32>()?;
         if !args.similarity {
             for ((text, row), embedding) in batch.iter().zip(&rows).zip(&vectors) {
                 let record = Record { text, tokens: row.len(), embedding };
@@ -48,7 +52,8 @@ pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
     if args.similarity {
         for (i, a) in all.iter().enumerate() {
             // Vectors of length 1: the product is the cosine.
-            let row = all.iter().map(|b| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>());
+            let row =
+                all.iter().map(|b| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>());
             let row: Vec<String> = row.map(|c| format!("{c:7.4}")).collect();
             writeln!(out, "{}  {}", row.join(" "), texts[i])?;
         }

@@ -4,6 +4,7 @@
 //! defaults and starting values of the weights are PyTorch's.
 
 mod activation;
+pub(crate) mod attention;
 mod batch_norm;
 mod cell;
 mod conv;
@@ -11,19 +12,27 @@ mod conv_transpose;
 mod dropout;
 mod embedding;
 mod instance_norm;
+mod kv_cache;
 mod linear;
 mod norm;
 mod pad;
 mod per_axis;
 mod pool;
+pub(crate) mod positions;
 pub mod recurrent;
 mod reshape;
+mod rotary;
+mod transformer;
 mod upsample;
 
 pub use activation::{
     CELU, ELU, GELU, GLU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax,
     Mish, PReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softplus, Softshrink, Softsign, Tanh, Tanhshrink,
     Threshold, swiglu,
+};
+pub use attention::{
+    Attention, AttentionContext, AttentionMasks, AttentionOptions, MultiheadAttention,
+    MultiheadAttentionOptions, attend,
 };
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
 pub use cell::{Cell, GRUCell, LSTMCell, RNNCell};
@@ -37,6 +46,7 @@ pub use conv_transpose::{
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, DropoutChannels};
 pub use embedding::Embedding;
 pub use instance_norm::{InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d};
+pub use kv_cache::KvCache;
 pub use linear::Linear;
 pub use norm::{GroupNorm, LayerNorm, RMSNorm};
 pub use pad::Pad;
@@ -46,6 +56,12 @@ pub use pool::{
     AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d, AvgPool, AvgPool1d, AvgPool2d, AvgPool3d,
     MaxPool, MaxPool1d, MaxPool2d, MaxPool3d,
 };
+pub use positions::SinusoidalPositions;
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, Recurrent, RecurrentOptions};
 pub use reshape::{Flatten, Identity, PixelShuffle, PixelUnshuffle, Unflatten};
+pub use rotary::{Rotary, RotaryScaling, RotaryTable};
+pub use transformer::{
+    MlpActivation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
+    TransformerOptions,
+};
 pub use upsample::Upsample;

@@ -2,8 +2,8 @@
 
 use crate::data::Digits;
 use crate::layers::{
-    BatchNorm2d, Conv2d, Conv2dOptions, Dropout, LayerNorm, Linear, MaxPool2d, MlpActivation, TransformerEncoderLayer,
-    TransformerOptions,
+    BatchNorm2d, Conv2d, Conv2dOptions, Dropout, LayerNorm, Linear, MaxPool2d, MlpActivation,
+    TransformerEncoderLayer, TransformerOptions,
 };
 use crate::loader::Pairs;
 use crate::optim::AdamW;

@@ -10,7 +10,8 @@ use super::score::Sums;
 use super::{EarlyStopping, EpochReport};
 use crate::module::{StateDict, Strict};
 use crate::optim::{Optimizer, OptimizerState};
-use crate::{Ema, Module};
+use crate::Module;
+use crate::ema::Ema;
 use elinvar_core::philox::Stream;
 use elinvar_core::{Error, HostTensor, Result};
 use elinvar_io as io;
@@ -112,12 +113,15 @@ impl Checkpoint {
         for (name, tensor) in file.tensors {
             let part = [MODEL, OPTIMIZER, EMA, SUMS].into_iter().find(|p| name.starts_with(p));
             let Some(part) = part else {
-                return Err(Error::format(format!("the checkpoint holds a tensor \"{name}\" that belongs to nothing")));
+                return Err(Error::format(format!(
+                    "the checkpoint holds a tensor \"{name}\" that belongs to nothing"
+                )));
             };
             parts.entry(part).or_default().insert(name[part.len()..].to_owned(), tensor);
         }
         let mut take = |part| parts.remove(part);
-        let optimizer = OptimizerState::from_tensors(&take(OPTIMIZER).unwrap_or_default(), Some(&record.groups))?;
+        let optimizer =
+            OptimizerState::from_tensors(&take(OPTIMIZER).unwrap_or_default(), Some(&record.groups))?;
         Ok(Checkpoint {
             model: take(MODEL).unwrap_or_default(),
             optimizer,
@@ -181,9 +185,14 @@ impl Checkpoint {
         });
         Ok(Checkpoint {
             model: model.state_dict()?,
-            optimizer: optimizer.state_dict()?,
+            optimizer: optimizer.state_dict(model)?,
             ema: state.ema.map(Ema::state_dict).transpose()?,
-            sums: state.sums.sums.iter().map(|(n, t)| Ok((n.clone(), t.to_host()?))).collect::<Result<_>>()?,
+            sums: state
+                .sums
+                .sums
+                .iter()
+                .map(|(n, t)| Ok((n.clone(), t.to_host()?)))
+                .collect::<Result<_>>()?,
             record: Record {
                 format: FORMAT,
                 position: state.position,
@@ -223,13 +232,17 @@ impl Checkpoint {
             .map(|(n, t)| Ok((n.clone(), Tensor::from_host(t.clone(), device)?)))
             .collect::<Result<_>>()?;
         match (&self.ema, ema) {
-            (Some(state), Some(ema)) => ema.load_state_dict(state)?,
+            (Some(state), Some(ema)) => ema.load_state_dict(model, state)?,
             (None, None) => {}
             (Some(_), None) => {
-                return Err(Error::argument("resume: the checkpoint has averaged weights, and this run averages none"));
+                return Err(Error::argument(
+                    "resume: the checkpoint has averaged weights, and this run averages none",
+                ));
             }
             (None, Some(_)) => {
-                return Err(Error::argument("resume: this run averages weights, and the checkpoint has no averaged ones"));
+                return Err(Error::argument(
+                    "resume: this run averages weights, and the checkpoint has no averaged ones",
+                ));
             }
         }
         model.load_state_dict(&self.model, Strict::Yes)?;
@@ -311,7 +324,8 @@ impl Checkpoints {
     }
     /// Is one due after this step?
     pub(super) fn is_due(&self, step: u64) -> bool {
-        self.steps.is_some_and(|n| step.is_multiple_of(n)) || self.every.is_some_and(|t| self.last.elapsed() >= t)
+        self.steps.is_some_and(|n| step.is_multiple_of(n))
+            || self.every.is_some_and(|t| self.last.elapsed() >= t)
     }
     pub(super) fn write<B: Backend>(
         &mut self,

@@ -61,10 +61,20 @@ mod tests {
         let rows: [(&str, EarlyStopping, &[(f64, f64)], Option<usize>); 6] = [
             ("falls for ever", EarlyStopping::new(2), &[(3.0, 0.0), (2.0, 0.0), (1.0, 0.0)], None),
             ("stays", EarlyStopping::new(2), &[(3.0, 0.0), (3.0, 0.0), (3.0, 0.0)], Some(2)),
-            ("rests and falls", EarlyStopping::new(2), &[(3.0, 0.0), (3.0, 0.0), (2.0, 0.0), (2.5, 0.0)], None),
+            (
+                "rests and falls",
+                EarlyStopping::new(2),
+                &[(3.0, 0.0), (3.0, 0.0), (2.0, 0.0), (2.5, 0.0)],
+                None,
+            ),
             ("falls too little", EarlyStopping::new(1).min_delta(0.5), &[(3.0, 0.0), (2.75, 0.0)], Some(1)),
             ("is no number", EarlyStopping::new(2), &[(f64::NAN, 0.0), (f64::NAN, 0.0)], Some(1)),
-            ("another number", EarlyStopping::new(1).metric("accuracy"), &[(1.0, 0.5), (2.0, 0.6), (0.1, 0.6)], Some(2)),
+            (
+                "another number",
+                EarlyStopping::new(1).metric("accuracy"),
+                &[(1.0, 0.5), (2.0, 0.6), (0.1, 0.6)],
+                Some(2),
+            ),
         ];
         for (name, mut stop, scores, want) in rows {
             let got = scores.iter().position(|&(l, a)| stop.see(&score(l, a)).1);

@@ -1,8 +1,8 @@
 //! What a model is trained for: how a batch becomes a loss, and what else is worth knowing of it.
 
+use crate::Layer;
 use crate::loader::Batch;
 use crate::loss::CrossEntropy;
-use crate::Layer;
 use elinvar_core::Result;
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;

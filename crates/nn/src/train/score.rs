@@ -61,7 +61,7 @@ impl<B: Backend> Sums<B> {
     }
     /// Waits for the device.
     pub(super) fn score(&self) -> Result<Score> {
-        let mean = |t: &Tensor<B>| Ok(number(t)? / self.samples as f64);
+        let mean = |t: &Tensor<B>| -> Result<f64> { Ok(number(t)? / self.samples as f64) };
         let loss = self.sums.get(LOSS).map_or(Ok(f64::NAN), mean)?;
         let metrics = self
             .sums
@@ -77,6 +77,8 @@ impl<B: Backend> Sums<B> {
 pub(super) fn number<B: Backend>(t: &Tensor<B>) -> Result<f64> {
     match t.to_host()?.to_f64_vec()[..] {
         [v] => Ok(v),
-        _ => Err(Error::shape(format!("a loss or a metric has shape {}; it should be one number", t.shape()))),
+        _ => {
+            Err(Error::shape(format!("a loss or a metric has shape {}; it should be one number", t.shape())))
+        }
     }
 }

@@ -3,12 +3,13 @@
 use super::checkpoint::{Restored, State};
 use super::score::Sums;
 use super::{
-    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Measured, Objective, Position, Report, Score,
-    Source, Step, callback,
+    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Measured, Objective, Position, Report,
+    Score, Source, Step, callback,
 };
 use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
 use crate::optim::{Optimizer, clip_grad_norm, clip_grad_value};
-use crate::{Ema, Module};
+use crate::Module;
+use crate::ema::Ema;
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Gradients, try_run};
@@ -170,14 +171,17 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     fn go(&mut self, lr: f64, device: &B::Device) -> Result<Report> {
         let batches = self.source.batches();
         if batches == 0 {
-            return Err(Error::argument("train: the source has no batch; more samples or smaller batches are needed"));
+            return Err(Error::argument(
+                "train: the source has no batch; more samples or smaller batches are needed",
+            ));
         }
         let needs = [("early stopping", self.early.is_some()), ("a plateau", self.plateau.is_some())];
         if let Some((what, _)) = needs.iter().find(|n| n.1 && self.validation.is_none()) {
             return Err(Error::argument(format!("train: {what} needs a validation to look at")));
         }
         let steps = (batches.div_ceil(self.accumulate) as u64).saturating_mul(self.epochs as u64);
-        let mut run = Run { at: Position::default(), base_lr: lr, sums: Sums::default(), report: Report::default() };
+        let mut run =
+            Run { at: Position::default(), base_lr: lr, sums: Sums::default(), report: Report::default() };
         if let Some(checkpoint) = self.resume.take() {
             let finished = self.restore(&checkpoint, &mut run, device)?;
             if finished {

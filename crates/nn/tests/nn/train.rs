@@ -8,10 +8,11 @@ use elinvar_nn::models::{DigitsCnn, DigitsMlp, DigitsTransformer, digit_pairs};
 use elinvar_nn::optim::schedule::{CosineAnnealingLr, LinearLr, PlateauMode, ReduceLrOnPlateau};
 use elinvar_nn::optim::{Adam, AdamW, Optimizer, Sgd};
 use elinvar_nn::train::{
-    Callback, Checkpoint, Checkpoints, Classification, EarlyStopping, Report, Step, Trainer, evaluate, evaluate_on,
-    predict,
+    Callback, Checkpoint, Checkpoints, Classification, EarlyStopping, Report, Step, Trainer, evaluate,
+    evaluate_on, predict,
 };
-use elinvar_nn::{Ema, Generator, Layer, Module, Sequential, StateDict};
+use elinvar_nn::ema::{Average, BufferAverage, Ema};
+use elinvar_nn::{Generator, Layer, Module, Sequential, StateDict};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -140,7 +141,7 @@ impl Kept {
         // Weights of another seed where they come from the checkpoint: what is not restored shows.
         let m = noisy(if self.path().exists() { 77 } else { 1 });
         let mut o = AdamW::new(0.01).weight_decay(0.1);
-        let mut ema = Ema::new(&m, 0.9).unwrap();
+        let mut ema = Ema::new(Average::Exponential { decay: 0.9 }, BufferAverage::Copied).unwrap();
         let loader = Loader::new(train, 48).unwrap().shuffle(3);
         let mut trainer = Trainer::new(&m, &mut o, &loader, Classification::new())
             .epochs(4)
@@ -151,7 +152,9 @@ impl Kept {
             .validate(|m: &Sequential<B>| evaluate(m, &test, 50, &D))
             .early_stopping(EarlyStopping::new(3))
             .callback(Until::step(until))
-            .checkpoints(Checkpoints::new(self.path()).every_steps(1).best(self.dir.path().join("best.safetensors")));
+            .checkpoints(
+                Checkpoints::new(self.path()).every_steps(1).best(self.dir.path().join("best.safetensors")),
+            );
         if self.path().exists() {
             trainer = trainer.resume(Checkpoint::load(self.path()).unwrap());
         }
@@ -326,10 +329,11 @@ fn what_cannot_be_trained_is_an_error() {
     ];
     for (name, loader, epochs, lr, smoothing) in rows {
         let m = DigitsMlp::<B>::new(&mut Generator::new(1), &D);
-        let e = Trainer::new(&m, &mut Sgd::new(lr), &loader, Classification::new().label_smoothing(smoothing))
-            .epochs(epochs)
-            .run(&D)
-            .expect_err(name);
+        let e =
+            Trainer::new(&m, &mut Sgd::new(lr), &loader, Classification::new().label_smoothing(smoothing))
+                .epochs(epochs)
+                .run(&D)
+                .expect_err(name);
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{name}: {e}");
     }
     let m = Linear::<B>::new(3, 10, &mut Generator::new(1), &D);

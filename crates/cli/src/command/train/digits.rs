@@ -50,12 +50,17 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let file = session.file("metrics.jsonl");
     let mut metrics = Metrics::open(&file, session.checkpoint.as_ref(), "cross entropy, log scale")?;
     let mut progress = Progress::new(steps, epochs as u64, "samples", args.run.quiet);
-    let mut trainer = Trainer::new(&net, &mut optimizer, &loader, Classification::new().label_smoothing(recipe.label_smoothing))
-        .epochs(epochs)
-        .schedule(LinearLr::new(1.0, 0.0, total)?)
-        .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), &device))
-        .callback(Watch::new(&mut metrics, &mut progress, steps))
-        .checkpoints(session.checkpoints());
+    let mut trainer = Trainer::new(
+        &net,
+        &mut optimizer,
+        &loader,
+        Classification::new().label_smoothing(recipe.label_smoothing),
+    )
+    .epochs(epochs)
+    .schedule(LinearLr::new(1.0, 0.0, total)?)
+    .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), &device))
+    .callback(Watch::new(&mut metrics, &mut progress, steps))
+    .checkpoints(session.checkpoints());
     if let Some(checkpoint) = session.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }

@@ -66,12 +66,17 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let per_epoch = steps.div_ceil(epochs) as usize;
     let total = per_epoch as u64 * u64::from(epochs);
     let places = blocks.len();
-    let loader =
-        Loader::new(Arc::new(blocks), batch)?.weighted(vec![1.0; places], per_epoch * batch, Draw::WithReplacement, seed)?;
+    let loader = Loader::new(Arc::new(blocks), batch)?.weighted(
+        vec![1.0; places],
+        per_epoch * batch,
+        Draw::WithReplacement,
+        seed,
+    )?;
     let config = Gpt2Config::new(layers, heads, width, context, tokenizer.vocab_size()).dropout(dropout);
     let net: Gpt2<Any> = Gpt2::new(config, &mut Generator::new(seed), &device)?;
     // Norms, biases and positions are no directions that should shrink.
-    let plain = Group::matching(|name| name.ends_with("bias") || name.contains("ln_") || name.starts_with("wpe"));
+    let plain =
+        Group::matching(|name| name.ends_with("bias") || name.contains("ln_") || name.starts_with("wpe"));
     let mut optimizer = AdamW::new(lr).betas(0.9, 0.99).weight_decay(0.1).group(plain.weight_decay(0.0));
     let warmup = total / 20;
 
@@ -86,7 +91,8 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
         .callback(Watch::new(&mut metrics, &mut progress, per_epoch as u64))
         .checkpoints(session.checkpoints());
     if let Some(test) = &test {
-        trainer = trainer.validate(|net: &Gpt2<Any>| evaluate_on(net, test, &NextToken, test_batches, &device));
+        trainer =
+            trainer.validate(|net: &Gpt2<Any>| evaluate_on(net, test, &NextToken, test_batches, &device));
     }
     if let Some(checkpoint) = session.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
@@ -96,7 +102,10 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
 
     net.save_pretrained(session.dir())?;
     tokenizer.save(session.file("tokenizer.json"))?;
-    metrics.draw(&session.file("curve.png"), &format!("{stem}, {} weights, seed {seed}", net.num_parameters()))?;
+    metrics.draw(
+        &session.file("curve.png"),
+        &format!("{stem}, {} weights, seed {seed}", net.num_parameters()),
+    )?;
     writeln!(
         out,
         "{}: config.json model.safetensors tokenizer.json metrics.jsonl curve.png",

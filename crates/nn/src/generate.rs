@@ -1,0 +1,249 @@
+//! Text from a language model, token by token: [`generate`], over any [`CausalLm`], with a [`Sampler`].
+//!
+//! What a sampler draws is computed on the host in f64 by IEEE operations and our own exp, and its random numbers are
+//! Philox's: the same logits and seed give the same tokens everywhere.
+
+use crate::{Layer, Mode, Module};
+use elinvar_core::philox::{Stream, unit_f64};
+use elinvar_core::{Error, Result};
+use elinvar_ops::Backend;
+use elinvar_ops::lane::Lane;
+use elinvar_tensor::{Tensor, no_grad, try_run};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// A model that tells how likely each token comes next. As a [`Layer`] it makes logits [b, t, vocabulary] of tokens
+/// [b, t] of i64, where those at t depend on the tokens up to t alone.
+pub trait CausalLm<B: Backend>: Layer<B> {
+    /// What the model remembers of the tokens so far.
+    type State: Send;
+    /// That of no tokens.
+    fn start(&self) -> Self::State;
+    /// Tokens that it can look at; `None` if there is no limit.
+    fn context(&self) -> Option<usize>;
+    /// Where it lives.
+    fn device(&self) -> B::Device;
+    /// The logits behind the last of these tokens, which follow those in `state`; remembers them too.
+    ///
+    /// ids: [b, t] of i64   y: [b, vocabulary]
+    ///
+    /// # Panics
+    /// If a token is none of the vocabulary, or there are more than the context holds.
+    fn advance(&self, ids: &Tensor<B>, state: &mut Self::State) -> Tensor<B>;
+}
+
+/// Chooses a token by its logits.
+///
+/// In this order, as in transformers: the penalty for repetition, the temperature, top k, top p, min p, and a draw from
+/// what is left. Equal logits count in the order of their tokens, smallest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampler {
+    temperature: f64,
+    top_k: Option<usize>,
+    top_p: f64,
+    min_p: f64,
+    repetition_penalty: f64,
+    stream: Stream,
+    drawn: u64,
+}
+
+impl Sampler {
+    /// Always the largest logit (after the penalty for repetition); of equal ones the smallest token.
+    pub fn greedy() -> Self {
+        Self::new(0).temperature(0.0)
+    }
+    /// Draws from the model's own distribution, by random numbers of this seed.
+    pub fn new(seed: u64) -> Self {
+        Sampler {
+            temperature: 1.0,
+            top_k: None,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            stream: Stream { seed, stream: 0 },
+            drawn: 0,
+        }
+    }
+    /// Divides the logits: below 1 likely tokens become likelier; 0 takes the largest. At first 1.
+    #[must_use]
+    pub fn temperature(mut self, temperature: f64) -> Self {
+        self.temperature = temperature;
+        self
+    }
+    /// Only the k likeliest tokens. At first all.
+    #[must_use]
+    pub fn top_k(mut self, k: usize) -> Self {
+        self.top_k = Some(k);
+        self
+    }
+    /// Only the fewest likeliest tokens that have this probability together. At first 1: all.
+    #[must_use]
+    pub fn top_p(mut self, p: f64) -> Self {
+        self.top_p = p;
+        self
+    }
+    /// Only tokens at least this times as likely as the likeliest. At first 0: all.
+    #[must_use]
+    pub fn min_p(mut self, p: f64) -> Self {
+        self.min_p = p;
+        self
+    }
+    /// Divides positive and multiplies negative logits of tokens that were there already (Keskar and others, 2019). At
+    /// first 1.
+    #[must_use]
+    pub fn repetition_penalty(mut self, penalty: f64) -> Self {
+        self.repetition_penalty = penalty;
+        self
+    }
+    fn check(&self) -> Result<()> {
+        let rows = [
+            ("temperature", self.temperature, self.temperature >= 0.0, "0 or more"),
+            ("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0, at most 1"),
+            ("min_p", self.min_p, (0.0..=1.0).contains(&self.min_p), "in 0..=1"),
+            ("repetition_penalty", self.repetition_penalty, self.repetition_penalty > 0.0, "above 0"),
+        ];
+        if let Some((what, value, _, fit)) = rows.into_iter().find(|r| !r.2 || !r.1.is_finite()) {
+            return Err(Error::argument(format!("sampler: {what} is {value}; it should be {fit}")));
+        }
+        match self.top_k {
+            Some(0) => Err(Error::argument("sampler: top_k is 0; it should be 1 or more")),
+            Some(_) | None => Ok(()),
+        }
+    }
+    /// The next token, by logits of all tokens and the tokens that were there already. Draws one random number, or none
+    /// at temperature 0.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a setting is out of its range, a logit is NaN or +inf, or all are -inf.
+    pub fn pick(&mut self, logits: &[f64], before: &[u32]) -> Result<u32> {
+        self.check()?;
+        let mut all: Vec<(u32, f64)> = (0..).zip(logits.iter().copied()).collect();
+        if let Some((token, l)) = all.iter().find(|(_, l)| l.is_nan() || *l == f64::INFINITY) {
+            return Err(Error::argument(format!("sampler: the logit of token {token} is {l}")));
+        }
+        for &token in &before.iter().copied().collect::<BTreeSet<_>>() {
+            if let Some((_, l)) = all.get_mut(token as usize) {
+                *l = if *l > 0.0 { *l / self.repetition_penalty } else { *l * self.repetition_penalty };
+            }
+        }
+        all.retain(|(_, l)| *l > f64::NEG_INFINITY);
+        let likelier = |a: &(u32, f64), b: &(u32, f64)| {
+            b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0))
+        };
+        let Some(&(best, most)) = all.iter().min_by(|a, b| likelier(a, b)) else {
+            return Err(Error::argument(format!("sampler: of {} logits none is finite", logits.len())));
+        };
+        if self.temperature == 0.0 {
+            return Ok(best);
+        }
+        if let Some(k) = self.top_k.filter(|&k| k < all.len()) {
+            all.select_nth_unstable_by(k - 1, likelier);
+            all.truncate(k);
+        }
+        all.sort_unstable_by(likelier);
+        // From here on probabilities, times a factor that all have in common.
+        for (_, l) in &mut all {
+            *l = Lane::exp((*l - most) / self.temperature);
+        }
+        let whole: f64 = all.iter().map(|(_, p)| p).sum();
+        let mut sum = 0.0;
+        let enough = all.iter().position(|(_, p)| {
+            sum += p;
+            sum >= self.top_p * whole
+        });
+        all.truncate(enough.map_or(all.len(), |last| last + 1));
+        all.retain(|(_, p)| *p >= self.min_p);
+        let whole: f64 = all.iter().map(|(_, p)| p).sum();
+        let at = unit_f64(self.stream.word64(self.drawn)) * whole;
+        self.drawn += 1;
+        let mut sum = 0.0;
+        let chosen = all.iter().find(|(_, p)| {
+            sum += p;
+            at < sum
+        });
+        Ok(chosen.map_or(best, |(token, _)| *token))
+    }
+}
+
+/// When [`generate`] stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Tokens at most.
+    pub max_new_tokens: usize,
+    /// Tokens that end the text. They are not part of it.
+    pub stop: Vec<u32>,
+}
+
+/// What the model writes behind a prompt: the new tokens. `on_token` sees each as it comes, and may break off.
+///
+/// The model runs in evaluation mode, and is then as it was.
+///
+/// **A full context.** A model remembers at most [`CausalLm::context`] tokens. When the next would not fit, or the prompt
+/// does not, all is forgotten and the last half as many tokens (at least one) are read again, at positions from 0 on.
+/// So a long text costs two such readings per context, and always has at least half of one behind it.
+///
+/// # Errors
+/// `InvalidArgument` if the prompt is empty, holds a token that the model does not know, or the sampler's settings or
+/// the logits are none; what the device reports.
+pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
+    model: &M,
+    prompt: &[u32],
+    limits: &Limits,
+    sampler: &mut Sampler,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
+) -> Result<Vec<u32>> {
+    sampler.check()?;
+    if prompt.is_empty() {
+        return Err(Error::argument(
+            "generate: the prompt is empty; it should begin with one token at least",
+        ));
+    }
+    let _evaluating = Evaluating::begin::<B, M>(model);
+    let device = model.device();
+    let (mut text, mut state) = (prompt.to_vec(), model.start());
+    // How much of the text the state has seen, and how many tokens are in it.
+    let (mut read, mut held) = (0, 0);
+    for _ in 0..limits.max_new_tokens {
+        if model.context().is_some_and(|context| held + text.len() - read > context) {
+            let keep = model.context().map_or(1, |context| (context / 2).max(1));
+            (state, held, read) = (model.start(), 0, text.len() - keep.min(text.len()));
+        }
+        let new: Vec<i64> = text[read..].iter().map(|&t| i64::from(t)).collect();
+        (held, read) = (held + new.len(), text.len());
+        let logits = no_grad(|| {
+            try_run(|| {
+                let n = new.len();
+                model.advance(&Tensor::from_vec(new, [1, n], &device), &mut state)
+            })
+        })?;
+        let token = sampler.pick(&logits.to_host()?.to_f64_vec(), &text)?;
+        if limits.stop.contains(&token) {
+            break;
+        }
+        text.push(token);
+        if on_token(token).is_break() {
+            break;
+        }
+    }
+    Ok(text.split_off(prompt.len()))
+}
+
+/// Evaluation mode for as long as this lives; afterwards each part has the mode that it had.
+struct Evaluating<'a> {
+    before: Vec<(&'a Mode, bool)>,
+}
+
+impl<'a> Evaluating<'a> {
+    fn begin<B: Backend, M: Module<B> + ?Sized>(model: &'a M) -> Self {
+        let before: Vec<_> = model.leaves().modes.into_iter().map(|m| (m, m.is_training())).collect();
+        before.iter().for_each(|(m, _)| m.set_training(false));
+        Evaluating { before }
+    }
+}
+
+impl Drop for Evaluating<'_> {
+    fn drop(&mut self) {
+        self.before.iter().for_each(|(m, training)| m.set_training(*training));
+    }
+}

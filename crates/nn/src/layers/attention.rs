@@ -1,0 +1,590 @@
+//! Attention layers: [`MultiheadAttention`] with PyTorch's names, [`Attention`] as newer models have it.
+//!
+//! Both project, split into heads, [`attend`] and project again. Only the middle is interesting: without dropout it is
+//! the catalogue's scaled_dot_product_attention, in which the weights never stand in memory. With dropout in training it
+//! is composed of a product, a softmax and another product, because what drops are the weights.
+
+use super::{Dropout, KvCache, Linear, RotaryTable};
+use crate::init::{self, Gain};
+use crate::{Layer, Mode, Module, Param};
+use elinvar_core::{Error, Result};
+use elinvar_ops::Backend;
+use elinvar_ops::catalogue as op;
+use elinvar_tensor::{Generator, OrFail, Tensor};
+use std::fmt;
+
+/// softmax(q k^T / sqrt(d) + mask) v for each batch and head.
+///
+/// q: [b, h, l, d]   k: [b, j, s, d]   v: [b, j, s, v]   mask: broadcasts to [b, h, l, s]   y: [b, h, l, v]
+///
+/// Each of the j key heads serves a run of h / j query heads. A bool mask is true where a key takes part, a float mask is
+/// added. With `causal` the last query sees all keys and every earlier one a key less: the queries are the last l of s
+/// tokens, as when the first ones stand in a cache. A query that sees no key gives zeros. With `dropout` weights are
+/// dropped.
+///
+/// # Errors
+/// `ShapeMismatch` if sizes do not fit, or there are fewer keys than queries and `causal`; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
+pub fn attend<B: Backend>(
+    q: &Tensor<B>,
+    k: &Tensor<B>,
+    v: &Tensor<B>,
+    mask: Option<&Tensor<B>>,
+    causal: bool,
+    dropout: Option<&Dropout>,
+) -> Result<Tensor<B>> {
+    let Some(dropout) = dropout else {
+        let (mask, causal) = aligned(q, k, mask, causal)?;
+        return op::scaled_dot_product_attention(q, k, v, mask.as_ref(), causal, None, true);
+    };
+    let p = attention_weights(q, k, mask, causal)?;
+    let y = weighted(&dropout.forward(&p), v)?;
+    elinvar_ops::value::cast(&y, q.dtype())
+}
+
+/// The mask and flag with which the op, whose query i sees keys 0..=i, means the last l of s tokens.
+fn aligned<B: Backend>(
+    q: &Tensor<B>,
+    k: &Tensor<B>,
+    mask: Option<&Tensor<B>>,
+    causal: bool,
+) -> Result<(Option<Tensor<B>>, bool)> {
+    if !causal {
+        return Ok((mask.cloned(), false));
+    }
+    let (l, s) = lengths(q, k)?;
+    if l > s {
+        return Err(Error::shape(format!(
+            "attention: {l} queries and {s} keys; causal queries are the last of the keys' tokens"
+        )));
+    }
+    Ok(match l {
+        _ if l == s => (mask.cloned(), true),
+        // The last token sees all.
+        1 => (mask.cloned(), false),
+        _ => (Some(both(mask, seen(l, s, q.device())?)?), false),
+    })
+}
+
+fn lengths<B: Backend>(q: &Tensor<B>, k: &Tensor<B>) -> Result<(usize, usize)> {
+    match (q.dims(), k.dims()) {
+        (&[.., l, _], &[.., s, _]) => Ok((l, s)),
+        _ => Err(Error::shape(format!(
+            "attention: q {}, k {}; each should be [b, heads, length, size]",
+            q.shape(),
+            k.shape()
+        ))),
+    }
+}
+
+/// True where key j is at or before query i, the last l of s tokens: [l, s].
+fn seen<B: Backend>(l: usize, s: usize, device: &B::Device) -> Result<Tensor<B>> {
+    let keys = Tensor::<B>::arange(0, s as i64, 1, device).unsqueeze(0);
+    let queries = Tensor::<B>::arange((s - l) as i64, s as i64, 1, device).unsqueeze(1);
+    op::le(&keys, &queries)
+}
+
+/// Two masks as one: what both let through. Bool masks stay bool.
+fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Tensor<B>> {
+    use elinvar_core::DType::Bool;
+    Ok(match a {
+        None => b,
+        Some(a) if a.dtype() == Bool && b.dtype() == Bool => op::logical_and(a, &b)?,
+        Some(a) if a.dtype() == Bool => op::where_(a, &b, &b.full_like(f64::NEG_INFINITY))?,
+        Some(a) if b.dtype() == Bool => op::where_(&b, a, &a.full_like(f64::NEG_INFINITY))?,
+        Some(a) => op::add(a, &b)?,
+    })
+}
+
+/// The weights of [`attend`], [b, h, l, s], in the type of computation. A query that sees no key has weights of 0.
+fn attention_weights<B: Backend>(
+    q: &Tensor<B>,
+    k: &Tensor<B>,
+    mask: Option<&Tensor<B>>,
+    causal: bool,
+) -> Result<Tensor<B>> {
+    let (l, s) = lengths(q, k)?;
+    let (mut mask, flag) = aligned(q, k, mask, causal)?;
+    if flag {
+        mask = Some(both(mask.as_ref(), seen(l, s, q.device())?)?);
+    }
+    let compute = q.dtype().compute();
+    let (q, k) = (q.to_dtype(compute), k.to_dtype(compute));
+    let &[b, h, _, d] = q.dims() else {
+        return Err(Error::shape(format!("attention: q {}; it should be [b, heads, l, d]", q.shape())));
+    };
+    let j = k.dims()[1];
+    if j == 0 || !h.is_multiple_of(j) {
+        return Err(Error::shape(format!("attention: {h} query heads do not divide among {j} key heads")));
+    }
+    // Query heads that share a key head become more rows of it.
+    let tall = reshaped(&q, &[b, j, h / j * l, d])?;
+    let scores = op::mul(
+        &op::matmul(&tall, &k.t())?,
+        &Tensor::full([], 1.0 / (d as f64).sqrt(), compute, q.device()),
+    )?;
+    let scores = reshaped(&scores, &[b, h, l, s])?;
+    let Some(mask) = mask else { return op::softmax(&scores, -1) };
+    let (hidden, scores) = if mask.dtype() == elinvar_core::DType::Bool {
+        (op::logical_not(&mask)?, scores)
+    } else {
+        let mask = mask.to_dtype(compute);
+        let hidden = op::eq(&mask, &mask.full_like(f64::NEG_INFINITY))?;
+        let scores = op::add(&scores, &op::masked_fill(&mask, &hidden, 0.0)?)?;
+        (hidden, scores)
+    };
+    // The lowest finite number instead of -inf: a row of -inf would be NaN, in the gradient too. Weights that are hidden
+    // are exactly 0 either way, but in a row without any key; those are set to 0.
+    let lowest = if compute == elinvar_core::DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
+    let p = op::softmax(&op::masked_fill(&scores, &hidden, lowest)?, -1)?;
+    op::masked_fill(&p, &hidden, 0.0)
+}
+
+/// p v for weights [b, h, l, s] and values [b, j, s, v]: [b, h, l, v].
+fn weighted<B: Backend>(p: &Tensor<B>, v: &Tensor<B>) -> Result<Tensor<B>> {
+    let (&[b, h, l, s], &[_, j, _, width]) = (p.dims(), v.dims()) else {
+        return Err(Error::shape(format!("attention: v {}; it should be [b, heads, s, v]", v.shape())));
+    };
+    let tall = reshaped(p, &[b, j, h / j.max(1) * l, s])?;
+    reshaped(&op::matmul(&tall, &v.to_dtype(p.dtype()))?, &[b, h, l, width])
+}
+
+fn reshaped<B: Backend>(x: &Tensor<B>, sizes: &[usize]) -> Result<Tensor<B>> {
+    op::reshape(x, &sizes.iter().map(|&n| n as isize).collect::<Vec<_>>())
+}
+
+/// [b, heads, t, d] of [b, t, heads * d].
+pub(crate) fn split_heads<B: Backend>(x: &Tensor<B>, heads: usize) -> Result<Tensor<B>> {
+    let &[b, t, e] = x.dims() else {
+        return Err(Error::shape(format!("attention: {}; it should be [b, t, features]", x.shape())));
+    };
+    if heads == 0 || !e.is_multiple_of(heads) {
+        return Err(Error::shape(format!("attention: {e} features do not divide among {heads} heads")));
+    }
+    op::transpose(&reshaped(x, &[b, t, heads, e / heads])?, 1, 2)
+}
+
+/// [b, t, heads * d] of [b, heads, t, d].
+pub(crate) fn join_heads<B: Backend>(x: &Tensor<B>) -> Result<Tensor<B>> {
+    let x = op::transpose(x, 1, 2)?;
+    let &[b, t, h, d] = x.dims() else {
+        return Err(Error::shape(format!("attention: {}; it should be [b, heads, t, d]", x.shape())));
+    };
+    reshaped(&x, &[b, t, h * d])
+}
+
+/// Dropout of attention weights. It knows whether it drops now, because then the weights have to be made.
+#[derive(Debug, Module)]
+pub(crate) struct WeightDropout {
+    p: f64,
+    mode: Mode,
+    dropout: Dropout,
+}
+
+impl WeightDropout {
+    /// Drops with probability `p`.
+    ///
+    /// # Panics
+    /// If `p` is no probability.
+    #[track_caller]
+    pub(crate) fn new(p: f64, g: &mut Generator) -> Self {
+        WeightDropout { p, mode: Mode::new(), dropout: Dropout::new(p, g) }
+    }
+    /// The dropout, if it drops now.
+    pub(crate) fn active(&self) -> Option<&Dropout> {
+        (self.mode.is_training() && self.p > 0.0).then_some(&self.dropout)
+    }
+}
+
+/// Which keys the queries of a [`MultiheadAttention`] do not see, in PyTorch's meaning: true in a bool mask is *left out*,
+/// a float mask is added to the scores.
+#[derive(Clone, Debug)]
+pub struct AttentionMasks<B: Backend> {
+    /// [b, s]: keys that are padding.
+    pub key_padding_mask: Option<Tensor<B>>,
+    /// [l, s] or [b * heads, l, s]
+    pub attn_mask: Option<Tensor<B>>,
+    /// Query i sees keys 0..=i. Needs as many queries as keys.
+    pub is_causal: bool,
+}
+
+impl<B: Backend> Default for AttentionMasks<B> {
+    fn default() -> Self {
+        AttentionMasks { key_padding_mask: None, attn_mask: None, is_causal: false }
+    }
+}
+
+impl<B: Backend> AttentionMasks<B> {
+    /// Every query sees every key.
+    pub fn none() -> Self {
+        Self::default()
+    }
+    /// Query i sees keys 0..=i.
+    pub fn causal() -> Self {
+        AttentionMasks { is_causal: true, ..Self::default() }
+    }
+    /// These keys are padding, too: [b, s].
+    #[must_use]
+    pub fn padding(mut self, mask: &Tensor<B>) -> Self {
+        self.key_padding_mask = Some(mask.clone());
+        self
+    }
+    /// And this mask, [l, s] or [b * heads, l, s].
+    #[must_use]
+    pub fn attn(mut self, mask: &Tensor<B>) -> Self {
+        self.attn_mask = Some(mask.clone());
+        self
+    }
+    /// As one mask in the meaning of [`attend`].
+    fn joined(&self, b: usize, heads: usize, l: usize, s: usize) -> Result<Option<Tensor<B>>> {
+        let wrong = |what: &str, m: &Tensor<B>, fit: String| {
+            Error::shape(format!("multihead_attention: {what} {}; it should be {fit}", m.shape()))
+        };
+        let turned = |m: Tensor<B>| {
+            if m.dtype() == elinvar_core::DType::Bool { op::logical_not(&m) } else { Ok(m) }
+        };
+        if self.is_causal && l != s {
+            return Err(Error::shape(format!(
+                "multihead_attention: {l} queries and {s} keys; is_causal needs as many of both, give an attn_mask"
+            )));
+        }
+        let mut mask = None;
+        if let Some(m) = &self.attn_mask {
+            mask = Some(turned(match m.dims() {
+                &[x, y] if (x, y) == (l, s) => m.clone(),
+                &[n, x, y] if (n, x, y) == (b * heads, l, s) => reshaped(m, &[b, heads, l, s])?,
+                _ => return Err(wrong("attn_mask", m, format!("[{l}, {s}] or [{}, {l}, {s}]", b * heads))),
+            })?);
+        }
+        if let Some(m) = &self.key_padding_mask {
+            if m.dims() != [b, s] {
+                return Err(wrong("key_padding_mask", m, format!("[{b}, {s}]")));
+            }
+            mask = Some(both(mask.as_ref(), turned(reshaped(m, &[b, 1, 1, s])?)?)?);
+        }
+        Ok(mask)
+    }
+}
+
+/// Attention with several heads over projections of query, key and value, with PyTorch's names and layouts.
+///
+/// query: [l, b, e]   key, value: [s, b, e]   y: [l, b, e]; or [b, l, e], [b, s, e], [b, l, e] if `batch_first`
+///
+/// A query that sees no key gives the bias of `out_proj`, and weights of 0 (PyTorch gives NaN where weights are asked
+/// for).
+#[derive(Debug, Module)]
+#[module(display)]
+pub struct MultiheadAttention<B: Backend> {
+    /// [3 e, e]: the projections of queries, keys and values, stacked.
+    pub in_proj_weight: Param<B>,
+    /// [3 e]
+    pub in_proj_bias: Option<Param<B>>,
+    /// [e, e]
+    pub out_proj: Linear<B>,
+    dropout: WeightDropout,
+    heads: usize,
+    batch_first: bool,
+}
+
+/// The settings of a [`MultiheadAttention`], each with PyTorch's default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MultiheadAttentionOptions {
+    features: usize,
+    heads: usize,
+    dropout: f64,
+    bias: bool,
+    batch_first: bool,
+}
+
+impl MultiheadAttentionOptions {
+    /// Settings of a layer of so many features and heads.
+    pub fn new(features: usize, heads: usize) -> Self {
+        MultiheadAttentionOptions { features, heads, dropout: 0.0, bias: true, batch_first: false }
+    }
+    /// Probability with which a weight drops in training. At first 0.
+    #[must_use]
+    pub fn dropout(mut self, p: f64) -> Self {
+        self.dropout = p;
+        self
+    }
+    /// With biases? At first yes.
+    #[must_use]
+    pub fn bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+    /// Is the batch the first axis? At first no.
+    #[must_use]
+    pub fn batch_first(mut self, batch_first: bool) -> Self {
+        self.batch_first = batch_first;
+        self
+    }
+    /// A layer of f32: Glorot's uniform distribution for `in_proj_weight`, zeros for the biases, as in PyTorch.
+    ///
+    /// # Panics
+    /// If the features do not divide among the heads, the dropout is no probability, or memory is exhausted.
+    #[track_caller]
+    pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> MultiheadAttention<B> {
+        let e = self.features;
+        divided(e, self.heads).or_fail();
+        let in_proj_weight = Param::new(init::xavier_uniform([3 * e, e], Gain::Linear, g, device));
+        let in_proj_bias = self.bias.then(|| Param::new(init::zeros(3 * e, device)));
+        let mut out_proj = Linear::without_bias(e, e, g, device);
+        out_proj.bias = self.bias.then(|| Param::new(init::zeros(e, device)));
+        let dropout = WeightDropout::new(self.dropout, g);
+        let (heads, batch_first) = (self.heads, self.batch_first);
+        MultiheadAttention { in_proj_weight, in_proj_bias, out_proj, dropout, heads, batch_first }
+    }
+}
+
+/// Features of a head.
+fn divided(features: usize, heads: usize) -> Result<usize> {
+    if heads > 0 && features.is_multiple_of(heads) {
+        Ok(features / heads)
+    } else {
+        Err(Error::argument(format!("attention: {features} features do not divide among {heads} heads")))
+    }
+}
+
+impl<B: Backend> MultiheadAttention<B> {
+    /// A layer of f32 with biases, without dropout, the batch second.
+    ///
+    /// # Panics
+    /// If the features do not divide among the heads, or memory is exhausted.
+    #[track_caller]
+    pub fn new(features: usize, heads: usize, g: &mut Generator, device: &B::Device) -> Self {
+        MultiheadAttentionOptions::new(features, heads).init(g, device)
+    }
+    /// What the queries find.
+    ///
+    /// # Panics
+    /// If shapes or dtypes do not fit, or memory is exhausted.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        query: &Tensor<B>,
+        key: &Tensor<B>,
+        value: &Tensor<B>,
+        masks: &AttentionMasks<B>,
+    ) -> Tensor<B> {
+        let found = self.projected(query, key, value, masks).and_then(|(q, k, v, mask)| {
+            let o = attend(&q, &k, &v, mask.as_ref(), masks.is_causal, self.dropout.active())?;
+            self.joined(&o)
+        });
+        found.or_fail()
+    }
+    /// What the queries find, and how much each key weighed, [b, heads, l, s]. PyTorch's default is the mean of these over
+    /// the heads: `weights.mean_dim(1, false)`.
+    ///
+    /// # Panics
+    /// If shapes or dtypes do not fit, or memory is exhausted.
+    #[track_caller]
+    pub fn forward_weights(
+        &self,
+        query: &Tensor<B>,
+        key: &Tensor<B>,
+        value: &Tensor<B>,
+        masks: &AttentionMasks<B>,
+    ) -> (Tensor<B>, Tensor<B>) {
+        let found = self.projected(query, key, value, masks).and_then(|(q, k, v, mask)| {
+            let p = attention_weights(&q, &k, mask.as_ref(), masks.is_causal)?;
+            let p = self.dropout.active().map_or(p.clone(), |d| d.forward(&p));
+            let o = elinvar_ops::value::cast(&weighted(&p, &v)?, q.dtype())?;
+            Ok((self.joined(&o)?, elinvar_ops::value::cast(&p, q.dtype())?))
+        });
+        found.or_fail()
+    }
+    /// q, k, v as [b, heads, length, size], and the mask.
+    fn projected(
+        &self,
+        query: &Tensor<B>,
+        key: &Tensor<B>,
+        value: &Tensor<B>,
+        masks: &AttentionMasks<B>,
+    ) -> Result<(Tensor<B>, Tensor<B>, Tensor<B>, Option<Tensor<B>>)> {
+        let (weight, bias) = (self.in_proj_weight.get(), self.in_proj_bias.as_ref().map(Param::get));
+        let e = weight.dims()[1];
+        let wrong = |what: &str, x: &Tensor<B>| {
+            let fit = if self.batch_first { "[batch, length" } else { "[length, batch" };
+            Error::shape(format!("multihead_attention: {what} {}; it should be {fit}, {e}]", x.shape()))
+        };
+        let part = |what: &str, x: &Tensor<B>, i: usize| {
+            if x.rank() != 3 || x.dims()[2] != e {
+                return Err(wrong(what, x));
+            }
+            let at = (i * e) as isize;
+            let weight = op::narrow(&weight, 0, at, e)?;
+            let bias = bias.as_ref().map(|b| op::narrow(b, 0, at, e)).transpose()?;
+            let x = if self.batch_first { x.clone() } else { op::transpose(x, 0, 1)? };
+            split_heads(&op::linear(&x, &weight, bias.as_ref())?, self.heads)
+        };
+        let (q, k, v) = (part("query", query, 0)?, part("key", key, 1)?, part("value", value, 2)?);
+        if k.dims()[0] != q.dims()[0] || v.dims()[..3] != k.dims()[..3] {
+            return Err(Error::shape(format!(
+                "multihead_attention: query {}, key {}, value {}; the batches should be equal, and key as long as value",
+                query.shape(),
+                key.shape(),
+                value.shape()
+            )));
+        }
+        let mask = masks.joined(q.dims()[0], self.heads, q.dims()[2], k.dims()[2])?;
+        Ok((q, k, v, mask))
+    }
+    fn joined(&self, o: &Tensor<B>) -> Result<Tensor<B>> {
+        let y = self.out_proj.forward(&join_heads(o)?);
+        if self.batch_first { Ok(y) } else { op::transpose(&y, 0, 1) }
+    }
+}
+
+impl<B: Backend> fmt::Display for MultiheadAttention<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MultiheadAttention({}, {} heads", self.in_proj_weight.get().size(1), self.heads)?;
+        if self.dropout.p > 0.0 {
+            write!(f, ", dropout {}", self.dropout.p)?;
+        }
+        f.write_str(if self.in_proj_bias.is_some() { ")" } else { ", no bias)" })
+    }
+}
+
+/// What the attention layers of a model have in common in one pass.
+#[derive(Clone, Debug)]
+pub struct AttentionContext<B: Backend> {
+    /// True where a key takes part, or floats to add: broadcasts to [b, heads, l, s], s with the cache's tokens.
+    pub mask: Option<Tensor<B>>,
+    /// No token sees a later one.
+    pub causal: bool,
+    /// The positions of these tokens.
+    pub rotary: Option<RotaryTable<B>>,
+}
+
+/// Attention of tokens to each other, with projections of their own, as Llama and its kin have it.
+///
+/// x: [b, t, features]   y: as x
+///
+/// Each of `kv_heads` key heads serves a run of query heads (grouped queries).
+#[derive(Debug, Module)]
+#[module(display)]
+pub struct Attention<B: Backend> {
+    /// [heads * size, features]
+    pub q_proj: Linear<B>,
+    /// [kv_heads * size, features]
+    pub k_proj: Linear<B>,
+    /// [kv_heads * size, features]
+    pub v_proj: Linear<B>,
+    /// [features, heads * size]
+    pub o_proj: Linear<B>,
+    dropout: WeightDropout,
+    heads: usize,
+    kv_heads: usize,
+}
+
+/// The settings of an [`Attention`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionOptions {
+    features: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: Option<usize>,
+    bias: bool,
+    dropout: f64,
+}
+
+impl AttentionOptions {
+    /// Settings of a layer of so many features and heads.
+    pub fn new(features: usize, heads: usize) -> Self {
+        AttentionOptions { features, heads, kv_heads: heads, head_dim: None, bias: false, dropout: 0.0 }
+    }
+    /// Heads of keys and values. At first as many as of queries.
+    #[must_use]
+    pub fn kv_heads(mut self, heads: usize) -> Self {
+        self.kv_heads = heads;
+        self
+    }
+    /// Numbers in a head. At first features / heads.
+    #[must_use]
+    pub fn head_dim(mut self, size: usize) -> Self {
+        self.head_dim = Some(size);
+        self
+    }
+    /// With biases? At first no.
+    #[must_use]
+    pub fn bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+    /// Probability with which a weight drops in training. At first 0.
+    #[must_use]
+    pub fn dropout(mut self, p: f64) -> Self {
+        self.dropout = p;
+        self
+    }
+    /// A layer of f32; the projections start as [`Linear`] does.
+    ///
+    /// # Panics
+    /// If the heads do not divide, the dropout is no probability, or memory is exhausted.
+    #[track_caller]
+    pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> Attention<B> {
+        let d = self.head_dim.map_or_else(|| divided(self.features, self.heads), Ok).or_fail();
+        let mut linear = |i, o| match self.bias {
+            true => Linear::new(i, o, g, device),
+            false => Linear::without_bias(i, o, g, device),
+        };
+        let q = linear(self.features, self.heads * d);
+        let k = linear(self.features, self.kv_heads * d);
+        let v = linear(self.features, self.kv_heads * d);
+        let o = linear(self.heads * d, self.features);
+        Attention::of(q, k, v, o, self.heads, self.kv_heads, WeightDropout::new(self.dropout, g)).or_fail()
+    }
+}
+
+impl<B: Backend> Attention<B> {
+    /// Around projections that exist.
+    pub(crate) fn of(
+        q_proj: Linear<B>,
+        k_proj: Linear<B>,
+        v_proj: Linear<B>,
+        o_proj: Linear<B>,
+        heads: usize,
+        kv_heads: usize,
+        dropout: WeightDropout,
+    ) -> Result<Self> {
+        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            return Err(Error::argument(format!(
+                "attention: {heads} query heads do not divide among {kv_heads} key heads"
+            )));
+        }
+        Ok(Attention { q_proj, k_proj, v_proj, o_proj, dropout, heads, kv_heads })
+    }
+    /// What the tokens find in each other, and, with a cache (and this layer's number in it), in those before them.
+    ///
+    /// # Panics
+    /// If shapes or dtypes do not fit, or memory is exhausted.
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Tensor<B>,
+        context: &AttentionContext<B>,
+        cache: Option<(&mut KvCache<B>, usize)>,
+    ) -> Tensor<B> {
+        let (q, k, v) = (self.q_proj.forward(x), self.k_proj.forward(x), self.v_proj.forward(x));
+        let found = (|| {
+            let mut q = split_heads(&q, self.heads)?;
+            let (mut k, v) = (split_heads(&k, self.kv_heads)?, split_heads(&v, self.kv_heads)?);
+            if let Some(table) = &context.rotary {
+                (q, k) = (table.turn(&q), table.turn(&k));
+            }
+            let [k, v] = match cache {
+                Some((cache, layer)) => cache.append(layer, &k, &v)?,
+                None => [k, v],
+            };
+            join_heads(&attend(&q, &k, &v, context.mask.as_ref(), context.causal, self.dropout.active())?)
+        })();
+        self.o_proj.forward(&found.or_fail())
+    }
+}
+
+impl<B: Backend> fmt::Display for Attention<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Attention({} heads, {} of keys)", self.heads, self.kv_heads)
+    }
+}

@@ -1,0 +1,169 @@
+//! Models as Hugging Face's transformers saves them: a directory with `config.json` and `model.safetensors`.
+//!
+//! Nothing is allocated on the word of a config: each weight that a model wants is first found in the file and its shape
+//! compared, so a config that speaks of 10^12 weights fails at the first name.
+
+use crate::StateDict;
+use crate::layers::MlpActivation;
+use elinvar_core::{DType, Error, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// What becomes of weights that are stored in other floats than f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Floats {
+    /// They are converted to f32.
+    #[default]
+    F32,
+    /// They stay. All must be of one type then.
+    Kept,
+}
+
+/// Bytes that a config.json may have: those of real models have one or two thousand.
+const MAX_CONFIG: u64 = 1 << 20;
+
+/// Reads `config.json` of a directory, of a model of this kind; fields that nobody asks for are ignored.
+///
+/// # Errors
+/// `Io` if it cannot be read; `Format` if it is damaged, lacks a field, or is of another kind of model.
+pub(super) fn config<C: DeserializeOwned>(dir: &Path, kind: &str) -> Result<C> {
+    #[derive(Deserialize)]
+    struct Kind {
+        model_type: Option<String>,
+    }
+    let path = dir.join("config.json");
+    let read = || {
+        let mut text = String::new();
+        File::open(&path)?.take(MAX_CONFIG + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > MAX_CONFIG {
+            return Err(Error::format(format!("more than {MAX_CONFIG} bytes; this is no model's config")));
+        }
+        let damaged = |e: serde_json::Error| Error::format(e.to_string());
+        match serde_json::from_str::<Kind>(&text).map_err(damaged)?.model_type {
+            Some(other) if other != kind => {
+                Err(Error::format(format!("model_type is \"{other}\"; here a \"{kind}\" was asked for")))
+            }
+            Some(_) | None => serde_json::from_str(&text).map_err(damaged),
+        }
+    };
+    read().map_err(|e| e.at(path.display()))
+}
+
+/// Reads the weights of a directory, with today's names: gamma and beta of old checkpoints are weight and bias.
+///
+/// # Errors
+/// `Io`, `Format`, `Unsupported`, `OutOfMemory` with the path in the sentence.
+pub(super) fn weights(dir: &Path) -> Result<StateDict> {
+    let file = elinvar_io::load_safetensors(dir.join("model.safetensors"))?;
+    let renamed = |name: String| match name.rsplit_once('.') {
+        Some((layer, "gamma")) => format!("{layer}.weight"),
+        Some((layer, "beta")) => format!("{layer}.bias"),
+        _ => name,
+    };
+    let n = file.tensors.len();
+    let tensors: StateDict = file.tensors.into_iter().map(|(name, t)| (renamed(name), t)).collect();
+    if tensors.len() < n {
+        return Err(Error::format("a norm has both gamma and weight, or beta and bias").at(dir.display()));
+    }
+    Ok(tensors)
+}
+
+/// The names without this prefix, if the weight `probe` has it. Names that have it not (those of a head) stay.
+pub(super) fn without_prefix(tensors: StateDict, prefix: &str, probe: &str) -> StateDict {
+    if !tensors.contains_key(&format!("{prefix}{probe}")) {
+        return tensors;
+    }
+    let cut = |name: String| name.strip_prefix(prefix).map(str::to_owned).unwrap_or(name);
+    tensors.into_iter().map(|(name, t)| (cut(name), t)).collect()
+}
+
+/// Takes the output's weight of a model away whose config says that it is the embedding.
+///
+/// # Errors
+/// `Format` if both are there and differ: then the config and the weights are of different models.
+pub(super) fn tie(tensors: &mut StateDict, output: &str, embedding: &str) -> Result<()> {
+    let Some(own) = tensors.remove(output) else { return Ok(()) };
+    match tensors.get(embedding) {
+        // Bytes, because a weight may be NaN.
+        Some(e) if e.shape() == own.shape() && e.data().to_le_bytes() == own.data().to_le_bytes() => Ok(()),
+        _ => Err(Error::format(format!(
+            "the config says that \"{output}\" is \"{embedding}\" (tie_word_embeddings), but the weights differ"
+        ))),
+    }
+}
+
+/// The type of a model's floats, of these weights.
+///
+/// # Errors
+/// `DTypeMismatch` if they are of several types and should be kept.
+pub(super) fn dtype(tensors: &StateDict, floats: Floats) -> Result<DType> {
+    if floats == Floats::F32 {
+        return Ok(DType::F32);
+    }
+    let mut found = tensors.iter().filter(|(_, t)| t.dtype().is_float()).map(|(name, t)| (name, t.dtype()));
+    let Some((first, dtype)) = found.next() else { return Ok(DType::F32) };
+    match found.find(|(_, d)| *d != dtype) {
+        None => Ok(dtype),
+        Some((name, other)) => Err(Error::dtype(format!(
+            "\"{first}\" is of {dtype} and \"{name}\" of {other}; load them as f32 (Floats::F32)"
+        ))),
+    }
+}
+
+/// A size of a config: not 0, and small enough that sizes can be multiplied.
+///
+/// # Errors
+/// `InvalidArgument` with the field's name.
+pub(super) fn size(field: &str, value: usize) -> Result<usize> {
+    if (1..=1 << 31).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Error::argument(format!("config: {field} is {value}; it should be in 1..=2^31")))
+    }
+}
+
+/// A probability of a config.
+///
+/// # Errors
+/// `InvalidArgument` with the field's name.
+pub(super) fn probability(field: &str, value: f64) -> Result<f64> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Error::argument(format!("config: {field} is {value}; it should be in 0..=1")))
+    }
+}
+
+/// How many times `whole` holds `parts`.
+///
+/// # Errors
+/// `InvalidArgument` with the fields' names.
+pub(super) fn share(field: &str, whole: usize, parts_field: &str, parts: usize) -> Result<usize> {
+    let parts = size(parts_field, parts)?;
+    if size(field, whole)?.is_multiple_of(parts) {
+        Ok(whole / parts)
+    } else {
+        Err(Error::argument(format!(
+            "config: {field} is {whole} and {parts_field} {parts}; the first should be a multiple of the second"
+        )))
+    }
+}
+
+/// An activation by the name that transformers gives it.
+///
+/// # Errors
+/// `Unsupported` if it is not one of ours.
+pub(super) fn activation(name: &str) -> Result<MlpActivation> {
+    match name {
+        "relu" => Ok(MlpActivation::Relu),
+        "gelu" => Ok(MlpActivation::Gelu),
+        "gelu_new" | "gelu_pytorch_tanh" => Ok(MlpActivation::GeluTanh),
+        "silu" | "swish" => Ok(MlpActivation::Silu),
+        _ => Err(Error::unsupported(format!(
+            "config: activation \"{name}\"; there are relu, gelu, gelu_new, gelu_pytorch_tanh and silu"
+        ))),
+    }
+}
