@@ -31,6 +31,7 @@ extern crate self as elinvar_nn;
 
 mod buffer;
 pub mod data;
+pub mod ema;
 pub mod init;
 mod layer;
 pub mod layers;
