@@ -32,6 +32,7 @@ extern crate self as elinvar_nn;
 mod buffer;
 pub mod data;
 pub mod generate;
+pub mod ema;
 pub mod init;
 mod layer;
 pub mod layers;

@@ -3,7 +3,7 @@
 use crate::Tensor;
 use elinvar_core::Result;
 use elinvar_ops::backend::Backend;
-use elinvar_ops::catalogue;
+use elinvar_ops::{Value, catalogue};
 use std::collections::BTreeMap;
 
 /// Gradients by variable. A variable that the outputs do not depend on has none.
@@ -68,14 +68,25 @@ impl<B: Backend> Gradients<B> {
     pub fn is_empty(&self) -> bool {
         self.by.is_empty()
     }
-    /// Adds the gradients of another pass: what several small batches give together.
+    /// Multiplies every gradient with a number: after several batches were added up, to make their mean of it.
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `OutOfMemory`, after which the gradients are as they were.
+    pub fn scale(&mut self, factor: f64) -> Result<()> {
+        let scaled = |g: &Tensor<B>| catalogue::mul(g, &g.scalar_like(factor)?);
+        let new = self.by.values().map(|(_, g)| scaled(g)).collect::<Result<Vec<_>>>()?;
+        self.by.values_mut().zip(new).for_each(|((_, g), new)| *g = new);
+        Ok(())
+    }
+    /// Adds the gradients of another pass: what several small batches give together. They are of the same variables as
+    /// long as no optimiser has made a step in between.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, after which some are added and others not.
     pub fn accumulate(&mut self, other: Gradients<B>) -> Result<()> {
         for (key, (name, g)) in other.by {
-            let sum = match self.by.remove(&key) {
-                Some((_, mine)) => catalogue::add(&mine, &g)?,
+            let sum = match self.by.get(&key) {
+                Some((_, mine)) => catalogue::add(mine, &g)?,
                 None => g,
             };
             self.by.insert(key, (name, sum));

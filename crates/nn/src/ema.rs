@@ -1,0 +1,297 @@
+//! `Ema`: running averages of a module's weights, which often do better than the weights themselves.
+
+use crate::module::StateDict;
+use crate::optim::{Run, Update};
+use crate::{Module, Param};
+use elinvar_core::{Error, HostTensor, Result, Scalar, Shape};
+use elinvar_ops::Backend;
+use elinvar_ops::array::Array;
+use elinvar_ops::lane::Lane;
+use elinvar_tensor::Tensor;
+use std::collections::BTreeMap;
+
+/// How weights are averaged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Average {
+    /// average = decay * average + (1 - decay) * weight, decay in 0..=1.
+    Exponential {
+        /// How much of the average stays.
+        decay: f64,
+    },
+    /// The mean of the weights of all updates, as stochastic weight averaging wants it.
+    Equal,
+}
+
+/// What happens to buffers of floats: running statistics. Those of other types are always copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferAverage {
+    /// The average has those of the last update.
+    Copied,
+    /// They are averaged as the weights are.
+    Averaged,
+}
+
+/// Running averages of a module's weights. The first update copies them.
+///
+/// Averages of f16 and bf16 weights are kept in f32, where a small part of a weight still counts.
+///
+/// ```
+/// # use elinvar_nn::{Backend, Module};
+/// # use elinvar_nn::ema::{Average, BufferAverage, Ema};
+/// # fn train<B: Backend>(model: &dyn Module<B>) -> elinvar_core::Result<()> {
+/// let mut ema = Ema::new(Average::Exponential { decay: 0.999 }, BufferAverage::Copied)?;
+/// // After each step of the optimiser:
+/// ema.update(model)?;
+/// // To evaluate with the averages, and to go on with the weights:
+/// ema.apply(model)?;
+/// ema.restore(model)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ema<B: Backend> {
+    average: Average,
+    buffers: BufferAverage,
+    updates: u64,
+    averages: BTreeMap<String, Array<B>>,
+    /// The weights that averages stand in for.
+    weights: Option<BTreeMap<String, Tensor<B>>>,
+}
+
+/// average + (weight - average) * part, of (average, weight, part).
+#[derive(Clone, Copy, Debug)]
+struct Toward;
+
+impl Update<3, 1> for Toward {
+    const NAME: &'static str = "ema";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [average, weight, part]: [L; 3]) -> [L; 1] {
+        [(weight - average).fma(part, average)]
+    }
+}
+
+/// A weight or a buffer.
+struct Leaf<'a, B: Backend> {
+    name: String,
+    value: Tensor<B>,
+    is_averaged: bool,
+    set: Box<dyn Fn(&Tensor<B>) -> Result<()> + 'a>,
+}
+
+/// Number of updates, by PyTorch's name.
+const UPDATES: &str = "n_averaged";
+/// Names of PyTorch's averages begin like this.
+const PREFIX: &str = "module.";
+
+impl<B: Backend> Ema<B> {
+    /// No averages yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the decay is not in 0..=1.
+    pub fn new(average: Average, buffers: BufferAverage) -> Result<Self> {
+        if let Average::Exponential { decay } = average
+            && !(0.0..=1.0).contains(&decay)
+        {
+            return Err(Error::argument(format!("ema: decay is {decay}, and should be in 0..=1")));
+        }
+        Ok(Ema { average, buffers, updates: 0, averages: BTreeMap::new(), weights: None })
+    }
+    /// Number of updates so far.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+    fn leaves<'a>(&self, module: &'a dyn Module<B>) -> Vec<Leaf<'a, B>> {
+        let all = module.leaves();
+        let params = all.unique().into_iter().map(|(name, p): (String, &'a Param<B>)| Leaf {
+            name,
+            value: p.get(),
+            is_averaged: true,
+            set: Box::new(|v| p.set(v)),
+        });
+        let averaged = self.buffers == BufferAverage::Averaged;
+        let buffers = all.buffers.iter().map(|(name, b)| {
+            let (b, value) = (*b, b.get());
+            let is_averaged = averaged && value.dtype().is_float();
+            Leaf { name: name.clone(), value, is_averaged, set: Box::new(|v| b.set(v)) }
+        });
+        params.chain(buffers).collect()
+    }
+    /// Takes the module's weights into the averages. After an error the averages are as they were.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the averages are in the module now, or it has other parts than at the last update;
+    /// `ShapeMismatch`, `OutOfMemory`, what the device reports.
+    pub fn update(&mut self, module: &dyn Module<B>) -> Result<()> {
+        let place = |e: Error| e.at("ema");
+        if self.weights.is_some() {
+            return Err(place(Error::argument(
+                "the module holds the averages now; call restore before the next step",
+            )));
+        }
+        let leaves = self.leaves(module);
+        if self.updates > 0 {
+            self.same_names(&leaves).map_err(place)?;
+        }
+        let part = match self.average {
+            Average::Exponential { decay } => 1.0 - decay,
+            Average::Equal => 1.0 / (self.updates as f64 + 1.0),
+        };
+        let mut next = BTreeMap::new();
+        for leaf in leaves {
+            let new = self.toward(&leaf, part).map_err(|e| place(e.at(&leaf.name)))?;
+            next.insert(leaf.name, new);
+        }
+        self.averages = next;
+        self.updates += 1;
+        Ok(())
+    }
+    fn toward(&self, leaf: &Leaf<'_, B>, part: f64) -> Result<Array<B>> {
+        let value = leaf.value.array();
+        if !leaf.is_averaged {
+            return Ok(value.clone());
+        }
+        let wide = value.cast(value.dtype().compute())?;
+        let Some(average) = self.averages.get(&leaf.name) else { return Ok(wide) };
+        if average.shape() != wide.shape() {
+            return Err(Error::shape(format!(
+                "the average has shape {}, and the weight {}",
+                average.shape(),
+                wide.shape()
+            )));
+        }
+        let average = if average.device() == wide.device() {
+            average.clone()
+        } else {
+            Array::from_host(wide.device(), average.to_host()?)?
+        };
+        let average = average.cast(wide.dtype())?;
+        let part = Array::scalar(wide.device(), Scalar::Float(part), wide.dtype())?;
+        let [new] = Toward.run([&average, &wide, &part])?;
+        Ok(new)
+    }
+    fn same_names(&self, leaves: &[Leaf<'_, B>]) -> Result<()> {
+        let lacks = leaves.iter().find(|l| !self.averages.contains_key(&l.name));
+        if let Some(leaf) = lacks {
+            return Err(Error::argument(format!("there is no average of \"{}\"", leaf.name)));
+        }
+        let left = self.averages.keys().find(|n| leaves.iter().all(|l| l.name != **n));
+        left.map_or(Ok(()), |n| {
+            Err(Error::argument(format!("the module has no \"{n}\", of which there is an average")))
+        })
+    }
+    /// Puts the averages into the module, and remembers what was there. After an error the module is as it was.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the averages are there already, there are none yet, or the module has other parts;
+    /// `ShapeMismatch`, `OutOfMemory`, what the device reports.
+    pub fn apply(&mut self, module: &dyn Module<B>) -> Result<()> {
+        if self.weights.is_some() {
+            return Err(Error::argument("ema: the module holds the averages already"));
+        }
+        self.weights = Some(self.put(module)?);
+        Ok(())
+    }
+    /// Puts the averages into the module for good. After an error the module is as it was.
+    ///
+    /// # Errors
+    /// As [`Ema::apply`].
+    pub fn copy_to(&self, module: &dyn Module<B>) -> Result<()> {
+        self.put(module).map(|_| ())
+    }
+    /// Puts the averages into the module; what was there.
+    fn put(&self, module: &dyn Module<B>) -> Result<BTreeMap<String, Tensor<B>>> {
+        let place = |e: Error| e.at("ema");
+        if self.updates == 0 {
+            return Err(place(Error::argument("there are no averages before the first update")));
+        }
+        let leaves = self.leaves(module);
+        self.same_names(&leaves).map_err(place)?;
+        let mut ready = vec![];
+        for leaf in &leaves {
+            let average = &self.averages[&leaf.name];
+            if average.shape() != leaf.value.shape() {
+                return Err(place(Error::shape(format!(
+                    "{}: the average has shape {}, and the weight {}",
+                    leaf.name,
+                    average.shape(),
+                    leaf.value.shape()
+                ))));
+            }
+            let average = average.cast(leaf.value.dtype()).map_err(place)?;
+            ready.push(Tensor::from_array(average).copy_to::<B>(leaf.value.device()).map_err(place)?);
+        }
+        leaves.iter().zip(&ready).try_for_each(|(leaf, new)| (leaf.set)(new)).map_err(place)?;
+        Ok(leaves.into_iter().map(|leaf| (leaf.name, leaf.value)).collect())
+    }
+    /// Puts back what was in the module before the averages.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the averages are not there, or the module has other parts.
+    pub fn restore(&mut self, module: &dyn Module<B>) -> Result<()> {
+        let place = |e: Error| e.at("ema");
+        let Some(weights) = &self.weights else {
+            return Err(place(Error::argument(
+                "there is nothing to restore; apply puts the averages into a module",
+            )));
+        };
+        let leaves = self.leaves(module);
+        self.same_names(&leaves).map_err(place)?;
+        leaves.iter().try_for_each(|leaf| (leaf.set)(&weights[&leaf.name])).map_err(place)?;
+        self.weights = None;
+        Ok(())
+    }
+    /// The averages on the host, as PyTorch's `AveragedModel` has them: `n_averaged`, and each under `module.NAME`. Waits
+    /// for the device.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn state_dict(&self) -> Result<StateDict> {
+        let mut all = StateDict::new();
+        all.insert(UPDATES.to_owned(), HostTensor::from_vec(vec![self.updates as i64], Shape::scalar())?);
+        for (name, t) in &self.averages {
+            all.insert(format!("{PREFIX}{name}"), t.to_host().map_err(|e| e.at(name).at("ema"))?);
+        }
+        Ok(all)
+    }
+    /// Goes on from averages of this module that were saved. After an error the averages are as they were.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a name is missing or unexpected, or the number of updates is none; `ShapeMismatch` or
+    /// `DTypeMismatch` with the name; `OutOfMemory`.
+    pub fn load_state_dict(&mut self, module: &dyn Module<B>, from: &StateDict) -> Result<()> {
+        let place = |e: Error| e.at("load_state_dict").at("ema");
+        let updates = from.get(UPDATES).filter(|t| t.shape().numel() == 1).map(|t| t.to_f64_vec()[0]);
+        // 2^53: f64 holds every number of updates up to there.
+        let updates = updates.filter(|n| n.fract() == 0.0 && (0.0..=9007199254740992.0).contains(n));
+        let Some(updates) = updates else {
+            return Err(place(Error::argument(format!("{UPDATES} should be a number of updates"))));
+        };
+        let mut next = Ema { updates: updates as u64, averages: BTreeMap::new(), ..self.clone() };
+        let leaves = if updates > 0.0 { self.leaves(module) } else { vec![] };
+        for leaf in &leaves {
+            let name = &leaf.name;
+            let Some(t) = from.get(&format!("{PREFIX}{name}")) else {
+                return Err(place(Error::argument(format!("there is no average of \"{name}\""))));
+            };
+            if t.shape() != leaf.value.shape() {
+                let (is, should) = (t.shape(), leaf.value.shape());
+                return Err(place(Error::shape(format!("{name} has shape {is}, and should have {should}"))));
+            }
+            let dtype = leaf.value.dtype();
+            let kept = if leaf.is_averaged { dtype.compute() } else { dtype };
+            if t.dtype() != kept && t.dtype() != dtype {
+                return Err(place(Error::dtype(format!("{name} is {}, and should be {kept}", t.dtype()))));
+            }
+            let t = Array::from_host(leaf.value.device(), t.clone()).and_then(|t| t.cast(kept));
+            next.averages.insert(name.clone(), t.map_err(place)?);
+        }
+        if let Some(name) = from
+            .keys()
+            .find(|k| *k != UPDATES && k.strip_prefix(PREFIX).is_none_or(|n| !next.averages.contains_key(n)))
+        {
+            return Err(place(Error::argument(format!("the module has no \"{name}\""))));
+        }
+        *self = next;
+        Ok(())
+    }
+}
