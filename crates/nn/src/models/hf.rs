@@ -3,11 +3,14 @@
 //! Nothing is allocated on the word of a config: each weight that a model wants is first found in the file and its shape
 //! compared, so a config that speaks of 10^12 weights fails at the first name.
 
-use crate::StateDict;
 use crate::layers::MlpActivation;
+use crate::{Module, StateDict};
 use elinvar_core::{DType, Error, Result};
-use serde::Deserialize;
+use elinvar_ops::Backend;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -69,6 +72,35 @@ pub(super) fn weights(dir: &Path) -> Result<StateDict> {
         return Err(Error::format("a norm has both gamma and weight, or beta and bias").at(dir.display()));
     }
     Ok(tensors)
+}
+
+/// Writes `config.json` and `model.safetensors` of a model, so that transformers reads them as its `class`. Weights whose
+/// names do not begin like one of `bare` get the prefix.
+///
+/// # Errors
+/// `Io` with the path.
+pub(super) fn save<B: Backend>(
+    dir: &Path,
+    (kind, class): (&str, &str),
+    config: &impl Serialize,
+    model: &dyn Module<B>,
+    prefix: &str,
+    bare: &[&str],
+) -> Result<()> {
+    let named = |name: String| {
+        if bare.iter().any(|b| name.starts_with(b)) { name } else { format!("{prefix}{name}") }
+    };
+    let tensors: StateDict = model.state_dict()?.into_iter().map(|(name, t)| (named(name), t)).collect();
+    let mut json = serde_json::to_value(config).map_err(|e| Error::argument(format!("config: {e}")))?;
+    if let Value::Object(fields) = &mut json {
+        fields.insert("model_type".into(), kind.into());
+        fields.insert("architectures".into(), vec![class].into());
+    }
+    std::fs::create_dir_all(dir).map_err(|e| Error::from(e).at(dir.display()))?;
+    // Transformers asks for this entry.
+    let format = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+    elinvar_io::save_safetensors(dir.join("model.safetensors"), &tensors, &format)?;
+    elinvar_io::atomic_write(dir.join("config.json"), |w| Ok(writeln!(w, "{json:#}")?))
 }
 
 /// The names without this prefix, if the weight `probe` has it. Names that have it not (those of a head) stay.
