@@ -119,7 +119,8 @@ pub(super) fn without_prefix(tensors: StateDict, prefix: &str, probe: &str) -> S
 pub(super) fn tie(tensors: &mut StateDict, output: &str, embedding: &str) -> Result<()> {
     let Some(own) = tensors.remove(output) else { return Ok(()) };
     match tensors.get(embedding) {
-        // Bytes, because a weight may be NaN.
+        // Bytes where values differ, because a weight may be NaN.
+        Some(e) if *e == own => Ok(()),
         Some(e) if e.shape() == own.shape() && e.data().to_le_bytes() == own.data().to_le_bytes() => Ok(()),
         _ => Err(Error::format(format!(
             "the config says that \"{output}\" is \"{embedding}\" (tie_word_embeddings), but the weights differ"

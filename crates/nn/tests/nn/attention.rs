@@ -209,6 +209,33 @@ fn a_mistake_in_a_mask_is_a_sentence() {
     assert_eq!(odd.message(), "attention: 4 query heads do not divide among 3 key heads");
 }
 
+/// With dropout the weights have to be made, and attention is composed; at probability 0 that has to be the same function
+/// and gradient: with shared key heads, behind a cache, and with every kind of mask.
+#[test]
+fn composed_attention_is_the_fused_one() {
+    let nothing = Dropout::new(0.0, &mut g());
+    let wide = |sizes: &[usize], seed| randn(sizes, seed).to_dtype(DType::F64).requires_grad();
+    let (q, k, v) = (wide(&[2, 4, 3, 5], 1), wide(&[2, 2, 7, 5], 2), wide(&[2, 2, 7, 6], 3));
+    let keep = randn(&[2, 1, 3, 7], 4).gt(-0.5);
+    let add = randn(&[4, 3, 7], 5).to_dtype(DType::F64).masked_fill(&keep.select(0, 0), f64::NEG_INFINITY);
+    let weigh = randn(&[2, 4, 3, 6], 6).to_dtype(DType::F64);
+    for (i, mask) in [None, Some(&keep), Some(&add)].into_iter().enumerate() {
+        for causal in [false, true] {
+            let both = [None, Some(&nothing)].map(|dropout| {
+                let y = attend(&q, &k, &v, mask, causal, dropout).unwrap();
+                let gradients = (&y * &weigh).sum().backward();
+                [Some(&y), gradients.get(&q), gradients.get(&k), gradients.get(&v)]
+                    .map(|x| x.unwrap().detach())
+            });
+            for (what, (fused, composed)) in ["y", "dq", "dk", "dv"].iter().zip(both[0].iter().zip(&both[1]))
+            {
+                let far = (fused - composed).abs().amax().item();
+                assert!(far <= 1e-13, "mask {i}, causal {causal}: {what} differs by {far}");
+            }
+        }
+    }
+}
+
 /// The promise on which a cache stands: a query gives the same bits alone as among all, at lengths around the blocks
 /// of 64 keys in which attention works.
 #[test]
