@@ -183,6 +183,18 @@ pub struct Limits {
 /// does not, all is forgotten and the last half as many tokens (at least one) are read again, at positions from 0 on.
 /// So a long text costs two such readings per context, and always has at least half of one behind it.
 ///
+/// ```no_run
+/// # use elinvar_nn::generate::{Limits, Sampler, generate};
+/// # use elinvar_nn::models::Gpt2;
+/// # use elinvar_reference::{Reference, ReferenceDevice};
+/// # use std::ops::ControlFlow;
+/// let model = Gpt2::<Reference>::from_pretrained("models/gpt2", &ReferenceDevice)?;
+/// let limits = Limits { max_new_tokens: 20, stop: vec![50256] };
+/// let mut sampler = Sampler::new(1).temperature(0.8).top_p(0.95);
+/// let tokens = generate(&model, &[464, 3280, 318], &limits, &mut sampler, &mut |_| ControlFlow::Continue(()))?;
+/// # Ok::<(), elinvar_core::Error>(())
+/// ```
+///
 /// # Errors
 /// `InvalidArgument` if the prompt is empty, holds a token that the model does not know, or the sampler's settings or
 /// the logits are none; what the device reports.

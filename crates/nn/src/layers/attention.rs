@@ -7,7 +7,7 @@
 use super::{Dropout, KvCache, Linear, RotaryTable};
 use crate::init::{self, Gain};
 use crate::{Layer, Mode, Module, Param};
-use elinvar_core::{Error, Result};
+use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Generator, OrFail, Tensor};
@@ -86,12 +86,11 @@ fn seen<B: Backend>(l: usize, s: usize, device: &B::Device) -> Result<Tensor<B>>
 
 /// Two masks as one: what both let through. Bool masks stay bool.
 fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Tensor<B>> {
-    use elinvar_core::DType::Bool;
     Ok(match a {
         None => b,
-        Some(a) if a.dtype() == Bool && b.dtype() == Bool => op::logical_and(a, &b)?,
-        Some(a) if a.dtype() == Bool => op::where_(a, &b, &b.full_like(f64::NEG_INFINITY))?,
-        Some(a) if b.dtype() == Bool => op::where_(&b, a, &a.full_like(f64::NEG_INFINITY))?,
+        Some(a) if a.dtype() == DType::Bool && b.dtype() == DType::Bool => op::logical_and(a, &b)?,
+        Some(a) if a.dtype() == DType::Bool => op::where_(a, &b, &b.full_like(f64::NEG_INFINITY))?,
+        Some(a) if b.dtype() == DType::Bool => op::where_(&b, a, &a.full_like(f64::NEG_INFINITY))?,
         Some(a) => op::add(a, &b)?,
     })
 }
@@ -125,7 +124,7 @@ fn attention_weights<B: Backend>(
     )?;
     let scores = reshaped(&scores, &[b, h, l, s])?;
     let Some(mask) = mask else { return op::softmax(&scores, -1) };
-    let (hidden, scores) = if mask.dtype() == elinvar_core::DType::Bool {
+    let (hidden, scores) = if mask.dtype() == DType::Bool {
         (op::logical_not(&mask)?, scores)
     } else {
         let mask = mask.to_dtype(compute);
@@ -135,7 +134,7 @@ fn attention_weights<B: Backend>(
     };
     // The lowest finite number instead of -inf: a row of -inf would be NaN, in the gradient too. Weights that are hidden
     // are exactly 0 either way, but in a row without any key; those are set to 0.
-    let lowest = if compute == elinvar_core::DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
+    let lowest = if compute == DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
     let p = op::softmax(&op::masked_fill(&scores, &hidden, lowest)?, -1)?;
     op::masked_fill(&p, &hidden, 0.0)
 }
@@ -241,7 +240,7 @@ impl<B: Backend> AttentionMasks<B> {
             Error::shape(format!("multihead_attention: {what} {}; it should be {fit}", m.shape()))
         };
         let turned = |m: Tensor<B>| {
-            if m.dtype() == elinvar_core::DType::Bool { op::logical_not(&m) } else { Ok(m) }
+            if m.dtype() == DType::Bool { op::logical_not(&m) } else { Ok(m) }
         };
         if self.is_causal && l != s {
             return Err(Error::shape(format!(
@@ -250,11 +249,14 @@ impl<B: Backend> AttentionMasks<B> {
         }
         let mut mask = None;
         if let Some(m) = &self.attn_mask {
-            mask = Some(turned(match m.dims() {
-                &[x, y] if (x, y) == (l, s) => m.clone(),
-                &[n, x, y] if (n, x, y) == (b * heads, l, s) => reshaped(m, &[b, heads, l, s])?,
-                _ => return Err(wrong("attn_mask", m, format!("[{l}, {s}] or [{}, {l}, {s}]", b * heads))),
-            })?);
+            let m = if m.dims() == [l, s] {
+                m.clone()
+            } else if m.dims() == [b * heads, l, s] {
+                reshaped(m, &[b, heads, l, s])?
+            } else {
+                return Err(wrong("attn_mask", m, format!("[{l}, {s}] or [{}, {l}, {s}]", b * heads)));
+            };
+            mask = Some(turned(m)?);
         }
         if let Some(m) = &self.key_padding_mask {
             if m.dims() != [b, s] {

@@ -2,8 +2,8 @@
 //! so that a product of query and key depends on how far apart the two are.
 //!
 //! The pairs are (i, i + d / 2), as in GPT-NeoX and Llama ("rotate_half"). Frequencies and angles are rounded to f32
-//! where the transformers library rounds them, because that is what models were trained with; between the roundings all
-//! is computed in f64 by our own functions. So the tables have the same bits on every machine.
+//! where the transformers library rounds them, because that is what models were trained with; powers, cosines and sines
+//! are our own functions in f64. So the tables have the same bits on every machine.
 
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::Backend;
@@ -76,8 +76,8 @@ impl Rotary {
         }
         let mut frequencies = elinvar_core::host::with_capacity(size / 2)?;
         frequencies.extend((0..size / 2).map(|i| {
-            let plain = (1.0 / Lane::pow(base, (2 * i) as f64 / size as f64)) as f32;
-            scaled(f64::from(plain), scaling) as f32
+            let exponent = (2 * i) as f32 / size as f32;
+            scaled(1.0 / Lane::pow(base, f64::from(exponent)) as f32, scaling)
         }));
         Ok(Rotary { frequencies })
     }
@@ -118,20 +118,25 @@ fn positive(what: &str, value: f64) -> Result<()> {
     }
 }
 
-/// A frequency after scaling.
-fn scaled(f: f64, scaling: RotaryScaling) -> f64 {
+/// A frequency after scaling. In f32, step by step as transformers does it: at position 10^4 one more rounding of a
+/// frequency moves a cosine by 10^-4.
+fn scaled(f: f32, scaling: RotaryScaling) -> f32 {
     match scaling {
         RotaryScaling::None => f,
-        RotaryScaling::Linear { factor } => f / factor,
+        RotaryScaling::Linear { factor } => f / factor as f32,
         RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_positions } => {
-            let turns = original_positions as f64 * f / core::f64::consts::TAU;
-            if turns < low_freq_factor {
+            let (positions, factor) = (original_positions as f32, factor as f32);
+            let wave = (1.0 / f) * core::f64::consts::TAU as f32;
+            let slow = (original_positions as f64 / low_freq_factor) as f32;
+            let fast = (original_positions as f64 / high_freq_factor) as f32;
+            if wave > slow {
                 f / factor
-            } else if turns > high_freq_factor {
+            } else if wave < fast {
                 f
             } else {
-                let fast = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor);
-                (1.0 - fast) * (f / factor) + fast * f
+                let turns = (1.0 / wave) * positions;
+                let kept = (turns - low_freq_factor as f32) / (high_freq_factor - low_freq_factor) as f32;
+                (1.0 - kept) * f / factor + kept * f
             }
         }
     }

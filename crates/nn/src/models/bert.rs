@@ -9,11 +9,11 @@ use crate::{Layer, Module};
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, OrFail, Tensor};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The settings of a [`Bert`], by the names of its config.json.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BertConfig {
     /// Tokens that there are.
     pub vocab_size: usize,
@@ -306,6 +306,14 @@ impl<B: Backend> Bert<B> {
             .then(|| Ok::<_, Error>(BertPooler { dense: s.linear("pooler.dense", [e, e], true, std)? }))
             .transpose()?;
         Ok(Bert { embeddings, encoder: BertEncoder { layer }, pooler, config })
+    }
+    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not there: for
+    /// [`Bert::from_pretrained`], and for transformers as a `BertModel`.
+    ///
+    /// # Errors
+    /// `Io` with the path; what the device reports.
+    pub fn save_pretrained(&self, dir: impl AsRef<Path>) -> Result<()> {
+        hf::save(dir.as_ref(), ("bert", "BertModel"), &self.config, self, "", &[])
     }
     /// The settings.
     pub fn config(&self) -> &BertConfig {

@@ -11,12 +11,12 @@ use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Generator, OrFail, Tensor};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
 /// The settings of a [`Gpt2`], by the names of its config.json.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gpt2Config {
     /// Tokens that there are.
     pub vocab_size: usize,
@@ -316,6 +316,14 @@ impl<B: Backend> Gpt2<B> {
         let untied = !config.tie_word_embeddings;
         let lm_head = untied.then(|| s.linear("lm_head", [e, config.vocab_size], false, std)).transpose()?;
         Ok(Gpt2 { wte, wpe, drop, h, ln_f, lm_head, config })
+    }
+    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not there: for
+    /// [`Gpt2::from_pretrained`], and for transformers as a `GPT2LMHeadModel`.
+    ///
+    /// # Errors
+    /// `Io` with the path; what the device reports.
+    pub fn save_pretrained(&self, dir: impl AsRef<Path>) -> Result<()> {
+        hf::save(dir.as_ref(), ("gpt2", "GPT2LMHeadModel"), &self.config, self, "transformer.", &["lm_head."])
     }
     /// The settings.
     pub fn config(&self) -> &Gpt2Config {

@@ -3,11 +3,14 @@
 //! Nothing is allocated on the word of a config: each weight that a model wants is first found in the file and its shape
 //! compared, so a config that speaks of 10^12 weights fails at the first name.
 
-use crate::StateDict;
 use crate::layers::MlpActivation;
+use crate::{Module, StateDict};
 use elinvar_core::{DType, Error, Result};
-use serde::Deserialize;
+use elinvar_ops::Backend;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -71,6 +74,35 @@ pub(super) fn weights(dir: &Path) -> Result<StateDict> {
     Ok(tensors)
 }
 
+/// Writes `config.json` and `model.safetensors` of a model, so that transformers reads them as its `class`. Weights whose
+/// names do not begin like one of `bare` get the prefix.
+///
+/// # Errors
+/// `Io` with the path.
+pub(super) fn save<B: Backend>(
+    dir: &Path,
+    (kind, class): (&str, &str),
+    config: &impl Serialize,
+    model: &dyn Module<B>,
+    prefix: &str,
+    bare: &[&str],
+) -> Result<()> {
+    let named = |name: String| {
+        if bare.iter().any(|b| name.starts_with(b)) { name } else { format!("{prefix}{name}") }
+    };
+    let tensors: StateDict = model.state_dict()?.into_iter().map(|(name, t)| (named(name), t)).collect();
+    let mut json = serde_json::to_value(config).map_err(|e| Error::argument(format!("config: {e}")))?;
+    if let Value::Object(fields) = &mut json {
+        fields.insert("model_type".into(), kind.into());
+        fields.insert("architectures".into(), vec![class].into());
+    }
+    std::fs::create_dir_all(dir).map_err(|e| Error::from(e).at(dir.display()))?;
+    // Transformers asks for this entry.
+    let format = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
+    elinvar_io::save_safetensors(dir.join("model.safetensors"), &tensors, &format)?;
+    elinvar_io::atomic_write(dir.join("config.json"), |w| Ok(writeln!(w, "{json:#}")?))
+}
+
 /// The names without this prefix, if the weight `probe` has it. Names that have it not (those of a head) stay.
 pub(super) fn without_prefix(tensors: StateDict, prefix: &str, probe: &str) -> StateDict {
     if !tensors.contains_key(&format!("{prefix}{probe}")) {
@@ -87,7 +119,8 @@ pub(super) fn without_prefix(tensors: StateDict, prefix: &str, probe: &str) -> S
 pub(super) fn tie(tensors: &mut StateDict, output: &str, embedding: &str) -> Result<()> {
     let Some(own) = tensors.remove(output) else { return Ok(()) };
     match tensors.get(embedding) {
-        // Bytes, because a weight may be NaN.
+        // Bytes where values differ, because a weight may be NaN.
+        Some(e) if *e == own => Ok(()),
         Some(e) if e.shape() == own.shape() && e.data().to_le_bytes() == own.data().to_le_bytes() => Ok(()),
         _ => Err(Error::format(format!(
             "the config says that \"{output}\" is \"{embedding}\" (tie_word_embeddings), but the weights differ"

@@ -12,12 +12,12 @@ use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Generator, OrFail, Tensor};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The settings of a [`Llama`], by the names of its config.json.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Json")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Json", into = "Json")]
 pub struct LlamaConfig {
     /// Tokens that there are.
     pub vocab_size: usize,
@@ -56,39 +56,60 @@ pub struct LlamaConfig {
 }
 
 /// config.json as it stands: rope_theta and rope_scaling by themselves (transformers before 5), or rope_parameters.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Json {
     vocab_size: usize,
     hidden_size: usize,
     intermediate_size: usize,
     num_hidden_layers: usize,
     num_attention_heads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
     num_key_value_heads: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     head_dim: Option<usize>,
     max_position_embeddings: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rms_norm_eps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_theta: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_scaling: Option<Rope>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_parameters: Option<Rope>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     partial_rotary_factor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     attention_bias: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     mlp_bias: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     attention_dropout: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     hidden_act: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     initializer_range: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tie_word_embeddings: Option<bool>,
 }
 
 /// Both `rope_type` and the older `type` may be there.
-#[derive(Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Rope {
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     r#type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rope_theta: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     factor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     low_freq_factor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     high_freq_factor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     original_max_position_embeddings: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     partial_rotary_factor: Option<f64>,
 }
 
@@ -148,6 +169,49 @@ impl TryFrom<Json> for LlamaConfig {
             initializer_range: j.initializer_range.unwrap_or(0.02),
             tie_word_embeddings: j.tie_word_embeddings.unwrap_or(false),
         })
+    }
+}
+
+impl From<LlamaConfig> for Json {
+    /// As transformers before 5 writes it, which all versions read.
+    fn from(c: LlamaConfig) -> Self {
+        let rope = |kind: &str, factor: f64| Rope {
+            rope_type: Some(kind.into()),
+            factor: Some(factor),
+            ..Rope::default()
+        };
+        Json {
+            vocab_size: c.vocab_size,
+            hidden_size: c.hidden_size,
+            intermediate_size: c.intermediate_size,
+            num_hidden_layers: c.num_hidden_layers,
+            num_attention_heads: c.num_attention_heads,
+            num_key_value_heads: Some(c.num_key_value_heads),
+            head_dim: Some(c.head_dim),
+            max_position_embeddings: c.max_position_embeddings,
+            rms_norm_eps: Some(c.rms_norm_eps),
+            rope_theta: Some(c.rope_theta),
+            rope_scaling: match c.rope_scaling {
+                RotaryScaling::None => None,
+                RotaryScaling::Linear { factor } => Some(rope("linear", factor)),
+                RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_positions } => {
+                    Some(Rope {
+                        low_freq_factor: Some(low_freq_factor),
+                        high_freq_factor: Some(high_freq_factor),
+                        original_max_position_embeddings: Some(original_positions),
+                        ..rope("llama3", factor)
+                    })
+                }
+            },
+            rope_parameters: None,
+            partial_rotary_factor: None,
+            attention_bias: Some(c.attention_bias),
+            mlp_bias: Some(c.mlp_bias),
+            attention_dropout: Some(c.attention_dropout),
+            hidden_act: Some(c.hidden_act),
+            initializer_range: Some(c.initializer_range),
+            tie_word_embeddings: Some(c.tie_word_embeddings),
+        }
     }
 }
 
@@ -337,6 +401,14 @@ impl<B: Backend> Llama<B> {
         let lm_head = untied.then(|| s.linear("lm_head", [e, config.vocab_size], false, std)).transpose()?;
         let rotary = Rotary::new(config.head_dim, config.rope_theta, config.rope_scaling)?;
         Ok(Llama { model: LlamaModel { embed_tokens, layers, norm }, lm_head, rotary, config })
+    }
+    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not there: for
+    /// [`Llama::from_pretrained`], and for transformers as a `LlamaForCausalLM`.
+    ///
+    /// # Errors
+    /// `Io` with the path; what the device reports.
+    pub fn save_pretrained(&self, dir: impl AsRef<Path>) -> Result<()> {
+        hf::save(dir.as_ref(), ("llama", "LlamaForCausalLM"), &self.config, self, "", &[])
     }
     /// The settings.
     pub fn config(&self) -> &LlamaConfig {

@@ -11,12 +11,11 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-# What a config.json of a real model has besides, and no reader needs, is left out to keep the files small.
 ROOT = pathlib.Path("hf")
+torch.manual_seed(7)
 
 
 def write(name, model, run):
-    torch.manual_seed(len(name))
     for p in model.parameters():
         # Larger than a real start, so that every part of the model moves the result.
         p.data = p.data + 0.3 * torch.randn_like(p)
