@@ -1,7 +1,17 @@
 //! Tests of networks on the reference backend: one program, because compiling the ops takes longest.
 
+mod csv;
+mod dataset;
+mod idx;
+#[cfg(feature = "image")]
+mod image;
 mod layers;
 mod loader;
 mod module;
 mod optim;
+mod prefetch;
+mod text;
+#[cfg(feature = "tokenizers")]
+mod tokenizer;
 mod train;
+mod transform;
