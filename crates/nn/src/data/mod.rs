@@ -1,5 +1,45 @@
-//! Data sets that come with the library, so that a first training run needs no download.
+//! Data for training: where samples come from, how they become batches, and in which order.
+//!
+//! * A [`Dataset`] has samples by number: [`Pairs`] and [`TensorDataset`] in memory, [`TokenBlocks`] of a text, or one
+//!   of your own; it is cut, mapped and joined by the methods of the trait.
+//! * A [`Loader`] puts them into batches by a [`Collate`], in an order that is the same on every machine, and may make
+//!   them ahead on other threads ([`Prefetch`]).
+//! * Readers: [`Csv`], [`idx`] (the format of MNIST), [`Text`]; with the feature `image` a folder of images; with the
+//!   feature `tokenizers` every `tokenizer.json`.
+//! * [`transform`]: what is done to an image at random, as a function of seed, epoch and sample alone.
+//! * [`digits`]: a data set that comes with the library, so that a first training run needs no download.
 
+mod collate;
+mod csv;
+mod dataset;
 mod digits;
+mod file;
+pub mod idx;
+#[cfg(feature = "image")]
+mod image;
+mod loader;
+mod prefetch;
+mod random;
+mod sampler;
+mod tensors;
+mod text;
+mod tokenize;
+pub mod transform;
+mod upload;
 
+pub use self::csv::{Classes, Column, Csv, Missing, Table};
+#[cfg(feature = "image")]
+pub use self::image::{Fit, ImageFolder, ImageReader};
+pub use collate::{Collate, Pad, Padded, Stack, Stackable};
+pub use dataset::{Concat, Dataset, Mapped, Subset};
 pub use digits::{Digits, digits};
+pub use loader::{Batch, Batches, HostBatch, Loader};
+pub use prefetch::Prefetch;
+pub use random::SampleRandom;
+pub use sampler::Draw;
+pub use tensors::{Pairs, TensorDataset};
+pub use text::{Text, TokenBlocks, Tokens};
+#[cfg(feature = "tokenizers")]
+pub use tokenize::{BpeOptions, Encoded, Padding, Tokenizer};
+pub use tokenize::{Bytes, Chars, Tokenize};
+pub use upload::Upload;

@@ -3,8 +3,18 @@
 mod architectures;
 mod attention;
 mod generate;
+mod csv;
+mod dataset;
+mod idx;
+#[cfg(feature = "image")]
+mod image;
 mod layers;
 mod loader;
 mod module;
 mod optim;
+mod prefetch;
+mod text;
+#[cfg(feature = "tokenizers")]
+mod tokenizer;
 mod train;
+mod transform;

@@ -1,0 +1,121 @@
+//! Which samples an epoch has, and in which order: a function of seed and epoch alone.
+
+use elinvar_core::philox::{Stream, permutation, unit_f64};
+use elinvar_core::{Error, Result};
+use elinvar_ops::lane::Lane;
+use std::sync::Arc;
+
+/// Orders of epochs take streams from here on; generators of the same seed count from 0 and never come here.
+const ORDERS: u64 = 1 << 63;
+
+/// May a sample be drawn twice in an epoch?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draw {
+    /// It stays among those that are drawn from.
+    Again,
+    /// It is taken out.
+    Once,
+}
+
+/// The order of an epoch.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    /// All samples, as they come.
+    AsIs,
+    /// All samples, shuffled.
+    Shuffled { seed: u64 },
+    /// So many samples, by weight.
+    Weighted { weights: Arc<[f64]>, count: usize, draw: Draw, seed: u64 },
+}
+
+impl Order {
+    /// Draws `count` samples by weight in each epoch.
+    pub(crate) fn weighted(n: usize, weights: Vec<f64>, count: usize, draw: Draw, seed: u64) -> Result<Self> {
+        if weights.len() != n {
+            return Err(Error::argument(format!(
+                "loader: {} weights for {n} samples; one for each would fit",
+                weights.len()
+            )));
+        }
+        // Written so that NaN fails, too.
+        if let Some(i) = weights.iter().position(|w| !(*w >= 0.0 && w.is_finite())) {
+            return Err(Error::argument(format!(
+                "loader: weight {} of sample {i}; it should be 0 or more, and finite",
+                weights[i]
+            )));
+        }
+        let can = weights.iter().filter(|w| **w > 0.0).count();
+        let enough = match draw {
+            Draw::Again => can > 0 || count == 0,
+            Draw::Once => can >= count,
+        };
+        if !enough {
+            return Err(Error::argument(format!(
+                "loader: {count} samples are to be drawn, and {can} have a weight above 0"
+            )));
+        }
+        if !weights.iter().sum::<f64>().is_finite() {
+            return Err(Error::argument("loader: the weights add up to infinity; smaller ones would fit"));
+        }
+        Ok(Order::Weighted { weights: weights.into(), count, draw, seed })
+    }
+
+    /// Samples in an epoch, of `n`.
+    pub(crate) fn count(&self, n: usize) -> usize {
+        match self {
+            Order::AsIs | Order::Shuffled { .. } => n,
+            Order::Weighted { count, .. } => *count,
+        }
+    }
+
+    /// The samples of an epoch, of `n`.
+    pub(crate) fn of(&self, n: usize, epoch: u64) -> Vec<usize> {
+        match self {
+            Order::AsIs => (0..n).collect(),
+            Order::Shuffled { seed } => permutation(n, Stream { seed: *seed, stream: ORDERS | epoch }),
+            Order::Weighted { weights, count, draw, seed } => {
+                let stream = Stream { seed: *seed, stream: ORDERS | epoch };
+                match draw {
+                    Draw::Again => again(weights, *count, stream),
+                    Draw::Once => once(weights, *count, stream),
+                }
+            }
+        }
+    }
+}
+
+/// Samples by weight, each drawn from all: where a random number falls into the running sums of the weights.
+fn again(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
+    let mut sum = 0.0;
+    let sums: Vec<f64> = weights
+        .iter()
+        .map(|w| {
+            sum += w;
+            sum
+        })
+        .collect();
+    // The product below may round up to the whole sum; the last sample with a weight is meant then.
+    let last = weights.iter().rposition(|w| *w > 0.0).unwrap_or(0);
+    (0..count as u64)
+        .map(|i| {
+            let at = unit_f64(stream.word64(i)) * sum;
+            // The first sum above it: a sample of weight 0 adds nothing to the sum before it, and is never the first.
+            sums.partition_point(|s| *s <= at).min(last)
+        })
+        .collect()
+}
+
+/// Samples by weight, each drawn from those that are left: the smallest of exponential waiting times.
+///
+/// Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006: -log(u) / w is the time until a sample of
+/// weight w comes. The logarithm is the library's own, the same on every machine.
+fn once(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
+    let mut times: Vec<(f64, usize)> = (0..weights.len())
+        .filter(|i| weights[*i] > 0.0)
+        // 1 - u is above 0: the logarithm is finite.
+        .map(|i| (-Lane::log(1.0 - unit_f64(stream.word64(i as u64))) / weights[i], i))
+        .collect();
+    times.sort_unstable_by(|(a, i), (b, j)| a.total_cmp(b).then(i.cmp(j)));
+    times.truncate(count);
+    times.into_iter().map(|(_, i)| i).collect()
+}

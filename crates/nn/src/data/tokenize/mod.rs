@@ -1,0 +1,142 @@
+//! Text to numbers and back: bytes, characters, and with the feature `tokenizers` what a `tokenizer.json` says.
+
+#[cfg(feature = "tokenizers")]
+mod bpe;
+#[cfg(feature = "tokenizers")]
+mod json;
+mod plain;
+
+#[cfg(feature = "tokenizers")]
+pub use bpe::BpeOptions;
+#[cfg(feature = "tokenizers")]
+pub use json::Tokenizer;
+pub use plain::{Bytes, Chars};
+
+use elinvar_core::{Error, HostTensor, Result, Shape, host};
+
+/// Text to the numbers of tokens and back.
+pub trait Tokenize: Send + Sync {
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the text has something that the vocabulary has not.
+    fn encode(&self, text: &str) -> Result<Vec<u32>>;
+
+    /// The text of tokens.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a token does not exist.
+    fn decode(&self, ids: &[u32]) -> Result<String>;
+
+    /// Number of different tokens; the numbers of tokens are below it.
+    fn vocab_size(&self) -> usize;
+
+    /// The token of a number, as the vocabulary writes it.
+    fn token(&self, id: u32) -> Option<String>;
+
+    /// The number of a token.
+    fn id(&self, token: &str) -> Option<u32>;
+
+    /// The text of tokens that come out of a tensor.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a token does not exist.
+    fn decode_ids(&self, ids: &[i64]) -> Result<String> {
+        let small = |id: &i64| u32::try_from(*id).map_err(|_| unknown(*id, self.vocab_size()));
+        self.decode(&ids.iter().map(small).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The tokens of several texts as one tensor.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Tokenize::encode) and [`Encoded::new`].
+    fn encode_batch(&self, texts: &[&str], padding: &Padding) -> Result<Encoded> {
+        let rows =
+            texts.iter().enumerate().map(|(i, t)| self.encode(t).map_err(|e| e.at(format!("text {i}"))));
+        Encoded::new(&rows.collect::<Result<Vec<_>>>()?, padding)
+    }
+}
+
+/// A token's number that does not exist.
+pub(crate) fn unknown(id: i64, vocab: usize) -> Error {
+    Error::argument(format!("tokens: there is no token {id}, only {vocab} of them"))
+}
+
+/// How sequences of tokens are made equally long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Padding {
+    id: u32,
+    length: Option<usize>,
+    multiple: usize,
+    left: bool,
+}
+
+impl Padding {
+    /// To the longest of a batch, behind, by this token.
+    pub fn new(id: u32) -> Self {
+        Padding { id, length: None, multiple: 1, left: false }
+    }
+    /// To this length.
+    #[must_use]
+    pub fn length(mut self, length: usize) -> Self {
+        self.length = Some(length);
+        self
+    }
+    /// To a multiple of this; 0 counts as 1.
+    #[must_use]
+    pub fn multiple_of(mut self, multiple: usize) -> Self {
+        self.multiple = multiple.max(1);
+        self
+    }
+    /// In front instead of behind: what a model that writes on needs.
+    #[must_use]
+    pub fn left(mut self, left: bool) -> Self {
+        self.left = left;
+        self
+    }
+    /// The token that fills up.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+/// Several texts as tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encoded {
+    /// [n, t] of i64.
+    pub ids: HostTensor,
+    /// [n, t] of bool: true where a token is, false where it was filled up.
+    pub mask: HostTensor,
+}
+
+impl Encoded {
+    /// Sequences of tokens, made equally long.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if one of them is longer than the padding's length; `OutOfMemory`.
+    pub fn new(rows: &[Vec<u32>], padding: &Padding) -> Result<Self> {
+        let longest = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let t = padding.length.unwrap_or(longest);
+        if let Some(i) = rows.iter().position(|r| r.len() > t) {
+            return Err(Error::shape(format!(
+                "tokens: text {i} has {} tokens, and padding is to {t}; truncation to {t} would fit",
+                rows[i].len()
+            )));
+        }
+        let t = t.checked_next_multiple_of(padding.multiple).ok_or_else(|| {
+            Error::memory(format!("tokens: no multiple of {} can be addressed", padding.multiple))
+        })?;
+        let shape = Shape::new(&[rows.len(), t])?;
+        let mut ids = host::filled(shape.numel(), i64::from(padding.id))?;
+        let mut mask = host::filled(shape.numel(), false)?;
+        for (i, row) in rows.iter().enumerate() {
+            let from = i * t + if padding.left { t - row.len() } else { 0 };
+            ids[from..].iter_mut().zip(row).for_each(|(to, id)| *to = i64::from(*id));
+            mask[from..][..row.len()].fill(true);
+        }
+        Ok(Encoded {
+            ids: HostTensor::from_vec(ids, shape.clone())?,
+            mask: HostTensor::from_vec(mask, shape)?,
+        })
+    }
+}
