@@ -69,6 +69,7 @@ fn run(cli: Cli) -> Result<Verdict> {
     match cli.command {
         Command::Train(args) => command::train::run(&args, out),
         Command::Eval(args) => command::eval::run(&args, out),
+        Command::Inspect(args) => command::inspect::run(&args, out),
         Command::Devices => command::devices::run(out),
         Command::Ulp(args) => command::ulp::run(&args, out),
         Command::Conformance(args) => command::conformance::run(&args, out),

@@ -4,5 +4,6 @@ pub mod completions;
 pub mod conformance;
 pub mod devices;
 pub mod eval;
+pub mod inspect;
 pub mod train;
 pub mod ulp;
