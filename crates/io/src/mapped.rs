@@ -61,8 +61,12 @@ impl Bytes {
 fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).map_err(|e| io_error(path, e))?;
     let about = file.metadata().map_err(|e| io_error(path, e))?;
-    if about.is_dir() {
-        return Err(Error::io(format!("{}: is a directory, not a file", path.display())));
+    if !about.is_file() {
+        let kind = if about.is_dir() { "a directory" } else { "a device or a pipe" };
+        return Err(Error::io(format!(
+            "{}: is {kind}, not a file that can be read at any place",
+            path.display()
+        )));
     }
     Ok((file, about.len()))
 }
@@ -96,6 +100,13 @@ mod tests {
             let e = missing.unwrap_err();
             assert!(e.message().starts_with(&dir.path().display().to_string()), "{e}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_no_file() {
+        let e = Bytes::map(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(e.message(), "/dev/null: is a device or a pipe, not a file that can be read at any place");
     }
 
     /// A mapping outlives the name of its file, and a file that is replaced.

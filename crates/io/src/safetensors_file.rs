@@ -3,6 +3,7 @@
 use crate::header::{self, LENGTH, Planned, lengths, too_short};
 use crate::info::{TensorInfo, no_such_tensor};
 use crate::mapped::Bytes;
+use elinvar_core::host::with_capacity;
 use elinvar_core::{HostData, HostTensor, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,7 +51,8 @@ impl SafetensorsFile {
         // Both fit: their sum is the length of a slice.
         let start = (LENGTH + header) as usize;
         // A copy, so that what is checked cannot change any more; its length was checked.
-        let json = bytes[LENGTH as usize..start].to_vec();
+        let mut json = with_capacity(start - LENGTH as usize)?;
+        json.extend_from_slice(&bytes[LENGTH as usize..start]);
         let (planned, metadata) = header::read(&json, data)?;
         let tensors = planned.into_iter().map(|p| (p.info.name.clone(), p)).collect();
         Ok(SafetensorsFile { bytes, start, tensors, metadata })

@@ -100,6 +100,27 @@ fn foreign_types_are_listed() {
     told(SafetensorsFile::from_bytes(bytes), Format, "tensor `z`: bytes 6 to 3 end before they begin");
 }
 
+/// Opening and listing read no elements, and one tensor needs no room for the others: this file is larger than any
+/// memory. (It is all zeros, of which the file system keeps none.)
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_is_larger_than_the_memory() {
+    let tib = 1_u64 << 40;
+    let header = format!(
+        r#"{{"large":{{"dtype":"U8","shape":[{tib}],"data_offsets":[0,{tib}]}},"small":{{"dtype":"I64","shape":[1],"data_offsets":[{tib},{}]}}}}"#,
+        tib + 8
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.safetensors");
+    fs::write(&path, [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()).unwrap();
+    let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.set_len(8 + header.len() as u64 + tib).unwrap();
+    std::io::Write::write_all(&mut &file, &7_i64.to_le_bytes()).unwrap();
+    let model = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(model.tensors().map(|t| t.bytes).sum::<u64>(), tib + 8);
+    assert_eq!(model.tensor("small").unwrap(), tensor(&[1], HostData::I64(vec![7])));
+}
+
 #[test]
 fn a_model_is_distributed() {
     let dir = tempfile::tempdir().unwrap();

@@ -13,24 +13,24 @@ use elinvar_io::{
 use std::alloc::System;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What a reader may allocate of all, in bytes, for a file of `len`. Small things (names, the header, error sentences,
-/// the decompressor's window) take up to a MiB; each byte may become a few, in a name, a map's entry and a tensor.
+/// What a reader may allocate, all in all, for a file of `len` bytes. Measured: 15 kB for a safetensors file of 1.9 kB
+/// that is read twice, 8 kB for an array of 2.1 kB, 6 kB for an index of 0.7 kB.
 fn allowed(len: usize) -> usize {
-    (1 << 20) + 200 * len
+    (1 << 15) + 32 * len
 }
 
-/// Deflate makes up to 1032 bytes of one: those arrive in a growing vector, then become a tensor, perhaps reordered.
+/// Deflate makes up to 1032 bytes of one: those arrive in a vector that doubles its size, become a tensor, and are
+/// perhaps reordered. Measured: 360 kB for 0.9 kB, most of it the windows of the decompressor, two for each array.
 fn allowed_packed(len: usize) -> usize {
-    allowed(len) + 1032 * 6 * len
+    allowed(len) + 1032 * 4 * len
 }
 
-/// Long enough for ten thousand of files, short enough for every test run.
-const TIME: Duration = Duration::from_millis(500);
+/// Half a second for each reader in a debug build.
+const ROUNDS: u32 = 5000;
 
 fn tensors() -> BTreeMap<String, HostTensor> {
     let rows: [(&str, &[usize], HostData); 4] = [
@@ -105,14 +105,14 @@ fn damaged(file: &[u8], dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Damages `files` until the time is over.
+/// Damages `files` again and again and reads what comes of it.
 fn hold(stream: u64, files: &[Vec<u8>], allowed: fn(usize) -> usize, read: impl Fn(&[u8]) -> bool) {
     for file in files {
         assert!(read(file), "the file is read while it is not damaged");
     }
     let mut dice = Dice { stream: Stream { seed: 7, stream }, next: 0 };
-    let (start, mut round, mut good) = (Instant::now(), 0_u32, 0_u32);
-    while round < 200 || start.elapsed() < TIME {
+    let mut good = 0;
+    for round in 0..ROUNDS {
         let bytes = damaged(&files[round as usize % files.len()], &mut dice);
         let before = MEMORY.total_allocated();
         let read = catch_unwind(AssertUnwindSafe(|| read(&bytes)));
@@ -124,11 +124,10 @@ fn hold(stream: u64, files: &[Vec<u8>], allowed: fn(usize) -> usize, read: impl 
             bytes.len(),
             bytes.escape_ascii().to_string()
         );
-        round += 1;
         good += u32::from(read.unwrap_or(false));
     }
     // Files that are all refused at the first byte would test nothing.
-    assert!(good * 50 > round, "only {good} of {round} damaged files can be read");
+    assert!(good > ROUNDS / 50, "only {good} of {ROUNDS} damaged files can be read");
 }
 
 /// One test, because what is allocated is counted for the whole process.
