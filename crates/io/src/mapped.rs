@@ -4,7 +4,8 @@
 //! meanwhile:
 //!
 //! * *Replaced* (a new file renamed over the old name, as [`atomic_write`](crate::atomic_write) does): nothing
-//!   happens, the mapping keeps the old file.
+//!   happens, the mapping keeps the old file. (Windows does not let a mapped file be replaced: there the writer gets an
+//!   error.)
 //! * *Overwritten in place*: tensors that are read later have the new bytes, or some of each. What was checked stays
 //!   true, for headers are copied out before they are checked and no byte is taken for an offset twice.
 //! * *Cut off*: the operating system ends this process when it looks at a page that is no longer there (SIGBUS).
