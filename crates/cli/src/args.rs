@@ -22,6 +22,7 @@ pub enum Command {
     Eval(Eval),
     Generate(Generate),
     Embed(Embed),
+    Inspect(Inspect),
     /// List the devices of this machine, and whether each computes exactly
     Devices,
     Ulp(Ulp),
@@ -199,6 +200,22 @@ pub struct Eval {
     /// The seed by which the test part was set aside [default: what the file says]
     #[arg(long)]
     pub seed: Option<u64>,
+}
+
+/// List the tensors of a file: names, element types, shapes, sizes
+///
+/// It reads safetensors, models in several safetensors files, .npz and .npy.
+#[derive(Args, Debug)]
+pub struct Inspect {
+    /// A file, an index (.json), or a directory with model.safetensors or its index
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
+    /// Read the elements, too: smallest, largest, mean, and how many are NaN
+    #[arg(long)]
+    pub stats: bool,
+    /// Print a line of JSON for each tensor instead
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Measure how far the elementary functions are from the truth, on all 2^32 inputs

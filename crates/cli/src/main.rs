@@ -71,6 +71,7 @@ fn run(cli: Cli) -> Result<Verdict> {
         Command::Eval(args) => command::eval::run(&args, out),
         Command::Generate(args) => command::generate::run(&args, out),
         Command::Embed(args) => command::embed::run(&args, out),
+        Command::Inspect(args) => command::inspect::run(&args, out),
         Command::Devices => command::devices::run(out),
         Command::Ulp(args) => command::ulp::run(&args, out),
         Command::Conformance(args) => command::conformance::run(&args, out),

@@ -53,8 +53,11 @@ fn what_fails_is_told_in_a_sentence() {
     std::fs::create_dir(dir.path().join("empty")).unwrap();
     let rows: [(&[&str], &str); 8] = [
         (&["train", "digits", "--device", "abacus"], "there is no device called \"abacus\""),
-        (&["train", "digits", "--out", "file"], "file: File exists"),
-        (&["train", "digits", "--out", "file/out"], "file/out: Not a directory"),
+        (&["train", "digits", "--out", "file"], "file: this directory cannot be created, for file is a file"),
+        (
+            &["train", "digits", "--out", "file/out"],
+            "file/out: this directory cannot be created, for file is a file",
+        ),
         (&["eval", "missing.safetensors"], "missing.safetensors: No such file or directory"),
         (&["eval", "file"], "file: 4 bytes are no safetensors file"),
         (&["eval", "file", "--device", "abacus"], "there is no device called \"abacus\""),

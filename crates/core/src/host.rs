@@ -183,8 +183,16 @@ impl HostData {
             DType::BF16 => HostData::BF16(read!(bf16, 2)),
             DType::I64 => HostData::I64(read!(i64, 8)),
             DType::I32 => HostData::I32(read!(i32, 4)),
-            DType::U8 => HostData::U8(bytes.to_vec()),
-            DType::Bool => HostData::Bool(bytes.iter().map(|b| *b != 0).collect()),
+            DType::U8 => {
+                let mut v = with_capacity(bytes.len())?;
+                v.extend_from_slice(bytes);
+                HostData::U8(v)
+            }
+            DType::Bool => {
+                let mut v = with_capacity(bytes.len())?;
+                v.extend(bytes.iter().map(|b| *b != 0));
+                HostData::Bool(v)
+            }
         })
     }
 }

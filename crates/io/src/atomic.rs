@@ -25,7 +25,15 @@ pub fn atomic_write(
     path: impl AsRef<Path>,
     content: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
-    let path = path.as_ref();
+    replace(path.as_ref(), content, |mut file, bytes| file.write(bytes))
+}
+
+/// [`atomic_write`] with the way in which bytes reach the new file, which in tests is a disk that becomes full.
+fn replace(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> Result<()>,
+    write: impl FnMut(&File, &[u8]) -> io::Result<usize>,
+) -> Result<()> {
     let (target, permissions) = match fs::metadata(path) {
         // Renaming over a device such as /dev/null would replace the device.
         Ok(m) if !m.is_file() => {
@@ -36,24 +44,70 @@ pub fn atomic_write(
         Err(e) => return Err(io_error(path, e)),
     };
     let part = Part::create(&target).map_err(|e| io_error(path, e))?;
-    let mut out = BufWriter::with_capacity(BUFFER, &part.file);
-    content(&mut out).map_err(|e| e.at(path.display()))?;
-    out.flush().map_err(|e| io_error(path, e))?;
-    drop(out);
+    let mut out = BufWriter::with_capacity(BUFFER, Through { file: &part.file, write });
+    let written = content(&mut out).map_err(|e| e.at(path.display()));
+    let written = written.and_then(|()| out.flush().map_err(|e| io_error(path, e)));
+    // Without another try to write what is still in the buffer, as dropping it would.
+    drop(out.into_parts());
+    written?;
     if let Some(permissions) = permissions {
         part.file.set_permissions(permissions).map_err(|e| io_error(path, e))?;
     }
     part.replace(&target).map_err(|e| io_error(path, e))
 }
 
+/// The new file behind the buffer.
+struct Through<'a, F> {
+    file: &'a File,
+    write: F,
+}
+
+impl<F: FnMut(&File, &[u8]) -> io::Result<usize>> Write for Through<'_, F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.write)(self.file, bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Creates the directory if it is missing and tries to write in it, so that a long run does not fail at its end.
 ///
 /// # Errors
-/// `Io` with the path, if it cannot be created or written to.
+/// `Io` with the path, if it cannot be created or written to; the sentence tells what is in the way.
 pub fn writable_dir(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    fs::create_dir_all(path).map_err(|e| io_error(path, e))?;
-    Part::create(&path.join("writable")).map(drop).map_err(|e| io_error(path, e))
+    fs::create_dir_all(path).map_err(|e| cannot_be_made(path, &e))?;
+    Part::create(&path.join("writable")).map(drop).map_err(|e| {
+        Error::io(format!(
+            "{}: nothing can be written in this directory ({e}); allow it, or choose another directory",
+            path.display()
+        ))
+    })
+}
+
+/// Why a directory cannot be made. The system's word for it is often about another directory than the one asked for.
+fn cannot_be_made(path: &Path, e: &io::Error) -> Error {
+    // The nearest that is there already: where the first new directory would have to be made, or what is in the way.
+    let near = path.ancestors().find(|p| p.as_os_str().is_empty() || fs::symlink_metadata(p).is_ok());
+    let near = near.filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Error::io(match fs::metadata(near) {
+        Ok(m) if m.is_dir() => format!(
+            "{}: this directory cannot be created in {} ({e}); choose another one",
+            path.display(),
+            near.display()
+        ),
+        Ok(_) => format!(
+            "{}: this directory cannot be created, for {} is a file; choose another name, or move the file away",
+            path.display(),
+            near.display()
+        ),
+        Err(link) => format!(
+            "{}: this directory cannot be created, for {} leads nowhere ({link}); choose another name, or remove it",
+            path.display(),
+            near.display()
+        ),
+    })
 }
 
 /// A file in the making; removed unless it has replaced its target.
@@ -144,6 +198,76 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.txt"]);
     }
 
+    /// A disk with room for so many bytes: the last write before it is full takes a part, as a real one does.
+    fn room(mut left: usize) -> impl FnMut(&File, &[u8]) -> io::Result<usize> {
+        move |mut file, bytes| match left.min(bytes.len()) {
+            0 if !bytes.is_empty() => Err(io::ErrorKind::StorageFull.into()),
+            n => {
+                left -= n;
+                file.write(&bytes[..n])
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_leaves_the_old_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        fs::write(&path, b"old").unwrap();
+        let len = 2 * BUFFER + 10;
+        let content = |w: &mut dyn Write| {
+            // Small pieces, so that the buffer is full in the middle of one, and a large one that goes past it.
+            for _ in 0..BUFFER / 8 + 1 {
+                w.write_all(b"12345678")?;
+            }
+            Ok(w.write_all(&vec![b'x'; len - (BUFFER + 8)])?)
+        };
+        // At the first byte, within the first buffer, at its edge, in the second, and at the very last byte.
+        for n in [0, 1, BUFFER - 1, BUFFER, BUFFER + 1, 2 * BUFFER, len - 1] {
+            let e = replace(&path, content, room(n)).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Io, "{n}");
+            assert!(e.message().starts_with(&path.display().to_string()), "{n}: {e}");
+            assert_eq!(fs::read(&path).unwrap(), b"old", "{n}");
+            assert_eq!(names(dir.path()), ["a.txt"], "{n}");
+        }
+        replace(&path, content, room(len)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), len as u64);
+        assert_eq!(names(dir.path()), ["a.txt"]);
+    }
+
+    /// What the operating system itself says and does: every write to this device fails as on a full disk.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_device_that_is_full_leaves_the_old_file() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        fs::write(&path, b"old").unwrap();
+        let e = replace(&path, |w| Ok(w.write_all(b"new")?), |_, bytes| (&full).write(bytes)).unwrap_err();
+        assert!(e.message().contains("No space left on device"), "{e}");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(dir.path()), ["a.txt"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_directory_that_cannot_be_made_is_told() {
+        let e = writable_dir("/proc/x/y").unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Io);
+        let start = "/proc/x/y: this directory cannot be created in /proc (";
+        assert!(e.message().starts_with(start) && e.message().ends_with("; choose another one"), "{e}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_nowhere_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("gone"), &link).unwrap();
+        let e = writable_dir(link.join("out")).unwrap_err();
+        assert!(e.message().contains(&format!("for {} leads nowhere", link.display())), "{e}");
+    }
+
     #[test]
     fn a_panic_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
@@ -164,12 +288,16 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::Io, "{bad}");
             assert!(e.message().starts_with(&path.display().to_string()), "{bad}: {e}");
         }
-        let below_file = dir.path().join("file/out");
-        let e = writable_dir(&below_file).unwrap_err();
-        assert!(
-            e.kind() == ErrorKind::Io && e.message().starts_with(&below_file.display().to_string()),
-            "{e}"
-        );
+        for bad in ["file", "file/out", "file/out/deeper"] {
+            let path = dir.path().join(bad);
+            let e = writable_dir(&path).unwrap_err();
+            let why = format!(
+                "{}: this directory cannot be created, for {} is a file; choose another name, or move the file away",
+                path.display(),
+                dir.path().join("file").display()
+            );
+            assert_eq!((e.kind(), e.message()), (ErrorKind::Io, why.as_str()));
+        }
         assert_eq!(names(dir.path()), ["dir", "file"]);
     }
 

@@ -1,9 +1,18 @@
 //! The header of a safetensors file: what tensors there are and where their bytes lie.
 //!
-//! Written here instead of taken from the crate `safetensors`, for three reasons: that crate keeps metadata in a
-//! hash map, so the bytes of a file change from run to run; its errors do not name the tensor; and sizes near
-//! 2^64 overflow in its reader. In the tests it is the judge of what is written here.
+//! Written here instead of taken from the crate `safetensors` (0.8), for these reasons:
+//!
+//! * it adds the end of the last tensor, which the file chooses, to the header's length without a check: sizes near
+//!   2^64 panic where overflow is checked;
+//! * of two entries with the same name and bytes it silently takes the last, so that a file can look different to two
+//!   readers; here that is an error;
+//! * a single element type that it does not know makes it refuse the file; here that tensor alone cannot be read;
+//! * it keeps metadata in a hash map, so the bytes of a written file change from run to run;
+//! * its errors about sizes do not name the tensor.
+//!
+//! In the tests it is the judge of what is written here.
 
+use crate::info::{StoredType, TensorInfo};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
@@ -13,6 +22,9 @@ use std::fmt;
 
 /// The key that holds string metadata, so no tensor can have this name.
 pub const METADATA: &str = "__metadata__";
+
+/// Bytes of the number at the start of a file, which tells the header's length.
+pub const LENGTH: u64 = 8;
 
 /// The format's own limit for the header, in bytes: a damaged length does not ask for all memory.
 pub const MAX_HEADER: u64 = 100_000_000;
@@ -45,27 +57,26 @@ struct Header {
     tensors: Vec<(String, Entry)>,
 }
 
-/// A tensor of which the bytes are still to be read.
+/// A tensor in a file and where it begins.
+#[derive(Debug)]
 pub struct Planned {
-    /// Its name.
-    pub name: String,
-    /// Its element type.
-    pub dtype: DType,
-    /// Its shape.
-    pub shape: Shape,
+    /// Its name, type, shape and size.
+    pub info: TensorInfo,
+    /// The offset of its first byte, counted from the end of the header.
+    pub from: u64,
 }
 
-/// The header for these tensors and the order in which their data has to follow.
+/// The header for these tensors, which are in the order of their names, and the order in which their data has to follow.
 pub fn write<'a>(
-    tensors: &'a BTreeMap<String, HostTensor>,
+    tensors: &[(&str, &'a HostTensor)],
     metadata: &BTreeMap<String, String>,
 ) -> Result<(Vec<u8>, Vec<&'a HostTensor>)> {
-    if tensors.contains_key(METADATA) {
+    if tensors.iter().any(|(name, _)| *name == METADATA) {
         return Err(Error::argument(format!(
             "a tensor cannot be named `{METADATA}`: safetensors files keep their metadata under that name"
         )));
     }
-    let mut sorted: Vec<_> = tensors.iter().collect();
+    let mut sorted = tensors.to_vec();
     sorted.sort_by_key(|(_, t)| place(t.dtype()));
     let mut header = Header { metadata: metadata.clone(), tensors: Vec::with_capacity(sorted.len()) };
     let mut end = 0;
@@ -74,7 +85,7 @@ pub fn write<'a>(
         end += (tensor.shape().numel() * tensor.dtype().size()) as u64;
         let dtype = NAMES[place(tensor.dtype())].0.to_string();
         let entry = Entry { dtype, shape: tensor.shape().to_vec(), data_offsets: [start, end] };
-        header.tensors.push(((*name).clone(), entry));
+        header.tensors.push((name.to_string(), entry));
     }
     let mut json =
         serde_json::to_vec(&header).map_err(|e| Error::format(format!("safetensors header: {e}")))?;
@@ -93,6 +104,31 @@ fn place(dtype: DType) -> usize {
     NAMES.iter().position(|(_, d)| *d == dtype).expect("every type has a name in files")
 }
 
+/// The lengths of the header and of the data behind it, from the first bytes of a file of `len` bytes.
+pub fn lengths(first: [u8; LENGTH as usize], len: u64) -> Result<(u64, u64)> {
+    let header = u64::from_le_bytes(first);
+    if header > MAX_HEADER {
+        return Err(Error::format(format!(
+            "a header of {header} bytes is announced, and a safetensors file has at most {MAX_HEADER}: it is \
+             something else"
+        )));
+    }
+    match (len - LENGTH).checked_sub(header) {
+        Some(data) => Ok((header, data)),
+        None => Err(Error::format(format!(
+            "a header of {header} bytes is announced, but only {} bytes follow: the file was cut off",
+            len - LENGTH
+        ))),
+    }
+}
+
+/// The error of a file that has not even the header's length.
+pub fn too_short(len: u64) -> Error {
+    Error::format(format!(
+        "{len} bytes are no safetensors file: it begins with {LENGTH} bytes that tell its header's length"
+    ))
+}
+
 /// The tensors in the order in which their data follows, and the metadata. `data` is the length of all data.
 ///
 /// The tensors must cover the data without gaps and without sharing a byte, as the format demands.
@@ -103,12 +139,26 @@ pub fn read(json: &[u8], data: u64) -> Result<(Vec<Planned>, BTreeMap<String, St
     let (mut planned, mut end) = (Vec::with_capacity(tensors.len()), 0);
     for (name, entry) in tensors {
         let [from, to] = entry.data_offsets;
-        let (dtype, shape) = (dtype(&name, &entry)?, shape(&name, &entry)?);
-        let bytes = (shape.numel() * dtype.size()) as u64;
+        // The shape comes from a file: that it cannot be addressed is the file's fault, not a lack of memory.
+        let shape = Shape::new(&entry.shape)
+            .map_err(|e| Error::format(format!("tensor `{name}`: {}", e.message())))?;
+        let dtype = NAMES.iter().find(|(n, _)| *n == entry.dtype).map(|(_, d)| *d);
+        // Of a type that we do not have we do not know the size either: the file is believed.
+        let bytes = match dtype {
+            Some(dtype) => Some((shape.numel() * dtype.size()) as u64),
+            None => to.checked_sub(from),
+        };
         let wrong = |what: String| Err(Error::format(format!("tensor `{name}`: {what}")));
-        if to.checked_sub(from) != Some(bytes) {
-            return wrong(format!("{} {shape} takes {bytes} bytes, not bytes {from} to {to}", entry.dtype));
-        }
+        let bytes = match bytes {
+            Some(bytes) if to.checked_sub(from) == Some(bytes) => bytes,
+            Some(bytes) => {
+                return wrong(format!(
+                    "{} {shape} takes {bytes} bytes, not bytes {from} to {to}",
+                    entry.dtype
+                ));
+            }
+            None => return wrong(format!("bytes {from} to {to} end before they begin")),
+        };
         if from < end {
             return wrong(format!("bytes {from} to {to} overlap another tensor, which ends at {end}"));
         }
@@ -121,27 +171,13 @@ pub fn read(json: &[u8], data: u64) -> Result<(Vec<Planned>, BTreeMap<String, St
             ));
         }
         end = to;
-        planned.push(Planned { name, dtype, shape });
+        let dtype = dtype.map_or(StoredType::Other(entry.dtype), StoredType::Known);
+        planned.push(Planned { info: TensorInfo { name, dtype, shape, bytes }, from });
     }
     if end != data {
         return Err(Error::format(format!("{} bytes after the last tensor belong to no tensor", data - end)));
     }
     Ok((planned, metadata))
-}
-
-fn dtype(name: &str, entry: &Entry) -> Result<DType> {
-    NAMES.iter().find(|(n, _)| *n == entry.dtype).map(|(_, d)| *d).ok_or_else(|| {
-        Error::unsupported(format!(
-            "tensor `{name}` has elements of type {:?}; the types that can be read are {}",
-            entry.dtype,
-            NAMES.map(|(n, _)| n).join(", ")
-        ))
-    })
-}
-
-fn shape(name: &str, entry: &Entry) -> Result<Shape> {
-    // The shape comes from a file: that it cannot be addressed is the file's fault, not a lack of memory.
-    Shape::new(&entry.shape).map_err(|e| Error::format(format!("tensor `{name}`: {}", e.message())))
 }
 
 impl Serialize for Header {

@@ -1,23 +1,47 @@
-//! Files in and out of host memory: safetensors, a hash of weights, metrics as JSON lines. No device code.
+//! Files in and out of host memory: safetensors, NumPy's arrays, a hash of weights, metrics as JSON lines. No device
+//! code.
 //!
-//! * [`load_safetensors`] and [`save_safetensors`]: named tensors and string metadata.
+//! | | as a whole | tensor by tensor | written by |
+//! |---|---|---|---|
+//! | safetensors | [`load_safetensors`] | [`SafetensorsFile`] | [`save_safetensors`] |
+//! | a model in several files | | [`Checkpoint`] | [`save_sharded`] |
+//! | `.npy` | [`load_npy`] | [`NpyFile`] | [`save_npy`] |
+//! | `.npz` | [`load_npz`] | [`NpzFile`] | [`save_npz`], [`save_npz_compressed`] |
+//! | whichever it is | | [`TensorFile`] | |
+//!
 //! * [`weights_hash`]: one line that tells whether two models are the same, bit for bit.
 //! * [`atomic_write`]: a file is replaced as a whole or not at all.
 //! * [`JsonLines`]: one record per line, readable while the program still runs.
 //!
 //! Whatever a file contains, reading it gives a value or an error, never a panic; what is allocated is in proportion
-//! to the length that the file really has.
+//! to the length that the file really has (times 1032 where it is deflated). `tests/hostile.rs` and the fuzz targets in
+//! `fuzz/` hold the readers to that.
 
 mod atomic;
+mod checkpoint;
 mod hash;
 mod header;
+mod info;
 mod json_lines;
+mod mapped;
+mod npy;
+mod npz;
 mod safetensors;
+mod safetensors_file;
+mod shard_index;
+mod tensor_file;
 
 pub use atomic::{atomic_write, writable_dir};
+pub use checkpoint::{Checkpoint, save_sharded};
 pub use hash::weights_hash;
+pub use info::{StoredType, TensorInfo};
 pub use json_lines::JsonLines;
+pub use npy::{NpyFile, load_npy, read_npy, save_npy, write_npy};
+pub use npz::{NpzFile, load_npz, read_npz, save_npz, save_npz_compressed, write_npz};
 pub use safetensors::{Safetensors, load_safetensors, read_safetensors, save_safetensors, write_safetensors};
+pub use safetensors_file::SafetensorsFile;
+pub use shard_index::ShardIndex;
+pub use tensor_file::TensorFile;
 
 use elinvar_core::Error;
 use std::path::Path;

@@ -3,16 +3,14 @@
 //! The same tensors and metadata always give the same bytes, and a file from anywhere is checked before a
 //! tensor of it is made: what it claims must fit what it holds.
 
-use crate::{atomic_write, header, io_error};
+use crate::header::{self, LENGTH, Planned, lengths, too_short};
+use crate::{atomic_write, io_error};
 use elinvar_core::host::filled;
 use elinvar_core::{Error, HostData, HostTensor, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::path::Path;
-
-/// Bytes of the number at the start of a file, which tells the header's length.
-const LENGTH: u64 = 8;
 
 /// What a safetensors file holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +21,7 @@ pub struct Safetensors {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Reads a safetensors file.
+/// Reads a safetensors file as a whole. [`SafetensorsFile`](crate::SafetensorsFile) reads single tensors of it.
 ///
 /// # Errors
 /// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if a tensor has a type that elinvar does not
@@ -40,32 +38,18 @@ pub fn load_safetensors(path: impl AsRef<Path>) -> Result<Safetensors> {
 /// # Errors
 /// As [`load_safetensors`].
 pub fn read_safetensors(reader: &mut dyn Read, len: u64) -> Result<Safetensors> {
-    let mut length = [0; LENGTH as usize];
     if len < LENGTH {
-        return Err(Error::format(format!(
-            "{len} bytes are no safetensors file: it begins with {LENGTH} bytes that tell its header's length"
-        )));
+        return Err(too_short(len));
     }
-    fill(reader, &mut length)?;
-    let header = u64::from_le_bytes(length);
-    if header > header::MAX_HEADER {
-        return Err(Error::format(format!(
-            "a header of {header} bytes is announced, and a safetensors file has at most {}: it is something else",
-            header::MAX_HEADER
-        )));
-    }
-    let Some(data) = (len - LENGTH).checked_sub(header) else {
-        return Err(Error::format(format!(
-            "a header of {header} bytes is announced, but only {} bytes follow: the file was cut off",
-            len - LENGTH
-        )));
-    };
+    let mut first = [0; LENGTH as usize];
+    fill(reader, &mut first)?;
+    let (header, data) = lengths(first, len)?;
     let (planned, metadata) = header::read(&bytes(reader, header)?, data)?;
     let mut tensors = BTreeMap::new();
-    for p in planned {
-        let elements = bytes(reader, (p.shape.numel() * p.dtype.size()) as u64)?;
-        let data = HostData::from_le_bytes(p.dtype, &elements)?;
-        tensors.insert(p.name, HostTensor::new(p.shape, data)?);
+    for Planned { info, .. } in planned {
+        let dtype = info.known()?;
+        let data = HostData::from_le_bytes(dtype, &bytes(reader, info.bytes)?)?;
+        tensors.insert(info.name, HostTensor::new(info.shape, data)?);
     }
     Ok(Safetensors { tensors, metadata })
 }
@@ -105,6 +89,15 @@ pub fn save_safetensors(
 pub fn write_safetensors(
     writer: &mut dyn Write,
     tensors: &BTreeMap<String, HostTensor>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
+    write_some(writer, &tensors.iter().map(|(name, t)| (name.as_str(), t)).collect::<Vec<_>>(), metadata)
+}
+
+/// As [`write_safetensors`], for tensors in the order of their names.
+pub(crate) fn write_some(
+    writer: &mut dyn Write,
+    tensors: &[(&str, &HostTensor)],
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
     let (header, sorted) = header::write(tensors, metadata)?;

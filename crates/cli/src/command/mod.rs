@@ -6,5 +6,6 @@ pub mod devices;
 pub mod embed;
 pub mod eval;
 pub mod generate;
+pub mod inspect;
 pub mod train;
 pub mod ulp;
