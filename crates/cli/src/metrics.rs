@@ -7,7 +7,7 @@ use crate::plot::{Ink, Panel, Series, learning_curve};
 use elinvar::nn::train::{Checkpoint, EpochReport, Step};
 use elinvar::{Any, Result, io, io::JsonLines};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// After each step.

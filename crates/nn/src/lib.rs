@@ -31,8 +31,8 @@ extern crate self as elinvar_nn;
 
 mod buffer;
 pub mod data;
-pub mod generate;
 pub mod ema;
+pub mod generate;
 pub mod init;
 mod layer;
 pub mod layers;

@@ -28,26 +28,28 @@ pub enum Floats {
 /// Bytes that a config.json may have: those of real models have one or two thousand.
 const MAX_CONFIG: u64 = 1 << 20;
 
+/// The kind of model that a directory's `config.json` tells: "gpt2", "llama", "bert", ...
+///
+/// # Errors
+/// `Io` if it cannot be read; `Format` if it is damaged or does not tell.
+pub fn model_type(dir: impl AsRef<Path>) -> Result<String> {
+    let path = dir.as_ref().join("config.json");
+    text(&path)
+        .and_then(|text| kind(&text)?.ok_or_else(|| Error::format("there is no model_type in it")))
+        .map_err(|e| e.at(path.display()))
+}
+
 /// Reads `config.json` of a directory, of a model of this kind; fields that nobody asks for are ignored.
 ///
 /// # Errors
 /// `Io` if it cannot be read; `Format` if it is damaged, lacks a field, or is of another kind of model.
-pub(super) fn config<C: DeserializeOwned>(dir: &Path, kind: &str) -> Result<C> {
-    #[derive(Deserialize)]
-    struct Kind {
-        model_type: Option<String>,
-    }
+pub(super) fn config<C: DeserializeOwned>(dir: &Path, wanted: &str) -> Result<C> {
     let path = dir.join("config.json");
     let read = || {
-        let mut text = String::new();
-        File::open(&path)?.take(MAX_CONFIG + 1).read_to_string(&mut text)?;
-        if text.len() as u64 > MAX_CONFIG {
-            return Err(Error::format(format!("more than {MAX_CONFIG} bytes; this is no model's config")));
-        }
-        let damaged = |e: serde_json::Error| Error::format(e.to_string());
-        match serde_json::from_str::<Kind>(&text).map_err(damaged)?.model_type {
-            Some(other) if other != kind => {
-                Err(Error::format(format!("model_type is \"{other}\"; here a \"{kind}\" was asked for")))
+        let text = text(&path)?;
+        match kind(&text)? {
+            Some(other) if other != wanted => {
+                Err(Error::format(format!("model_type is \"{other}\"; here a \"{wanted}\" was asked for")))
             }
             Some(_) | None => serde_json::from_str(&text).map_err(damaged),
         }
@@ -55,20 +57,45 @@ pub(super) fn config<C: DeserializeOwned>(dir: &Path, kind: &str) -> Result<C> {
     read().map_err(|e| e.at(path.display()))
 }
 
-/// Reads the weights of a directory, with today's names: gamma and beta of old checkpoints are weight and bias.
+fn text(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_CONFIG + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_CONFIG {
+        return Err(Error::format(format!("more than {MAX_CONFIG} bytes; this is no model's config")));
+    }
+    Ok(text)
+}
+
+fn kind(text: &str) -> Result<Option<String>> {
+    #[derive(Deserialize)]
+    struct Kind {
+        model_type: Option<String>,
+    }
+    Ok(serde_json::from_str::<Kind>(text).map_err(damaged)?.model_type)
+}
+
+fn damaged(e: serde_json::Error) -> Error {
+    Error::format(e.to_string())
+}
+
+/// Reads the weights of a directory, from one file or from several with an index, with today's names: gamma and beta of
+/// old checkpoints are weight and bias.
 ///
 /// # Errors
 /// `Io`, `Format`, `Unsupported`, `OutOfMemory` with the path in the sentence.
 pub(super) fn weights(dir: &Path) -> Result<StateDict> {
-    let file = elinvar_io::load_safetensors(dir.join("model.safetensors"))?;
+    let file = elinvar_io::Checkpoint::open(dir)?;
     let renamed = |name: String| match name.rsplit_once('.') {
         Some((layer, "gamma")) => format!("{layer}.weight"),
         Some((layer, "beta")) => format!("{layer}.bias"),
         _ => name,
     };
-    let n = file.tensors.len();
-    let tensors: StateDict = file.tensors.into_iter().map(|(name, t)| (renamed(name), t)).collect();
-    if tensors.len() < n {
+    let names: Vec<String> = file.tensors().map(|t| t.name.clone()).collect();
+    let mut tensors = StateDict::new();
+    for name in &names {
+        tensors.insert(renamed(name.clone()), file.tensor(name)?);
+    }
+    if tensors.len() < names.len() {
         return Err(Error::format("a norm has both gamma and weight, or beta and bias").at(dir.display()));
     }
     Ok(tensors)

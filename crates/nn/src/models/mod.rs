@@ -20,7 +20,7 @@ pub use bert::{
     BertPooler, BertSelfAttention, l2_normalized, mean_pooled,
 };
 pub use gpt2::{Conv1D, Gpt2, Gpt2Attention, Gpt2Block, Gpt2Config, Gpt2Mlp};
-pub use hf::Floats;
+pub use hf::{Floats, model_type};
 pub use llama::{Llama, LlamaBlock, LlamaConfig, LlamaMlp, LlamaModel};
 
 use elinvar_core::{DType, Error, Result};

@@ -8,10 +8,10 @@
 
 use super::score::Sums;
 use super::{EarlyStopping, EpochReport};
-use crate::module::{StateDict, Strict};
-use crate::optim::{Optimizer, OptimizerState};
 use crate::Module;
 use crate::ema::Ema;
+use crate::module::{StateDict, Strict};
+use crate::optim::{Optimizer, OptimizerState};
 use elinvar_core::philox::Stream;
 use elinvar_core::{Error, HostTensor, Result};
 use elinvar_io as io;

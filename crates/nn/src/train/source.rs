@@ -1,7 +1,7 @@
 //! Where batches come from.
 
-use crate::loader::{Batch, Loader};
-use elinvar_core::Result;
+use crate::data::{Batch, Collate, Dataset, Loader};
+use elinvar_core::{HostTensor, Result};
 use elinvar_ops::Backend;
 
 /// Batches, epoch after epoch. Which samples a batch holds follows from the epoch and the batch's number alone: that is
@@ -20,7 +20,11 @@ pub trait Source<B: Backend> {
     ) -> Box<dyn Iterator<Item = Result<Self::Batch>> + 'a>;
 }
 
-impl<B: Backend> Source<B> for Loader {
+impl<B: Backend, D, C> Source<B> for Loader<D, C>
+where
+    D: Dataset + 'static,
+    C: Collate<D::Item, Batch = (HostTensor, HostTensor)> + 'static,
+{
     type Batch = Batch<B>;
     fn batches(&self) -> usize {
         Loader::batches(self)

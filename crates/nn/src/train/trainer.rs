@@ -6,10 +6,10 @@ use super::{
     Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Measured, Objective, Position, Report,
     Score, Source, Step, callback,
 };
-use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
-use crate::optim::{Optimizer, clip_grad_norm, clip_grad_value};
 use crate::Module;
 use crate::ema::Ema;
+use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
+use crate::optim::{Optimizer, clip_grad_norm, clip_grad_value};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Gradients, try_run};

@@ -2,9 +2,9 @@
 
 mod architectures;
 mod attention;
-mod generate;
 mod csv;
 mod dataset;
+mod generate;
 mod idx;
 #[cfg(feature = "image")]
 mod image;

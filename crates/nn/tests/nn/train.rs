@@ -2,6 +2,7 @@
 
 use elinvar_core::{ErrorKind, HostTensor, Result, Shape};
 use elinvar_nn::data::{Digits, digits};
+use elinvar_nn::ema::{Average, BufferAverage, Ema};
 use elinvar_nn::layers::{BatchNorm1d, Dropout, Flatten, Linear, ReLU};
 use elinvar_nn::loader::{Loader, Pairs};
 use elinvar_nn::models::{DigitsCnn, DigitsMlp, DigitsTransformer, digit_pairs};
@@ -11,7 +12,6 @@ use elinvar_nn::train::{
     Callback, Checkpoint, Checkpoints, Classification, EarlyStopping, Report, Step, Trainer, evaluate,
     evaluate_on, predict,
 };
-use elinvar_nn::ema::{Average, BufferAverage, Ema};
 use elinvar_nn::{Generator, Layer, Module, Sequential, StateDict};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::BTreeMap;

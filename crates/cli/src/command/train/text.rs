@@ -9,7 +9,7 @@ use crate::args::TrainText;
 use crate::command::generate::{sampler, write_on};
 use crate::metrics::Metrics;
 use crate::progress::{Progress, Watch};
-use elinvar::nn::data::{BpeOptions, Draw, Text, Tokenize, Tokenizer};
+use elinvar::nn::data::{BpeOptions, Dataset, Draw, Text, Tokenize, Tokenizer};
 use elinvar::nn::loader::Loader;
 use elinvar::nn::models::{Gpt2, Gpt2Config};
 use elinvar::nn::optim::schedule::{CosineAnnealingLr, Warmup};
@@ -69,7 +69,7 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let loader = Loader::new(Arc::new(blocks), batch)?.weighted(
         vec![1.0; places],
         per_epoch * batch,
-        Draw::WithReplacement,
+        Draw::Again,
         seed,
     )?;
     let config = Gpt2Config::new(layers, heads, width, context, tokenizer.vocab_size()).dropout(dropout);
