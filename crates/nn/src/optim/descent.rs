@@ -126,7 +126,11 @@ const SCALE: &str = "lr_scale";
 impl<B: Backend, R: Rule> Descent<B, R> {
     /// With this learning rate, and PyTorch's settings otherwise.
     pub fn new(lr: f64) -> Self {
-        let plan = Plan { lr, weight_decay: R::WEIGHT_DECAY, maximize: false, rule: R::default() };
+        Self::with_rule(lr, R::default())
+    }
+    /// With this learning rate and these settings: for a rule of one's own.
+    pub fn with_rule(lr: f64, rule: R) -> Self {
+        let plan = Plan { lr, weight_decay: R::WEIGHT_DECAY, maximize: false, rule };
         Descent { plan, groups: vec![], kept: BTreeMap::new() }
     }
     /// How strongly parameters are drawn to zero.
@@ -352,7 +356,13 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         for (i, (group, saved)) in self.groups.iter_mut().zip(&saved[1..]).enumerate() {
             let mut plan = self.plan;
             plan.take(saved).map_err(|e| e.at(format!("group {}", i + 1)))?;
-            group.rate = match (saved.get(SCALE).and_then(Value::as_f64), group.rate) {
+            let scale = match saved.get(SCALE) {
+                None => None,
+                Some(v) => Some(v.as_f64().ok_or_else(|| {
+                    Error::argument(format!("group {}: {SCALE} is {v}, and should be a number", i + 1))
+                })?),
+            };
+            group.rate = match (scale, group.rate) {
                 (Some(factor), _) => Rate::Scaled(factor),
                 // PyTorch's groups have learning rates alone, which its schedules move together.
                 (None, Rate::Scaled(_)) if base > 0.0 => Rate::Scaled(plan.lr / base),
