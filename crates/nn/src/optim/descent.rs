@@ -30,8 +30,8 @@ struct Plan<R> {
 }
 
 /// So many elements make a step together: enough to fill a device, and with their states in f32 little (256 MiB) beside
-/// the weights of a model that has more.
-const BATCH: usize = 1 << 24;
+/// the weights of a model that has more. A few in the tests of this file, so that they see several batches.
+const BATCH: usize = if cfg!(test) { 4 } else { 1 << 24 };
 
 /// Settings of PyTorch's that are about how it computes, or that its schedules keep.
 const IGNORED: &[&str] = &[
@@ -311,7 +311,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         let place = |e: Error| e.at("load_state_dict").at(R::NAME);
         let mut next = Descent { kept: BTreeMap::new(), ..self.clone() };
         next.take_groups(parameters, &from.param_groups).map_err(place)?;
-        let plans = next.plans()?;
+        let plans = next.plans().map_err(place)?;
         let by_name: BTreeMap<&str, &Param<B>> = parameters.iter().map(|(n, p)| (n.as_str(), *p)).collect();
         for (name, keys) in from.state.iter().filter(|(_, keys)| !keys.is_empty()) {
             let p = by_name.get(name.as_str()).ok_or_else(|| place(unknown(name)))?;
@@ -451,4 +451,35 @@ fn restore<B: Backend, R: Rule>(
         kept.tensors.insert(key, Array::from_host(value.device(), t.clone())?.cast(wide)?);
     }
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::Sgd;
+    use elinvar_reference::{Reference, ReferenceDevice};
+
+    #[test]
+    fn every_parameter_makes_one_step_however_many_batches_there_are() {
+        let all: Vec<Param<Reference>> =
+            [3, 3, 1, 9, 0, 2].map(|n| Param::new(Tensor::ones([n], DType::F32, &ReferenceDevice))).into();
+        let mut g = Gradients::new();
+        all.iter().for_each(|p| g.set(&p.get(), p.get().detach()));
+        let mut o = Sgd::new(0.25).momentum(0.5).group(Group::matching(|name| name == "3").lr_scale(2.0));
+        o.step(&all, &g).unwrap();
+        for (i, p) in all.iter().enumerate() {
+            let want = if i == 3 { 0.5 } else { 0.75 };
+            assert_eq!(p.get().to_vec::<f32>().unwrap(), vec![want; p.get().numel()], "{i}");
+        }
+        assert!(all.iter().map(|p| p.get().numel()).sum::<usize>() > 2 * BATCH);
+        assert_eq!(o.kept.values().map(|k| k.step).collect::<Vec<_>>(), [1; 6]);
+    }
+
+    #[test]
+    fn steps_are_counted_exactly_in_a_file() {
+        for (step, dtype) in [(0, DType::F32), (1 << 24, DType::F32), ((1 << 24) + 1, DType::F64)] {
+            let t = count(step).unwrap();
+            assert_eq!((t.to_f64_vec()[0], t.dtype()), (step as f64, dtype));
+        }
+    }
 }
