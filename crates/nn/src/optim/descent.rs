@@ -30,8 +30,8 @@ struct Plan<R> {
 }
 
 /// So many elements make a step together: enough to fill a device, and with their states in f32 little (256 MiB) beside
-/// the weights of a model that has more.
-const BATCH: usize = 1 << 24;
+/// the weights of a model that has more. A few in the tests of this file, so that they see several batches.
+const BATCH: usize = if cfg!(test) { 4 } else { 1 << 24 };
 
 /// Settings of PyTorch's that are about how it computes, or that its schedules keep.
 const IGNORED: &[&str] = &[
@@ -126,7 +126,11 @@ const SCALE: &str = "lr_scale";
 impl<B: Backend, R: Rule> Descent<B, R> {
     /// With this learning rate, and PyTorch's settings otherwise.
     pub fn new(lr: f64) -> Self {
-        let plan = Plan { lr, weight_decay: R::WEIGHT_DECAY, maximize: false, rule: R::default() };
+        Self::with_rule(lr, R::default())
+    }
+    /// With this learning rate and these settings: for a rule of one's own.
+    pub fn with_rule(lr: f64, rule: R) -> Self {
+        let plan = Plan { lr, weight_decay: R::WEIGHT_DECAY, maximize: false, rule };
         Descent { plan, groups: vec![], kept: BTreeMap::new() }
     }
     /// How strongly parameters are drawn to zero.
@@ -307,7 +311,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         let place = |e: Error| e.at("load_state_dict").at(R::NAME);
         let mut next = Descent { kept: BTreeMap::new(), ..self.clone() };
         next.take_groups(parameters, &from.param_groups).map_err(place)?;
-        let plans = next.plans()?;
+        let plans = next.plans().map_err(place)?;
         let by_name: BTreeMap<&str, &Param<B>> = parameters.iter().map(|(n, p)| (n.as_str(), *p)).collect();
         for (name, keys) in from.state.iter().filter(|(_, keys)| !keys.is_empty()) {
             let p = by_name.get(name.as_str()).ok_or_else(|| place(unknown(name)))?;
@@ -352,7 +356,13 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         for (i, (group, saved)) in self.groups.iter_mut().zip(&saved[1..]).enumerate() {
             let mut plan = self.plan;
             plan.take(saved).map_err(|e| e.at(format!("group {}", i + 1)))?;
-            group.rate = match (saved.get(SCALE).and_then(Value::as_f64), group.rate) {
+            let scale = match saved.get(SCALE) {
+                None => None,
+                Some(v) => Some(v.as_f64().ok_or_else(|| {
+                    Error::argument(format!("group {}: {SCALE} is {v}, and should be a number", i + 1))
+                })?),
+            };
+            group.rate = match (scale, group.rate) {
                 (Some(factor), _) => Rate::Scaled(factor),
                 // PyTorch's groups have learning rates alone, which its schedules move together.
                 (None, Rate::Scaled(_)) if base > 0.0 => Rate::Scaled(plan.lr / base),
@@ -441,4 +451,35 @@ fn restore<B: Backend, R: Rule>(
         kept.tensors.insert(key, Array::from_host(value.device(), t.clone())?.cast(wide)?);
     }
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::Sgd;
+    use elinvar_reference::{Reference, ReferenceDevice};
+
+    #[test]
+    fn every_parameter_makes_one_step_however_many_batches_there_are() {
+        let all: Vec<Param<Reference>> =
+            [3, 3, 1, 9, 0, 2].map(|n| Param::new(Tensor::ones([n], DType::F32, &ReferenceDevice))).into();
+        let mut g = Gradients::new();
+        all.iter().for_each(|p| g.set(&p.get(), p.get().detach()));
+        let mut o = Sgd::new(0.25).momentum(0.5).group(Group::matching(|name| name == "3").lr_scale(2.0));
+        o.step(&all, &g).unwrap();
+        for (i, p) in all.iter().enumerate() {
+            let want = if i == 3 { 0.5 } else { 0.75 };
+            assert_eq!(p.get().to_vec::<f32>().unwrap(), vec![want; p.get().numel()], "{i}");
+        }
+        assert!(all.iter().map(|p| p.get().numel()).sum::<usize>() > 2 * BATCH);
+        assert_eq!(o.kept.values().map(|k| k.step).collect::<Vec<_>>(), [1; 6]);
+    }
+
+    #[test]
+    fn steps_are_counted_exactly_in_a_file() {
+        for (step, dtype) in [(0, DType::F32), (1 << 24, DType::F32), ((1 << 24) + 1, DType::F64)] {
+            let t = count(step).unwrap();
+            assert_eq!((t.to_f64_vec()[0], t.dtype()), (step as f64, dtype));
+        }
+    }
 }

@@ -62,19 +62,23 @@ impl Rule for RmsPropRule {
     #[inline(always)]
     fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L {
         let (keep, take) = (L::lit(self.alpha), L::lit(1.0 - self.alpha));
-        states[0] = keep.fma(states[0], take * g * g);
-        let square = if self.centered {
-            let mean = &mut states[if self.momentum != 0.0 { 2 } else { 1 }];
-            *mean = keep.fma(*mean, take * g);
-            let mean = *mean;
-            (-mean).fma(mean, states[0])
-        } else {
-            states[0]
+        let [square, rest @ ..] = states else { unreachable!("an average") };
+        let (buffer, mean) = match rest {
+            [buffer, mean, ..] => (Some(buffer), Some(mean)),
+            [mean] if self.centered => (None, Some(mean)),
+            [buffer] => (Some(buffer), None),
+            [] => (None, None),
         };
-        let mut down = g / (square.sqrt() + L::lit(self.eps));
-        if self.momentum != 0.0 {
-            states[1] = L::lit(self.momentum).fma(states[1], down);
-            down = states[1];
+        *square = keep.fma(*square, take * g * g);
+        let mut scale = *square;
+        if let Some(mean) = mean {
+            *mean = keep.fma(*mean, take * g);
+            scale = (-*mean).fma(*mean, *square);
+        }
+        let mut down = g / (scale.sqrt() + L::lit(self.eps));
+        if let Some(buffer) = buffer {
+            *buffer = L::lit(self.momentum).fma(*buffer, down);
+            down = *buffer;
         }
         (-s[0]).fma(down, x)
     }

@@ -9,7 +9,43 @@ use std::fmt::Debug;
 
 /// An optimiser's own part; everything around it is [`super::Descent`]. The value of a rule is its settings.
 ///
-/// A new optimiser is one file: a struct of settings that implements this, and an alias of `Descent`.
+/// A new optimiser is one file: a struct of settings that implements this, and an alias of `Descent`. This one goes by the
+/// sign of the gradient:
+/// ```
+/// use elinvar_nn::optim::{At, Descent, Rule, Setting, Step, Work, each};
+/// use elinvar_ops::{Backend, lane::Lane};
+///
+/// #[derive(Clone, Copy, Debug, Default)]
+/// struct SignRule;
+///
+/// impl Rule for SignRule {
+///     const NAME: &'static str = "sign";
+///     fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+///         vec![]
+///     }
+///     fn keeps(&self) -> Vec<(&'static str, f64)> {
+///         vec![]
+///     }
+///     fn scalars(&self, at: At<'_>, _: &mut [f64]) -> Vec<f64> {
+///         vec![at.lr]
+///     }
+///     fn lane<L: Lane>(&self, x: L, g: L, _: &mut [L], s: &[L]) -> L {
+///         x - s[0].copysign(g)
+///     }
+///     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> elinvar_core::Result<()> {
+///         // Operands: parameter, gradient, shrink, lr. Results: the parameter.
+///         each::<_, _, 4, 1>(step, all)
+///     }
+/// }
+///
+/// # use elinvar_nn::{Gradients, Param, Tensor, optim::Optimizer};
+/// # use elinvar_reference::Reference;
+/// let p: Param<Reference> = Param::new([1.0f32, 2.0].into());
+/// let gradients = (p.get() * Tensor::from([3.0f32, -4.0])).sum().backward();
+/// Descent::<Reference, SignRule>::new(0.5).step(&p, &gradients)?;
+/// assert_eq!(p.get().to_vec::<f32>()?, [0.5, 2.5]);
+/// # Ok::<(), elinvar_core::Error>(())
+/// ```
 pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
     /// The optimiser's name.
     const NAME: &'static str;

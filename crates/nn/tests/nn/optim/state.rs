@@ -256,6 +256,20 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
         ),
         (
             |s| {
+                s.param_groups[1].insert("lr_scale".to_owned(), json!("half"));
+            },
+            ErrorKind::InvalidArgument,
+            "group 1: lr_scale is \"half\", and should be a number",
+        ),
+        (
+            |s| {
+                s.param_groups[1].insert("lr_scale".to_owned(), json!(-1.0));
+            },
+            ErrorKind::InvalidArgument,
+            "group 1: adam: lr is -0.1, and should be 0 or more",
+        ),
+        (
+            |s| {
                 s.param_groups.pop();
             },
             ErrorKind::InvalidArgument,
