@@ -12,6 +12,7 @@ mod dropout;
 mod embedding;
 mod instance_norm;
 mod linear;
+mod local_response_norm;
 mod norm;
 mod pad;
 mod per_axis;
@@ -38,6 +39,7 @@ pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, Dropou
 pub use embedding::Embedding;
 pub use instance_norm::{InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d};
 pub use linear::Linear;
+pub use local_response_norm::LocalResponseNorm;
 pub use norm::{GroupNorm, LayerNorm, RMSNorm};
 pub use pad::Pad;
 pub use per_axis::PerAxis;
