@@ -3,6 +3,7 @@
 mod init;
 mod layers;
 mod loader;
+mod loss;
 mod models;
 mod module;
 mod optim;
