@@ -39,7 +39,8 @@ pub fn trunc_normal<B: Backend>(
     let top = 0f64.clamp(a, b);
     let reach = (top * top + LOST).sqrt();
     let (a, b) = (a.max(-reach), b.min(reach));
-    if a >= b {
+    // Without a number in between, or without the distance of two squares, nothing might ever be kept.
+    if a >= b || !reach.is_finite() {
         return Err(Error::argument(format!(
             "trunc_normal: {low}..={high} is so far from mean {mean} that f64 has no number in between"
         )));
@@ -53,7 +54,7 @@ pub fn trunc_normal<B: Backend>(
         let z = loop {
             let z = unit_f64(words.word64(try_number)) * (b - a) + a;
             let u = unit_f64(words.word64(try_number + 1));
-            if u < Lane::exp(0.5 * (top * top - z * z)) {
+            if u < Lane::exp(0.5 * (top - z) * (top + z)) {
                 break z;
             }
             try_number += 2;

@@ -133,6 +133,79 @@ fn a_mistake_is_a_sentence_that_can_be_caught() {
             ErrorKind::InvalidArgument,
             "conv2d: ",
         ),
+        (
+            try_run(|| {
+                drop(
+                    Conv1dOptions::new(1, 1, 2)
+                        .same()
+                        .stride(2)
+                        .padding_mode(PaddingMode::Circular)
+                        .init::<B>(g, &D)
+                        .forward(&ones(&[1, 1, 4])),
+                )
+            }),
+            ErrorKind::InvalidArgument,
+            "conv1d: padding same with stride [2]",
+        ),
+        (
+            try_run(|| {
+                drop(
+                    Conv1dOptions::new(1, 1, 9)
+                        .same()
+                        .padding_mode(PaddingMode::Reflect)
+                        .init::<B>(g, &D)
+                        .forward(&ones(&[1, 1, 4])),
+                )
+            }),
+            ErrorKind::InvalidArgument,
+            "conv1d: pad: ",
+        ),
+        (
+            try_run(|| drop(ConvTranspose2dOptions::new(3, 4, 1).groups(2).init::<B>(g, &D))),
+            ErrorKind::InvalidArgument,
+            "conv_transpose2d: 3 input and 4 output channels do not divide into 2 groups",
+        ),
+        (
+            try_run(|| drop(InstanceNorm2d::<B>::new(3).forward(&ones(&[2, 4, 2, 2])))),
+            ErrorKind::ShapeMismatch,
+            "instance_norm: input [2, 4, 2, 2]; it should be [n, 3, spatial..]",
+        ),
+        (
+            try_run(|| drop(PReLU::<B>::new(3, &D).forward(&ones(&[2, 4])))),
+            ErrorKind::ShapeMismatch,
+            "prelu: input [2, 4]; with 3 weights it should be [n, 3, ..]",
+        ),
+        (try_run(|| drop(GLU::new(1).forward(&ones(&[2, 3])))), ErrorKind::ShapeMismatch, "glu: axis 1 of"),
+        (try_run(|| drop(swiglu(&ones(&[2, 4]), 2))), ErrorKind::ShapeMismatch, "swiglu: axis 2 of"),
+        (
+            try_run(|| drop(Unflatten::new(2, &[2, 2]).forward(&ones(&[2, 4])))),
+            ErrorKind::InvalidArgument,
+            "unflatten: axis 2 of",
+        ),
+        (
+            try_run(|| drop(PixelShuffle::new(2).forward(&ones(&[1, 6, 1, 1])))),
+            ErrorKind::ShapeMismatch,
+            "pixel_shuffle: 6 channels",
+        ),
+        (
+            try_run(|| drop(PixelUnshuffle::new(0).forward(&ones(&[1, 1, 2, 2])))),
+            ErrorKind::ShapeMismatch,
+            "pixel_unshuffle: height 2",
+        ),
+        (
+            try_run(|| {
+                drop(loss::multi_margin_loss(
+                    &ones(&[2, 3]),
+                    &[0i64, 1].into(),
+                    3,
+                    1.0,
+                    None,
+                    Reduction::Mean,
+                ))
+            }),
+            ErrorKind::InvalidArgument,
+            "multi_margin_loss: p is 3",
+        ),
         (try_run(|| _ = Dropout::new(1.5, g)), ErrorKind::InvalidArgument, "dropout: probability 1.5"),
         (try_run(|| _ = Dropout::new(f64::NAN, g)), ErrorKind::InvalidArgument, "dropout: "),
         (
@@ -248,6 +321,77 @@ fn an_embedding_gives_rows_and_leaves_its_padding_alone() {
     );
     let grad = y.sum().backward().get(&layer.weight.get()).unwrap().to_vec2::<f32>().unwrap();
     assert_eq!(grad, [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0], [0.0, 0.0]]);
+}
+
+#[test]
+fn an_embedding_of_vectors_that_exist_and_one_that_is_tied() {
+    let table: T = [[1.0f32, 2.0], [3.0, 4.0]].into();
+    let layer = Embedding::<B>::from_pretrained(&table).unwrap();
+    assert_eq!(layer.forward(&[1i64, 0].into()).to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
+    let tied = Embedding::tied(&layer.weight);
+    layer.weight.set(&[[5.0f32, 6.0], [7.0, 8.0]].into()).unwrap();
+    assert_eq!(tied.forward(&[0i64].into()).to_vec::<f32>().unwrap(), [5.0, 6.0]);
+    for (bad, kind) in [
+        (Embedding::<B>::from_pretrained(&[1.0f32].into()), ErrorKind::ShapeMismatch),
+        (Embedding::<B>::from_pretrained(&[[1i64]].into()), ErrorKind::DTypeMismatch),
+    ] {
+        assert_eq!(bad.unwrap_err().kind(), kind);
+    }
+}
+
+#[test]
+fn channels_are_dropped_whole() {
+    let x = Generator::new(1).uniform(1.0, 2.0, [8, 50, 3, 2], DType::F32, &D).requires_grad();
+    let layer = Dropout2d::new(0.3, &mut Generator::new(4));
+    let y = layer.forward(&x);
+    let (before, after) = (x.to_vec::<f32>().unwrap(), y.to_vec::<f32>().unwrap());
+    let scale = 1.0 / (1.0 - 0.3f32);
+    let mut dropped = 0;
+    for (x, y) in before.chunks(6).zip(after.chunks(6)) {
+        let all_gone = y.iter().all(|v| *v == 0.0);
+        dropped += usize::from(all_gone);
+        assert!(all_gone || x.iter().zip(y).all(|(x, y)| *y == x * scale), "{x:?} {y:?}");
+    }
+    // Five standard deviations of a binomial distribution around 120 of 400.
+    assert!((75..=165).contains(&dropped), "{dropped}");
+    let slopes = y.sum().backward().get(&x).unwrap().to_vec::<f32>().unwrap();
+    assert!(slopes.iter().zip(&after).all(|(s, y)| *s == if *y == 0.0 { 0.0 } else { scale }));
+    // Without a batch the first axis is that of the channels.
+    let one = layer.forward(&T::ones([40, 2, 2], DType::F32, &D)).to_vec::<f32>().unwrap();
+    assert!(one.chunks(4).all(|c| c.iter().all(|v| v == &c[0])) && one.contains(&0.0));
+    Module::<B>::eval(&layer);
+    assert_eq!(layer.forward(&x).to_vec::<f32>().unwrap(), before);
+    let e = try_run(|| drop(layer.forward(&T::ones([2, 2], DType::F32, &D)))).unwrap_err();
+    assert!(e.message().starts_with("dropout2d: input [2, 2]"), "{e}");
+}
+
+/// `F.alpha_dropout(torch.zeros(99, dtype=torch.float64), 0.5, True).min()`
+const ALPHA_DROPPED: f64 = -0.7791939305180315;
+
+/// Of numbers of mean 0 and variance 1, mean and variance stay, whatever is dropped.
+#[test]
+fn alpha_dropout_keeps_mean_and_variance() {
+    let n = 20_000;
+    let x = Generator::new(1).normal(0.0, 1.0, n, DType::F64, &D).requires_grad();
+    for p in [0.1, 0.5] {
+        let layer = AlphaDropout::new(p, &mut Generator::new(2));
+        let y = layer.forward(&x);
+        let (mean, std) = (y.mean().item(), y.std().item());
+        assert!(mean.abs() < 0.03 && (std - 1.0).abs() < 0.03, "{p}: {mean} {std}");
+        // What is dropped is one value and learns nothing.
+        let slopes = y.sum().backward().get(&x).unwrap().to_vec::<f64>().unwrap();
+        let values = y.to_vec::<f64>().unwrap();
+        let gone: Vec<f64> =
+            values.iter().zip(&slopes).filter(|(_, s)| **s == 0.0).map(|(v, _)| *v).collect();
+        assert!(gone.iter().all(|v| *v == gone[0]));
+        assert!((gone.len() as f64 / n as f64 - p).abs() < 0.02, "{p}: {}", gone.len());
+        if p == 0.5 {
+            assert!((gone[0] - ALPHA_DROPPED).abs() < 1e-12, "{}", gone[0]);
+        }
+        Module::<B>::eval(&layer);
+        assert_eq!(layer.forward(&x).to_vec::<f64>().unwrap(), x.to_vec::<f64>().unwrap());
+    }
+    assert!(try_run(|| _ = AlphaDropout::new(1.0, &mut Generator::new(2))).is_err());
 }
 
 #[test]

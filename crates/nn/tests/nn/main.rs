@@ -8,13 +8,18 @@ mod generate;
 mod idx;
 #[cfg(feature = "image")]
 mod image;
+mod init;
 mod layers;
 mod loader;
+mod loss;
+mod models;
 mod module;
 mod optim;
 mod prefetch;
 mod text;
 #[cfg(feature = "tokenizers")]
 mod tokenizer;
+mod recurrent;
+mod torch;
 mod train;
 mod transform;

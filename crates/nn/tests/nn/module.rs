@@ -3,8 +3,8 @@
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
 use elinvar_nn::layers::*;
 use elinvar_nn::{
-    Backend, Buffer, Generator, Layer, Mode, Module, Param, RandomState, Sequential, StateDict, Strict,
-    Tensor,
+    Backend, Buffer, Generator, Layer, Mode, Module, Param, RandomState, Rename, Sequential, StateDict,
+    Strict, Tensor,
 };
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::BTreeMap;
@@ -327,6 +327,93 @@ fn frozen_parameters_have_no_gradients() {
     assert!(!m.forward(&[[1.0f32, 2.0]].into()).is_tracked());
     m.unfreeze();
     assert_eq!(m.forward(&[[1.0f32, 2.0]].into()).sum().backward().len(), 2);
+}
+
+#[test]
+fn parameters_freeze_by_name() {
+    let g = &mut Generator::new(1);
+    let net = (Linear::<B>::new(2, 3, g, &D), Linear::<B>::new(3, 1, g, &D));
+    let frozen = |m: &dyn Module<B>| -> Vec<String> {
+        m.named_parameters().into_iter().filter(|(_, p)| p.is_frozen()).map(|(n, _)| n).collect()
+    };
+    net.freeze_where(&|name| !name.starts_with("1."));
+    assert_eq!(frozen(&net), ["0.weight", "0.bias"]);
+    net.unfreeze_where(&|name| name.ends_with("bias"));
+    assert_eq!(frozen(&net), ["0.weight"]);
+    // Any of its names will do for a shared parameter.
+    let tied = tied();
+    tied.freeze_where(&|name| name == "head.weight");
+    assert_eq!(frozen(&tied), ["embedding.weight"]);
+}
+
+#[test]
+fn parts_know_their_weights() {
+    let g = &mut Generator::new(1);
+    let net = (Linear::<B>::new(2, 3, g, &D), vec![Linear::<B>::without_bias(3, 1, g, &D)], ReLU);
+    net.0.weight.freeze();
+    let rows: Vec<(String, String, usize, usize, usize)> = Module::<B>::parts(&net)
+        .into_iter()
+        .map(|p| (p.name, p.shown, p.depth, p.weights, p.frozen))
+        .collect();
+    let want = [
+        ("", "", 0, 12, 6),
+        ("0", "Linear(2, 3)", 1, 9, 6),
+        ("1", "", 1, 3, 0),
+        ("1.0", "Linear(3, 1, no bias)", 2, 3, 0),
+        ("2", "ReLU", 1, 0, 0),
+    ];
+    assert_eq!(rows, want.map(|(n, s, d, w, f)| (n.to_owned(), s.to_owned(), d, w, f)));
+    // A shared weight counts once in what holds both handles, and once in each of them.
+    let tied = tied();
+    let of = |name: &str| tied.parts().into_iter().find(|p| p.name == name).unwrap().weights;
+    assert_eq!(of(""), tied.num_parameters());
+    assert_eq!((of(""), of("embedding"), of("head")), (6, 6, 6));
+}
+
+#[test]
+fn a_checkpoint_of_another_float_type_is_converted_if_asked() {
+    let layer = Linear::<B>::without_bias(1, 3, &mut Generator::new(1), &D);
+    // 1 + 2^-30 is no f32: rounded once, to 1.
+    let wide = HostTensor::from_vec(
+        vec![1.0 + f64::powi(2.0, -30), -2.5, f64::INFINITY],
+        Shape::new(&[3, 1]).unwrap(),
+    )
+    .unwrap();
+    let given = dict(&[("weight", wide)]);
+    let e = layer.load_state_dict(&given, Strict::Yes).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::DTypeMismatch);
+    layer.load_state_dict_cast(&given, Strict::Yes).unwrap();
+    assert_eq!(layer.weight.get().to_vec::<f32>().unwrap(), [1.0, -2.5, f32::INFINITY]);
+    // Whole numbers are no weights, and shapes do not convert.
+    let whole =
+        dict(&[("weight", HostTensor::from_vec(vec![1i64, 2, 3], Shape::new(&[3, 1]).unwrap()).unwrap())]);
+    let e = layer.load_state_dict_cast(&whole, Strict::Yes).unwrap_err();
+    assert!(e.kind() == ErrorKind::DTypeMismatch && e.message().contains("weight"), "{e}");
+    let e = layer.load_state_dict_cast(&dict(&[("weight", host(&[1.0], &[1, 1]))]), Strict::Yes).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::ShapeMismatch);
+    assert_eq!(layer.weight.get().to_vec::<f32>().unwrap(), [1.0, -2.5, f32::INFINITY]);
+}
+
+#[test]
+fn state_dicts_are_renamed() {
+    let one = || host(&[1.0], &[1]);
+    let names = |d: StateDict| d.into_keys().collect::<Vec<_>>();
+    let all = dict(&[("net.fc.weight", one()), ("net.fc.bias", one()), ("netto", one()), ("step", one())]);
+    // The prefix ends at a dot: "netto" is no part of "net".
+    assert_eq!(names(all.clone().strip_prefix("net")), ["fc.bias", "fc.weight"]);
+    assert_eq!(names(all.clone().strip_prefix("net.fc")), ["bias", "weight"]);
+    assert_eq!(
+        names(all.clone().strip_prefix("net").add_prefix("module")),
+        ["module.fc.bias", "module.fc.weight"]
+    );
+    let head = |n: &str| n.contains('.').then(|| n.replace("net.fc", "head"));
+    assert_eq!(names(all.clone().rename(head).unwrap()), ["head.bias", "head.weight"]);
+    let e = all.rename(|_| Some("same".to_owned())).unwrap_err();
+    assert!(
+        e.kind() == ErrorKind::InvalidArgument
+            && e.message().starts_with("rename: \"net.fc.weight\" would become"),
+        "{e}"
+    );
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! Formulas of layers and losses: gradients of gradients, and halves.
+
+use elinvar_core::DType;
+use elinvar_nn::layers::*;
+use elinvar_nn::loss::{self, Reduction};
+use elinvar_nn::{Generator, Layer, Module, Tensor};
+use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::{check_gradient, enable_grad};
+
+const D: ReferenceDevice = ReferenceDevice;
+type B = Reference;
+type T = Tensor<B>;
+type F = Box<dyn Fn(&T) -> T>;
+
+/// Everything here that has a formula of its own, on x: [3, 4], far from kinks.
+fn rows(dtype: DType) -> Vec<(&'static str, F)> {
+    let each = Reduction::None;
+    let g = &mut Generator::new(2);
+    let other = g.normal(0.0, 1.0, [3, 4], dtype, &D);
+    let variance = g.uniform(0.5, 2.0, [3, 4], dtype, &D);
+    let counts = T::from([[0.0f64, 1.0, 2.0, 3.0]; 3]).to_dtype(dtype);
+    let signs = T::from([1.0f64, -1.0, 1.0, -1.0]).to_dtype(dtype);
+    let pairs = T::from([1.0f64, -1.0, 1.0]).to_dtype(dtype);
+    let classes = T::from([3i64, 0, 1]);
+    let prelu = PReLU::<B>::new(4, &D);
+    prelu.to_dtype(dtype).unwrap();
+    let (t1, t2, t3, s1) = (other.clone(), other.clone(), other.clone(), signs.clone());
+    vec![
+        ("prelu", Box::new(move |x| prelu.forward(x))),
+        ("glu", Box::new(|x| GLU::new(-1).forward(x))),
+        ("swiglu", Box::new(|x| swiglu(x, 1))),
+        (
+            "local_response_norm",
+            Box::new(|x| LocalResponseNorm::new(3).alpha(0.5).forward(&x.reshape(&[1, 3, 4]))),
+        ),
+        ("gaussian", Box::new(move |x| loss::gaussian_nll_loss(x, &t1, &variance, true, 1e-6, each))),
+        // The target as a mean, and x as the variance.
+        (
+            "gaussian variance",
+            Box::new(move |x| loss::gaussian_nll_loss(&t2, &t2, &(x * x + 1.0), false, 1e-6, each)),
+        ),
+        ("poisson", Box::new(move |x| loss::poisson_nll_loss(x, &counts, true, true, 1e-8, each))),
+        ("ranking", Box::new(move |x| loss::margin_ranking_loss(x, &t3, &s1, 0.5, each))),
+        ("soft margin", Box::new(move |x| loss::soft_margin_loss(x, &signs, each))),
+        ("cosine", Box::new(move |x| loss::cosine_embedding_loss(x, &other, &pairs, -0.5, each))),
+        ("multi margin", Box::new(move |x| loss::multi_margin_loss(x, &classes, 2, 1.0, None, each))),
+    ]
+}
+
+#[test]
+fn gradients_and_their_gradients_agree_with_differences() {
+    let x = Generator::new(1).normal(0.0, 1.0, [3, 4], DType::F64, &D);
+    for (what, f) in rows(DType::F64) {
+        check_gradient(|x| Ok(f(&x[0])), std::slice::from_ref(&x), 1e-5, 1e-6)
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        let slope = |x: &[T]| {
+            // The differences run without a tape; the first gradient needs one.
+            enable_grad(|| {
+                let x = if x[0].is_tracked() { x[0].clone() } else { x[0].requires_grad() };
+                let y = f(&x);
+                Ok((&y * &y).sum().grad(&[&x])[0].clone().expect("a gradient"))
+            })
+        };
+        check_gradient(slope, std::slice::from_ref(&x), 1e-5, 1e-5)
+            .unwrap_or_else(|e| panic!("{what}, its gradient: {e}"));
+    }
+}
+
+/// Halves are computed in f32 and rounded once.
+#[test]
+fn halves_are_the_rounded_results_of_f32() {
+    let x = Generator::new(1).normal(0.0, 1.0, [3, 4], DType::F16, &D);
+    for ((what, half), (_, wide)) in rows(DType::F16).into_iter().zip(rows(DType::F32)) {
+        // The constants of the wide row are other numbers, except where they are exact.
+        if ["gaussian", "gaussian variance", "ranking", "cosine"].contains(&what) {
+            continue;
+        }
+        let (half, wide) = (half(&x), wide(&x.to_dtype(DType::F32)).to_dtype(DType::F16));
+        assert_eq!(half.to_host().unwrap(), wide.to_host().unwrap(), "{what}");
+    }
+}
+
+#[test]
+fn a_mean_over_the_batch_divides_by_its_size() {
+    let (x, y): (T, T) = ([[1.0f32, 2.0, 6.0], [0.0, 0.0, 0.0]].into(), T::zeros([2, 3], DType::F32, &D));
+    let below: T = [-1.0f32].into();
+    let of = |r| loss::margin_ranking_loss(&x, &y, &below, 0.0, r);
+    assert_eq!(of(Reduction::BatchMean).item(), 4.5);
+    assert_eq!((of(Reduction::Mean).item(), of(Reduction::Sum).item()), (1.5, 9.0));
+}
