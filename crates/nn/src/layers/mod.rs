@@ -12,6 +12,7 @@ mod embedding;
 mod flatten;
 mod kv_cache;
 mod linear;
+mod multihead_attention;
 mod norm;
 mod pair;
 mod pool;
@@ -23,10 +24,7 @@ pub use activation::{
     ELU, GELU, Hardswish, LeakyReLU, LogSigmoid, LogSoftmax, Mish, ReLU, SELU, SiLU, Sigmoid, Softmax,
     Softplus, Softsign, Tanh,
 };
-pub use attention::{
-    Attention, AttentionContext, AttentionMasks, AttentionOptions, MultiheadAttention,
-    MultiheadAttentionOptions, attend,
-};
+pub use attention::{Attention, AttentionContext, AttentionOptions, attend};
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
 pub use conv2d::{Conv2d, Conv2dOptions};
 pub use dropout::Dropout;
@@ -34,6 +32,7 @@ pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use kv_cache::KvCache;
 pub use linear::Linear;
+pub use multihead_attention::{AttentionMasks, MultiheadAttention, MultiheadAttentionOptions};
 pub use norm::{GroupNorm, LayerNorm, RMSNorm};
 pub use pair::Pair;
 pub use pool::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d};
