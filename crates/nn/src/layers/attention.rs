@@ -1,12 +1,11 @@
-//! Attention layers: [`MultiheadAttention`] with PyTorch's names, [`Attention`] as newer models have it.
+//! [`attend`], which all attention layers share, and [`Attention`], the layer as newer models have it.
 //!
-//! Both project, split into heads, [`attend`] and project again. Only the middle is interesting: without dropout it is
+//! A layer projects, splits into heads, attends and projects again. Only the middle is interesting: without dropout it is
 //! the catalogue's scaled_dot_product_attention, in which the weights never stand in memory. With dropout in training it
 //! is composed of a product, a softmax and another product, because what drops are the weights.
 
 use super::{Dropout, KvCache, Linear, RotaryTable};
-use crate::init::{self, Gain};
-use crate::{Layer, Mode, Module, Param};
+use crate::{Layer, Mode, Module};
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
@@ -85,7 +84,7 @@ fn seen<B: Backend>(l: usize, s: usize, device: &B::Device) -> Result<Tensor<B>>
 }
 
 /// Two masks as one: what both let through. Bool masks stay bool.
-fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Tensor<B>> {
+pub(super) fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Tensor<B>> {
     Ok(match a {
         None => b,
         Some(a) if a.dtype() == DType::Bool && b.dtype() == DType::Bool => op::logical_and(a, &b)?,
@@ -96,7 +95,7 @@ fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Tensor<B>> {
 }
 
 /// The weights of [`attend`], [b, h, l, s], in the type of computation. A query that sees no key has weights of 0.
-fn attention_weights<B: Backend>(
+pub(super) fn attention_weights<B: Backend>(
     q: &Tensor<B>,
     k: &Tensor<B>,
     mask: Option<&Tensor<B>>,
@@ -140,7 +139,7 @@ fn attention_weights<B: Backend>(
 }
 
 /// p v for weights [b, h, l, s] and values [b, j, s, v]: [b, h, l, v].
-fn weighted<B: Backend>(p: &Tensor<B>, v: &Tensor<B>) -> Result<Tensor<B>> {
+pub(super) fn weighted<B: Backend>(p: &Tensor<B>, v: &Tensor<B>) -> Result<Tensor<B>> {
     let (&[b, h, l, s], &[_, j, _, width]) = (p.dims(), v.dims()) else {
         return Err(Error::shape(format!("attention: v {}; it should be [b, heads, s, v]", v.shape())));
     };
@@ -148,7 +147,7 @@ fn weighted<B: Backend>(p: &Tensor<B>, v: &Tensor<B>) -> Result<Tensor<B>> {
     reshaped(&op::matmul(&tall, &v.to_dtype(p.dtype()))?, &[b, h, l, width])
 }
 
-fn reshaped<B: Backend>(x: &Tensor<B>, sizes: &[usize]) -> Result<Tensor<B>> {
+pub(super) fn reshaped<B: Backend>(x: &Tensor<B>, sizes: &[usize]) -> Result<Tensor<B>> {
     op::reshape(x, &sizes.iter().map(|&n| n as isize).collect::<Vec<_>>())
 }
 
@@ -175,7 +174,7 @@ pub(crate) fn join_heads<B: Backend>(x: &Tensor<B>) -> Result<Tensor<B>> {
 /// Dropout of attention weights. It knows whether it drops now, because then the weights have to be made.
 #[derive(Debug, Module)]
 pub(crate) struct WeightDropout {
-    p: f64,
+    pub(super) p: f64,
     mode: Mode,
     dropout: Dropout,
 }
@@ -195,256 +194,12 @@ impl WeightDropout {
     }
 }
 
-/// Which keys the queries of a [`MultiheadAttention`] do not see, in PyTorch's meaning: true in a bool mask is *left out*,
-/// a float mask is added to the scores.
-#[derive(Clone, Debug)]
-pub struct AttentionMasks<B: Backend> {
-    /// [b, s]: keys that are padding.
-    pub key_padding_mask: Option<Tensor<B>>,
-    /// [l, s] or [b * heads, l, s]
-    pub attn_mask: Option<Tensor<B>>,
-    /// Query i sees keys 0..=i. Needs as many queries as keys.
-    pub is_causal: bool,
-}
-
-impl<B: Backend> Default for AttentionMasks<B> {
-    fn default() -> Self {
-        AttentionMasks { key_padding_mask: None, attn_mask: None, is_causal: false }
-    }
-}
-
-impl<B: Backend> AttentionMasks<B> {
-    /// Every query sees every key.
-    pub fn none() -> Self {
-        Self::default()
-    }
-    /// Query i sees keys 0..=i.
-    pub fn causal() -> Self {
-        AttentionMasks { is_causal: true, ..Self::default() }
-    }
-    /// These keys are padding, too: [b, s].
-    #[must_use]
-    pub fn padding(mut self, mask: &Tensor<B>) -> Self {
-        self.key_padding_mask = Some(mask.clone());
-        self
-    }
-    /// And this mask, [l, s] or [b * heads, l, s].
-    #[must_use]
-    pub fn attn(mut self, mask: &Tensor<B>) -> Self {
-        self.attn_mask = Some(mask.clone());
-        self
-    }
-    /// As one mask in the meaning of [`attend`].
-    fn joined(&self, b: usize, heads: usize, l: usize, s: usize) -> Result<Option<Tensor<B>>> {
-        let wrong = |what: &str, m: &Tensor<B>, fit: String| {
-            Error::shape(format!("multihead_attention: {what} {}; it should be {fit}", m.shape()))
-        };
-        let turned = |m: Tensor<B>| {
-            if m.dtype() == DType::Bool { op::logical_not(&m) } else { Ok(m) }
-        };
-        if self.is_causal && l != s {
-            return Err(Error::shape(format!(
-                "multihead_attention: {l} queries and {s} keys; is_causal needs as many of both, give an attn_mask"
-            )));
-        }
-        let mut mask = None;
-        if let Some(m) = &self.attn_mask {
-            let m = if m.dims() == [l, s] {
-                m.clone()
-            } else if m.dims() == [b * heads, l, s] {
-                reshaped(m, &[b, heads, l, s])?
-            } else {
-                return Err(wrong("attn_mask", m, format!("[{l}, {s}] or [{}, {l}, {s}]", b * heads)));
-            };
-            mask = Some(turned(m)?);
-        }
-        if let Some(m) = &self.key_padding_mask {
-            if m.dims() != [b, s] {
-                return Err(wrong("key_padding_mask", m, format!("[{b}, {s}]")));
-            }
-            mask = Some(both(mask.as_ref(), turned(reshaped(m, &[b, 1, 1, s])?)?)?);
-        }
-        Ok(mask)
-    }
-}
-
-/// Attention with several heads over projections of query, key and value, with PyTorch's names and layouts.
-///
-/// query: [l, b, e]   key, value: [s, b, e]   y: [l, b, e]; or [b, l, e], [b, s, e], [b, l, e] if `batch_first`
-///
-/// A query that sees no key gives the bias of `out_proj`, and weights of 0 (PyTorch gives NaN where weights are asked
-/// for).
-#[derive(Debug, Module)]
-#[module(display)]
-pub struct MultiheadAttention<B: Backend> {
-    /// [3 e, e]: the projections of queries, keys and values, stacked.
-    pub in_proj_weight: Param<B>,
-    /// [3 e]
-    pub in_proj_bias: Option<Param<B>>,
-    /// [e, e]
-    pub out_proj: Linear<B>,
-    dropout: WeightDropout,
-    heads: usize,
-    batch_first: bool,
-}
-
-/// The settings of a [`MultiheadAttention`], each with PyTorch's default.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MultiheadAttentionOptions {
-    features: usize,
-    heads: usize,
-    dropout: f64,
-    bias: bool,
-    batch_first: bool,
-}
-
-impl MultiheadAttentionOptions {
-    /// Settings of a layer of so many features and heads.
-    pub fn new(features: usize, heads: usize) -> Self {
-        MultiheadAttentionOptions { features, heads, dropout: 0.0, bias: true, batch_first: false }
-    }
-    /// Probability with which a weight drops in training. At first 0.
-    #[must_use]
-    pub fn dropout(mut self, p: f64) -> Self {
-        self.dropout = p;
-        self
-    }
-    /// With biases? At first yes.
-    #[must_use]
-    pub fn bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-    /// Is the batch the first axis? At first no.
-    #[must_use]
-    pub fn batch_first(mut self, batch_first: bool) -> Self {
-        self.batch_first = batch_first;
-        self
-    }
-    /// A layer of f32: Glorot's uniform distribution for `in_proj_weight`, zeros for the biases, as in PyTorch.
-    ///
-    /// # Panics
-    /// If the features do not divide among the heads, the dropout is no probability, or memory is exhausted.
-    #[track_caller]
-    pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> MultiheadAttention<B> {
-        let e = self.features;
-        divided(e, self.heads).or_fail();
-        let in_proj_weight = Param::new(init::xavier_uniform([3 * e, e], Gain::Linear, g, device));
-        let in_proj_bias = self.bias.then(|| Param::new(init::zeros(3 * e, device)));
-        let mut out_proj = Linear::without_bias(e, e, g, device);
-        out_proj.bias = self.bias.then(|| Param::new(init::zeros(e, device)));
-        let dropout = WeightDropout::new(self.dropout, g);
-        let (heads, batch_first) = (self.heads, self.batch_first);
-        MultiheadAttention { in_proj_weight, in_proj_bias, out_proj, dropout, heads, batch_first }
-    }
-}
-
 /// Features of a head.
-fn divided(features: usize, heads: usize) -> Result<usize> {
+pub(super) fn divided(features: usize, heads: usize) -> Result<usize> {
     if heads > 0 && features.is_multiple_of(heads) {
         Ok(features / heads)
     } else {
         Err(Error::argument(format!("attention: {features} features do not divide among {heads} heads")))
-    }
-}
-
-impl<B: Backend> MultiheadAttention<B> {
-    /// A layer of f32 with biases, without dropout, the batch second.
-    ///
-    /// # Panics
-    /// If the features do not divide among the heads, or memory is exhausted.
-    #[track_caller]
-    pub fn new(features: usize, heads: usize, g: &mut Generator, device: &B::Device) -> Self {
-        MultiheadAttentionOptions::new(features, heads).init(g, device)
-    }
-    /// What the queries find.
-    ///
-    /// # Panics
-    /// If shapes or dtypes do not fit, or memory is exhausted.
-    #[track_caller]
-    pub fn forward(
-        &self,
-        query: &Tensor<B>,
-        key: &Tensor<B>,
-        value: &Tensor<B>,
-        masks: &AttentionMasks<B>,
-    ) -> Tensor<B> {
-        let found = self.projected(query, key, value, masks).and_then(|(q, k, v, mask)| {
-            let o = attend(&q, &k, &v, mask.as_ref(), masks.is_causal, self.dropout.active())?;
-            self.joined(&o)
-        });
-        found.or_fail()
-    }
-    /// What the queries find, and how much each key weighed, [b, heads, l, s]. PyTorch's default is the mean of these over
-    /// the heads: `weights.mean_dim(1, false)`.
-    ///
-    /// # Panics
-    /// If shapes or dtypes do not fit, or memory is exhausted.
-    #[track_caller]
-    pub fn forward_weights(
-        &self,
-        query: &Tensor<B>,
-        key: &Tensor<B>,
-        value: &Tensor<B>,
-        masks: &AttentionMasks<B>,
-    ) -> (Tensor<B>, Tensor<B>) {
-        let found = self.projected(query, key, value, masks).and_then(|(q, k, v, mask)| {
-            let p = attention_weights(&q, &k, mask.as_ref(), masks.is_causal)?;
-            let p = self.dropout.active().map_or(p.clone(), |d| d.forward(&p));
-            let o = elinvar_ops::value::cast(&weighted(&p, &v)?, q.dtype())?;
-            Ok((self.joined(&o)?, elinvar_ops::value::cast(&p, q.dtype())?))
-        });
-        found.or_fail()
-    }
-    /// q, k, v as [b, heads, length, size], and the mask.
-    fn projected(
-        &self,
-        query: &Tensor<B>,
-        key: &Tensor<B>,
-        value: &Tensor<B>,
-        masks: &AttentionMasks<B>,
-    ) -> Result<(Tensor<B>, Tensor<B>, Tensor<B>, Option<Tensor<B>>)> {
-        let (weight, bias) = (self.in_proj_weight.get(), self.in_proj_bias.as_ref().map(Param::get));
-        let e = weight.dims()[1];
-        let wrong = |what: &str, x: &Tensor<B>| {
-            let fit = if self.batch_first { "[batch, length" } else { "[length, batch" };
-            Error::shape(format!("multihead_attention: {what} {}; it should be {fit}, {e}]", x.shape()))
-        };
-        let part = |what: &str, x: &Tensor<B>, i: usize| {
-            if x.rank() != 3 || x.dims()[2] != e {
-                return Err(wrong(what, x));
-            }
-            let at = (i * e) as isize;
-            let weight = op::narrow(&weight, 0, at, e)?;
-            let bias = bias.as_ref().map(|b| op::narrow(b, 0, at, e)).transpose()?;
-            let x = if self.batch_first { x.clone() } else { op::transpose(x, 0, 1)? };
-            split_heads(&op::linear(&x, &weight, bias.as_ref())?, self.heads)
-        };
-        let (q, k, v) = (part("query", query, 0)?, part("key", key, 1)?, part("value", value, 2)?);
-        if k.dims()[0] != q.dims()[0] || v.dims()[..3] != k.dims()[..3] {
-            return Err(Error::shape(format!(
-                "multihead_attention: query {}, key {}, value {}; the batches should be equal, and key as long as value",
-                query.shape(),
-                key.shape(),
-                value.shape()
-            )));
-        }
-        let mask = masks.joined(q.dims()[0], self.heads, q.dims()[2], k.dims()[2])?;
-        Ok((q, k, v, mask))
-    }
-    fn joined(&self, o: &Tensor<B>) -> Result<Tensor<B>> {
-        let y = self.out_proj.forward(&join_heads(o)?);
-        if self.batch_first { Ok(y) } else { op::transpose(&y, 0, 1) }
-    }
-}
-
-impl<B: Backend> fmt::Display for MultiheadAttention<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MultiheadAttention({}, {} heads", self.in_proj_weight.get().size(1), self.heads)?;
-        if self.dropout.p > 0.0 {
-            write!(f, ", dropout {}", self.dropout.p)?;
-        }
-        f.write_str(if self.in_proj_bias.is_some() { ")" } else { ", no bias)" })
     }
 }
 

@@ -15,6 +15,7 @@ mod instance_norm;
 mod kv_cache;
 mod linear;
 mod local_response_norm;
+mod multihead_attention;
 mod norm;
 mod pad;
 mod per_axis;
@@ -31,10 +32,7 @@ pub use activation::{
     Mish, PReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softplus, Softshrink, Softsign, Tanh, Tanhshrink,
     Threshold, swiglu,
 };
-pub use attention::{
-    Attention, AttentionContext, AttentionMasks, AttentionOptions, MultiheadAttention,
-    MultiheadAttentionOptions, attend,
-};
+pub use attention::{Attention, AttentionContext, AttentionOptions, attend};
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
 pub use cell::{Cell, GRUCell, LSTMCell, RNNCell};
 pub use conv::{
@@ -50,6 +48,7 @@ pub use instance_norm::{InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNo
 pub use kv_cache::KvCache;
 pub use linear::Linear;
 pub use local_response_norm::LocalResponseNorm;
+pub use multihead_attention::{AttentionMasks, MultiheadAttention, MultiheadAttentionOptions};
 pub use norm::{GroupNorm, LayerNorm, RMSNorm};
 pub use pad::Pad;
 pub use per_axis::PerAxis;

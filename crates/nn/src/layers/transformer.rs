@@ -1,7 +1,6 @@
 //! Transformer layers and stacks of them (Vaswani and others, 2017), with PyTorch's names, defaults and order of norms.
 
-use super::attention::AttentionMasks;
-use super::{Dropout, LayerNorm, Linear, MultiheadAttention, MultiheadAttentionOptions};
+use super::{AttentionMasks, Dropout, LayerNorm, Linear, MultiheadAttention, MultiheadAttentionOptions};
 use crate::{Layer, Module};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
