@@ -6,8 +6,8 @@
 use crate::data::{Pairs, TensorDataset, file};
 use ::csv::{ByteRecord, ReaderBuilder, Trim};
 use elinvar_core::{Error, HostTensor, Result, Shape};
-use std::cell::Cell;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
@@ -187,16 +187,16 @@ impl Csv {
     /// `Format`, with line and column: a line that has not as many fields as the first, what is no finite number, an
     /// unknown class, a missing value, no lines at all. `InvalidArgument` if a column does not exist; `OutOfMemory`.
     pub fn read_from(&self, bytes: impl Read) -> Result<Table> {
-        let used = Rc::new(Cell::new(0));
+        let lines = Rc::new(RefCell::new(Lines::new()));
         let mut reader = ReaderBuilder::new()
             .delimiter(self.delimiter)
             .has_headers(false)
             .flexible(true)
             .trim(Trim::All)
-            .from_reader(Limited { inner: bytes, used: used.clone() });
+            .from_reader(Limited { inner: bytes, lines: lines.clone() });
         let mut record = ByteRecord::new();
         let mut next = |record: &mut ByteRecord| {
-            used.set(0);
+            lines.borrow_mut().used = 0;
             reader.read_byte_record(record).map_err(|e| match e.into_kind() {
                 ::csv::ErrorKind::Io(e) if e.kind() == io::ErrorKind::InvalidData => {
                     Error::format(e.to_string())
@@ -213,7 +213,8 @@ impl Csv {
         let mut rows = self.rows(&names)?;
         let mut more = !self.header || next(&mut record)?;
         while more {
-            rows.line(&record, &names, self.missing)?;
+            let line = lines.borrow_mut().of(&record);
+            rows.line(line, &record, &names, self.missing)?;
             more = next(&mut record)?;
         }
         rows.table(&names)
@@ -349,8 +350,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn line(&mut self, record: &ByteRecord, names: &Names, missing: Missing) -> Result<()> {
-        let line = record.position().map_or(0, ::csv::Position::line);
+    fn line(&mut self, line: u64, record: &ByteRecord, names: &Names, missing: Missing) -> Result<()> {
         if record.len() != names.count {
             return Err(Error::format(format!(
                 "csv: line {line}: {} fields instead of {}",
@@ -450,22 +450,60 @@ fn sorted(labels: Labels) -> (Vec<String>, Option<Vec<i64>>) {
     }
 }
 
-/// Ends with an error when a single record takes more than [`RECORD`] bytes.
+/// Where lines begin, of what is read and not yet asked for: the crate gives a record's place before the empty lines in
+/// front of it.
+struct Lines {
+    /// Offset and number of each line that is not empty.
+    starts: VecDeque<(u64, u64)>,
+    offset: u64,
+    line: u64,
+    fresh: bool,
+    /// Bytes since the last record.
+    used: u64,
+}
+
+impl Lines {
+    fn new() -> Self {
+        Lines { starts: VecDeque::new(), offset: 0, line: 1, fresh: true, used: 0 }
+    }
+    fn read(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            if self.fresh && !matches!(b, b'\r' | b'\n') {
+                self.starts.push_back((self.offset, self.line));
+            }
+            self.fresh = *b == b'\n';
+            self.line += u64::from(self.fresh);
+            self.offset += 1;
+        }
+        self.used += bytes.len() as u64;
+    }
+    /// The line on which a record begins.
+    fn of(&mut self, record: &ByteRecord) -> u64 {
+        let Some(p) = record.position() else { return 0 };
+        while self.starts.front().is_some_and(|(at, _)| *at < p.byte()) {
+            self.starts.pop_front();
+        }
+        self.starts.front().map_or(p.line(), |(_, line)| *line)
+    }
+}
+
+/// Tells where lines begin, and ends with an error when a single record takes more than [`RECORD`] bytes.
 struct Limited<R> {
     inner: R,
-    used: Rc<Cell<u64>>,
+    lines: Rc<RefCell<Lines>>,
 }
 
 impl<R: Read> Read for Limited<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.used.get() > RECORD {
+        let mut lines = self.lines.borrow_mut();
+        if lines.used > RECORD {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("csv: a line of more than {} MiB; a quote may not be closed", RECORD >> 20),
             ));
         }
         let n = self.inner.read(buf)?;
-        self.used.set(self.used.get() + n as u64);
+        lines.read(&buf[..n]);
         Ok(n)
     }
 }

@@ -65,5 +65,5 @@ mod tests {
         assert!((2300..2700).contains(&heads), "{heads}");
         assert!(!r.chance(0.0) && r.chance(1.0));
     }
-    const PINNED: [u32; 5] = [0; 5];
+    const PINNED: [u32; 5] = [2724043312, 3021314245, 1332816511, 3759741338, 1349651735];
 }

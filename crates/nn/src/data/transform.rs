@@ -40,7 +40,7 @@ fn image<'a>(op: &str, x: &'a HostTensor) -> Result<([usize; 3], &'a [f32])> {
 ///
 /// # Errors
 /// `ShapeMismatch` if x is no image, or has not as many channels as there are means and deviations; `InvalidArgument` if a
-/// deviation is 0 or less.
+/// deviation is 0 or less, or not finite.
 pub fn normalize(x: &HostTensor, mean: &[f32], std: &[f32]) -> Result<HostTensor> {
     let ([c, h, w], pixels) = image("normalize", x)?;
     if mean.len() != c || std.len() != c {
@@ -50,9 +50,10 @@ pub fn normalize(x: &HostTensor, mean: &[f32], std: &[f32]) -> Result<HostTensor
             std.len()
         )));
     }
-    // Written so that NaN fails, too.
-    if let Some(s) = std.iter().find(|s| !(**s > 0.0)) {
-        return Err(Error::argument(format!("normalize: a deviation of {s}; it should be above 0")));
+    if let Some(s) = std.iter().find(|s| !(s.is_finite() && **s > 0.0)) {
+        return Err(Error::argument(format!(
+            "normalize: a deviation of {s}; it should be above 0 and finite"
+        )));
     }
     let mut out = host::with_capacity::<f32>(pixels.len())?;
     for i in 0..c {

@@ -39,7 +39,7 @@ fn columns_become_features_and_targets() {
     assert_eq!(f32s(&t.y.unwrap()), (&[3, 2][..], &[2.5, 1.0, 10.0, 2.0, 0.5, 3.0][..]));
 
     // No header, another delimiter, blanks, quotes, a byte order mark, Windows' line ends, no end of the last line.
-    let t = read(&Csv::new().header(false).delimiter(b';'), "\u{feff}1 ; \"2\"\r\n\r\n3;4");
+    let t = read(&Csv::new().header(false).delimiter(b';'), "\u{feff}1 ;\"2\"\r\n\r\n3;4");
     assert_eq!(f32s(&t.x), (&[2, 2][..], &[1.0, 2.0, 3.0, 4.0][..]));
     assert_eq!(t.columns, ["column 0", "column 1"]);
     let quoted = read(&Csv::new().class("k", Classes::FirstSeen), "a,k\n1,\"x, \"\"y\"\"\nz\"\n");
@@ -69,6 +69,19 @@ fn whatever_is_wrong_has_its_sentence() {
         (csv(), b"", ErrorKind::Format, "csv: the file is empty; it needs one line of values at least"),
         (csv(), b"\n\n", ErrorKind::Format, "csv: the file is empty; it needs one line of values at least"),
         (csv(), b"a,b\n", ErrorKind::Format, "csv: the file has a header and no values"),
+        (csv(), b"a,b\n\n1,2\n\n\n3\n", ErrorKind::Format, "csv: line 6: 1 fields instead of 2"),
+        (
+            csv(),
+            b"\xef\xbb\xbfa,b\r\n\r\n1,2\r\n\r\n3\r\n",
+            ErrorKind::Format,
+            "csv: line 5: 1 fields instead of 2",
+        ),
+        (
+            csv().class("k", Classes::Sorted),
+            b"a,k\n1,\"x\ny\"\nz,x\n",
+            ErrorKind::Format,
+            "csv: line 4, a: 'z' is no number",
+        ),
         (csv(), b"a,b\n1,2\n3\n", ErrorKind::Format, "csv: line 3: 1 fields instead of 2"),
         (csv(), b"a,b\n1,2\n3,4,5\n", ErrorKind::Format, "csv: line 3: 3 fields instead of 2"),
         (csv(), b"a,b\n1,2\n3,four\n", ErrorKind::Format, "csv: line 3, b: 'four' is no number"),

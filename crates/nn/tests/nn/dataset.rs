@@ -61,7 +61,7 @@ fn a_split_has_every_sample_once_and_is_the_same_everywhere() {
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{fractions:?}: {e}");
     }
 }
-const SPLIT: [&[i64]; 3] = [&[], &[], &[]];
+const SPLIT: [&[i64]; 3] = [&[9, 2, 3, 4, 7, 0], &[8, 6], &[5, 1]];
 
 #[test]
 fn folds_test_every_sample_once() {
@@ -218,5 +218,5 @@ fn samples_are_drawn_by_weight() {
     let few = Loader::new(Arc::new(Numbers(3)), 1).unwrap().weighted(vec![1.0], 1, Draw::Once, 0);
     assert_eq!(few.unwrap_err().message(), "loader: 1 weights for 3 samples; one for each would fit");
 }
-const ONCE: [usize; 8] = [0; 8];
-const AGAIN: [usize; 8] = [0; 8];
+const ONCE: [usize; 8] = [6, 7, 2, 4, 5, 0, 3, 1];
+const AGAIN: [usize; 8] = [4, 6, 2, 7, 4, 5, 1, 2];

@@ -38,6 +38,7 @@ pub struct Tokenizer {
     /// The file's padding; the crate itself is not to pad.
     padding: Option<PaddingParams>,
     special: bool,
+    vocab: usize,
 }
 
 impl fmt::Debug for Tokenizer {
@@ -76,7 +77,8 @@ impl Tokenizer {
         let mut inner: tokenizers::Tokenizer = guarded(read).map_err(|e| Error::format(e.message()))?;
         let padding = inner.get_padding().cloned();
         inner.with_padding(None);
-        let tokenizer = Tokenizer { inner, padding, special: true };
+        let vocab = inner.get_vocab(true).values().max().map_or(0, |largest| *largest as usize + 1);
+        let tokenizer = Tokenizer { inner, padding, special: true, vocab };
         match tokenizer.inner.get_truncation().cloned() {
             Some(t) => tokenizer.truncated(t).map_err(|e| Error::format(e.message())),
             None => Ok(tokenizer),
@@ -182,16 +184,9 @@ impl Tokenize for Tokenizer {
         }
         guarded(|| self.inner.decode(ids, true))
     }
-    /// One more than the largest number, where a file leaves some out.
+    /// One more than the largest number: a file may leave some out.
     fn vocab_size(&self) -> usize {
-        let count = self.inner.get_vocab_size(true);
-        // Numbers are dense but in a few files; then each of 0..count is there and none above.
-        match self.inner.id_to_token(count as u32).is_none()
-            && (0..count as u32).all(|i| self.inner.id_to_token(i).is_some())
-        {
-            true => count,
-            false => self.inner.get_vocab(true).values().max().map_or(0, |m| *m as usize + 1),
-        }
+        self.vocab
     }
     fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
