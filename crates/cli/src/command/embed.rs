@@ -4,11 +4,11 @@ use crate::Verdict;
 use crate::args::Embed;
 use elinvar::nn::data::{Encoded, Padding, Tokenize, Tokenizer};
 use elinvar::nn::models::Bert;
-use elinvar::{Any, Device, Error, Result, Tensor, try_run};
+use elinvar::{Any, Device, Error, Result, Tensor, no_grad, try_run};
 use serde::Serialize;
 use std::io::{BufRead, Write};
 
-/// Sentences that go through the model together.
+/// As many sentences go through the model together at most.
 const BATCH: usize = 32;
 
 #[derive(Serialize)]
@@ -32,22 +32,22 @@ pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
             "embed: there is no sentence; give some, or write them to standard input",
         ));
     }
-    let mut all: Vec<Vec<f32>> = vec![];
-    for batch in texts.chunks(BATCH) {
-        let rows = batch.iter().map(|t| tokenizer.encode(t)).collect::<Result<Vec<_>>>()?;
-        let encoded = Encoded::new(&rows, &Padding::new(tokenizer.padding().id()))?;
+    let rows = texts.iter().map(|t| tokenizer.encode(t)).collect::<Result<Vec<_>>>()?;
+    let mut all: Vec<Vec<f32>> = vec![vec![]; texts.len()];
+    for batch in batches(&rows) {
+        let part: Vec<Vec<u32>> = batch.iter().map(|&i| rows[i].clone()).collect();
+        let encoded = Encoded::new(&part, &Padding::new(tokenizer.padding().id()))?;
         let (ids, mask) =
             (Tensor::from_host(encoded.ids, &device)?, Tensor::from_host(encoded.mask, &device)?);
-        let vectors =
-            try_run(|| elinvar::no_grad(|| model.sentence_embeddings(&ids, &mask)))?.to_vec2::<f32>()?;
-        if !args.similarity {
-            for ((text, row), embedding) in batch.iter().zip(&rows).zip(&vectors) {
-                let record = Record { text, tokens: row.len(), embedding };
-                let line = serde_json::to_string(&record).map_err(|e| Error::format(e.to_string()))?;
-                writeln!(out, "{line}")?;
-            }
+        let vectors = try_run(|| no_grad(|| model.sentence_embeddings(&ids, &mask)))?.to_vec2::<f32>()?;
+        batch.iter().zip(vectors).for_each(|(&i, v)| all[i] = v);
+    }
+    if !args.similarity {
+        for ((text, row), embedding) in texts.iter().zip(&rows).zip(&all) {
+            let record = Record { text, tokens: row.len(), embedding };
+            let line = serde_json::to_string(&record).map_err(|e| Error::format(e.to_string()))?;
+            writeln!(out, "{line}")?;
         }
-        all.extend(vectors);
     }
     if args.similarity {
         for (i, a) in all.iter().enumerate() {
@@ -59,6 +59,23 @@ pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
         }
     }
     Ok(Verdict::Good)
+}
+
+/// Sentences that go through the model together: of similar length, so that little is padding. Padding changes no bit.
+fn batches(rows: &[Vec<u32>]) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&i| rows[i].len());
+    let mut all: Vec<Vec<usize>> = vec![];
+    for i in order {
+        match all.last_mut() {
+            // Up to a quarter of padding.
+            Some(batch) if batch.len() < BATCH && rows[i].len() <= rows[batch[0]].len() * 5 / 4 + 4 => {
+                batch.push(i)
+            }
+            _ => all.push(vec![i]),
+        }
+    }
+    all
 }
 
 /// The lines of standard input that are not blank.

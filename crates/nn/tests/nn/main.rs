@@ -16,10 +16,10 @@ mod models;
 mod module;
 mod optim;
 mod prefetch;
+mod recurrent;
 mod text;
 #[cfg(feature = "tokenizers")]
 mod tokenizer;
-mod recurrent;
 mod torch;
 mod train;
 mod transform;
