@@ -23,12 +23,19 @@ fn stderr(o: &Output) -> &str {
 #[test]
 fn wrong_command_lines_are_told_with_status_2() {
     let dir = tempfile::tempdir().unwrap();
-    let rows: [(&[&str], &str); 12] = [
+    let rows: Vec<(&[&str], &str)> = vec![
         (&[], "Usage: elinvar <COMMAND>"),
         (&["tain"], "unrecognized subcommand 'tain'"),
-        (&["train"], "<DATA>"),
-        (&["train", "letters"], "invalid value 'letters'"),
-        (&["train", "digits", "--model", "rnn"], "possible values: mlp, cnn"),
+        (&["train"], "Usage: elinvar train <COMMAND>"),
+        (&["train", "letters"], "unrecognized subcommand 'letters'"),
+        (&["train", "digits", "--model", "rnn"], "possible values: mlp, cnn, transformer"),
+        (&["train", "digits", "--checkpoint-steps", "0"], "0 is not in 1.."),
+        (&["train", "text"], "<FILE>"),
+        (&["train", "text", "f", "--vocab", "255"], "255 is not in 256..=65536"),
+        (&["train", "text", "f", "--dropout", "1"], "0 or more and less than 1"),
+        (&["generate", "d", "--temperature", "-1"], "it must be 0 or a positive number"),
+        (&["generate", "d", "--top-p", "1.5"], "above 0 and up to 1"),
+        (&["embed"], "<MODEL>"),
         (&["train", "digits", "--epochs", "0"], "0 is not in 1.."),
         (&["train", "digits", "--batch", "0"], "0 is not in 1.."),
         (&["train", "digits", "--lr", "-1"], "invalid value '-1'"),
@@ -81,7 +88,8 @@ fn help_and_version_go_to_standard_output() {
     let dir = tempfile::tempdir().unwrap();
     for (args, text) in [
         (&["--help"][..], "Commands:"),
-        (&["train", "--help"], "--epochs <EPOCHS>"),
+        (&["train", "digits", "--help"], "--epochs <EPOCHS>"),
+        (&["train", "text", "--help"], "--vocab <VOCAB>"),
         (&["--version"], concat!("elinvar ", env!("CARGO_PKG_VERSION"))),
     ] {
         let o = elinvar(args, dir.path());
@@ -194,4 +202,96 @@ fn a_training_that_diverges_fails() {
     assert_eq!(o.status.code(), Some(1), "{}", stdout(&o));
     assert!(stderr(&o).starts_with("elinvar: ") && stderr(&o).lines().count() == 1, "{}", stderr(&o));
     assert!(!dir.path().join("o/weights.safetensors").exists());
+}
+
+/// A text is learnt, a stopped run goes on, and the directory that comes out writes.
+#[test]
+fn a_text_is_learnt_and_written_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "the cat sat on the mat, and the dog sat on the cat. ".repeat(30);
+    std::fs::write(dir.path().join("cat.txt"), text).unwrap();
+    let settings = ["--vocab", "260", "--width", "8", "--heads", "2", "--layers", "1", "--context", "8"];
+    let train = |more: &[&str]| {
+        let args = [&["train", "text", "cat.txt", "--quiet"], more].concat();
+        let o = elinvar(&args, dir.path());
+        assert!(o.status.success() && o.stderr.is_empty(), "{args:?} {}", stderr(&o));
+        stdout(&o).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = train(&[&settings[..], &["--steps", "6", "--out", "whole", "--sample", "10"]].concat());
+    assert_eq!(whole[0], "whole: config.json model.safetensors tokenizer.json metrics.jsonl curve.png");
+    assert!(whole[2].starts_with("the cat sat on the m"), "{whole:?}");
+    let [loss, hash] = &whole[whole.len() - 2..] else { unreachable!() };
+    assert!(loss.starts_with("test loss ") && loss.ends_with(" nats per token"), "{loss}");
+    assert!(hash.starts_with("weights sha256 "));
+
+    // From a checkpoint half-way, made by a run that was told to stop there by nothing but its copy.
+    let made = train(&[&settings[..], &["--steps", "6", "--out", "made", "--sample", "0"]].concat());
+    assert_eq!(made.last(), whole.last());
+    let again = train(&["--resume", "--out", "made", "--sample", "0"]);
+    assert_eq!(again.last(), whole.last(), "nothing is left to do");
+    let o = elinvar(&["train", "text", "cat.txt", "--resume", "--out", "made", "--width", "9"], dir.path());
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("this training began with width 8, and not with 9"), "{}", stderr(&o));
+    std::fs::write(dir.path().join("dog.txt"), "another text ".repeat(50)).unwrap();
+    let o = elinvar(&["train", "text", "dog.txt", "--resume", "--out", "made"], dir.path());
+    assert!(stderr(&o).contains("is not one on the text of dog.txt"), "{}", stderr(&o));
+
+    let write = |args: &[&str]| {
+        let o = elinvar(
+            &[&["generate", "whole", "--tokens", "12", "--prompt", "the "], args].concat(),
+            dir.path(),
+        );
+        assert!(o.status.success() && o.stderr.is_empty(), "{}", stderr(&o));
+        stdout(&o).to_owned()
+    };
+    let greedy = write(&["--temperature", "0"]);
+    assert!(greedy.starts_with("the ") && greedy.len() > 10, "{greedy}");
+    assert_eq!(write(&["--temperature", "0"]), greedy);
+    assert_eq!(write(&["--top-k", "1"]), greedy, "the likeliest alone");
+    assert_eq!(write(&["--sample-seed", "1"]), write(&["--sample-seed", "1"]));
+    assert_ne!(
+        write(&["--temperature", "5", "--sample-seed", "1"]),
+        write(&["--temperature", "5", "--sample-seed", "2"])
+    );
+
+    let o = elinvar(&["inspect", "whole"], dir.path());
+    assert!(
+        o.status.success() && stdout(&o).contains("transformer.wte.weight"),
+        "{}{}",
+        stdout(&o),
+        stderr(&o)
+    );
+    let o = elinvar(&["embed", "whole", "a sentence"], dir.path());
+    assert!(o.status.code() == Some(1) && stderr(&o).contains("model_type is \"gpt2\""), "{}", stderr(&o));
+}
+
+#[test]
+fn texts_and_models_that_cannot_be_read_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| std::fs::write(dir.path().join(name), bytes).unwrap();
+    put("empty", b"");
+    put("latin1", b"caf\xe9");
+    put("short", b"too short");
+    std::fs::create_dir(dir.path().join("dir")).unwrap();
+    put("dir/config.json", b"{\"model_type\": \"t5\"}");
+    let rows: [(&[&str], &str); 8] = [
+        (&["train", "text", "missing"], "missing: No such file"),
+        (&["train", "text", "empty", "--out", "o"], "empty: text: it is empty"),
+        (&["train", "text", "latin1", "--out", "o"], "latin1: text: not UTF-8 at byte 3"),
+        (&["train", "text", "short", "--out", "o"], "short: tokens: "),
+        (
+            &["train", "text", "short", "--out", "o", "--width", "10", "--heads", "3", "--context", "2"],
+            "n_head",
+        ),
+        (&["generate", "missing"], "missing/config.json: No such file"),
+        (&["generate", "dir"], "a model of type \"t5\" does not write"),
+        (&["embed", "dir", "x"], "model_type is \"t5\""),
+    ];
+    for (args, sentence) in rows {
+        let o = elinvar(args, dir.path());
+        let text = stderr(&o);
+        assert_eq!(o.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.starts_with("elinvar: ") && text.contains(sentence), "{args:?}: {text}");
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{args:?}: {text}");
+    }
 }

@@ -14,16 +14,16 @@ pub fn run(args: &Generate, out: &mut dyn Write) -> Result<Verdict> {
     let device = Device::parse(&args.device)?;
     let sampler = sampler(&args.sampling);
     let kind = model_type(&args.model)?;
-    let tokenizer = Tokenizer::open(args.model.join("tokenizer.json"))?;
+    let tokenizer = || Tokenizer::open(args.model.join("tokenizer.json"));
     let n = args.tokens as usize;
     match kind.as_str() {
         "gpt2" => {
             let model: Gpt2<Any> = Gpt2::from_pretrained(&args.model, &device)?;
-            write_on(&model, &tokenizer, &args.prompt, n, sampler, out)?;
+            write_on(&model, &tokenizer()?, &args.prompt, n, sampler, out)?;
         }
         "llama" => {
             let model: Llama<Any> = Llama::from_pretrained(&args.model, &device)?;
-            write_on(&model, &tokenizer, &args.prompt, n, sampler, out)?;
+            write_on(&model, &tokenizer()?, &args.prompt, n, sampler, out)?;
         }
         other => {
             return Err(Error::unsupported(format!(

@@ -28,7 +28,7 @@
 //!     .early_stopping(EarlyStopping::new(3))
 //!     .run(&d)?;
 //! assert!(report.epochs[1].validation.as_ref().unwrap().accuracy().unwrap() > 0.8);
-//! # Ok::<(), elinvar_nn::Error>(())
+//! # Ok::<(), elinvar_core::Error>(())
 //! ```
 
 mod callback;
