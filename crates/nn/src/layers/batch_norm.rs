@@ -112,7 +112,7 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         let next = count.map(|c| no_grad(|| c.get() + 1));
         let momentum = match (self.momentum, &next) {
             (Some(m), _) => m,
-            (None, Some(n)) => 1.0 / n.item(),
+            (None, Some(n)) => n.to_host()?.to_f64_vec().first().map_or(0.0, |n| 1.0 / n),
             // Nothing runs, or nothing moves.
             (None, None) => 0.0,
         };

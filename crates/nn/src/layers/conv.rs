@@ -139,13 +139,52 @@ impl<const AXES: usize> ConvOptions<AXES> {
     /// If the channels do not divide into the groups, or memory is exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> Conv<B, AXES> {
-        divides(&format!("conv{AXES}d"), self.inputs, self.outputs, self.groups).or_fail();
-        let mut shape = vec![self.outputs, self.inputs / self.groups];
-        shape.extend(self.kernel);
+        let shape = self.weight_shape().or_fail();
         let bound = init::default_bound(shape[1..].iter().product());
         let weight = Param::new(init::uniform(shape, bound, g, device));
         let bias = self.bias.then(|| Param::new(init::uniform(self.outputs, bound, g, device)));
         Conv { weight, bias, options: self }
+    }
+    /// A layer with these settings around weights that exist; it has a bias if one is given.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if they are not [out, in / groups, kernel..] and \[out\]; `DTypeMismatch` if they are not of one
+    /// float type; `InvalidArgument` if the channels do not divide into the groups.
+    pub fn from_weights<B: Backend>(
+        self,
+        weight: &Tensor<B>,
+        bias: Option<&Tensor<B>>,
+    ) -> Result<Conv<B, AXES>> {
+        let (shape, dtype) = (self.weight_shape()?, weight.dtype());
+        if weight.dims() != shape {
+            return Err(Error::shape(format!(
+                "conv{AXES}d: a weight of shape {}; it should be {shape:?}",
+                weight.shape()
+            )));
+        }
+        if let Some(b) = bias.filter(|b| b.dims() != [self.outputs]) {
+            return Err(Error::shape(format!(
+                "conv{AXES}d: a bias of shape {}; it should be [{}]",
+                b.shape(),
+                self.outputs
+            )));
+        }
+        if let Some(odd) =
+            bias.map(Tensor::dtype).into_iter().chain([dtype]).find(|d| *d != dtype || !d.is_float())
+        {
+            return Err(Error::dtype(format!(
+                "conv{AXES}d: a weight of {dtype} and a bias of {odd}; both should be of one float type"
+            )));
+        }
+        let (weight, bias) = (Param::new(weight.clone()), bias.map(|b| Param::new(b.clone())));
+        Ok(Conv { weight, options: self.bias(bias.is_some()), bias })
+    }
+    /// [out, in / groups, kernel..]
+    fn weight_shape(&self) -> Result<Vec<usize>> {
+        divides(&format!("conv{AXES}d"), self.inputs, self.outputs, self.groups)?;
+        let mut shape = vec![self.outputs, self.inputs / self.groups];
+        shape.extend(self.kernel);
+        Ok(shape)
     }
     /// The padding that is no zeros: [before, after] of the last axis, of the one before it, and so on.
     fn amounts(&self) -> Result<Vec<isize>> {

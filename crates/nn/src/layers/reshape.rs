@@ -154,7 +154,11 @@ impl<B: Backend> Layer<B> for PixelShuffle {
             let n = lead.len() as isize;
             // [.., c, a, b, i, j] to [.., c, i, a, j, b]
             let order: Vec<isize> = (0..=n).chain([n + 3, n + 1, n + 4, n + 2]).collect();
-            op::reshape(&op::permute(&apart, &order)?, &behind(&lead, &[c, h * r, w * r]))
+            let times = |n: usize| {
+                n.checked_mul(r)
+                    .ok_or_else(|| Error::shape(format!("pixel_shuffle: a side of {n} times {r}")))
+            };
+            op::reshape(&op::permute(&apart, &order)?, &behind(&lead, &[c, times(h)?, times(w)?]))
         };
         run().or_fail()
     }

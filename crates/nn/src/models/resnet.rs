@@ -90,8 +90,8 @@ impl ResNetOptions {
     /// If memory is exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> ResNet<B> {
-        let conv1 = if self.small_images { convolution(3, 1) } else { convolution(7, 2) };
-        let conv1 = conv1(self.inputs, self.width).init(g, device);
+        let (kernel, stride) = if self.small_images { (3, 1) } else { (7, 2) };
+        let conv1 = convolution(kernel, stride, [self.inputs, self.width], g, device);
         let mut channels = self.width;
         let mut stage = |i: usize, g: &mut Generator| {
             let inside = self.width << i;
@@ -104,7 +104,7 @@ impl ResNetOptions {
                 })
                 .collect::<Vec<_>>()
         };
-        let net = ResNet {
+        ResNet {
             conv1,
             bn1: BatchNorm2d::new(self.width, device),
             maxpool: (!self.small_images).then(|| MaxPool2d::new(3).stride(2).padding(1)),
@@ -114,21 +114,23 @@ impl ResNetOptions {
             layer4: stage(3, g),
             avgpool: AdaptiveAvgPool2d::new(1),
             fc: Linear::new(channels, self.classes, g, device),
-        };
-        let convolutions = |_: &str, p: &Tensor<B>| {
-            (p.rank() == 4).then(|| init::kaiming_normal(p.shape(), Fan::Out, Gain::Relu, g, device))
-        };
-        init::apply(&net, convolutions).or_fail();
-        net
+        }
     }
 }
 
 /// A convolution of this many taps that keeps the image's size but for its stride, without a bias: the norm behind it
 /// would take that away again.
-fn convolution(kernel: usize, stride: usize) -> impl Fn(usize, usize) -> Conv2dOptions {
-    move |inputs, outputs| {
-        Conv2dOptions::new(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false)
-    }
+#[track_caller]
+fn convolution<B: Backend>(
+    kernel: usize,
+    stride: usize,
+    [inputs, outputs]: [usize; 2],
+    g: &mut Generator,
+    device: &B::Device,
+) -> Conv2d<B> {
+    let weight = init::kaiming_normal([outputs, inputs, kernel, kernel], Fan::Out, Gain::Relu, g, device);
+    let options = Conv2dOptions::new(inputs, outputs, kernel).stride(stride).padding(kernel / 2);
+    options.from_weights(&weight, None).or_fail()
 }
 
 /// A residual network for images.
@@ -198,23 +200,20 @@ impl<B: Backend> Block<B> {
     ) -> Self {
         let outputs = inside * kind.expansion();
         let norm = |channels| BatchNorm2d::new(channels, device);
+        // (taps, stride) of the first two; where there is a third, it brings the channels up again.
         let (first, second, third) = match kind {
-            Kind::Basic => (convolution(3, stride)(inputs, inside), convolution(3, 1)(inside, inside), None),
-            Kind::Bottleneck => (
-                convolution(1, 1)(inputs, inside),
-                convolution(3, stride)(inside, inside),
-                Some(convolution(1, 1)(inside, outputs)),
-            ),
+            Kind::Basic => ((3, stride), (3, 1), false),
+            Kind::Bottleneck => ((1, 1), (3, stride), true),
         };
         Block {
-            conv1: first.init(g, device),
+            conv1: convolution(first.0, first.1, [inputs, inside], g, device),
             bn1: norm(inside),
-            conv2: second.init(g, device),
+            conv2: convolution(second.0, second.1, [inside, inside], g, device),
             bn2: norm(inside),
-            bn3: third.is_some().then(|| norm(outputs)),
-            conv3: third.map(|c| c.init(g, device)),
+            conv3: third.then(|| convolution(1, 1, [inside, outputs], g, device)),
+            bn3: third.then(|| norm(outputs)),
             downsample: (stride != 1 || inputs != outputs)
-                .then(|| (convolution(1, stride)(inputs, outputs).init(g, device), norm(outputs))),
+                .then(|| (convolution(1, stride, [inputs, outputs], g, device), norm(outputs))),
         }
     }
 }

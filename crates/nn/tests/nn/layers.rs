@@ -110,6 +110,26 @@ fn a_linear_layer_is_a_product_and_a_sum() {
 }
 
 #[test]
+fn a_convolution_around_weights_that_exist() {
+    let w: T = [[[1.0f32, -1.0]]].into();
+    let options = || Conv1dOptions::new(1, 1, 2);
+    let layer = options().bias(false).from_weights(&w, Some(&[0.5f32].into())).unwrap();
+    assert_eq!(layer.forward(&[[[3.0f32, 1.0, 5.0]]].into()).to_vec::<f32>().unwrap(), [2.5, -3.5]);
+    assert_eq!(layer.to_string(), "Conv1d(1, 1, 2)");
+    assert_eq!(options().from_weights(&w, None).unwrap().to_string(), "Conv1d(1, 1, 2, no bias)");
+    let bad: [(Result<Conv1d<B>>, ErrorKind); 5] = [
+        (Conv1dOptions::new(1, 1, 3).from_weights(&w, None), ErrorKind::ShapeMismatch),
+        (options().from_weights(&w, Some(&[1.0f32, 2.0].into())), ErrorKind::ShapeMismatch),
+        (options().from_weights(&w, Some(&[1.0f64].into())), ErrorKind::DTypeMismatch),
+        (options().from_weights(&[[[1i64, 2]]].into(), None), ErrorKind::DTypeMismatch),
+        (options().groups(2).from_weights(&w, None), ErrorKind::InvalidArgument),
+    ];
+    for (result, kind) in bad {
+        assert_eq!(result.unwrap_err().kind(), kind);
+    }
+}
+
+#[test]
 fn a_mistake_is_a_sentence_that_can_be_caught() {
     let g = &mut Generator::new(1);
     let fc = Linear::<B>::new(3, 2, g, &D);
