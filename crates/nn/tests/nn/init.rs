@@ -165,3 +165,16 @@ fn a_mistake_is_a_sentence() {
         assert!(e.kind() == kind && e.message().starts_with(sentence), "{e:?}, not {sentence}");
     }
 }
+
+/// The bits of every machine and release. Written once more in Python (Philox, rejection, Box and Muller, `numpy.linalg.qr`
+/// with the signs of its diagonal), in f64 and rounded, it gives the same.
+#[test]
+fn the_same_seed_gives_the_same_bits_everywhere() {
+    let g = &mut Generator::new(42);
+    let bits = |t: T| t.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+    assert_eq!(bits(init::trunc_normal(3, 0.0, 1.0, -2.0, 2.0, g, &D)), [1071013476, 1032268219, 3206389918]);
+    assert_eq!(
+        bits(init::orthogonal([2, 2], Gain::Linear, g, &D)),
+        [3195312224, 3212351221, 3212351221, 1047828576]
+    );
+}
