@@ -1,7 +1,7 @@
 //! NumPy's `.npz` files: a zip archive with a `.npy` file for each array, stored as it is or deflated.
 //!
-//! The archive's structure is read by the crate `rawzip`, which walks over the directory and allocates nothing. Not by
-//! `zip`: it keeps entries in a map by name, where the last of two with the same name wins silently.
+//! The archive's structure is read by the crate `rawzip`, which walks over the directory entry by entry and allocates
+//! nothing, so that two entries of one name, or of the same bytes, are seen and refused.
 //!
 //! What a small archive can make us allocate is bounded: an entry must be as long as its array's header says, deflate
 //! cannot pack better than [`DEFLATE_MOST`], memory grows with the bytes that arrive, and no two entries may share
