@@ -4,6 +4,7 @@
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
@@ -44,8 +45,6 @@ macro_rules! backends {
             fn pick(b: &AnyBuffer) -> Option<&Self::Buffer> {
                 match b {
                     AnyBuffer::$Variant(b) => Some(b),
-                    // The other variants, of which there are none in a build with a single backend.
-                    #[allow(unreachable_patterns)]
                     _ => None,
                 }
             }
@@ -77,6 +76,7 @@ macro_rules! backends {
 }
 
 backends! {
+    Cpu: Cpu;
     Reference: Reference;
 }
 

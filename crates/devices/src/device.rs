@@ -3,32 +3,38 @@
 use crate::any::Device;
 use crate::probe::{Exactness, probe};
 use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 impl Device {
+    /// This computer's processor, with all its threads and its best instruction set.
+    pub fn cpu() -> Device {
+        Device::Cpu(CpuDevice::default())
+    }
     /// The scalar reference: the definition of every result. Slow, and always there.
     pub fn reference() -> Device {
         Device::Reference(ReferenceDevice)
     }
 
-    /// The device of this name, as on a command line: `reference`, or `best`.
+    /// The device of this name, as on a command line: `cpu`, `reference`, or `best`.
     ///
     /// # Errors
     /// `UnknownDevice` with the names that exist.
     pub fn parse(name: &str) -> Result<Device> {
         match name.trim().to_ascii_lowercase().as_str() {
-            "best" => Ok(Device::best()),
+            "best" => CpuDevice::shared().map(Device::Cpu),
+            "cpu" => CpuDevice::shared().map(Device::Cpu),
             "reference" => Ok(Device::reference()),
             _ => Err(Error::new(
                 ErrorKind::UnknownDevice,
-                format!("there is no device called \"{name}\"; this build has: reference, best"),
+                format!("there is no device called \"{name}\"; this build has: cpu, reference, best"),
             )),
         }
     }
 
     /// The fastest device of this machine that gives exact results.
     pub fn best() -> Device {
-        Device::reference()
+        Device::cpu()
     }
 }
 
@@ -61,11 +67,19 @@ pub struct DeviceInfo {
 /// # Errors
 /// What a device reports when it is probed.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
-    Ok(vec![DeviceInfo {
-        device: Device::reference(),
-        description: "plain loops on one CPU thread; the definition of every result".into(),
-        exactness: probe::<Reference>(&ReferenceDevice)?,
-    }])
+    let cpu = CpuDevice::shared()?;
+    Ok(vec![
+        DeviceInfo {
+            description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
+            exactness: probe::<Cpu>(&cpu)?,
+            device: Device::Cpu(cpu),
+        },
+        DeviceInfo {
+            device: Device::reference(),
+            description: "plain loops on one CPU thread; the definition of every result".into(),
+            exactness: probe::<Reference>(&ReferenceDevice)?,
+        },
+    ])
 }
 
 #[cfg(test)]
@@ -78,7 +92,7 @@ mod tests {
     #[test]
     fn names_are_parsed_and_printed() {
         for (name, device) in
-            [("reference", "reference"), (" Reference ", "reference"), ("best", "reference")]
+            [("reference", "reference"), (" Reference ", "reference"), ("cpu", "cpu"), ("best", "cpu")]
         {
             assert_eq!(Device::parse(name).unwrap().to_string(), device, "{name}");
             assert_eq!(name.parse::<Device>().unwrap(), Device::parse(name).unwrap());
@@ -96,7 +110,7 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::UnknownDevice);
             assert_eq!(
                 e.message(),
-                format!("there is no device called \"{name}\"; this build has: reference, best")
+                format!("there is no device called \"{name}\"; this build has: cpu, reference, best")
             );
         }
     }

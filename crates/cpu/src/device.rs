@@ -1,0 +1,119 @@
+//! The device: this computer's processor, with an instruction set and a number of threads.
+
+use crate::Cpu;
+use crate::isa::Isa;
+use elinvar_core::{Error, Result};
+use elinvar_ops::DeviceOf;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Which processor features and how many threads work is done with. Neither changes a bit of any result.
+///
+/// Cheap to clone; clones share their threads.
+#[derive(Clone)]
+pub struct CpuDevice {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    isa: Isa,
+    threads: usize,
+    /// None for one thread: the caller's.
+    pool: Option<ThreadPool>,
+}
+
+/// The environment's wish for an instruction set: `plain`, `avx2`, `avx512`.
+const ISA: &str = "ELINVAR_CPU_ISA";
+/// The environment's wish for a number of threads.
+const THREADS: &str = "ELINVAR_THREADS";
+
+impl CpuDevice {
+    /// A device of its own, with this instruction set and so many threads.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there are no threads, or the system gives none.
+    pub fn new(isa: Isa, threads: usize) -> Result<CpuDevice> {
+        if threads == 0 {
+            return Err(Error::argument("cpu: work needs one thread at least"));
+        }
+        let pool = (threads > 1)
+            .then(|| {
+                ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .thread_name(|i| format!("elinvar-{i}"))
+                    .build()
+                    .map_err(|e| Error::argument(format!("cpu: {threads} threads: {e}")))
+            })
+            .transpose()?;
+        Ok(CpuDevice { inner: Arc::new(Inner { isa, threads, pool }) })
+    }
+    /// The device that everybody shares: the best instruction set and one thread per processor, or what the environment
+    /// says by `ELINVAR_CPU_ISA` and `ELINVAR_THREADS`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the environment says something that does not exist here.
+    pub fn shared() -> Result<CpuDevice> {
+        static SHARED: OnceLock<Result<CpuDevice>> = OnceLock::new();
+        SHARED.get_or_init(CpuDevice::from_environment).clone()
+    }
+    fn from_environment() -> Result<CpuDevice> {
+        let said = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let isa = match said(ISA) {
+            None => Isa::best(),
+            Some(name) => name.parse().map_err(|e: Error| e.at(ISA))?,
+        };
+        let threads = match said(THREADS) {
+            None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            Some(n) => n.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+                Error::argument(format!("{THREADS} is \"{n}\", and should be a number of threads"))
+            })?,
+        };
+        CpuDevice::new(isa, threads)
+    }
+    /// The instruction set.
+    pub fn isa(&self) -> Isa {
+        self.inner.isa
+    }
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.inner.threads
+    }
+    /// The threads, if there is more than the caller's.
+    pub(crate) fn pool(&self) -> Option<&ThreadPool> {
+        self.inner.pool.as_ref()
+    }
+}
+
+impl Default for CpuDevice {
+    /// The shared device; one with the best instruction set and one thread if the environment asks for something that
+    /// does not exist.
+    fn default() -> Self {
+        CpuDevice::shared().unwrap_or_else(|_| CpuDevice {
+            inner: Arc::new(Inner { isa: Isa::best(), threads: 1, pool: None }),
+        })
+    }
+}
+
+/// All of them are the same memory.
+impl PartialEq for CpuDevice {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for CpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CpuDevice({}, {} threads)", self.isa(), self.threads())
+    }
+}
+
+impl fmt::Display for CpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cpu")
+    }
+}
+
+impl DeviceOf for CpuDevice {
+    type Backend = Cpu;
+}

@@ -1,0 +1,114 @@
+//! Instruction sets: found out when the program starts, and one compiled copy of each kernel for each of them.
+//!
+//! A kernel is a plain generic loop, always inlined, and compiled anew inside a function that has the instruction set
+//! enabled; the compiler makes vector code of it. All copies do the same operations on the same numbers, so all give
+//! the same bits: what differs is how many elements go at once. The copies are chosen by [`Isa`], a value that exists
+//! only for instruction sets that this processor has.
+
+use elinvar_core::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// An instruction set of this processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isa(Level);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// What every processor of this architecture has. On x86-64 that is SSE2, without fma: slow, and exact.
+    Plain,
+    /// x86-64 with AVX2, FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Isa {
+    /// The best that this processor has.
+    pub fn best() -> Isa {
+        *Self::all().last().expect("Plain is always there")
+    }
+    /// All that this processor has, the plainest first.
+    pub fn all() -> Vec<Isa> {
+        #[allow(unused_mut, reason = "other architectures have one so far")]
+        let mut all = vec![Isa(Level::Plain)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            if has!("avx2") && has!("fma") && has!("f16c") && has!("bmi2") {
+                all.push(Isa(Level::Avx2));
+                if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
+                    all.push(Isa(Level::Avx512));
+                }
+            }
+        }
+        all
+    }
+    pub(crate) fn level(self) -> Level {
+        self.0
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Level::Plain => "plain",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+        })
+    }
+}
+
+impl FromStr for Isa {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Isa> {
+        let all = Isa::all();
+        all.iter().copied().find(|isa| isa.to_string() == name).ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(Isa::to_string).collect();
+            Error::argument(format!(
+                "there is no instruction set \"{name}\" on this processor; it has: {}",
+                names.join(", ")
+            ))
+        })
+    }
+}
+
+/// A piece of work that is compiled for each instruction set. `run` must be `#[inline(always)]`, and so must be what it
+/// calls in its loops.
+pub(crate) trait Kernel {
+    /// What it gives.
+    type Out;
+    /// The work.
+    fn run(self) -> Self::Out;
+}
+
+/// Runs a kernel in the copy for this instruction set.
+#[inline]
+#[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
+pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    match isa.level() {
+        Level::Plain => kernel.run(),
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { avx2(kernel) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { avx512(kernel) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,bmi2")]
+fn avx2<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+fn avx512<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run()
+}
