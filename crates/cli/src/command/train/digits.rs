@@ -48,7 +48,11 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let total = steps * epochs as u64;
 
     let file = session.file("metrics.jsonl");
-    let mut metrics = Metrics::open(&file, session.checkpoint.as_ref(), "cross entropy, log scale")?;
+    let mut metrics = Metrics::open(
+        &file,
+        session.checkpoint.as_ref(),
+        "cross entropy (train: with label smoothing), log scale",
+    )?;
     let mut progress = Progress::new(steps, epochs as u64, SAMPLES, args.run.quiet);
     let mut trainer = Trainer::new(
         &net,
