@@ -40,6 +40,6 @@ pub use sampler::Draw;
 pub use tensors::{Pairs, TensorDataset};
 pub use text::{Text, TokenBlocks, Tokens};
 #[cfg(feature = "tokenizers")]
-pub use tokenize::{BpeOptions, Encoded, Padding, Tokenizer};
-pub use tokenize::{Bytes, Chars, Tokenize};
+pub use tokenize::{BpeOptions, Tokenizer};
+pub use tokenize::{Bytes, Chars, Encoded, Padding, Tokenize};
 pub use upload::Upload;

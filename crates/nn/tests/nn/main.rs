@@ -12,6 +12,7 @@ mod layers;
 mod loader;
 mod module;
 mod optim;
+mod parity;
 mod prefetch;
 mod text;
 #[cfg(feature = "tokenizers")]
