@@ -6,6 +6,7 @@
 use crate::{cargo, root};
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -15,7 +16,7 @@ type Result<T> = std::result::Result<T, String>;
 /// PyTorch for the CPU alone, which is a tenth of what the usual index gives.
 const CPU_INDEX: &str = "https://download.pytorch.org/whl/cpu";
 
-/// What computes here is called `python3` on most systems and `python` on some.
+/// Python is called `python3` on most systems and `python` on some.
 const PYTHONS: [&str; 2] = ["python3", "python"];
 
 /// Training, layer by layer and optimiser by optimiser.
@@ -73,7 +74,10 @@ fn python(target: &Path) -> Result<PathBuf> {
             "there is no python3 here; install Python 3.10 or later, or let ELINVAR_PYTHON name one that has \
              what tools/requirements.txt lists",
         )?;
+        eprintln!("xtask: installing PyTorch and what else it takes into {}, once", home.display());
         if !python_run(&system, &[OsStr::new("-m"), "venv".as_ref(), home.as_ref()])? {
+            // Half an environment would be taken for a whole one the next time.
+            _ = fs::remove_dir_all(&home);
             return Err(format!(
                 "{} made no virtual environment in {}; some systems have its module apart, as python3-venv",
                 system.display(),

@@ -47,7 +47,7 @@ fn without_the_optimisers_state_the_losses_are_others() {
     let sample = sample();
     for task in tasks::all() {
         let theirs = Part::new(task.name, &sample);
-        let forgetful = Run::load_model(&task, &theirs, &theirs).unwrap().configure();
+        let forgetful = Run::load_model(&task, (task.configured)(), &theirs, &theirs).unwrap();
         let worst = run::difference(&forgetful.go_on().unwrap(), &theirs.losses("losses").unwrap()).unwrap();
         assert!(worst > 10.0 * BOUND, "{}: {worst:e}", task.name);
     }

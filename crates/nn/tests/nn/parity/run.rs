@@ -73,21 +73,21 @@ impl<'a> Run<'a> {
     }
     /// After the first five steps, from a file, with PyTorch's numbers of parameters.
     pub fn load(task: &'a Task, data: &Part<'_>, from: &Part<'_>) -> Result<Self> {
-        let mut run = Run::load_model(task, data, from)?;
+        let mut run = Run::load_model(task, (task.bare)(), data, from)?;
         let state = from.optimizer()?.named(&run.names())?;
         run.optimizer.load_state_dict(&run.model, &state)?;
         Ok(run)
     }
     /// As [`Run::load`], with an optimiser that knows nothing of the steps before.
-    pub fn load_model(task: &'a Task, data: &Part<'_>, from: &Part<'_>) -> Result<Self> {
-        let run = Run::new(task, (task.bare)(), data, FIRST)?;
+    pub fn load_model(
+        task: &'a Task,
+        optimizer: Box<dyn Optimizer<B>>,
+        data: &Part<'_>,
+        from: &Part<'_>,
+    ) -> Result<Self> {
+        let run = Run::new(task, optimizer, data, FIRST)?;
         run.model.load_state_dict(&from.tensors("model"), Strict::Yes)?;
         Ok(run)
-    }
-    /// With the optimiser's settings, but no state.
-    pub fn configure(mut self) -> Self {
-        self.optimizer = (self.task.configured)();
-        self
     }
     /// The parameters in the order in which PyTorch's optimiser gets them: group by group.
     fn names(&self) -> Vec<String> {
@@ -186,7 +186,7 @@ pub fn answer(tasks: &[Task], theirs: &Safetensors) -> Safetensors {
     for task in tasks {
         let went = go_on_from(task, theirs);
         if let Ok(worst) = &went {
-            ours.metadata.insert(format!("{}/difference", task.name), format!("{worst:.1e}"));
+            ours.metadata.insert(format!("{}/difference", task.name), format!("{worst:e}"));
         }
         if let Err(e) = went.and_then(|_| leave(task, theirs, &mut ours)) {
             ours.metadata.insert(format!("{}/fault", task.name), e.to_string());

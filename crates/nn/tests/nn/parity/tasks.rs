@@ -1,11 +1,12 @@
 //! The tasks of `tools/parity.py`, by the same names: a small model and an optimiser each.
 
 use super::{B, D, T};
+use elinvar_nn::layers::recurrent::Kind;
 use elinvar_nn::layers::*;
 use elinvar_nn::optim::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Descent, Group, Muon, NAdam, Optimizer, RAdam, RmsProp, Rule, Sgd,
 };
-use elinvar_nn::{Generator, Layer, Module, Sequential};
+use elinvar_nn::{Generator, Layer, Module, Sequential, Visit};
 
 /// A model and an optimiser, as PyTorch's side has them.
 pub struct Task {
@@ -42,40 +43,64 @@ pub fn all() -> Vec<Task> {
         }),
         layer("batch_norm1d", |g| between(BatchNorm1d::new(6, &D), g)),
         layer("batch_norm2d", |g| between_images(BatchNorm2d::new(4, &D), g)),
+        layer("batch_norm3d", |g| between_volumes(BatchNorm3d::new(3, &D), g)),
         layer("instance_norm1d", |g| {
             let norm = InstanceNorm1d::new(4).affine(&D).running(&D);
             chain().with(Conv1d::new(2, 4, 2, g, &D)).with(norm).with(Tanh).with(Conv1d::new(4, 2, 2, g, &D))
         }),
         layer("instance_norm2d", |g| between_images(InstanceNorm2d::new(4).affine(&D), g)),
+        layer("instance_norm3d", |g| between_volumes(InstanceNorm3d::new(3).affine(&D), g)),
         layer("prelu", |g| {
             chain().with(full(4, 6, g)).with(PReLU::new(6, &D)).with(full(6, 3, g)).with(PReLU::new(1, &D))
         }),
         layer("rnn", |g| {
             let rnn = RNNOptions::new(4, 3).layers(2).bidirectional(true).init(g, &D);
-            chain().with(full(3, 4, g)).with(rnn).with(full(6, 2, g))
+            ends(rnn, 6, g)
         }),
         layer("gru", |g| {
             let gru = GRUOptions::new(4, 3).layers(2).bidirectional(true).init(g, &D);
-            chain().with(full(3, 4, g)).with(gru).with(full(6, 2, g))
+            ends(gru, 6, g)
         })
         .lr(0.2),
         layer("lstm", |g| {
             let lstm = LSTMOptions::new(4, 3).layers(2).bidirectional(true).batch_first(true).init(g, &D);
-            chain().with(full(3, 4, g)).with(lstm).with(full(6, 2, g))
+            ends(lstm, 6, g)
         })
         .lr(0.2),
         layer("multihead_attention", |g| {
             let attention = MultiheadAttentionOptions::new(4, 2).batch_first(true).init(g, &D);
-            chain().with(full(3, 4, g)).with(SelfAttention { attention }).with(full(4, 2, g))
+            ends(SelfAttention { attention }, 4, g)
+        })
+        .lr(0.2),
+        layer("rnn_cell", |g| {
+            let cell = RNNCell::new(4, 3, g, &D);
+            ends(Steps { cell, output: T::clone }, 3, g)
+        }),
+        layer("lstm_cell", |g| {
+            let cell = LSTMCell::new(4, 3, g, &D);
+            ends(Steps { cell, output: |(h, _)| h.clone() }, 3, g)
+        })
+        .lr(0.2),
+        layer("gru_cell", |g| {
+            let cell = GRUCell::new(4, 3, g, &D);
+            ends(Steps { cell, output: T::clone }, 3, g)
         })
         .lr(0.2),
         layer("transformer_encoder_layer", |g| {
             let layer = transformer().encoder_layer(g, &D);
-            chain().with(full(3, 4, g)).with(layer).with(full(4, 2, g))
+            ends(layer, 4, g)
+        }),
+        layer("transformer_encoder", |g| {
+            let encoder = transformer().encoder(2, true, g, &D);
+            ends(encoder, 4, g)
         }),
         layer("transformer_decoder_layer", |g| {
-            let o = transformer().activation(MlpActivation::Gelu).norm_first(true);
-            chain().with(full(3, 4, g)).with(Decode { layer: o.decoder_layer(g, &D) }).with(full(4, 2, g))
+            let decoder = decoding().decoder_layer(g, &D);
+            ends(Decode { decoder }, 4, g)
+        }),
+        layer("transformer_decoder", |g| {
+            let decoder = decoding().decoder(2, false, g, &D);
+            ends(DecodeStack { decoder }, 4, g)
         }),
         layer("tied_weights", |g| {
             let embedding = Embedding::new(7, 4, g, &D);
@@ -85,6 +110,7 @@ pub fn all() -> Vec<Task> {
             chain().with(Tied { embedding, mix, head })
         }),
         optimizer("sgd", 0.1, |o: Sgd<B>| o.momentum(0.9).nesterov(true)),
+        optimizer("sgd_dampened", 0.1, |o: Sgd<B>| o.momentum(0.8).dampening(0.3)),
         optimizer("adam", 0.03, |o: Adam<B>| o.betas(0.8, 0.95)),
         optimizer("adamw", 0.03, |o: AdamW<B>| o.amsgrad(true)),
         optimizer("rmsprop", 0.003, |o: RmsProp<B>| o.centered(true).momentum(0.9)),
@@ -164,6 +190,16 @@ fn between_images(norm: impl Layer<B> + 'static, g: &mut Generator) -> Sequentia
     chain().with(Conv2d::new(2, 4, 2, g, &D)).with(norm).with(Tanh).with(Conv2d::new(4, 2, 2, g, &D))
 }
 
+/// A norm of three channels between convolutions.
+fn between_volumes(norm: impl Layer<B> + 'static, g: &mut Generator) -> Sequential<B> {
+    chain().with(Conv3d::new(2, 3, (1, 2, 1), g, &D)).with(norm).with(Tanh).with(Conv3d::new(3, 1, 2, g, &D))
+}
+
+/// A layer from 4 features to `outputs` of them, between linear layers.
+fn ends(layer: impl Layer<B> + 'static, outputs: usize, g: &mut Generator) -> Sequential<B> {
+    chain().with(full(3, 4, g)).with(layer).with(full(outputs, 2, g))
+}
+
 fn linear(g: &mut Generator) -> Sequential<B> {
     let last = Linear::without_bias(6, 3, g, &D);
     chain().with(full(4, 6, g)).with(Dropout::new(0.0, g)).with(Tanh).with(last)
@@ -204,6 +240,34 @@ fn transformer() -> TransformerOptions {
     TransformerOptions::new(4, 2).feedforward(6).dropout(0.0).batch_first(true)
 }
 
+fn decoding() -> TransformerOptions {
+    transformer().activation(MlpActivation::Gelu).norm_first(true)
+}
+
+/// A cell over the first axis, from a state of zeros.
+struct Steps<K: Kind> {
+    cell: Cell<B, K>,
+    output: fn(&K::State<B>) -> T,
+}
+
+impl<K: Kind> Module<B> for Steps<K> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.module(name, &"Steps", |visit| self.cell.visit("cell", visit));
+    }
+}
+
+impl<K: Kind> Layer<B> for Steps<K> {
+    fn forward(&self, x: &T) -> T {
+        let (mut state, mut outputs) = (None, vec![]);
+        for i in 0..x.size(0) {
+            let next = self.cell.forward(&x.select(0, i as isize), state.as_ref());
+            outputs.push((self.output)(&next));
+            state = Some(next);
+        }
+        T::stack(&outputs.iter().collect::<Vec<_>>(), 0)
+    }
+}
+
 /// Attention of tokens to each other.
 #[derive(Module)]
 struct SelfAttention {
@@ -219,13 +283,30 @@ impl Layer<B> for SelfAttention {
 /// The last two tokens by the first three.
 #[derive(Module)]
 struct Decode {
-    layer: TransformerDecoderLayer<B>,
+    decoder: TransformerDecoderLayer<B>,
+}
+
+/// As [`Decode`] by several layers.
+#[derive(Module)]
+struct DecodeStack {
+    decoder: TransformerDecoder<B>,
+}
+
+fn tgt_memory(x: &T) -> (T, T) {
+    (x.narrow(1, 3, 2), x.narrow(1, 0, 3))
 }
 
 impl Layer<B> for Decode {
     fn forward(&self, x: &T) -> T {
-        let (memory, tgt) = (x.narrow(1, 0, 3), x.narrow(1, 3, 2));
-        self.layer.forward(&tgt, &memory, &AttentionMasks::causal(), &AttentionMasks::none())
+        let (tgt, memory) = tgt_memory(x);
+        self.decoder.forward(&tgt, &memory, &AttentionMasks::causal(), &AttentionMasks::none())
+    }
+}
+
+impl Layer<B> for DecodeStack {
+    fn forward(&self, x: &T) -> T {
+        let (tgt, memory) = tgt_memory(x);
+        self.decoder.forward(&tgt, &memory, &AttentionMasks::causal(), &AttentionMasks::none())
     }
 }
 
