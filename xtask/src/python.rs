@@ -46,6 +46,9 @@ fn run(script: &str, build: &[&str], program: &str) -> Result<ExitCode> {
         return Err(format!("{program} could not be built ({built}); what cargo says is above"));
     }
     let program = target.join("release").join(program).with_extension(env::consts::EXE_EXTENSION);
+    if !program.is_file() {
+        return Err(format!("the build left no {}; is build.target set?", program.display()));
+    }
     let script = root().join("tools").join(script);
     let status = command(&python).arg(&script).arg(program).status().map_err(|e| not_started(&python, &e))?;
     // Without a code, a signal ended it.
@@ -96,7 +99,8 @@ fn install(python: &Path) -> Result<()> {
         python_run(python, &[&pip[..], args].concat())
     };
     let list = root().join("tools/requirements.txt");
-    if !pip(&["torch".as_ref(), "--index-url".as_ref(), CPU_INDEX.as_ref()])? {
+    // One more try: a network that does not have this index will not get it later.
+    if !pip(&["--retries", "1", "--index-url", CPU_INDEX, "torch"].map(OsStr::new))? {
         eprintln!("xtask: {CPU_INDEX} gave no torch; trying the usual index");
     }
     if pip(&["--requirement".as_ref(), list.as_ref()])? {
