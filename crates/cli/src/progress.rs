@@ -8,6 +8,11 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+/// What a classifier counts.
+pub const SAMPLES: &str = "samples";
+/// What a language model counts.
+pub const TOKENS: &str = "tokens";
+
 /// The report of a running training.
 pub struct Progress {
     bar: ProgressBar,
@@ -15,7 +20,7 @@ pub struct Progress {
     lines: bool,
     start: Instant,
     samples: usize,
-    /// What a sample is: "samples", "tokens".
+    /// [`SAMPLES`] or [`TOKENS`].
     unit: &'static str,
     epochs: u64,
     test: String,
@@ -53,8 +58,11 @@ impl Progress {
         self.test = match &report.validation {
             None => String::new(),
             Some(score) => {
-                let accuracy = score.accuracy().map(|a| format!("  test accuracy {:.2} %", 100.0 * a));
-                accuracy.unwrap_or_else(|| format!("  test loss {:.4}", score.loss))
+                match score.accuracy().filter(|_| self.unit == SAMPLES) {
+                    Some(a) => format!("  test accuracy {:.2} %", 100.0 * a),
+                    // The next token of a text is often anybody's guess: how good the guesses are tells more.
+                    None => format!("  test loss {:.4}", score.loss),
+                }
             }
         };
         self.bar.set_prefix(format!("epoch {}/{}", (done + 1).min(self.epochs), self.epochs));

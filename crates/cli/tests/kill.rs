@@ -67,3 +67,31 @@ fn twenty_kills_change_nothing() {
         }
     }
 }
+
+/// No room for a checkpoint: one sentence, and the last good one is as it was. A limit on the size of files stands for the
+/// full disk; the system answers both in the same way, in the middle of a write.
+#[cfg(unix)]
+#[test]
+fn no_room_for_a_checkpoint_leaves_the_last_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = train(dir.path(), "out", false).output().unwrap();
+    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+    let file = dir.path().join("out/checkpoint.safetensors");
+    let before = std::fs::read(&file).unwrap();
+    assert!(before.len() > 160 * 1024, "{} bytes", before.len());
+    // 150 blocks are 75 or 150 KiB, as the shell counts; the signal is ignored, so that the write fails instead.
+    let script = "trap '' XFSZ; ulimit -f 150; exec \"$0\" train digits --quiet --out out --epochs 1 --checkpoint-steps 1";
+    let o = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_elinvar")])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("elinvar: out/checkpoint.safetensors: ") && text.lines().count() == 1, "{text}");
+    assert!(std::fs::read(&file).unwrap() == before, "the checkpoint changed");
+    let parts = std::fs::read_dir(dir.path().join("out")).unwrap();
+    let left: Vec<_> =
+        parts.map(|e| e.unwrap().file_name()).filter(|n| n.to_string_lossy().ends_with(".part")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -25,8 +25,8 @@ fn more_than_there_is() {
         ("random numbers", Box::new(|| Generator::new(0).randn([VAST], &D))),
         ("arange", Box::new(|| T::arange(0, i64::MAX, 1, &D))),
         ("eye", Box::new(|| T::eye(1 << 31, DType::F64, &D))),
-        ("an expansion that is written out", Box::new(move || zeros(&[1]).expand(&[VAST]).contiguous())),
-        ("an expansion and a map", Box::new(move || zeros(&[1]).expand(&[VAST]).exp())),
+        ("an expansion that is written out", Box::new(move || zeros(&[1]).expand([VAST]).contiguous())),
+        ("an expansion and a map", Box::new(move || zeros(&[1]).expand([VAST]).exp())),
         ("an outer sum", Box::new(move || zeros(&[1 << 23, 1]) + zeros(&[1, 1 << 23]))),
         ("an outer product", Box::new(move || zeros(&[1 << 23, 1]).matmul(&zeros(&[1, 1 << 23])))),
         ("repeat", Box::new(move || zeros(&[4]).repeat(&[BEYOND]))),
@@ -42,7 +42,7 @@ fn more_than_there_is() {
 /// A view needs no memory, whatever it spans; a sum over it would need time, so it is not asked for.
 #[test]
 fn views_may_be_vast() {
-    let x = T::ones([1], DType::F32, &D).expand(&[VAST]);
+    let x = T::ones([1], DType::F32, &D).expand([VAST]);
     assert_eq!(x.numel(), VAST);
     assert_eq!(x.i(VAST - 1).item(), 1.0);
 }

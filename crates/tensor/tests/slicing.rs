@@ -4,6 +4,8 @@
 //! `x = np.arange(24).reshape(2, 3, 4)` and `s = -1 - np.arange(n).reshape(shape)`. Where a single place and an index
 //! tensor are mixed, the place is taken first, as in PyTorch.
 
+#![allow(clippy::reversed_empty_ranges, reason = "they are written as Python's slices are")]
+
 use elinvar_core::{DType, ErrorKind};
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::{Index, Tensor, check_gradient, step, try_run};
@@ -61,7 +63,7 @@ fn slices() -> Vec<(&'static str, Slice, Vec<usize>, Vec<i64>)> {
         ),
         (
             "x[([1,0,1])]",
-            |x| x.i(&p([1, 0, 1], &[3])),
+            |x| x.i(p([1, 0, 1], &[3])),
             &[3, 3, 4],
             &[
                 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
@@ -111,11 +113,11 @@ fn slices() -> Vec<(&'static str, Slice, Vec<usize>, Vec<i64>)> {
             &[1, 2, 2, 4],
             &[8, 9, 10, 11, 0, 1, 2, 3, 20, 21, 22, 23, 12, 13, 14, 15],
         ),
-        ("x[[]]", |x| x.i(&p([], &[0])), &[0, 3, 4], &[]),
-        ("x[x>17]", |x| x.i(&x.gt(17)), &[6], &[18, 19, 20, 21, 22, 23]),
+        ("x[[]]", |x| x.i(p([], &[0])), &[0, 3, 4], &[]),
+        ("x[x>17]", |x| x.i(x.gt(17)), &[6], &[18, 19, 20, 21, 22, 23]),
         (
             "x[([True,False])]",
-            |x| x.i(&m([true, false], &[2])),
+            |x| x.i(m([true, false], &[2])),
             &[1, 3, 4],
             &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
         ),
@@ -138,7 +140,7 @@ fn slices() -> Vec<(&'static str, Slice, Vec<usize>, Vec<i64>)> {
             &[2, 4],
             &[20, 21, 22, 23, 16, 17, 18, 19],
         ),
-        ("x[([False,False])]", |x| x.i(&m([false, false], &[2])), &[0, 3, 4], &[]),
+        ("x[([False,False])]", |x| x.i(m([false, false], &[2])), &[0, 3, 4], &[]),
     ];
     rows.iter().map(|r| (r.0, r.1, r.2.to_vec(), r.3.to_vec())).collect()
 }
@@ -259,7 +261,7 @@ fn what_does_not_fit_is_told() {
         (|x| x.i((Index::Ellipsis, Index::Ellipsis)), ErrorKind::InvalidArgument, "at most 3 and one fit"),
         (|x| x.i(step(.., 0)), ErrorKind::InvalidArgument, "step"),
         (
-            |x| x.i(&p([0, 2], &[2])),
+            |x| x.i(p([0, 2], &[2])),
             ErrorKind::InvalidArgument,
             "index: place 2 is out of range for axis 0 of size 2",
         ),
@@ -274,18 +276,18 @@ fn what_does_not_fit_is_told() {
             "index: shapes [2] and [3] do not broadcast",
         ),
         (
-            |x| x.i(&m([true, false, true], &[3])),
+            |x| x.i(m([true, false, true], &[3])),
             ErrorKind::ShapeMismatch,
             "index: a mask of shape [3] does not fit shape [2, 3, 4] at axis 0",
         ),
         (
-            |x| x.i(&x.to_dtype(DType::F32)),
+            |x| x.i(x.to_dtype(DType::F32)),
             ErrorKind::DTypeMismatch,
             "places must be i64 and masks bool; this tensor is f32",
         ),
         (|x| x.slice_assign(0, &source(&[5])), ErrorKind::ShapeMismatch, "[5]"),
         (
-            |x| x.slice_assign(&p([0], &[1]), &source(&[1])),
+            |x| x.slice_assign(p([0], &[1]), &source(&[1])),
             ErrorKind::InvalidArgument,
             "use scatter, for masks where",
         ),

@@ -5,8 +5,10 @@ use crate::args::Embed;
 use elinvar::nn::data::{Encoded, Padding, Tokenize, Tokenizer};
 use elinvar::nn::models::Bert;
 use elinvar::{Any, Device, Error, Result, Tensor, no_grad, try_run};
-use serde::Serialize;
-use std::io::{BufRead, Write};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::path::Path;
 
 /// As many sentences go through the model together at most.
 const BATCH: usize = 32;
@@ -24,7 +26,8 @@ pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
     let model: Bert<Any> = Bert::from_pretrained(&args.model, &device)?;
     let limit = model.config().max_position_embeddings;
     let tokenizer = Tokenizer::open(args.model.join("tokenizer.json"))?;
-    let length = tokenizer.truncation().map_or(limit, |t| t.min(limit));
+    let asked = max_seq_length(&args.model)?.or(tokenizer.truncation());
+    let length = asked.map_or(limit, |t| t.min(limit));
     let tokenizer = tokenizer.truncate(Some(length))?;
     let texts = if args.text.is_empty() { lines()? } else { args.text.clone() };
     if texts.is_empty() {
@@ -59,6 +62,24 @@ pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
         }
     }
     Ok(Verdict::Good)
+}
+
+/// How many tokens of a sentence Sentence Transformers reads with this model, if its own file tells: that goes before
+/// what the tokenizer's file says.
+fn max_seq_length(model: &Path) -> Result<Option<usize>> {
+    #[derive(Deserialize)]
+    struct Config {
+        max_seq_length: Option<usize>,
+    }
+    let path = model.join("sentence_bert_config.json");
+    match File::open(&path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::from(e).at(path.display())),
+        // A longer file is none of these.
+        Ok(file) => serde_json::from_reader::<_, Config>(file.take(1 << 20))
+            .map(|c| c.max_seq_length)
+            .map_err(|e| Error::format(e.to_string()).at(path.display())),
+    }
 }
 
 /// Sentences that go through the model together: of similar length, so that little is padding. Padding changes no bit.

@@ -7,12 +7,14 @@ mod hf;
 mod lenet;
 mod llama;
 mod lstm_lm;
+mod mlp;
 mod resnet;
 mod source;
 
 pub use digits::{DigitsCnn, DigitsMlp, DigitsTransformer, Recipe, digit_pairs};
 pub use lenet::{LeNet, LeNetOptions};
 pub use lstm_lm::{LstmLm, LstmLmOptions};
+pub use mlp::Mlp;
 pub use resnet::{ResNet, ResNetOptions};
 
 pub use bert::{

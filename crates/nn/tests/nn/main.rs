@@ -15,6 +15,7 @@ mod loss;
 mod models;
 mod module;
 mod optim;
+mod parity;
 mod prefetch;
 mod recurrent;
 mod text;

@@ -10,7 +10,7 @@ use crate::command::eval::result;
 use crate::metrics::Metrics;
 use crate::network::{Network, TEST_PART, describe};
 use crate::plot::digit_sheet;
-use crate::progress::{Progress, Watch};
+use crate::progress::{Progress, SAMPLES, Watch};
 use elinvar::nn::Module;
 use elinvar::nn::data::digits;
 use elinvar::nn::loader::Loader;
@@ -48,8 +48,12 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let total = steps * epochs as u64;
 
     let file = session.file("metrics.jsonl");
-    let mut metrics = Metrics::open(&file, session.checkpoint.as_ref(), "cross entropy, log scale")?;
-    let mut progress = Progress::new(steps, epochs as u64, "samples", args.run.quiet);
+    let mut metrics = Metrics::open(
+        &file,
+        session.checkpoint.as_ref(),
+        "cross entropy (train: with label smoothing), log scale",
+    )?;
+    let mut progress = Progress::new(steps, epochs as u64, SAMPLES, args.run.quiet);
     let mut trainer = Trainer::new(
         &net,
         &mut optimizer,

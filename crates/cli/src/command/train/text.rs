@@ -8,7 +8,7 @@ use crate::Verdict;
 use crate::args::TrainText;
 use crate::command::generate::{sampler, write_on};
 use crate::metrics::Metrics;
-use crate::progress::{Progress, Watch};
+use crate::progress::{Progress, TOKENS, Watch};
 use elinvar::nn::data::{BpeOptions, Dataset, Draw, Text, Tokenize, Tokenizer};
 use elinvar::nn::loader::Loader;
 use elinvar::nn::models::{Gpt2, Gpt2Config};
@@ -82,7 +82,7 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
 
     let file = session.file("metrics.jsonl");
     let mut metrics = Metrics::open(&file, session.checkpoint.as_ref(), "nats per token, log scale")?;
-    let mut progress = Progress::new(per_epoch as u64, u64::from(epochs), "tokens", args.run.quiet);
+    let mut progress = Progress::new(per_epoch as u64, u64::from(epochs), TOKENS, args.run.quiet);
     let test_batches = Some(TEST_BLOCKS.div_ceil(16));
     let mut trainer = Trainer::new(&net, &mut optimizer, &loader, NextToken)
         .epochs(epochs as usize)
