@@ -6,9 +6,14 @@
 //! * [`Isa`]: which instructions; found out at run time, one compiled copy of each kernel for each.
 //! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
 
+mod convert;
 mod device;
 mod isa;
+mod lane;
+mod map;
 mod parallel;
+mod simd;
+mod walk;
 
 pub use device::CpuDevice;
 pub use isa::Isa;
@@ -68,20 +73,20 @@ impl Backend for Cpu {
         )
     }
     fn map<M: Map<N>, const N: usize>(
-        _: &CpuDevice,
+        d: &CpuDevice,
         m: &M,
         x: [View<'_, Self>; N],
         dtype: DType,
     ) -> Result<HostData> {
-        Reference::map(&ReferenceDevice, m, x.map(to), dtype)
+        map::map(d, m, &x, dtype)
     }
     fn map_int<M: IntMap<N>, const N: usize>(
-        _: &CpuDevice,
+        d: &CpuDevice,
         m: &M,
         x: [View<'_, Self>; N],
         dtype: DType,
     ) -> Result<HostData> {
-        Reference::map_int(&ReferenceDevice, m, x.map(to), dtype)
+        map::map_int(d, m, &x, dtype)
     }
     fn fold(_: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
         Reference::fold(&ReferenceDevice, f, to(x), kept, dtype)

@@ -14,7 +14,9 @@ pub trait Cell: Element {
 macro_rules! cell {
     ($($t:ty, $value:expr, $float:expr, $int:expr;)*) => {$(
         impl Cell for $t {
+            #[inline]
             fn value(self) -> Scalar { ($value)(self) }
+            #[inline]
             fn nearest(v: Scalar) -> Self {
                 match v {
                     Scalar::Float(v) => ($float)(v),

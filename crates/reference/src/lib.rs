@@ -20,6 +20,8 @@ mod ring;
 mod rows;
 mod sort;
 
+pub use cell::Cell;
+
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
 use elinvar_ops::Backend;

@@ -1,0 +1,78 @@
+//! Conversions between element types, over contiguous slices.
+//!
+//! The rules are the reference's, one element at a time; here they become loops. 16-bit floats go through f32: to it is
+//! exact, and from wider types by a rounding to odd, which makes the second rounding the only one.
+
+use crate::Isa;
+use crate::isa::dispatch;
+use crate::simd::room::{At, Compute, Room};
+use elinvar_core::{bf16, f16};
+use elinvar_reference::Cell;
+use half::slice::HalfFloatSliceExt;
+
+/// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.
+pub(crate) trait Simple: Cell {}
+impl Simple for f32 {}
+impl Simple for f64 {}
+impl Simple for i64 {}
+impl Simple for i32 {}
+impl Simple for u8 {}
+impl Simple for bool {}
+
+/// Each element through a function.
+#[derive(Clone, Copy)]
+struct Each<'a, S, F>(&'a [S], F);
+
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> At<T> for Each<'_, S, F> {
+    #[inline(always)]
+    fn at(&self, i: usize) -> T {
+        (self.1)(self.0[i])
+    }
+    #[inline(always)]
+    fn cut(self, n: usize) -> Self {
+        Each(&self.0[..n], self.1)
+    }
+}
+
+/// Writes each element through a function that is small enough to be inlined.
+fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut Room<'_, T>, f: impl Fn(S) -> T + Copy) {
+    room.part(x.len(), |room| dispatch(isa, Compute(Each(x, f), room)));
+}
+
+/// Each element to the nearest of another type.
+pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut Room<'_, T>) {
+    each(isa, x, room, |v: S| T::nearest(v.value()));
+}
+
+/// Exactly.
+pub(crate) fn from_bf16(isa: Isa, x: &[bf16], room: &mut Room<'_, f32>) {
+    each(isa, x, room, |v: bf16| f32::from_bits(u32::from(v.to_bits()) << 16));
+}
+
+/// To nearest even.
+pub(crate) fn to_bf16(isa: Isa, x: &[f32], room: &mut Room<'_, bf16>) {
+    each(isa, x, room, bf16::from_f32);
+}
+
+/// Elements that go to or from f16 at once: enough to hide the call, few enough to be zeroed first.
+const HALVES: usize = 64;
+
+/// Exactly.
+pub(crate) fn from_f16(x: &[f16], room: &mut Room<'_, f32>) {
+    let mut wide = [0.0; HALVES];
+    for part in x.chunks(HALVES) {
+        let wide = &mut wide[..part.len()];
+        part.convert_to_f32_slice(wide);
+        room.copy(wide);
+    }
+}
+
+/// To nearest even.
+pub(crate) fn to_f16(x: &[f32], room: &mut Room<'_, f16>) {
+    let mut narrow = [f16::ZERO; HALVES];
+    for part in x.chunks(HALVES) {
+        let narrow = &mut narrow[..part.len()];
+        narrow.convert_from_f32_slice(part);
+        room.copy(narrow);
+    }
+}

@@ -1,0 +1,3 @@
+//! What needs `unsafe` for speed, each behind an interface that cannot be used wrongly.
+
+pub(crate) mod room;

@@ -1,0 +1,191 @@
+//! Memory for results, written once: neither zeroed first nor read.
+//!
+//! Zeroing costs as much as a cheap formula: both are bound by memory. A [`Room`] is written front to back and counts
+//! what was written, so that nothing else decides which elements exist.
+
+use crate::CpuDevice;
+use crate::isa::Kernel;
+use crate::parallel::try_pieces;
+use elinvar_core::Result;
+use elinvar_core::host::with_capacity;
+use std::mem::MaybeUninit;
+use std::time::Instant;
+
+/// Elements of a [`Block`]: six blocks of f64, for the operands of the largest formula, stay in a first-level cache.
+pub(crate) const BLOCK: usize = 512;
+
+/// Elements that a kernel computes, by number. Unlike a closure, `at` can be `#[inline(always)]`, and must be: in a
+/// function of its own it would be compiled without the kernel's instruction set.
+pub(crate) trait At<T>: Copy {
+    /// Element `i`.
+    fn at(&self, i: usize) -> T;
+    /// The same, with operands cut to `n` elements, so that the compiler sees that `i < n` needs no check.
+    #[must_use]
+    fn cut(self, n: usize) -> Self;
+}
+
+/// A kernel that fills the room.
+pub(crate) struct Compute<'a, 'r, T, A>(pub(crate) A, pub(crate) &'a mut Room<'r, T>);
+
+impl<T: Copy, A: At<T>> Kernel for Compute<'_, '_, T, A> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let n = self.1.left();
+        let elements = self.0.cut(n);
+        for (i, slot) in self.1.slots[self.1.written..][..n].iter_mut().enumerate() {
+            slot.write(elements.at(i));
+        }
+        self.1.written += n;
+    }
+}
+
+/// A part of memory to be written, and how much of it was.
+pub(crate) struct Room<'a, T> {
+    slots: &'a mut [MaybeUninit<T>],
+    /// So many slots, from the first on, hold a value.
+    written: usize,
+}
+
+impl<'a, T: Copy> Room<'a, T> {
+    fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
+        Room { slots, written: 0 }
+    }
+    /// How many elements are still to be written.
+    #[inline(always)]
+    pub(crate) fn left(&self) -> usize {
+        self.slots.len() - self.written
+    }
+    /// Writes the next `n` elements: `f(0)`, `f(1)`, ...
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, n: usize, mut f: impl FnMut(usize) -> T) {
+        for (i, slot) in self.slots[self.written..][..n].iter_mut().enumerate() {
+            slot.write(f(i));
+        }
+        self.written += n;
+    }
+    /// Lets `f` fill the next `n` elements.
+    #[inline]
+    pub(crate) fn part(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) {
+        let mut room = Room::new(&mut self.slots[self.written..][..n]);
+        f(&mut room);
+        assert_eq!(room.left(), 0, "cpu: a part of a result was left out");
+        self.written += n;
+    }
+    /// Writes a copy of `part`.
+    #[inline]
+    pub(crate) fn copy(&mut self, part: &[T]) {
+        self.slots[self.written..][..part.len()].write_copy_of_slice(part);
+        self.written += part.len();
+    }
+}
+
+/// Room for a few elements that are read again soon.
+pub(crate) struct Block<T> {
+    slots: [MaybeUninit<T>; BLOCK],
+    /// So many slots, from the first on, hold a value.
+    written: usize,
+}
+
+impl<T: Copy> Block<T> {
+    pub(crate) const fn new() -> Self {
+        Block { slots: [MaybeUninit::uninit(); BLOCK], written: 0 }
+    }
+    /// Lets `f` write up to `n` elements, at most [`BLOCK`], and gives those that it wrote.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) -> &[T] {
+        self.written = 0;
+        let mut room = Room::new(&mut self.slots[..n]);
+        f(&mut room);
+        self.written = room.written;
+        self.held()
+    }
+    /// What was written last.
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "reading what was written")]
+    pub(crate) fn held(&self) -> &[T] {
+        // SAFETY: `written` is 0 or what a `Room` over the same slots counted, and its methods write each slot before
+        // they count it.
+        unsafe { self.slots[..self.written].assume_init_ref() }
+    }
+}
+
+/// Elements that are made alone to see how long one takes.
+const PROBE: usize = 4096;
+/// Nanoseconds of work that a piece for another thread should have at least: many times what handing it over costs.
+const PIECE: f64 = 20_000.0;
+
+/// A vector of `len` elements. `f(start, room)` is to fill the room with the elements from number `start` on; it is
+/// called for several parts, on several threads if the first part says that this is worth it.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+#[allow(unsafe_code, reason = "a vector of what was written")]
+pub(crate) fn fresh<T: Copy + Send>(
+    d: &CpuDevice,
+    len: usize,
+    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<Vec<T>> {
+    let whole = |start: usize, slots: &mut [MaybeUninit<T>]| -> Result<()> {
+        let mut room = Room::new(slots);
+        f(start, &mut room)?;
+        assert_eq!(room.left(), 0, "cpu: a part of a result was left out");
+        Ok(())
+    };
+    let mut v = with_capacity(len)?;
+    let slots = &mut v.spare_capacity_mut()[..len];
+    if d.threads() == 1 || len <= 2 * PROBE {
+        whole(0, slots)?;
+    } else {
+        let (first, rest) = slots.split_at_mut(PROBE);
+        let clock = Instant::now();
+        whole(0, first)?;
+        let ns = (clock.elapsed().as_nanos() as f64 / PROBE as f64).max(0.01);
+        // At least two pieces per thread, so that one that was late to wake up does not decide.
+        let piece =
+            ((PIECE / ns) as usize).min(rest.len() / (2 * d.threads())).max(PROBE).next_multiple_of(BLOCK);
+        try_pieces(d, rest, piece, ns, |start, slots| whole(PROBE + start, slots))?;
+    }
+    // SAFETY: the parts are all `len` slots, and each was asserted to be written from its first slot to its last.
+    unsafe { v.set_len(len) };
+    Ok(v)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+    use elinvar_core::Error;
+
+    #[test]
+    fn every_element_is_made_once_and_in_its_place() {
+        for threads in [1, 2, 3, 8] {
+            let d = CpuDevice::new(Isa::best(), threads).unwrap();
+            for len in [0, 1, BLOCK, PROBE, 2 * PROBE, 2 * PROBE + 1, 100_000] {
+                let v = fresh(&d, len, &|start, room| {
+                    room.extend(room.left(), |i| (start + i) as u32);
+                    Ok(())
+                });
+                assert!(v.unwrap().into_iter().eq(0..len as u32), "{len} elements, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "left out")]
+    fn what_is_left_out_is_noticed() {
+        let d = CpuDevice::new(Isa::best(), 1).unwrap();
+        let _ = fresh(&d, 3, &|_, room: &mut Room<'_, u8>| {
+            room.copy(&[1, 2]);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn an_error_is_handed_on() {
+        let d = CpuDevice::new(Isa::best(), 2).unwrap();
+        let v = fresh::<u8>(&d, 100_000, &|_, _| Err(Error::argument("no")));
+        assert!(v.is_err());
+        assert!(fresh::<u64>(&d, usize::MAX / 32, &|_, _| Ok(())).is_err());
+    }
+}
