@@ -42,18 +42,98 @@ pub fn test() -> ExitCode {
         cargo(&["doc", "--workspace", "--all-features", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
     });
     step("tests", &|| cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"], &[]));
-    step("golden sample", &|| conformance(&[]));
-    step("golden cases", &|| match golden() {
-        Ok(dir) => conformance(&["--golden", &dir.to_string_lossy()]),
-        Err(outcome) => outcome,
-    });
+    step("golden sample", &|| conformance("reference", &[], &[]));
+    step("golden cases", &|| on_golden("reference", &[]));
+    for isa in ISAS {
+        let name: &'static str = isa.name;
+        step(name, &|| if isa.is_there() { on_golden("cpu", &[(ISA, isa.isa)]) } else { isa.missing() });
+    }
+    step("same weights", &same_weights);
     summary(&rows)
 }
 
-/// The same program that users run, on the device that defines every result.
-fn conformance(args: &[&str]) -> Outcome {
-    let run = ["run", "--release", "--package", "elinvar-cli", "--", "conformance", "--device", "reference"];
-    cargo(&[&run, args].concat(), &[])
+/// The program that users run.
+const PROGRAM: [&str; 5] = ["run", "--release", "--package", "elinvar-cli", "--"];
+
+/// The environment's wish for an instruction set of the device `cpu`.
+const ISA: &str = "ELINVAR_CPU_ISA";
+/// The environment's wish for a number of its threads.
+const THREADS: &str = "ELINVAR_THREADS";
+
+/// An instruction set of the device `cpu`, and the step that runs the golden cases on it.
+struct OnIsa {
+    name: &'static str,
+    isa: &'static str,
+}
+
+const ISAS: [OnIsa; 3] = [
+    OnIsa { name: "cpu, plain", isa: "plain" },
+    OnIsa { name: "cpu, avx2", isa: "avx2" },
+    OnIsa { name: "cpu, avx512", isa: "avx512" },
+];
+
+impl OnIsa {
+    /// The program refuses an instruction set that the processor has not.
+    fn is_there(&self) -> bool {
+        let devices = crate::cargo(&[&PROGRAM[..], &["devices"]].concat()).env(ISA, self.isa).output();
+        devices.is_ok_and(|o| o.status.success())
+    }
+    fn missing(&self) -> Outcome {
+        Outcome::Skipped(format!("this processor has no {}", self.isa))
+    }
+}
+
+/// Compares a device with the expected results and, bit for bit, with the reference.
+fn conformance(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
+    cargo(&[&PROGRAM[..], &["conformance", "--device", device], args].concat(), vars)
+}
+
+fn on_golden(device: &str, vars: &[(&str, &str)]) -> Outcome {
+    match golden() {
+        Ok(dir) => conformance(device, &["--golden", &dir.to_string_lossy()], vars),
+        Err(outcome) => outcome,
+    }
+}
+
+/// Whole training runs, short ones, end with the same weights on every device, instruction set and number of threads.
+fn same_weights() -> Outcome {
+    let dir = env::temp_dir().join(format!("elinvar-weights-{}", std::process::id()));
+    let outcome = compare_weights(&dir.to_string_lossy());
+    // What cannot be removed is left to the system's own cleaning of its temporary directory.
+    let _ = std::fs::remove_dir_all(&dir);
+    outcome.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+}
+
+fn compare_weights(out: &str) -> Result<(), String> {
+    let hash = |model: &str, device: &str, isa: &str, threads: &str| {
+        let train =
+            ["train", "digits", "--quiet", "--epochs", "1", "--batch", "64", "--seed", "1", "--out", out];
+        let args = [&PROGRAM[..], &train, &["--model", model, "--device", device]].concat();
+        let mut command = crate::cargo(&args);
+        if !isa.is_empty() {
+            command.env(ISA, isa);
+        }
+        let o = command.env(THREADS, threads).output().map_err(|e| format!("cargo did not start: {e}"))?;
+        let text = String::from_utf8_lossy(&o.stdout).into_owned();
+        match text.lines().last().filter(|l| o.status.success() && l.starts_with("weights sha256 ")) {
+            Some(line) => Ok(line.to_owned()),
+            None => Err(format!("{model} on {device}: {}", String::from_utf8_lossy(&o.stderr))),
+        }
+    };
+    for model in ["mlp", "cnn", "transformer"] {
+        let want = hash(model, "reference", "", "1")?;
+        println!("{model:12} reference           {want}");
+        for isa in ISAS.iter().filter(|isa| isa.isa != "plain" && isa.is_there()) {
+            for threads in ["1", "2", "3", "8"] {
+                let got = hash(model, "cpu", isa.isa, threads)?;
+                println!("{model:12} {:6} {threads} threads    {got}", isa.isa);
+                if got != want {
+                    return Err(format!("{model} on {} with {threads} threads has other weights", isa.isa));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The directory of golden cases, or why there is none.
