@@ -6,8 +6,10 @@
 //! * [`Isa`]: which instructions; found out at run time, one compiled copy of each kernel for each.
 //! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
 
+mod along;
 mod device;
 mod isa;
+mod lane;
 mod parallel;
 
 pub use device::CpuDevice;
@@ -83,8 +85,8 @@ impl Backend for Cpu {
     ) -> Result<HostData> {
         Reference::map_int(&ReferenceDevice, m, x.map(to), dtype)
     }
-    fn fold(_: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
-        Reference::fold(&ReferenceDevice, f, to(x), kept, dtype)
+    fn fold(d: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
+        along::fold(d, f, &x, kept, dtype)
     }
     fn arg_fold(_: &CpuDevice, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
         Reference::arg_fold(&ReferenceDevice, f, to(x), kept)

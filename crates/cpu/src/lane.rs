@@ -1,0 +1,99 @@
+//! `V`: the reading of a formula that becomes vector code.
+//!
+//! One element, like the scalar readings `f32` and `f64`, whose primitives it takes over; but the elementary functions
+//! are inlined, where the scalar readings call one compiled copy of each. A call would keep the loop around it from being
+//! vectorised, and would run without the instruction set of the kernel.
+
+use elinvar_ops::lane::Lane;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// A number of type `T` (f32 or f64) with everything inlined.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct V<T>(pub(crate) T);
+
+macro_rules! operators {
+    ($($operator:ident $name:ident;)*) => {$(
+        impl<T: Lane> $operator for V<T> {
+            type Output = Self;
+            #[inline(always)]
+            fn $name(self, other: Self) -> Self {
+                V(self.0.$name(other.0))
+            }
+        }
+    )*};
+}
+operators! { Add add; Sub sub; Mul mul; Div div; }
+
+impl<T: Lane> Neg for V<T> {
+    type Output = Self;
+    #[inline(always)]
+    fn neg(self) -> Self {
+        V(-self.0)
+    }
+}
+
+macro_rules! primitives {
+    ($($name:ident($($other:ident),*);)*) => {$(
+        #[inline(always)]
+        fn $name(self $(, $other: Self)*) -> Self {
+            V(self.0.$name($($other.0),*))
+        }
+    )*};
+}
+
+macro_rules! comparisons {
+    ($($name:ident)*) => {$(
+        #[inline(always)]
+        fn $name(self, other: Self) -> Self::Mask {
+            self.0.$name(other.0)
+        }
+    )*};
+}
+
+// The elementary functions are the trait's own: arithmetic over these primitives.
+impl<T: Lane> Lane for V<T> {
+    type Mask = T::Mask;
+    type Int = T::Int;
+    const BITS: u32 = T::BITS;
+
+    primitives! {
+        fma(b, c);
+        sqrt();
+        abs();
+        min(other);
+        max(other);
+        round();
+        floor();
+        ceil();
+        trunc();
+        copysign(sign);
+        fmod(other);
+    }
+    comparisons! { lt le eq }
+
+    #[inline(always)]
+    fn lit(v: f64) -> Self {
+        V(T::lit(v))
+    }
+    #[inline(always)]
+    fn select(mask: Self::Mask, a: Self, b: Self) -> Self {
+        V(T::select(mask, a.0, b.0))
+    }
+    #[inline(always)]
+    fn to_bits(self) -> Self::Int {
+        self.0.to_bits()
+    }
+    #[inline(always)]
+    fn from_bits(bits: Self::Int) -> Self {
+        V(T::from_bits(bits))
+    }
+    #[inline(always)]
+    fn to_int(self) -> Self::Int {
+        self.0.to_int()
+    }
+    #[inline(always)]
+    fn from_int(v: Self::Int) -> Self {
+        V(T::from_int(v))
+    }
+}

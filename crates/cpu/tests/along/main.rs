@@ -1,0 +1,4 @@
+//! Work along axes against the reference, by bits.
+
+mod common;
+mod fold;
