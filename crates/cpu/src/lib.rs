@@ -95,13 +95,13 @@ impl Backend for Cpu {
         Reference::scan(&ReferenceDevice, f, to(x), dtype)
     }
     fn rows<R: Rows<N>, const N: usize>(
-        _: &CpuDevice,
+        d: &CpuDevice,
         r: &R,
         x: [View<'_, Self>; N],
         kept: usize,
         dtype: DType,
     ) -> Result<HostData> {
-        Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
+        along::rows(d, r, &x, kept, dtype)
     }
     fn sort(_: &CpuDevice, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
         Reference::sort(&ReferenceDevice, to(x), descending)

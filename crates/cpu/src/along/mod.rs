@@ -4,8 +4,18 @@
 //! [`stage::Stage`] in contiguous blocks, whatever the strides.
 
 mod columns;
+pub(crate) mod float;
 mod fold;
 mod lanes;
-mod stage;
+mod rows;
+pub(crate) mod stage;
 
 pub(crate) use fold::fold;
+pub(crate) use rows::rows;
+
+use elinvar_core::{DType, Error};
+
+/// Work on floats that was asked for in another type.
+pub(crate) fn not_float(what: &str, dtype: DType) -> Error {
+    Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
+}

@@ -163,13 +163,6 @@ impl<'a, T: Number> Stage<'a, T> {
         let inner = outer.pop().unwrap_or((1, 1));
         Ok(Stage { data: x.buffer, own: T::slice(x.buffer), first: x.layout.offset(), outer, inner })
     }
-    /// Do all elements lie one after the other, in the type in which is computed?
-    pub fn contiguous(&self) -> Option<&'a [T]> {
-        match self.own {
-            Some(v) if self.outer.is_empty() && self.inner.1 == 1 => v.get(self.first..self.first + self.inner.0),
-            _ => None,
-        }
-    }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.
     pub fn block<'b>(&self, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]

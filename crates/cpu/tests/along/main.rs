@@ -2,3 +2,4 @@
 
 mod common;
 mod fold;
+mod rows;
