@@ -11,6 +11,7 @@ mod device;
 mod isa;
 mod lane;
 mod map;
+mod along;
 mod parallel;
 mod simd;
 mod walk;
@@ -88,8 +89,8 @@ impl Backend for Cpu {
     ) -> Result<HostData> {
         map::map_int(d, m, &x, dtype)
     }
-    fn fold(_: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
-        Reference::fold(&ReferenceDevice, f, to(x), kept, dtype)
+    fn fold(d: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
+        along::fold(d, f, &x, kept, dtype)
     }
     fn arg_fold(_: &CpuDevice, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
         Reference::arg_fold(&ReferenceDevice, f, to(x), kept)
@@ -98,13 +99,13 @@ impl Backend for Cpu {
         Reference::scan(&ReferenceDevice, f, to(x), dtype)
     }
     fn rows<R: Rows<N>, const N: usize>(
-        _: &CpuDevice,
+        d: &CpuDevice,
         r: &R,
         x: [View<'_, Self>; N],
         kept: usize,
         dtype: DType,
     ) -> Result<HostData> {
-        Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
+        along::rows(d, r, &x, kept, dtype)
     }
     fn sort(_: &CpuDevice, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
         Reference::sort(&ReferenceDevice, to(x), descending)

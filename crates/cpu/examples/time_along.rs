@@ -1,0 +1,80 @@
+//! How long work along axes takes, on one thread and on two, and with the reference. Minima.
+
+use elinvar_core::{DType, HostData, Layout, Shape};
+use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::backend::*;
+use elinvar_reference::{Reference, ReferenceDevice};
+use std::time::Instant;
+
+fn least(tries: usize, mut f: impl FnMut()) -> f64 {
+    (0..tries)
+        .map(|_| {
+            let start = Instant::now();
+            f();
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min)
+}
+
+fn noise(n: usize) -> HostData {
+    HostData::F32((0..n).map(|i| ((i * 7919) % 1013) as f32 / 500.0 - 1.0).collect())
+}
+
+struct Timed {
+    one: CpuDevice,
+    two: CpuDevice,
+    only: Option<String>,
+}
+
+impl Timed {
+    fn show(&self, name: &str, bytes: f64, cpu: impl Fn(&CpuDevice), reference: impl Fn()) {
+        if self.only.as_ref().is_some_and(|o| !name.contains(o.as_str())) {
+            return;
+        }
+        let [one, two] = [&self.one, &self.two].map(|d| least(7, || cpu(d)));
+        let slow = least(1, reference);
+        println!(
+            "{name:28} 1 thread {:9.3} ms ({:6.1} G/s)  2 threads {:9.3} ms ({:6.1} G/s)  reference {:9.2} ms: {:.1}, {:.1} times",
+            one * 1e3,
+            bytes / one / 1e9,
+            two * 1e3,
+            bytes / two / 1e9,
+            slow * 1e3,
+            slow / one,
+            slow / two
+        );
+    }
+}
+
+fn main() {
+    let isa = Isa::best();
+    let t = Timed {
+        one: CpuDevice::new(isa, 1).unwrap(),
+        two: CpuDevice::new(isa, 2).unwrap(),
+        only: std::env::args().nth(1),
+    };
+    let shape = |d: &[usize]| Layout::contiguous(Shape::new(d).unwrap());
+    macro_rules! view {
+        ($x:expr, $l:expr) => {
+            View { buffer: &$x, layout: $l.clone(), dtype: $x.dtype() }
+        };
+    }
+    let sums = [
+        ("sum of 1e7", shape(&[10_000_000]), 0),
+        ("sum of rows 4096x4096", shape(&[4096, 4096]), 1),
+        ("sum of columns 4096x4096", shape(&[4096, 4096]).transpose(0, 1), 1),
+        ("sum of columns 65536x64", shape(&[65536, 64]).transpose(0, 1), 1),
+        ("sum of rows 1e6x10", shape(&[1_000_000, 10]), 1),
+        ("sum of rows 1e5x100", shape(&[100_000, 100]), 1),
+        ("sum over 0,2,3 of 32x64x56x56", shape(&[32, 64, 3136]).permute(&[1, 0, 2]), 1),
+    ];
+    for (name, l, kept) in sums {
+        let x = noise(l.shape().numel());
+        t.show(
+            name,
+            x.len() as f64 * 4.0,
+            |d| drop(Cpu::fold(d, Fold::Sum, view!(x, l), kept, DType::F32).unwrap()),
+            || drop(Reference::fold(&ReferenceDevice, Fold::Sum, view!(x, l), kept, DType::F32).unwrap()),
+        );
+    }
+}

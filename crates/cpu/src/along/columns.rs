@@ -1,0 +1,278 @@
+//! Folds of many rows side by side, where neighbours in memory belong to different rows: a sum over the columns of a
+//! matrix.
+//!
+//! The tree of the canonical order is walked depth first, for a group of columns at once: a leaf is one of the 128 lanes,
+//! a chain over every 128th term; the two halves of the tree meet in the buffer of the left one. Each element is read
+//! once, and what waits for its neighbour is one group of columns per level of the tree.
+
+use super::lanes::Combine;
+use super::stage::{Axis, Number, joined, offset};
+use crate::isa::{Kernel, dispatch};
+use crate::parallel::try_pieces;
+use crate::{Cpu, CpuDevice};
+use elinvar_core::host::filled;
+use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::{HostData, Result};
+use elinvar_ops::View;
+use std::marker::PhantomData;
+
+/// Columns that go side by side at most: eight levels of the tree, of f32, fill half of a first-level cache.
+const WIDE: usize = 512;
+/// Fewer columns than this are not worth the walk.
+const FEW: usize = 8;
+/// Columns that a thread takes at least, so that it reads whole cache lines, and several in a row.
+const NARROW: usize = 64;
+
+/// A view whose last kept axis is the innermost one in memory.
+pub(crate) struct Columns<'a, T> {
+    data: &'a HostData,
+    own: Option<&'a [T]>,
+    first: usize,
+    /// The kept axes before the columns.
+    outer: Vec<Axis>,
+    /// Columns side by side in memory.
+    columns: usize,
+    /// The axes that are folded.
+    reduced: Vec<Axis>,
+}
+
+impl<'a, T: Number> Columns<'a, T> {
+    /// The view in columns, if it lies so.
+    pub fn new(what: &str, x: &View<'a, Cpu>, kept: usize) -> Result<Option<Self>> {
+        // Checks the type.
+        super::stage::Stage::<T>::new(what, x)?;
+        let (sizes, strides) = (x.layout.shape().dims(), x.layout.strides());
+        let mut outer = joined(&sizes[..kept], &strides[..kept]);
+        let reduced = joined(&sizes[kept..], &strides[kept..]);
+        let Some((columns, 1)) = outer.pop() else { return Ok(None) };
+        if columns < FEW || reduced.last().is_none_or(|r| r.1 == 1) {
+            return Ok(None);
+        }
+        let (own, first) = (T::slice(x.buffer), x.layout.offset());
+        Ok(Some(Columns { data: x.buffer, own, first, outer, columns, reduced }))
+    }
+    /// `width` columns of one term.
+    #[inline]
+    fn load(&self, at: usize, width: usize, buffer: &mut [T]) {
+        T::load(self.data, at, 1, &mut buffer[..width]);
+    }
+}
+
+/// Folds each column's `n` terms.
+pub(crate) fn fold<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &Columns<'_, T>,
+    n: usize,
+    out: &mut [T],
+) -> Result<()> {
+    let blocks = n.div_ceil(BLOCK);
+    // Groups for all threads, if there are so many columns.
+    let piece = (out.len() / (2 * d.threads())).next_multiple_of(NARROW).clamp(NARROW, WIDE);
+    if blocks > 1 && out.len() < piece * d.threads() {
+        return by_blocks::<T, F>(d, x, n, out);
+    }
+    try_pieces(d, out, piece, n as f64 * 0.2, |start, part| {
+        let mut walk = Walk::<T, F>::new(d, x, n, piece.min(part.len()), blocks)?;
+        let mut done = 0;
+        while done < part.len() {
+            let (row, column) = ((start + done) / x.columns, (start + done) % x.columns);
+            let width = (x.columns - column).min(part.len() - done);
+            walk.at(row, column, width);
+            let mut stack = std::mem::take(&mut walk.stack);
+            walk.blocks(0, blocks, &mut stack);
+            part[done..done + width].copy_from_slice(&stack[..width]);
+            walk.stack = stack;
+            done += width;
+        }
+        Ok(())
+    })
+}
+
+/// Few columns and many terms: threads share the blocks.
+fn by_blocks<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &Columns<'_, T>,
+    n: usize,
+    out: &mut [T],
+) -> Result<()> {
+    let (blocks, wide) = (n.div_ceil(BLOCK), out.len());
+    let mut all = filled(blocks * wide, F::start())?;
+    try_pieces(d, &mut all, wide, BLOCK as f64 * 0.2, |start, part| {
+        let mut walk = Walk::<T, F>::new(d, x, n, wide, 1)?;
+        let mut done = 0;
+        while done < wide {
+            let (row, column) = (done / x.columns, done % x.columns);
+            let width = x.columns - column;
+            walk.at(row, column, width);
+            let mut stack = std::mem::take(&mut walk.stack);
+            walk.blocks(start / wide, 1, &mut stack);
+            part[done..done + width].copy_from_slice(&stack[..width]);
+            walk.stack = stack;
+            done += width;
+        }
+        Ok::<(), elinvar_core::Error>(())
+    })?;
+    fn join<T: Copy, F: Combine<T>>(d: &CpuDevice, all: &mut [T], blocks: usize, wide: usize) {
+        if blocks > 1 {
+            let half = blocks.next_power_of_two() / 2;
+            let (left, right) = all.split_at_mut(half * wide);
+            join::<T, F>(d, left, half, wide);
+            join::<T, F>(d, right, blocks - half, wide);
+            let (left, right) = (&mut left[..wide], &right[..wide]);
+            dispatch(d.isa(), Meet { left, right, f: PhantomData::<F> });
+        }
+    }
+    join::<T, F>(d, &mut all, blocks, wide);
+    out.copy_from_slice(&all[..wide]);
+    Ok(())
+}
+
+/// A walk through the tree for one group of columns.
+struct Walk<'a, T, F> {
+    d: &'a CpuDevice,
+    x: &'a Columns<'a, T>,
+    n: usize,
+    /// Where the terms of a block lie.
+    places: Vec<isize>,
+    /// Where the first term of the group lies.
+    base: usize,
+    /// Columns in the group.
+    width: usize,
+    /// Room for each level of the tree.
+    stack: Vec<T>,
+    /// One term, converted.
+    row: Vec<T>,
+    f: PhantomData<F>,
+}
+
+impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
+    fn new(d: &'a CpuDevice, x: &'a Columns<'a, T>, n: usize, width: usize, blocks: usize) -> Result<Self> {
+        // Seven levels of lanes, and one for each doubling of the blocks.
+        let levels = 9 + blocks.next_power_of_two().ilog2() as usize;
+        Ok(Walk {
+            d,
+            x,
+            n,
+            places: filled(BLOCK.min(n), 0)?,
+            base: 0,
+            width: 0,
+            stack: filled(levels * width, F::start())?,
+            row: filled(if x.own.is_some() { 0 } else { width }, F::start())?,
+            f: PhantomData,
+        })
+    }
+    fn at(&mut self, row: usize, column: usize, width: usize) {
+        self.base = self.x.first.wrapping_add_signed(offset(&self.x.outer, row)) + column;
+        self.width = width;
+    }
+    /// The results of `count` blocks from `first` on, joined, in the first level of the stack.
+    fn blocks(&mut self, first: usize, count: usize, stack: &mut [T]) {
+        if count == 1 {
+            let start = first * BLOCK;
+            let len = BLOCK.min(self.n - start);
+            let (inner, step) = self.x.reduced.last().copied().unwrap_or((1, 0));
+            let outer = &self.x.reduced[..self.x.reduced.len().saturating_sub(1)];
+            let (mut row, mut at) = (start / inner, start % inner);
+            let mut base = offset(outer, row);
+            for place in &mut self.places[..len] {
+                if at == inner {
+                    (row, at) = (row + 1, 0);
+                    base = offset(outer, row);
+                }
+                *place = base + at as isize * step;
+                at += 1;
+            }
+            return self.lanes(0, 1, len, stack);
+        }
+        let half = count.next_power_of_two() / 2;
+        self.blocks(first, half, stack);
+        let (left, right) = stack.split_at_mut(self.width);
+        self.blocks(first + half, count - half, right);
+        self.meet(left, &right[..self.width]);
+    }
+    /// The lanes `lane`, `lane + step`, ... of a block of `len` terms, in the first level of the stack.
+    fn lanes(&mut self, lane: usize, step: usize, len: usize, stack: &mut [T]) {
+        if step == LANES {
+            return self.leaf(lane, len, &mut stack[..self.width]);
+        }
+        self.lanes(lane, 2 * step, len, stack);
+        // A lane without a term takes no part.
+        if lane + step < len {
+            let (left, right) = stack.split_at_mut(self.width);
+            self.lanes(lane + step, 2 * step, len, right);
+            self.meet(left, &right[..self.width]);
+        }
+    }
+    fn meet(&self, left: &mut [T], right: &[T]) {
+        dispatch(self.d.isa(), Meet { left, right, f: PhantomData::<F> });
+    }
+    /// One lane: every 128th term.
+    fn leaf(&mut self, lane: usize, len: usize, acc: &mut [T]) {
+        let (isa, base) = (self.d.isa(), self.base);
+        acc.fill(F::start());
+        let places = &self.places[lane..len];
+        match self.x.own {
+            Some(data) => dispatch(isa, Leaf { acc, data, base, places, f: PhantomData::<F> }),
+            None => {
+                for &place in places.iter().step_by(LANES) {
+                    self.x.load(base.wrapping_add_signed(place), self.width, &mut self.row);
+                    dispatch(isa, Meet { left: acc, right: &self.row[..self.width], f: PhantomData::<F> });
+                }
+            }
+        }
+    }
+}
+
+/// The right half of a tree joins the left.
+struct Meet<'a, T, F> {
+    left: &'a mut [T],
+    right: &'a [T],
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Meet<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for (a, &b) in self.left.iter_mut().zip(self.right) {
+            *a = F::two(*a, b);
+        }
+    }
+}
+
+/// Every 128th term, in order, added to `acc`.
+struct Leaf<'a, T, F> {
+    acc: &'a mut [T],
+    data: &'a [T],
+    base: usize,
+    places: &'a [isize],
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Leaf<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        /// Terms that are added while a sum is in a register.
+        const TOGETHER: usize = 4 * LANES;
+        let width = self.acc.len();
+        let row = |place: isize| {
+            let at = self.base.wrapping_add_signed(place);
+            &self.data[at..at + width]
+        };
+        for places in self.places.chunks(TOGETHER) {
+            if places.len() > 3 * LANES {
+                let [a, b, c, d] = [0, 1, 2, 3].map(|i| row(places[i * LANES]));
+                for ((((acc, &a), &b), &c), &d) in self.acc.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                    *acc = F::two(F::two(F::two(F::two(*acc, a), b), c), d);
+                }
+            } else {
+                for &place in places.iter().step_by(LANES) {
+                    for (acc, &x) in self.acc.iter_mut().zip(row(place)) {
+                        *acc = F::two(*acc, x);
+                    }
+                }
+            }
+        }
+    }
+}

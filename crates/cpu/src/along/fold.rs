@@ -1,0 +1,129 @@
+//! Folds along axes, in the canonical order.
+//!
+//! Three ways through memory, and one order: rows that lie one after the other go through vectors as they are; where
+//! neighbours in memory belong to different rows (a sum over the columns of a matrix), many rows are folded side by side
+//! ([`super::columns`]); any other row is copied into a buffer, block by block.
+
+use super::columns::{self, Columns};
+use super::lanes::{self, Combine, Max, Min, Prod, Sum, each_fold};
+use super::stage::{Number, Stage};
+use crate::parallel::{pieces, try_pieces};
+use crate::{Cpu, CpuDevice};
+use elinvar_core::host::filled;
+use elinvar_core::order::BLOCK;
+use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_ops::View;
+use elinvar_ops::backend::Fold;
+use half::slice::HalfFloatSliceExt;
+
+/// Nanoseconds for a term: what memory takes.
+const NS: f64 = 0.2;
+
+/// Combines the elements of each row: the view's first `kept` axes stay.
+pub(crate) fn fold(d: &CpuDevice, f: Fold, x: &View<'_, Cpu>, kept: usize, to: DType) -> Result<HostData> {
+    match (x.buffer.dtype(), f) {
+        (DType::F32 | DType::F16 | DType::BF16, _) => {
+            each_fold!(f, F => store_f32(view::<f32, F>(d, x, kept)?, to))
+        }
+        (DType::F64, _) => each_fold!(f, F => store(view::<f64, F>(d, x, kept)?, to)),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Fold::Sum) => store(view::<i64, Sum>(d, x, kept)?, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Fold::Prod) => {
+            store(view::<i64, Prod>(d, x, kept)?, to)
+        }
+        (DType::I64, Fold::Max) => store(view::<i64, Max>(d, x, kept)?, to),
+        (DType::I64, Fold::Min) => store(view::<i64, Min>(d, x, kept)?, to),
+        (DType::I32, Fold::Max) => store(view::<i32, Max>(d, x, kept)?, to),
+        (DType::I32, Fold::Min) => store(view::<i32, Min>(d, x, kept)?, to),
+        (DType::U8, Fold::Max) => store(view::<u8, Max>(d, x, kept)?, to),
+        (DType::U8, Fold::Min) => store(view::<u8, Min>(d, x, kept)?, to),
+        (DType::Bool, Fold::Max) => store(view::<bool, Max>(d, x, kept)?, to),
+        (DType::Bool, Fold::Min) => store(view::<bool, Min>(d, x, kept)?, to),
+    }
+}
+
+/// Results in the type in which they were computed.
+pub(crate) fn store<T: Element>(v: Vec<T>, to: DType) -> Result<HostData> {
+    if to == T::DTYPE { Ok(T::wrap(v)) } else { Err(misuse(T::DTYPE, to)) }
+}
+
+/// Results in f32, rounded once if they are stored in 16 bits.
+pub(crate) fn store_f32(v: Vec<f32>, to: DType) -> Result<HostData> {
+    match to {
+        DType::F16 => {
+            let mut y = filled(v.len(), f16::ZERO)?;
+            y.convert_from_f32_slice(&v);
+            Ok(HostData::F16(y))
+        }
+        DType::BF16 => {
+            let mut y = filled(v.len(), bf16::ZERO)?;
+            y.convert_from_f32_slice(&v);
+            Ok(HostData::BF16(y))
+        }
+        DType::F32 | DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => store(v, to),
+    }
+}
+
+fn misuse(from: DType, to: DType) -> Error {
+    Error::dtype(format!("cpu: results in {from} cannot be stored as {to}; the op should have converted them"))
+}
+
+/// The fold of each row of a view.
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_, Cpu>, kept: usize) -> Result<Vec<T>> {
+    let dims = x.layout.shape().dims();
+    let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
+    let mut out = filled(rows, F::start())?;
+    if rows == 0 || n == 0 {
+        return Ok(out);
+    }
+    match Columns::new("a fold", x, kept)? {
+        Some(columns) => columns::fold::<T, F>(d, &columns, n, &mut out)?,
+        None => by_rows::<T, F>(d, &Stage::new("a fold", x)?, n, &mut out)?,
+    }
+    Ok(out)
+}
+
+fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, out: &mut [T]) -> Result<()> {
+    let blocks = n.div_ceil(BLOCK);
+    if blocks > 1 && out.len() < 4 * d.threads() {
+        // Few long rows: threads share the blocks of each.
+        let mut all = filled(blocks, F::start())?;
+        for (row, out) in out.iter_mut().enumerate() {
+            pieces(d, &mut all, 16, BLOCK as f64 * NS, |first, part| {
+                let mut buffer = [F::start(); BLOCK];
+                for (b, y) in part.iter_mut().enumerate() {
+                    let start = (first + b) * BLOCK;
+                    let len = BLOCK.min(n - start);
+                    let terms = x.block(row * n + start, len, len, &mut buffer);
+                    lanes::short_rows::<T, F>(d.isa(), terms, len, std::slice::from_mut(y));
+                }
+            });
+            *out = lanes::join::<T, F>(&all);
+        }
+        return Ok(());
+    }
+    // Short rows are read several at a time.
+    let group = (BLOCK / n).max(1);
+    let piece = group * (64 * BLOCK / (group * n)).max(1);
+    try_pieces(d, out, piece, n as f64 * NS, |first, part| {
+        let mut buffer = [F::start(); BLOCK];
+        if blocks == 1 {
+            for (i, part) in part.chunks_mut(group).enumerate() {
+                let len = part.len() * n;
+                let terms = x.block((first + i * group) * n, len, len, &mut buffer);
+                lanes::short_rows::<T, F>(d.isa(), terms, n, part);
+            }
+            return Ok(());
+        }
+        let mut all = filled(blocks, F::start())?;
+        for (i, out) in part.iter_mut().enumerate() {
+            for (b, y) in all.iter_mut().enumerate() {
+                let start = b * BLOCK;
+                let len = BLOCK.min(n - start);
+                let terms = x.block((first + i) * n + start, len, len, &mut buffer);
+                lanes::short_rows::<T, F>(d.isa(), terms, len, std::slice::from_mut(y));
+            }
+            *out = lanes::join::<T, F>(&all);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,223 @@
+//! A fold of contiguous terms: 128 lanes, a halving tree, blocks joined pairwise (`elinvar_core::order`).
+//!
+//! Lanes that never had a term may take part here: each holds what a lane starts from, and combining with that changes
+//! nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
+
+use crate::isa::{Isa, Kernel, dispatch};
+use elinvar_core::order::{BLOCK, LANES};
+use elinvar_ops::int::Int;
+use elinvar_ops::lane::Lane;
+use std::marker::PhantomData;
+
+/// How two terms are combined, and from what a lane starts.
+pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
+    /// What a lane starts from.
+    fn start() -> T;
+    /// Two terms as one.
+    fn two(a: T, b: T) -> T;
+}
+
+/// A sum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sum;
+/// A product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prod;
+/// The largest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Max;
+/// The smallest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Min;
+
+macro_rules! float {
+    ($($t:ty),*) => {$(
+        impl Combine<$t> for Sum {
+            #[inline(always)]
+            fn start() -> $t { 0.0 }
+            #[inline(always)]
+            fn two(a: $t, b: $t) -> $t { a + b }
+        }
+        impl Combine<$t> for Prod {
+            #[inline(always)]
+            fn start() -> $t { 1.0 }
+            #[inline(always)]
+            fn two(a: $t, b: $t) -> $t { a * b }
+        }
+        impl Combine<$t> for Max {
+            #[inline(always)]
+            fn start() -> $t { <$t>::NEG_INFINITY }
+            #[inline(always)]
+            fn two(a: $t, b: $t) -> $t { Lane::max(a, b) }
+        }
+        impl Combine<$t> for Min {
+            #[inline(always)]
+            fn start() -> $t { <$t>::INFINITY }
+            #[inline(always)]
+            fn two(a: $t, b: $t) -> $t { Lane::min(a, b) }
+        }
+    )*};
+}
+float!(f32, f64);
+
+impl Combine<i64> for Sum {
+    #[inline(always)]
+    fn start() -> i64 {
+        0
+    }
+    #[inline(always)]
+    fn two(a: i64, b: i64) -> i64 {
+        a.wrapping_add(b)
+    }
+}
+impl Combine<i64> for Prod {
+    #[inline(always)]
+    fn start() -> i64 {
+        1
+    }
+    #[inline(always)]
+    fn two(a: i64, b: i64) -> i64 {
+        a.wrapping_mul(b)
+    }
+}
+macro_rules! ordered {
+    ($($t:ty: $least:expr, $greatest:expr;)*) => {$(
+        impl Combine<$t> for Max {
+            #[inline(always)]
+            fn start() -> $t { $least }
+            #[inline(always)]
+            fn two(a: $t, b: $t) -> $t { Int::max(a, b) }
+        }
+        impl Combine<$t> for Min {
+            #[inline(always)]
+            fn start() -> $t { $greatest }
+            #[inline(always)]
+            fn two(a: $t, b: $t) -> $t { Int::min(a, b) }
+        }
+    )*};
+}
+ordered! { i64: i64::MIN, i64::MAX; i32: i32::MIN, i32::MAX; u8: 0, 255; bool: false, true; }
+
+
+/// The lanes of a block that is still being read.
+pub(crate) type Lanes<T> = [T; LANES];
+
+/// Adds terms to the lanes; the first belongs to lane 0.
+#[inline(always)]
+pub(crate) fn accumulate<T: Copy, F: Combine<T>>(lanes: &mut Lanes<T>, terms: &[T]) {
+    /// Lanes that are held in registers while the terms go by: four AVX-512 registers of f32, eight of AVX2.
+    const HELD: usize = 64;
+    let (whole, rest) = terms.as_chunks::<LANES>();
+    for part in 0..LANES / HELD {
+        let at = part * HELD;
+        let mut held = [F::start(); HELD];
+        held.copy_from_slice(&lanes[at..at + HELD]);
+        for chunk in whole {
+            for j in 0..HELD {
+                held[j] = F::two(held[j], chunk[at + j]);
+            }
+        }
+        lanes[at..at + HELD].copy_from_slice(&held);
+    }
+    for (lane, &term) in lanes.iter_mut().zip(rest) {
+        *lane = F::two(*lane, term);
+    }
+}
+
+/// The lanes as one number; `n` terms were read.
+#[inline(always)]
+pub(crate) fn halved<T: Copy, F: Combine<T>>(lanes: &mut Lanes<T>, n: usize) -> T {
+    if n > 64 {
+        for j in 0..64 {
+            lanes[j] = F::two(lanes[j], lanes[j + 64]);
+        }
+    }
+    if n > 32 {
+        for j in 0..32 {
+            lanes[j] = F::two(lanes[j], lanes[j + 32]);
+        }
+    }
+    if n > 16 {
+        for j in 0..16 {
+            lanes[j] = F::two(lanes[j], lanes[j + 16]);
+        }
+    }
+    let mut last: [T; 16] = std::array::from_fn(|j| lanes[j]);
+    for j in 0..8 {
+        last[j] = F::two(last[j], last[j + 8]);
+    }
+    for j in 0..4 {
+        last[j] = F::two(last[j], last[j + 4]);
+    }
+    F::two(F::two(last[0], last[2]), F::two(last[1], last[3]))
+}
+
+/// A block of at most [`BLOCK`] contiguous terms.
+#[inline(always)]
+pub(crate) fn block<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
+    let mut lanes = [F::start(); LANES];
+    accumulate::<T, F>(&mut lanes, terms);
+    halved::<T, F>(&mut lanes, terms.len())
+}
+
+/// Contiguous rows of `n` terms, at most a block each.
+struct Short<'a, T, F> {
+    x: &'a [T],
+    n: usize,
+    out: &'a mut [T],
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Short<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for (row, out) in self.x.chunks_exact(self.n).zip(self.out) {
+            *out = block::<T, F>(row);
+        }
+    }
+}
+
+/// Folds contiguous rows of `n` terms, `0 < n <= BLOCK`.
+pub(crate) fn short_rows<T: Copy, F: Combine<T>>(isa: Isa, x: &[T], n: usize, out: &mut [T]) {
+    debug_assert!(0 < n && n <= BLOCK);
+    dispatch(isa, Short { x, n, out, f: PhantomData::<F> });
+}
+
+/// Results of blocks, joined pairwise in the order of the blocks.
+pub(crate) fn join<T: Copy, F: Combine<T>>(blocks: &[T]) -> T {
+    match blocks {
+        [] => F::start(),
+        [one] => *one,
+        _ => {
+            // The largest power of two below the length: what found its neighbours before the rest came.
+            let (left, right) = blocks.split_at(blocks.len().next_power_of_two() / 2);
+            F::two(join::<T, F>(left), join::<T, F>(right))
+        }
+    }
+}
+
+/// Runs the body with the type alias `$F` bound to the way of combining.
+macro_rules! each_fold {
+    ($f:expr, $F:ident => $body:expr) => {
+        match $f {
+            elinvar_ops::backend::Fold::Sum => {
+                type $F = $crate::along::lanes::Sum;
+                $body
+            }
+            elinvar_ops::backend::Fold::Prod => {
+                type $F = $crate::along::lanes::Prod;
+                $body
+            }
+            elinvar_ops::backend::Fold::Max => {
+                type $F = $crate::along::lanes::Max;
+                $body
+            }
+            elinvar_ops::backend::Fold::Min => {
+                type $F = $crate::along::lanes::Min;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use each_fold;

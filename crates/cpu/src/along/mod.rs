@@ -1,0 +1,21 @@
+//! Work along axes: folds, scans, row-wise formulas, sorting.
+//!
+//! Rows are the last axes of a view, taken together in row-major order; their elements come through
+//! [`stage::Stage`] in contiguous blocks, whatever the strides.
+
+mod columns;
+pub(crate) mod float;
+mod fold;
+mod lanes;
+mod rows;
+pub(crate) mod stage;
+
+pub(crate) use fold::fold;
+pub(crate) use rows::rows;
+
+use elinvar_core::{DType, Error};
+
+/// Work on floats that was asked for in another type.
+pub(crate) fn not_float(what: &str, dtype: DType) -> Error {
+    Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
+}

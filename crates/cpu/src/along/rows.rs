@@ -1,0 +1,266 @@
+//! Row-wise formulas: the terms of a statistic, their fold, the next statistic; then the result.
+//!
+//! What depends on the formula is one loop over contiguous elements, compiled once for each instruction set and float
+//! type: it writes terms (or results) to a block that stays in the first-level cache. Folding the terms is shared code.
+//! Blocks are padded to whole vectors, so that no loop has a slow end; what is computed of the padding is thrown away.
+
+use super::float::{Float, each_float};
+use super::stage::Stage;
+use crate::isa::{Isa, Kernel, dispatch};
+use crate::lane::V;
+use crate::parallel::try_pieces;
+use crate::{Cpu, CpuDevice};
+use elinvar_core::host::filled;
+use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::{DType, Error, HostData, Result};
+use elinvar_ops::View;
+use elinvar_ops::rows::{RowOut, Rows, STATS};
+
+/// Elements that are staged at a time: four operands and the terms are 20 KiB of f32.
+const PART: usize = 1024;
+/// Blocks are padded to a multiple of this: four AVX-512 registers of f32, which is how far loops are unrolled.
+const PAD: usize = 64;
+/// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
+const NS: f64 = 0.5;
+
+/// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
+pub(crate) fn rows<R: Rows<N>, const N: usize>(
+    d: &CpuDevice,
+    r: &R,
+    x: &[View<'_, Cpu>; N],
+    kept: usize,
+    dtype: DType,
+) -> Result<HostData> {
+    each_float!(R::NAME, dtype, C => C::stored(compute::<C, R, N>(d, r, x, kept)?, dtype))
+}
+
+fn compute<C: Float, R: Rows<N>, const N: usize>(
+    d: &CpuDevice,
+    r: &R,
+    x: &[View<'_, Cpu>; N],
+    kept: usize,
+) -> Result<Vec<C>> {
+    let dims = x[0].layout.shape().dims();
+    let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
+    let each = R::OUT == RowOut::Each;
+    let mut y = filled(if each { rows * n } else { rows }, C::NOTHING)?;
+    if y.is_empty() {
+        return Ok(y);
+    }
+    let x: Vec<Stage<'_, C>> = x.iter().map(|x| Stage::new(R::NAME, x)).collect::<Result<_>>()?;
+    let work = Work { isa: d.isa(), r, x: std::array::from_fn(|k| &x[k]), n };
+    let passes = (R::FOLDS.len() + usize::from(each)) as f64;
+    if n > 2 * BLOCK && rows < 4 * d.threads() {
+        // Few long rows: threads share the blocks of each.
+        for row in 0..rows {
+            let mut s = [C::NOTHING; STATS];
+            for k in 0..R::FOLDS.len() {
+                let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
+                try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, |first, part| {
+                    let mut scratch = Scratch::new()?;
+                    for (b, y) in part.iter_mut().enumerate() {
+                        *y = work.block(k, row * n, (first + b) * BLOCK, &s, &mut scratch);
+                    }
+                    Ok::<(), Error>(())
+                })?;
+                s[k] = work.finish(k, &blocks, &s);
+            }
+            if each {
+                try_pieces(d, &mut y[row * n..(row + 1) * n], 4 * BLOCK, NS, |first, part| {
+                    work.write(row * n + first, &s, part, &mut Scratch::new()?);
+                    Ok::<(), Error>(())
+                })?;
+            } else {
+                y[row] = work.once(&s);
+            }
+        }
+        return Ok(y);
+    }
+    let width = if each { n } else { 1 };
+    let together = (16 * PART / n.max(1)).max(1);
+    let ns = passes * NS * n as f64 / width as f64;
+    try_pieces(d, &mut y, together * width, ns, |first, part| {
+        let mut scratch = Scratch::new()?;
+        let first = first / width;
+        if n > PART {
+            for (i, y) in part.chunks_mut(width).enumerate() {
+                work.long(first + i, y, &mut scratch)?;
+            }
+        } else {
+            // Several rows are staged at once.
+            let group = (PART / n.max(1)).max(1);
+            for (g, y) in part.chunks_mut(group * width).enumerate() {
+                work.short(first + g * group, y, &mut scratch);
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
+    Ok(y)
+}
+
+/// Buffers of a thread.
+struct Scratch<C, const N: usize> {
+    /// Operands that do not lie in memory as they are read.
+    x: [Vec<C>; N],
+    /// Terms, or results that have no room behind them.
+    terms: Vec<C>,
+}
+
+impl<C: Float, const N: usize> Scratch<C, N> {
+    fn new() -> Result<Self> {
+        let mut x = [const { Vec::new() }; N];
+        for x in &mut x {
+            *x = filled(PART + PAD, C::NOTHING)?;
+        }
+        Ok(Scratch { x, terms: filled(PART + PAD, C::NOTHING)? })
+    }
+}
+
+/// A formula and its operands.
+struct Work<'a, C, R, const N: usize> {
+    isa: Isa,
+    r: &'a R,
+    x: [&'a Stage<'a, C>; N],
+    /// Elements of a row.
+    n: usize,
+}
+
+impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
+    /// The operands at `len` elements from `start` on, with as much behind them as padding takes.
+    fn stage<'b>(&self, start: usize, len: usize, buffers: &'b mut [Vec<C>; N]) -> [&'b [C]; N]
+    where
+        Self: 'b,
+    {
+        let mut all: [&[C]; N] = [&[]; N];
+        for ((x, stage), buffer) in all.iter_mut().zip(&self.x).zip(buffers) {
+            *x = stage.block(start, len, len + PAD, buffer);
+        }
+        all
+    }
+    /// Terms of statistic `k` (results, for `k` = [`STATS`]) of contiguous operands, padded.
+    fn formula(&self, k: usize, x: [&[C]; N], s: &[C; STATS], out: &mut [C]) {
+        dispatch(self.isa, Formula { r: self.r, k, x, s: *s, n: self.length(), out });
+    }
+    fn length(&self) -> C {
+        C::lit(self.n as f64)
+    }
+    /// The fold of a block of a row's terms.
+    fn block(&self, k: usize, row: usize, start: usize, s: &[C; STATS], scratch: &mut Scratch<C, N>) -> C {
+        let f = R::FOLDS[k];
+        let len = BLOCK.min(self.n - start);
+        let mut lanes = [C::start(f); LANES];
+        for at in (0..len).step_by(PART) {
+            let some = PART.min(len - at);
+            let x = self.stage(row + start + at, some, &mut scratch.x);
+            self.formula(k, x, s, &mut scratch.terms[..some.next_multiple_of(PAD)]);
+            C::accumulate(self.isa, f, &mut lanes, &scratch.terms[..some]);
+        }
+        C::halved(self.isa, f, lanes, len)
+    }
+    /// Statistic `k` from the folds of blocks.
+    fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
+        self.r.finish(k, C::join(R::FOLDS[k], blocks), *s, self.length())
+    }
+    fn once(&self, s: &[C; STATS]) -> C {
+        self.r.out([C::lit(f64::NAN); N], *s, self.length())
+    }
+    /// Results of the elements from `start` on, all of one row.
+    fn write(&self, start: usize, s: &[C; STATS], y: &mut [C], scratch: &mut Scratch<C, N>) {
+        for at in (0..y.len()).step_by(PART) {
+            let some = PART.min(y.len() - at);
+            let x = self.stage(start + at, some, &mut scratch.x);
+            self.results(x, some, s, &mut y[at..], &mut scratch.terms);
+        }
+    }
+    /// Results of `len` elements. What follows them in `y` may be overwritten.
+    fn results(&self, x: [&[C]; N], len: usize, s: &[C; STATS], y: &mut [C], spare: &mut [C]) {
+        let padded = len.next_multiple_of(PAD);
+        if let Some(y) = y.get_mut(..padded) {
+            return self.formula(STATS, x, s, y);
+        }
+        self.formula(STATS, x, s, &mut spare[..padded]);
+        y[..len].copy_from_slice(&spare[..len]);
+    }
+    /// A row of several parts.
+    fn long(&self, row: usize, y: &mut [C], scratch: &mut Scratch<C, N>) -> Result<()> {
+        let mut s = [C::NOTHING; STATS];
+        let mut blocks = filled(self.n.div_ceil(BLOCK), C::NOTHING)?;
+        for k in 0..R::FOLDS.len() {
+            for (b, y) in blocks.iter_mut().enumerate() {
+                *y = self.block(k, row * self.n, b * BLOCK, &s, scratch);
+            }
+            s[k] = self.finish(k, &blocks, &s);
+        }
+        match R::OUT {
+            RowOut::Each => self.write(row * self.n, &s, y, scratch),
+            RowOut::Once => y[0] = self.once(&s),
+        }
+        Ok(())
+    }
+    /// Several rows that fit into a part together, from `first` on.
+    fn short(&self, first: usize, y: &mut [C], scratch: &mut Scratch<C, N>) {
+        let n = self.n;
+        let each = R::OUT == RowOut::Each;
+        let rows = if each { y.len() / n } else { y.len() };
+        let padded = n.next_multiple_of(PAD);
+        let x = match n {
+            0 => [&[] as &[C]; N],
+            _ => self.stage(first * n, rows * n, &mut scratch.x),
+        };
+        for i in 0..rows {
+            let x = x.map(|x| &x[i * n..]);
+            let mut s = [C::NOTHING; STATS];
+            for (k, &f) in R::FOLDS.iter().enumerate() {
+                self.formula(k, x, &s, &mut scratch.terms[..padded]);
+                let folded = C::block(self.isa, f, &scratch.terms[..n]);
+                s[k] = self.r.finish(k, folded, s, self.length());
+            }
+            if each {
+                self.results(x, n, &s, &mut y[i * n..], &mut scratch.terms);
+            } else {
+                y[i] = self.once(&s);
+            }
+        }
+    }
+}
+
+/// The loop that depends on the formula.
+struct Formula<'a, C, R, const N: usize> {
+    r: &'a R,
+    /// Which statistic's terms; [`STATS`] for the results.
+    k: usize,
+    x: [&'a [C]; N],
+    s: [C; STATS],
+    n: C,
+    /// A multiple of [`PAD`] elements.
+    out: &'a mut [C],
+}
+
+impl<C: Float, R: Rows<N>, const N: usize> Kernel for Formula<'_, C, R, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let (r, s, n) = (self.r, self.s.map(V), V(self.n));
+        let folds = R::FOLDS.len();
+        let (x, out) = (self.x, self.out);
+        match self.k {
+            0 if folds > 0 => each(x, out, |x| r.term(0, x, s, n)),
+            1 if folds > 1 => each(x, out, |x| r.term(1, x, s, n)),
+            2 if folds > 2 => each(x, out, |x| r.term(2, x, s, n)),
+            3 if folds > 3 => each(x, out, |x| r.term(3, x, s, n)),
+            _ if R::OUT == RowOut::Each => each(x, out, |x| r.out(x, s, n)),
+            _ => unreachable!("a formula has no more than it says"),
+        }
+    }
+}
+
+#[inline(always)]
+fn each<C: Copy, const N: usize>(x: [&[C]; N], out: &mut [C], f: impl Fn([V<C>; N]) -> V<C>) {
+    // Known to be whole vectors: no loop for what is left over is compiled.
+    let len = out.len() / PAD * PAD;
+    let out = &mut out[..len];
+    let x = x.map(|x| &x[..len]);
+    for (i, y) in out.iter_mut().enumerate() {
+        *y = f(std::array::from_fn(|k| V(x[k][i]))).0;
+    }
+}

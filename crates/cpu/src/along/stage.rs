@@ -1,0 +1,196 @@
+//! Elements of a view in row-major order, in contiguous blocks, whatever the strides and the type they are stored in.
+//!
+//! Nothing here depends on a formula: kernels see contiguous blocks of the type in which they compute. A block that lies
+//! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
+
+use crate::Cpu;
+use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_ops::View;
+use half::slice::HalfFloatSliceExt;
+
+/// A type in which is computed, and how it is read from storage.
+pub(crate) trait Number: Element {
+    /// Can elements of this type be read as this number, exactly?
+    fn reads(from: DType) -> bool;
+    /// The elements at `at`, `at + stride`, ... of storage that [`Number::reads`] accepts.
+    fn load(data: &HostData, at: usize, stride: isize, out: &mut [Self]);
+}
+
+/// Element `i` of a run.
+#[inline(always)]
+fn place(at: usize, stride: isize, i: usize) -> usize {
+    at.wrapping_add_signed(stride * i as isize)
+}
+
+#[inline(always)]
+fn run<S: Copy, T>(v: &[S], at: usize, stride: isize, out: &mut [T], f: impl Fn(S) -> T) {
+    match stride {
+        1 => {
+            let v = &v[at..at + out.len()];
+            out.iter_mut().zip(v).for_each(|(o, &x)| *o = f(x));
+        }
+        0 => {
+            let Some(&x) = v.get(at) else { return };
+            out.iter_mut().for_each(|o| *o = f(x));
+        }
+        _ => out.iter_mut().enumerate().for_each(|(i, o)| *o = f(v[place(at, stride, i)])),
+    }
+}
+
+impl Number for f32 {
+    fn reads(from: DType) -> bool {
+        matches!(from, DType::F32 | DType::F16 | DType::BF16 | DType::Bool)
+    }
+    fn load(data: &HostData, at: usize, stride: isize, out: &mut [f32]) {
+        match data {
+            HostData::F32(v) => run(v, at, stride, out, |x| x),
+            HostData::F16(v) if stride == 1 => v[at..at + out.len()].convert_to_f32_slice(out),
+            HostData::F16(v) => run(v, at, stride, out, f16::to_f32),
+            HostData::BF16(v) => run(v, at, stride, out, bf16::to_f32),
+            HostData::Bool(v) => run(v, at, stride, out, |x| f32::from(u8::from(x))),
+            HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
+                unreachable!("checked when the view was staged")
+            }
+        }
+    }
+}
+
+impl Number for f64 {
+    fn reads(from: DType) -> bool {
+        matches!(from, DType::F64 | DType::Bool)
+    }
+    fn load(data: &HostData, at: usize, stride: isize, out: &mut [f64]) {
+        match data {
+            HostData::F64(v) => run(v, at, stride, out, |x| x),
+            HostData::Bool(v) => run(v, at, stride, out, |x| f64::from(u8::from(x))),
+            HostData::F32(_)
+            | HostData::F16(_)
+            | HostData::BF16(_)
+            | HostData::I64(_)
+            | HostData::I32(_)
+            | HostData::U8(_) => unreachable!("checked when the view was staged"),
+        }
+    }
+}
+
+impl Number for i64 {
+    fn reads(from: DType) -> bool {
+        !from.is_float()
+    }
+    fn load(data: &HostData, at: usize, stride: isize, out: &mut [i64]) {
+        match data {
+            HostData::I64(v) => run(v, at, stride, out, |x| x),
+            HostData::I32(v) => run(v, at, stride, out, i64::from),
+            HostData::U8(v) => run(v, at, stride, out, i64::from),
+            HostData::Bool(v) => run(v, at, stride, out, i64::from),
+            HostData::F32(_) | HostData::F64(_) | HostData::F16(_) | HostData::BF16(_) => {
+                unreachable!("checked when the view was staged")
+            }
+        }
+    }
+}
+
+/// Types that are read from their own storage alone.
+macro_rules! own {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn reads(from: DType) -> bool {
+                from == <$t>::DTYPE
+            }
+            fn load(data: &HostData, at: usize, stride: isize, out: &mut [$t]) {
+                match <$t>::slice(data) {
+                    Some(v) => run(v, at, stride, out, |x| x),
+                    None => unreachable!("checked when the view was staged"),
+                }
+            }
+        }
+    )*};
+}
+own!(i32, u8, bool, f16, bf16);
+
+/// A size and a stride.
+pub(crate) type Axis = (usize, isize);
+
+/// Axes without those of size 1, and with neighbours joined that lie in memory as one.
+pub(crate) fn joined(sizes: &[usize], strides: &[isize]) -> Vec<Axis> {
+    let mut all: Vec<Axis> = Vec::with_capacity(sizes.len());
+    for (&n, &s) in sizes.iter().zip(strides).filter(|(n, _)| **n != 1) {
+        match all.last_mut() {
+            Some(outer) if outer.1 == s * n as isize => *outer = (outer.0 * n, s),
+            _ => all.push((n, s)),
+        }
+    }
+    all
+}
+
+/// Where element `flat` of the axes lies, from the first; row-major.
+pub(crate) fn offset(axes: &[Axis], mut flat: usize) -> isize {
+    let mut at = 0;
+    for &(n, s) in axes.iter().rev() {
+        at += (flat % n) as isize * s;
+        flat /= n;
+    }
+    at
+}
+
+/// A view, to be read in blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage<'a, T> {
+    data: &'a HostData,
+    /// The elements themselves, if they need no conversion.
+    own: Option<&'a [T]>,
+    first: usize,
+    /// All axes but the last.
+    outer: Vec<Axis>,
+    /// The last axis.
+    inner: Axis,
+}
+
+impl<'a, T: Number> Stage<'a, T> {
+    /// A view to be read as `T`.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` if its elements are no such numbers: the op should have converted them.
+    pub fn new(what: &str, x: &View<'a, Cpu>) -> Result<Self> {
+        let dtype = x.buffer.dtype();
+        if !T::reads(dtype) {
+            return Err(Error::dtype(format!(
+                "cpu: {what} of {dtype} cannot be computed in {}; the op should have converted it first",
+                T::DTYPE
+            )));
+        }
+        let mut outer = joined(x.layout.shape(), x.layout.strides());
+        let inner = outer.pop().unwrap_or((1, 1));
+        Ok(Stage { data: x.buffer, own: T::slice(x.buffer), first: x.layout.offset(), outer, inner })
+    }
+    /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
+    /// for `padded` elements.
+    pub fn block<'b>(&self, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]
+    where
+        'a: 'b,
+    {
+        let (n, stride) = self.inner;
+        let (row, mut at) = (start / n, start % n);
+        let mut base = self.first.wrapping_add_signed(offset(&self.outer, row));
+        if let Some(v) = self.own
+            && stride == 1
+            && at + len <= n
+            && let Some(all) = v.get(base + at..base + at + padded)
+        {
+            return all;
+        }
+        let mut row = row;
+        let mut done = 0;
+        while done < len {
+            let some = (n - at).min(len - done);
+            T::load(self.data, place(base, stride, at), stride, &mut buffer[done..done + some]);
+            done += some;
+            at = 0;
+            row += 1;
+            if done < len {
+                base = self.first.wrapping_add_signed(offset(&self.outer, row));
+            }
+        }
+        &buffer[..padded]
+    }
+}

@@ -1,0 +1,132 @@
+//! Random operands in awkward memory, and comparison with the reference by bits.
+
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
+use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::View;
+use elinvar_reference::Reference;
+
+/// All instruction sets, with one thread and with several.
+pub fn devices() -> Vec<CpuDevice> {
+    let mut all = Vec::new();
+    for isa in Isa::all() {
+        for threads in [1, 2, 3, 8] {
+            all.push(CpuDevice::new(isa, threads).unwrap());
+        }
+    }
+    all
+}
+
+/// Random choices, counted up from a seed.
+pub struct Dice(Stream, u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Dice(Stream { seed, stream: 11 }, 0)
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        self.1 += 1;
+        (self.0.word64(self.1) % n.max(1) as u64) as usize
+    }
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+    /// Numbers of this type; `wild`: of all magnitudes, with special ones among them.
+    pub fn data(&mut self, dtype: DType, len: usize, wild: bool) -> HostData {
+        const SPECIAL: [f64; 9] = [
+            0.0,
+            -0.0,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            1e-40,
+            f32::MAX as f64,
+            65504.0,
+            1.401298464324817e-45,
+        ];
+        fn draw<T: Element>(dice: &mut Dice, len: usize, wild: bool) -> HostData {
+            let number = |dice: &mut Dice| {
+                let u = dice.below(1 << 24) as f64 / (1 << 23) as f64 - 1.0;
+                if !T::DTYPE.is_float() {
+                    return (u * 1000.0).round();
+                }
+                match wild && dice.below(20) == 0 {
+                    true => dice.pick(&SPECIAL),
+                    false if wild => u * (2f64).powi(dice.below(40) as i32 - 20),
+                    false => u * 2.0,
+                }
+            };
+            T::wrap((0..len).map(|_| T::from_f64(number(dice))).collect())
+        }
+        each_dtype!(dtype, T => draw::<T>(self, len, wild))
+    }
+    /// A tensor of this shape, somewhere in a buffer: as it is, permuted, flipped, with gaps, or broadcast.
+    pub fn operand(&mut self, dtype: DType, dims: &[usize], wild: bool) -> (HostData, Layout) {
+        let rank = dims.len();
+        let mut order: Vec<usize> = (0..rank).collect();
+        if rank > 1 && self.below(2) == 0 {
+            for i in (1..rank).rev() {
+                order.swap(i, self.below(i + 1));
+            }
+        }
+        let mut strides = vec![0isize; rank];
+        let gap = self.pick(&[1, 1, 1, 2, 3]);
+        let (mut step, mut first) = (gap, self.below(4));
+        for &a in order.iter().rev() {
+            match self.below(8) {
+                0 => strides[a] = 0,
+                1 => {
+                    strides[a] = -step;
+                    first += (dims[a].max(1) - 1) * step as usize;
+                    step *= dims[a].max(1) as isize;
+                }
+                _ => {
+                    strides[a] = step;
+                    step *= dims[a].max(1) as isize;
+                }
+            }
+        }
+        let shape = Shape::new(dims).unwrap();
+        let len = first + step as usize + self.below(3);
+        let layout = Layout::strided(shape, &strides, first, len).unwrap();
+        (self.data(dtype, len, wild), layout)
+    }
+}
+
+pub fn cpu<'a>(x: &'a (HostData, Layout)) -> View<'a, Cpu> {
+    View { buffer: &x.0, layout: x.1.clone(), dtype: x.0.dtype() }
+}
+
+pub fn reference<'a>(x: &'a (HostData, Layout)) -> View<'a, Reference> {
+    View { buffer: &x.0, layout: x.1.clone(), dtype: x.0.dtype() }
+}
+
+/// The same bits? NaN is like any other NaN.
+pub fn same(what: &str, got: Result<HostData>, want: Result<HostData>) {
+    let (got, want) = match (got, want) {
+        (Ok(got), Ok(want)) => (got, want),
+        (Err(a), Err(b)) => return assert_eq!(a.kind(), b.kind(), "{what}"),
+        (got, want) => panic!("{what}: {got:?} where the reference gives {want:?}"),
+    };
+    assert_eq!((got.dtype(), got.len()), (want.dtype(), want.len()), "{what}");
+    fn compare<T: Element>(what: &str, got: &[T], want: &HostData) {
+        let want = T::slice(want).expect("the same type");
+        for (i, (a, b)) in got.iter().zip(want).enumerate() {
+            let (wide_a, wide_b) = (a.to_f64(), b.to_f64());
+            let same = (wide_a.is_nan() && wide_b.is_nan())
+                || (a == b && wide_a.is_sign_negative() == wide_b.is_sign_negative());
+            assert!(same, "{what}: element {i} is {a:?}, and should be {b:?}");
+        }
+    }
+    each_data!(&got, v => compare(what, v, &want));
+}
+
+/// What a fold of this type gives.
+pub fn folded(x: DType, adds: bool) -> DType {
+    if adds && !x.is_float() { DType::I64 } else { x }
+}
+
+/// A number for [`Scalar`], so that unused helpers are seen.
+pub fn full(dtype: DType, len: usize, value: f64) -> HostData {
+    HostData::full(dtype, len, Scalar::Float(value)).unwrap()
+}

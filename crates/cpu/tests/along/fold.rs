@@ -1,0 +1,90 @@
+use super::common::*;
+use elinvar_core::{DType, HostData, Layout, Shape};
+use elinvar_cpu::Cpu;
+use elinvar_ops::Backend;
+use elinvar_ops::backend::Fold;
+use elinvar_reference::{Reference, ReferenceDevice};
+
+const FOLDS: [Fold; 4] = [Fold::Sum, Fold::Prod, Fold::Max, Fold::Min];
+
+fn check(what: &str, f: Fold, x: &(HostData, Layout), kept: usize, to: DType) {
+    let want = Reference::fold(&ReferenceDevice, f, reference(x), kept, to);
+    for d in devices() {
+        let got = Cpu::fold(&d, f, cpu(x), kept, to);
+        same(&format!("{what}: {f:?} of {} {:?}, {kept} kept, on {d:?}", x.0.dtype(), x.1), got, want.clone());
+    }
+}
+
+#[test]
+fn rows_of_every_length() {
+    let mut dice = Dice::new(1);
+    for n in [0, 1, 2, 3, 15, 16, 17, 31, 33, 64, 65, 127, 128, 129, 255, 4095, 4096, 4097, 8193, 12289, 20000] {
+        for rows in [1, 3, 40] {
+            if rows * n > 100_000 {
+                continue;
+            }
+            for wild in [false, true] {
+                let f = dice.pick(&FOLDS);
+                let x = (
+                    dice.data(DType::F32, rows * n, wild),
+                    Layout::contiguous(Shape::new(&[rows, n]).unwrap()),
+                );
+                check("rows", Fold::Sum, &x, 1, DType::F32);
+                check("rows", f, &x, 1, DType::F32);
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_of_every_length() {
+    let mut dice = Dice::new(2);
+    for n in [1, 2, 3, 5, 31, 64, 127, 128, 129, 300, 4095, 4097, 8200, 20000] {
+        for columns in [7, 8, 9, 64, 65, 130, 600] {
+            if columns * n > 300_000 {
+                continue;
+            }
+            let f = dice.pick(&FOLDS);
+            let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]);
+            let l = Layout::contiguous(Shape::new(&[n, columns]).unwrap()).transpose(0, 1);
+            let x = (dice.data(dtype, columns * n, n % 2 == 0), l);
+            check("columns", Fold::Sum, &x, 1, dtype);
+            check("columns", f, &x, 1, dtype);
+        }
+    }
+}
+
+#[test]
+fn any_memory_and_type() {
+    let mut dice = Dice::new(3);
+    for round in 0..150 {
+        let rank = dice.below(5);
+        let mut dims: Vec<usize> = (0..rank).map(|_| dice.pick(&[1, 2, 3, 5, 9])).collect();
+        if rank > 0 {
+            let long = dice.below(rank);
+            dims[long] = dice.pick(&[0, 1, 17, 63, 129, 1000, 4097]);
+        }
+        let dtype = dice.pick(&DType::ALL);
+        let (wild, f, kept) = (dice.below(2) == 0, dice.pick(&FOLDS), dice.below(rank + 1));
+        if dims.iter().product::<usize>() > 200_000 {
+            continue;
+        }
+        let x = dice.operand(dtype, &dims, wild);
+        let to = folded(dtype, matches!(f, Fold::Sum | Fold::Prod));
+        check(&format!("round {round}"), f, &x, kept, to);
+        if dtype.is_half() {
+            check(&format!("round {round}"), f, &x, kept, DType::F32);
+        }
+    }
+}
+
+#[test]
+fn negative_zeros_sum_to_zero() {
+    for n in [1, 5, 200, 5000] {
+        let x = (full(DType::F32, 16 * n, -0.0), Layout::contiguous(Shape::new(&[16, n]).unwrap()));
+        check("zeros", Fold::Sum, &x, 1, DType::F32);
+        check("zeros", Fold::Max, &x, 1, DType::F32);
+        let turned = (x.0, Layout::contiguous(Shape::new(&[n, 16]).unwrap()).transpose(0, 1));
+        check("zeros", Fold::Sum, &turned, 1, DType::F32);
+    }
+}

@@ -1,0 +1,5 @@
+//! Work along axes against the reference, by bits.
+
+mod common;
+mod fold;
+mod rows;

@@ -1,0 +1,114 @@
+use super::common::*;
+use elinvar_core::{DType, Error, HostData, Layout, Result, Shape};
+use elinvar_cpu::Cpu;
+use elinvar_ops::backend::Fold;
+use elinvar_ops::lane::Lane;
+use elinvar_ops::op::Context;
+use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::{Backend, Value};
+use elinvar_reference::{Reference, ReferenceDevice};
+
+fn no_gradient<T>() -> Result<T> {
+    Err(Error::autograd("a formula of a test has no gradient"))
+}
+
+/// A softmax of x * w, with a product that touches every element.
+#[derive(Clone, Copy, Debug)]
+struct Weighed;
+impl Rows<2> for Weighed {
+    const NAME: &'static str = "weighed";
+    const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Prod];
+    const OUT: RowOut = RowOut::Each;
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, w]: [L; 2], s: [L; STATS], _: L) -> L {
+        match k {
+            0 => x * w,
+            1 => (x * w - s[0]).exp(),
+            _ => x.fma(L::lit(1e-3), L::lit(1.0)),
+        }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, [x, w]: [L; 2], s: [L; STATS], n: L) -> L {
+        (x * w - s[0]).exp() / s[1] * s[2] + n
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        no_gradient()
+    }
+}
+
+/// The spread around the mean, and the least weight.
+#[derive(Clone, Copy, Debug)]
+struct Spread;
+impl Rows<3> for Spread {
+    const NAME: &'static str = "spread";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Min, Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, w, v]: [L; 3], s: [L; STATS], _: L) -> L {
+        match k {
+            0 => x,
+            1 => (x - s[0]) * (x - s[0]) * w,
+            2 => v,
+            _ => L::select(v.gt(s[2]), x.abs().log(), x.tanh()),
+        }
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        if k < 2 { folded / n } else { folded }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 3], s: [L; STATS], n: L) -> L {
+        s[1].sqrt() + s[2] + s[3] + n
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        no_gradient()
+    }
+}
+
+fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(HostData, Layout); N], kept: usize, t: DType) {
+    let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t);
+    for d in devices() {
+        let got = Cpu::rows(&d, r, x.each_ref().map(cpu), kept, t);
+        let layouts = x.each_ref().map(|x| &x.1);
+        same(&format!("{what}: {} {t} {layouts:?}, {kept} kept, on {d:?}", R::NAME), got, want.clone());
+    }
+}
+
+#[test]
+fn rows_of_every_length() {
+    let mut dice = Dice::new(5);
+    for n in [0, 1, 10, 16, 63, 64, 65, 127, 128, 129, 1000, 1024, 1025, 4095, 4097, 8193, 20000] {
+        for rows in [1, 3, 40] {
+            if rows * n > 45_000 {
+                continue;
+            }
+            let l = Layout::contiguous(Shape::new(&[rows, n]).unwrap());
+            let mut x = || (dice.data(DType::F32, rows * n, rows == 3), l.clone());
+            check("rows", &Weighed, &[x(), x()], 1, DType::F32);
+            check("rows", &Spread, &[x(), x(), x()], 1, DType::F32);
+        }
+    }
+}
+
+#[test]
+fn any_memory_and_type() {
+    let mut dice = Dice::new(6);
+    for round in 0..60 {
+        let rank = dice.below(5);
+        let mut dims: Vec<usize> = (0..rank).map(|_| dice.pick(&[1, 2, 3, 5])).collect();
+        if rank > 0 {
+            let long = dice.below(rank);
+            dims[long] = dice.pick(&[0, 1, 17, 63, 129, 500, 2000]);
+        }
+        if dims.iter().product::<usize>() > 30_000 {
+            continue;
+        }
+        let t = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16]);
+        let (wild, kept) = (dice.below(2) == 0, dice.below(rank + 1));
+        let mask = dice.pick(&[t, DType::Bool]);
+        let (x, w) = (dice.operand(t, &dims, wild), dice.operand(mask, &dims, wild));
+        let v = dice.operand(t, &dims, wild);
+        check(&format!("round {round}"), &Spread, &[x.clone(), w.clone(), v], kept, t);
+        check(&format!("round {round}"), &Weighed, &[x, w], kept, t);
+    }
+}
