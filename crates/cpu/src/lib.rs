@@ -8,6 +8,7 @@
 
 mod convert;
 mod device;
+mod gemm;
 mod isa;
 mod lane;
 mod map;
@@ -111,13 +112,21 @@ impl Backend for Cpu {
         Reference::sort(&ReferenceDevice, to(x), descending)
     }
     fn contract<E: Epilogue<N>, const N: usize>(
-        _: &CpuDevice,
+        d: &CpuDevice,
         x: View<'_, Self>,
         w: View<'_, Self>,
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
-        Reference::contract(&ReferenceDevice, to(x), to(w), e, extra.map(to))
+        match x.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => {
+                gemm::contract::contract::<f32, E, N>(d, &x, &w, e, &extra)
+            }
+            DType::F64 => gemm::contract::contract::<f64, E, N>(d, &x, &w, e, &extra),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                Reference::contract(&ReferenceDevice, to(x), to(w), e, extra.map(to))
+            }
+        }
     }
     fn conv<E: Epilogue<N>, const N: usize>(
         _: &CpuDevice,

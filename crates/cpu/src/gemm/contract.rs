@@ -1,0 +1,116 @@
+//! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), from views.
+
+use super::finish::Follow;
+use super::{Extra, Finish, Job, Matrix, Real, Share, product};
+use crate::{Cpu, CpuDevice};
+use elinvar_core::{DType, Error, HostData, Layout, Result, bf16, f16, host::with_capacity};
+use elinvar_ops::backend::{Epilogue, View};
+use half::slice::HalfFloatSliceExt;
+
+/// Contracts views of floats.
+///
+/// # Errors
+/// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
+pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
+    d: &CpuDevice,
+    x: &View<'_, Cpu>,
+    w: &View<'_, Cpu>,
+    e: &E,
+    extra: &[View<'_, Cpu>; N],
+) -> Result<HostData> {
+    let (xs, n) = (x.shape(), w.shape()[2]);
+    let (left, right) = (matrix::<T>(x.buffer, &x.layout)?, matrix::<T>(w.buffer, &w.layout)?);
+    let extra = all(extra, |v| matrix::<T>(v.buffer, &v.layout))?;
+    let y = products(d, [xs[0], xs[1], xs[2], n], left, right, e, extra)?;
+    store(y, x.buffer.dtype())
+}
+
+/// One value from each view.
+pub(crate) fn all<'a, T: Copy, const N: usize>(
+    x: &[View<'a, Cpu>; N],
+    f: impl Fn(&View<'a, Cpu>) -> Result<T>,
+) -> Result<[T; N]> {
+    let all = x.iter().map(f).collect::<Result<Vec<T>>>()?;
+    Ok(std::array::from_fn(|i| all[i]))
+}
+
+/// A batch of matrix products: sizes b, m, k, n.
+pub(crate) fn products<T: Real, E: Epilogue<N>, const N: usize>(
+    d: &CpuDevice,
+    [b, m, k, n]: [usize; 4],
+    left: Matrix<'_, T>,
+    right: Matrix<'_, T>,
+    e: &E,
+    extra: [Extra<'_, T>; N],
+) -> Result<Vec<T>> {
+    // One column: the result lies in memory like one row, and a row of lanes is what tiles are good at.
+    if n == 1 && m > 1 {
+        let extra = extra.map(Matrix::turned);
+        let (left, right) = (right.turned(), left.turned());
+        return run(d, [b, 1, k, m], left, right, &Follow { e, extra });
+    }
+    // A batch with one right factor is one product, if its rows follow one another.
+    let one = |x: &Matrix<'_, T>| x.inner == 1 && x.batch.0 == x.row * m as isize;
+    if b > 1 && right.inner == 1 && right.batch.0 == 0 && one(&left) && extra.iter().all(one) {
+        return run(d, [1, b * m, k, n], left, right, &Follow { e, extra });
+    }
+    run(d, [b, m, k, n], left, right, &Follow { e, extra })
+}
+
+fn run<T: Real>(
+    d: &CpuDevice,
+    [batch, m, k, n]: [usize; 4],
+    left: Matrix<'_, T>,
+    right: Matrix<'_, T>,
+    finish: &dyn Finish<T>,
+) -> Result<Vec<T>> {
+    // With one block of rows there is nobody to share with.
+    let share = if m > super::ROWS { Share::Right } else { Share::Nothing };
+    product(d, &Job { batch, m, k, n, left: &left, right: &right, finish, share })
+}
+
+/// A view of rank 3 as matrices.
+///
+/// # Errors
+/// `DTypeMismatch` if it does not hold what is computed in `T`.
+pub(crate) fn matrix<'a, T: Real>(data: &'a HostData, l: &Layout) -> Result<Matrix<'a, T>> {
+    let s = l.strides();
+    let data = numbers(data)?;
+    Ok(Matrix { data, offset: l.offset(), inner: 1, batch: (s[0], 0), row: s[1], col: s[2] })
+}
+
+/// The numbers in a buffer.
+///
+/// # Errors
+/// `DTypeMismatch` if they are not computed in `T`.
+pub(crate) fn numbers<T: Real>(data: &HostData) -> Result<super::Numbers<'_, T>> {
+    T::numbers(data).ok_or_else(|| {
+        Error::dtype(format!(
+            "cpu: a contraction in {} has an operand of {}; the op should have converted it first",
+            T::DTYPE,
+            data.dtype()
+        ))
+    })
+}
+
+/// Results as they are stored, rounded once.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn store<T: Real>(y: Vec<T>, to: DType) -> Result<HostData> {
+    Ok(match (T::wrap(y), to) {
+        (HostData::F32(y), DType::F16) => {
+            let mut h = with_capacity::<f16>(y.len())?;
+            h.resize(y.len(), f16::ZERO);
+            h.convert_from_f32_slice(&y);
+            HostData::F16(h)
+        }
+        (HostData::F32(y), DType::BF16) => {
+            let mut h = with_capacity::<bf16>(y.len())?;
+            h.resize(y.len(), bf16::ZERO);
+            h.convert_from_f32_slice(&y);
+            HostData::BF16(h)
+        }
+        (y, _) => y,
+    })
+}

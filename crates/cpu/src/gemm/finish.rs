@@ -1,0 +1,93 @@
+//! What follows a sum: the epilogue, on rows of finished blocks while they are in the cache.
+
+use super::source::{Matrix, copy};
+use super::{Numbers, Real};
+use crate::isa::{Isa, Kernel, dispatch};
+use elinvar_ops::backend::Epilogue;
+
+/// What is done to finished elements.
+pub(crate) trait Finish<T>: Sync {
+    /// Is there nothing to do?
+    fn nothing(&self) -> bool;
+    /// Elements `row, col..` of a batch.
+    fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
+}
+
+/// An operand of the epilogue, of the result's shape.
+pub(crate) type Extra<'a, T> = Matrix<'a, T>;
+
+/// An epilogue and its operands.
+pub(crate) struct Follow<'a, T, E, const N: usize> {
+    pub(crate) e: &'a E,
+    pub(crate) extra: [Extra<'a, T>; N],
+}
+
+/// Elements that are staged at once: 4 KiB of f32 for each operand.
+const STAGE: usize = 512;
+
+impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> {
+    fn nothing(&self) -> bool {
+        // By name, for there is no other way to see that a formula gives back what it gets.
+        N == 0 && E::NAME == elinvar_ops::backend::Plain::NAME
+    }
+    fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
+        let mut room = [[T::ZERO; STAGE]; N];
+        for (i, y) in y.chunks_mut(STAGE).enumerate() {
+            let mut room = room.iter_mut();
+            let x = self.extra.each_ref().map(|extra| {
+                let room = room.next().expect("one for each");
+                let at = extra.at(batch, row, col + i * STAGE);
+                stage(isa, extra, at, &mut room[..y.len()])
+            });
+            dispatch(isa, Lanes { e: self.e, x, y });
+        }
+    }
+}
+
+/// The operand's elements from `at` on: where they lie if they are neighbours, or copied.
+fn stage<'a, T: Real>(isa: Isa, x: &Extra<'a, T>, at: isize, room: &'a mut [T]) -> &'a [T] {
+    match x.data {
+        Numbers::Own(data) if x.col == 1 => &data[at as usize..at as usize + room.len()],
+        Numbers::Own(data) if x.col == 0 => {
+            room.fill(data[at as usize]);
+            room
+        }
+        Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => {
+            let n = room.len();
+            copy(isa, &x.data, at, (0, x.col), 1, n, room, n);
+            room
+        }
+    }
+}
+
+struct Lanes<'a, T, E, const N: usize> {
+    e: &'a E,
+    x: [&'a [T]; N],
+    y: &'a mut [T],
+}
+
+impl<T: Real, E: Epilogue<N>, const N: usize> Kernel for Lanes<'_, T, E, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let n = self.y.len();
+        let x = self.x.map(|x| &x[..n]);
+        for (i, y) in self.y.iter_mut().enumerate() {
+            let mut all = [T::ZERO; N];
+            for (a, x) in all.iter_mut().zip(&x) {
+                *a = x[i];
+            }
+            *y = self.e.lane(*y, all);
+        }
+    }
+}
+
+/// Nothing follows.
+pub(crate) struct Nothing;
+
+impl<T> Finish<T> for Nothing {
+    fn nothing(&self) -> bool {
+        true
+    }
+    fn finish(&self, _: Isa, _: usize, _: usize, _: usize, _: &mut [T]) {}
+}

@@ -1,0 +1,15 @@
+//! The innermost loops: a tile of the result in registers, blocks of numbers turned on their side, and the memory that
+//! threads fill together. The only `unsafe` of the contractions is here.
+//!
+//! How it can be wrong: by reading or writing beside a block. Each function checks the lengths of what it is given, once,
+//! before its loop.
+
+mod output;
+mod tile;
+mod turn;
+mod vector;
+
+pub(crate) use output::{Cut, Tile, fill};
+pub(crate) use tile::{PITCH, height, width};
+pub(crate) use turn::turn;
+pub(crate) use vector::Real;

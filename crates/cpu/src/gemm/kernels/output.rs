@@ -1,0 +1,121 @@
+//! A result that several threads fill, each its own tiles, in memory that was not cleared before.
+//!
+//! The tiles are cut here, so that they cover the result and none overlaps another; each knows whether it has been written.
+#![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
+
+use super::Real;
+use super::tile::{Block, multiply};
+use crate::isa::Isa;
+use elinvar_core::{Result, host::with_capacity};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// How a batch of matrices is cut into tiles.
+pub(crate) struct Cut {
+    pub(crate) batch: usize,
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    /// Sizes of a tile.
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+}
+
+/// A part of a matrix of the result, written by one thread at a time.
+pub(crate) struct Tile<'a, T> {
+    pub(crate) batch: usize,
+    pub(crate) rows: Range<usize>,
+    pub(crate) cols: Range<usize>,
+    /// Its first element, and the distance of its rows.
+    start: *mut T,
+    step: usize,
+    /// Has it been written?
+    begun: bool,
+    life: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a tile is the only one that reaches its elements, see `fill`; so it is to them what `&mut [T]` would be.
+unsafe impl<T: Send> Send for Tile<'_, T> {}
+
+/// A vector of a batch of matrices whose tiles `work` has written. They come batch by batch, column of tiles by column,
+/// downwards.
+///
+/// # Errors
+/// `OutOfMemory`, and those of `work`.
+///
+/// # Panics
+/// If a tile was not written.
+pub(crate) fn fill<T: Real>(
+    cut: &Cut,
+    work: impl FnOnce(&mut [Tile<'_, T>]) -> Result<()>,
+) -> Result<Vec<T>> {
+    let Cut { batch, m, n, rows, cols } = *cut;
+    let len = batch * m * n;
+    let mut y = with_capacity::<T>(len)?;
+    if len == 0 {
+        return Ok(y);
+    }
+    let all = y.as_mut_ptr();
+    let mut tiles = with_capacity(batch * m.div_ceil(rows) * n.div_ceil(cols))?;
+    for b in 0..batch {
+        for j in (0..n).step_by(cols) {
+            for i in (0..m).step_by(rows) {
+                tiles.push(Tile {
+                    batch: b,
+                    rows: i..m.min(i + rows),
+                    cols: j..n.min(j + cols),
+                    // SAFETY: i < m and j < n, so this is one of the `len` elements that there is room for.
+                    start: unsafe { all.add((b * m + i) * n + j) },
+                    step: n,
+                    begun: false,
+                    life: PhantomData,
+                });
+            }
+        }
+    }
+    work(&mut tiles)?;
+    assert!(tiles.iter().all(|t| t.begun), "a tile of a product was left out");
+    // SAFETY: the tiles cover all elements, and all have been written.
+    unsafe { y.set_len(len) };
+    Ok(y)
+}
+
+impl<T: Real> Tile<'_, T> {
+    /// Adds a chunk of `k` terms; the first chunk is stored.
+    ///
+    /// # Panics
+    /// If `left` or `right` is too short.
+    pub(crate) fn add(&mut self, isa: Isa, left: &[T], right: &[T], k: usize) {
+        let block = Block {
+            a: left,
+            b: right,
+            rows: self.rows.len(),
+            cols: self.cols.len(),
+            k,
+            c: self.start,
+            step: self.step,
+            first: !self.begun,
+        };
+        // SAFETY: the rows and columns of the tile lie in the result, and `self` is borrowed exclusively.
+        unsafe { multiply(isa, block) };
+        self.begun = true;
+    }
+    /// A tile of sums without terms.
+    pub(crate) fn clear(&mut self) {
+        for i in 0..self.rows.len() {
+            for j in 0..self.cols.len() {
+                // SAFETY: as in `add`.
+                unsafe { self.start.add(i * self.step + j).write(T::ZERO) };
+            }
+        }
+        self.begun = true;
+    }
+    /// A row of the tile, counted from its first.
+    ///
+    /// # Panics
+    /// If there is no such row, or it has not been written.
+    pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
+        assert!(self.begun && i < self.rows.len(), "a row that is not there");
+        // SAFETY: the row lies in the tile and has been written, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.step), self.cols.len()) }
+    }
+}

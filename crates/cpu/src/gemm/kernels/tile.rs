@@ -1,0 +1,185 @@
+//! c = a * b or c += a * b, for a chunk of terms, tile by tile in registers.
+//!
+//! The left block lies in rows of [`PITCH`] numbers: a row's terms are neighbours, so that a left matrix needs no turning,
+//! and as the distance is a constant, a tile of any height reads them from one address register. The right block lies in
+//! panels: for each term, [`width`] columns.
+#![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+
+use super::Real;
+use super::vector::{Four, Vector};
+use crate::isa::{Isa, Kernel, Level, dispatch};
+use elinvar_core::{Element, order::CHUNK};
+
+/// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
+pub(crate) const PITCH: usize = CHUNK + 16;
+
+/// A chunk's part of a product.
+pub(crate) struct Block<'a, T> {
+    /// Rows of terms: `rows` of them, `PITCH` apart.
+    pub(crate) a: &'a [T],
+    /// Panels of columns: for each panel, `k` times `width` numbers.
+    pub(crate) b: &'a [T],
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// Terms, at most a chunk of them.
+    pub(crate) k: usize,
+    /// Where the result starts, and how far apart its rows are.
+    pub(crate) c: *mut T,
+    pub(crate) step: usize,
+    /// Is it the first chunk: the result is stored, not added?
+    pub(crate) first: bool,
+}
+
+/// Columns of a panel.
+pub(crate) fn width<T: Real>(isa: Isa) -> usize {
+    match isa.level() {
+        Level::Plain => 2 * Four::<T>::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => 2 * T::V256::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => 2 * T::V512::LANES,
+    }
+}
+
+/// Rows of a full tile.
+pub(crate) fn height<T: Real>(isa: Isa) -> usize {
+    match isa.level() {
+        Level::Plain => Four::<T>::ROWS,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => T::V256::ROWS,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => T::V512::ROWS,
+    }
+}
+
+/// Multiplies a block.
+///
+/// # Safety
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; unless it is the
+/// first chunk, they have been written.
+///
+/// # Panics
+/// If `a` or `b` is shorter than it should be.
+pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
+    let (w, rows, cols, k) = (width::<T>(isa), block.rows, block.cols, block.k);
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    assert!(k <= CHUNK && (rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
+    assert!(cols.div_ceil(w) * w * k <= block.b.len(), "the right block is too short");
+    match isa.level() {
+        Level::Plain => dispatch(isa, Tiles::<Four<T>>(block)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => dispatch(isa, Tiles::<T::V256>(block)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => dispatch(isa, Tiles::<T::V512>(block)),
+    }
+}
+
+/// A block whose lengths have been checked, by `multiply` alone.
+struct Tiles<'a, V: Vector>(Block<'a, V::T>);
+
+impl<V: Vector> Kernel for Tiles<'_, V> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Block { a, b, rows, cols, k, c, step, first } = self.0;
+        let w = 2 * V::LANES;
+        for (panel, j) in (0..cols).step_by(w).enumerate() {
+            let mut i = 0;
+            while i < rows {
+                // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
+                // which its caller vouches.
+                unsafe {
+                    let t = Tile::<V> {
+                        a: a.as_ptr().add(i * PITCH),
+                        b: b.as_ptr().add(panel * w * k),
+                        k,
+                        c: c.add(i * step + j),
+                        step,
+                        cols: (cols - j).min(w),
+                        first,
+                    };
+                    // Heights in steps, so that few rows are not computed as many.
+                    i += match rows - i {
+                        n if V::ROWS >= 12 && n >= 12 => t.wide::<12>(),
+                        n if V::ROWS >= 8 && n >= 8 => t.wide::<8>(),
+                        n if V::ROWS >= 6 && n >= 6 => t.wide::<6>(),
+                        n if n >= 4 => t.wide::<4>(),
+                        n if n >= 2 => t.wide::<2>(),
+                        _ => t.wide::<1>(),
+                    };
+                }
+            }
+        }
+    }
+}
+
+struct Tile<V: Vector> {
+    a: *const V::T,
+    b: *const V::T,
+    k: usize,
+    c: *mut V::T,
+    step: usize,
+    cols: usize,
+    first: bool,
+}
+
+impl<V: Vector> Tile<V> {
+    /// Computes `R` rows, one or two registers wide; gives `R`.
+    ///
+    /// # Safety
+    /// The processor has the instructions; there are `R` rows, and `k` times two registers in the panel.
+    #[inline(always)]
+    unsafe fn wide<const R: usize>(self) -> usize {
+        // SAFETY: the caller's.
+        unsafe { if self.cols > V::LANES { self.run::<R, 2>() } else { self.run::<R, 1>() } }
+        R
+    }
+
+    /// # Safety
+    /// As `wide`.
+    #[inline(always)]
+    unsafe fn run<const R: usize, const W: usize>(self) {
+        // SAFETY: row r < R and term t < k lie in the block, and so do W <= 2 registers of the panel; of the result,
+        // `cols` columns of R rows are touched.
+        unsafe {
+            let mut sums = [[V::splat(V::T::ZERO); W]; R];
+            let mut b = self.b;
+            for t in 0..self.k {
+                let mut right = [V::splat(V::T::ZERO); W];
+                for (v, right) in right.iter_mut().enumerate() {
+                    *right = V::load(b.add(v * V::LANES));
+                }
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let left = V::splat(*self.a.add(r * PITCH + t));
+                    for (sum, right) in sums.iter_mut().zip(right) {
+                        *sum = left.fma(right, *sum);
+                    }
+                }
+                b = b.add(2 * V::LANES);
+            }
+            if self.cols == W * V::LANES {
+                for (r, sums) in sums.iter().enumerate() {
+                    for (v, sum) in sums.iter().enumerate() {
+                        let c = self.c.add(r * self.step + v * V::LANES);
+                        let sum = if self.first { *sum } else { V::load(c).add(*sum) };
+                        sum.store(c);
+                    }
+                }
+            } else {
+                for (r, sums) in sums.iter().enumerate() {
+                    // Two registers of the widest.
+                    let mut row = [V::T::ZERO; 32];
+                    for (v, sum) in sums.iter().enumerate() {
+                        sum.store(row.as_mut_ptr().add(v * V::LANES));
+                    }
+                    for (j, sum) in row[..self.cols].iter().enumerate() {
+                        let c = self.c.add(r * self.step + j);
+                        c.write(if self.first { *sum } else { c.read() + *sum });
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Products of matrices: packed blocks, tiles in registers, threads over tiles.
+//!
+//! A contraction, and each kind of convolution, is a batch of products `y[m, n] = sum over k of a[m, k] * b[k, n]` whose
+//! factors are packed by [`Left`] and [`Right`]. The order of the terms (`elinvar_core::order::contract`) is also the
+//! shape of the loops: a chunk of 512 terms is packed, a tile of the result chains it in registers from 0, and adds it
+//! to the result; the first chunk is stored. What runs side by side are elements of the result, so no block
+//! size and no number of threads changes a bit.
+//!
+//! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
+
+pub(crate) mod contract;
+pub(crate) mod finish;
+mod kernels;
+mod scratch;
+pub(crate) mod source;
+
+pub(crate) use finish::{Extra, Finish};
+pub(crate) use kernels::{PITCH, Real, width};
+pub(crate) use scratch::scratch;
+pub(crate) use source::{Left, Matrix, Numbers, Right};
+
+use crate::CpuDevice;
+use elinvar_core::Result;
+use elinvar_core::order::CHUNK;
+use kernels::{Cut, Tile, fill, height};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows of a packed left block: with a chunk of f32 it takes 400 KiB of the 1 MiB that a core's L2 has, and leaves room for
+/// a panel and the result.
+const ROWS: usize = 192;
+/// Columns of a right block that a task packs for itself: 512 KiB of f32.
+const COLS: usize = 256;
+/// Elements of a right block that is packed for all tasks: 8 MiB of f32, in L3.
+const SHARED: usize = 2 << 20;
+/// Columns of which a block takes no more.
+const WIDE: usize = 4096;
+/// Multiplications below which threads are not woken: about 20 microseconds of one of them.
+const WORTH: usize = 1 << 21;
+
+/// Which factor is packed once for all tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Neither: each task packs its blocks.
+    Nothing,
+    /// The left one, whole.
+    Left,
+    /// The right one, a block of it after the other.
+    Right,
+}
+
+/// A batch of products.
+pub(crate) struct Job<'a, T> {
+    pub(crate) batch: usize,
+    pub(crate) m: usize,
+    pub(crate) k: usize,
+    pub(crate) n: usize,
+    pub(crate) left: &'a dyn Left<T>,
+    pub(crate) right: &'a dyn Right<T>,
+    pub(crate) finish: &'a dyn Finish<T>,
+    pub(crate) share: Share,
+}
+
+/// y[batch, m, n]
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<Vec<T>> {
+    let cut = job.cut(d);
+    fill(&cut, |tiles| match job.share {
+        _ if job.k == 0 => {
+            tiles.iter_mut().for_each(|tile| {
+                tile.clear();
+                job.finish(d, tile);
+            });
+            Ok(())
+        }
+        Share::Nothing => job.alone(d, tiles),
+        Share::Left => job.with_left(d, tiles),
+        Share::Right => job.with_right(d, &cut, tiles),
+    })
+}
+
+/// Calls `f` for each, on several threads if the whole is worth it.
+pub(crate) fn each<X: Send>(
+    d: &CpuDevice,
+    worth: bool,
+    all: &mut [X],
+    f: impl Fn(&mut X) -> Result<()> + Send + Sync,
+) -> Result<()> {
+    match d.pool() {
+        Some(pool) if worth && all.len() > 1 => pool.install(|| all.par_iter_mut().try_for_each(f)),
+        _ => all.iter_mut().try_for_each(f),
+    }
+}
+
+/// The size of pieces, a multiple of `unit`, at most about `most`, that come out even for so many threads.
+fn even(whole: usize, most: usize, unit: usize, threads: usize) -> usize {
+    let pieces = whole.div_ceil(most.max(1)).next_multiple_of(threads).max(1);
+    whole.div_ceil(pieces).next_multiple_of(unit).max(unit)
+}
+
+impl<T: Real> Job<'_, T> {
+    fn worth(&self) -> bool {
+        self.batch.saturating_mul(self.m).saturating_mul(self.n).saturating_mul(self.k) > WORTH
+    }
+
+    /// Tiles that fit the caches, and enough of them for all threads.
+    fn cut(&self, d: &CpuDevice) -> Cut {
+        let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
+        let (rows, cols) = match self.share {
+            Share::Nothing => (ROWS, COLS),
+            Share::Left => (self.m, COLS),
+            Share::Right => (ROWS, self.n.min(WIDE)),
+        };
+        // Threads that the batch does not feed. With a shared right factor one product is made after the other.
+        let threads = match self.share {
+            _ if !self.worth() => 1,
+            Share::Right => d.threads(),
+            Share::Nothing | Share::Left => d.threads().div_ceil(self.batch.max(1)),
+        };
+        // Rows are cut finer if they are enough for all; otherwise columns.
+        let by_rows = self.m >= 2 * h * threads && self.share != Share::Left;
+        let (down, across) = if by_rows { (threads, 1) } else { (1, threads) };
+        let (rows, cols) = (even(self.m, rows, h, down), even(self.n, cols, w, across));
+        Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
+    }
+
+    /// Each task packs both factors.
+    fn alone(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+        let (isa, w) = (d.isa(), width::<T>(d.isa()));
+        each(d, self.worth(), tiles, |tile| {
+            let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
+            scratch(rows.len() * PITCH, |left| {
+                scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
+                    for terms in chunks(0..self.k) {
+                        self.left.pack(isa, b, rows.clone(), terms.clone(), left);
+                        self.right.pack(isa, b, terms.clone(), cols.clone(), right);
+                        tile.add(isa, left, right, terms.len());
+                    }
+                    self.finish(d, tile);
+                })
+            })?
+        })
+    }
+
+    /// The left factor is packed whole; each task packs columns of the right one.
+    fn with_left(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+        let (isa, w) = (d.isa(), width::<T>(d.isa()));
+        let distinct = self.left.distinct().min(self.batch);
+        let (count, size) = (self.k.div_ceil(CHUNK), self.m * PITCH);
+        scratch(distinct * count * size, |left| {
+            let mut parts: Vec<_> = left.chunks_exact_mut(size).enumerate().collect();
+            each(d, self.worth(), &mut parts, |(i, left)| {
+                let t = *i % count * CHUNK;
+                self.left.pack(isa, *i / count, 0..self.m, t..self.k.min(t + CHUNK), left);
+                Ok(())
+            })?;
+            let left = &*left;
+            each(d, self.worth(), tiles, |tile| {
+                let (b, cols) = (tile.batch, tile.cols.clone());
+                scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
+                    for (i, terms) in chunks(0..self.k).enumerate() {
+                        self.right.pack(isa, b, terms.clone(), cols.clone(), right);
+                        let left = &left[(b % distinct * count + i) * size + tile.rows.start * PITCH..];
+                        tile.add(isa, left, right, terms.len());
+                    }
+                    self.finish(d, tile);
+                })
+            })
+        })?
+    }
+
+    /// A block of the right factor after the other is packed by all threads; each task packs rows of the left one.
+    fn with_right(&self, d: &CpuDevice, cut: &Cut, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+        // Columns of tiles that are packed together, and then as many chunks as fit.
+        let wide = (WIDE / cut.cols).max(1) * cut.cols;
+        let wide = wide.min(self.n.next_multiple_of(cut.cols));
+        let deep = (SHARED / wide / CHUNK).max(1) * CHUNK;
+        let down = self.m.div_ceil(cut.rows);
+        scratch(deep.min(self.k) * wide, |right| {
+            for product in tiles.chunks_mut(down * self.n.div_ceil(cut.cols)) {
+                for phase in product.chunks_mut(wide / cut.cols * down) {
+                    for from in (0..self.k).step_by(deep) {
+                        self.phase(d, phase, from..self.k.min(from + deep), right)?;
+                    }
+                }
+            }
+            Ok(())
+        })?
+    }
+
+    /// Some terms of some columns of tiles.
+    fn phase(
+        &self,
+        d: &CpuDevice,
+        tiles: &mut [Tile<'_, T>],
+        all: Range<usize>,
+        right: &mut [T],
+    ) -> Result<()> {
+        let (isa, w) = (d.isa(), width::<T>(d.isa()));
+        let (b, across) = (tiles[0].batch, tiles[0].cols.start..tiles[tiles.len() - 1].cols.end);
+        let padded = across.len().next_multiple_of(w);
+        let right = &mut right[..all.len() * padded];
+        // Chunk after chunk, panel after panel. A thread takes a few panels of a chunk.
+        const PANELS: usize = 4;
+        let mut parts = Vec::new();
+        let mut rest = &mut *right;
+        for terms in chunks(all.clone()) {
+            for j in across.clone().step_by(PANELS * w) {
+                let cols = j..across.end.min(j + PANELS * w);
+                let (part, after) = rest.split_at_mut(terms.len() * cols.len().next_multiple_of(w));
+                parts.push((terms.clone(), cols, part));
+                rest = after;
+            }
+        }
+        each(d, self.worth(), &mut parts, |(terms, cols, part)| {
+            self.right.pack(isa, b, terms.clone(), cols.clone(), part);
+            Ok(())
+        })?;
+        let right = &*right;
+        each(d, self.worth(), tiles, |tile| {
+            let rows = tile.rows.clone();
+            scratch(rows.len() * PITCH, |left| {
+                for terms in chunks(all.clone()) {
+                    self.left.pack(isa, b, rows.clone(), terms.clone(), left);
+                    let before = (terms.start - all.start) * padded;
+                    let panels = &right[before + (tile.cols.start - across.start) * terms.len()..];
+                    tile.add(isa, left, panels, terms.len());
+                }
+                if all.end == self.k {
+                    self.finish(d, tile);
+                }
+            })
+        })
+    }
+
+    /// What follows the sums of a tile.
+    fn finish(&self, d: &CpuDevice, tile: &mut Tile<'_, T>) {
+        if self.finish.nothing() {
+            return;
+        }
+        let (b, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
+        for (i, row) in rows.enumerate() {
+            self.finish.finish(d.isa(), b, row, col, tile.row(i));
+        }
+    }
+}
+
+/// Terms, chunk by chunk. They begin where a chunk begins.
+fn chunks(terms: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    terms.clone().step_by(CHUNK).map(move |t| t..terms.end.min(t + CHUNK))
+}

@@ -1,0 +1,41 @@
+//! Memory for use in between, kept by each thread: freshly mapped pages cost more than what is packed into them.
+
+use super::Real;
+use elinvar_core::{Result, host::filled};
+use std::cell::RefCell;
+
+/// Buffers that wait for their next use.
+pub(crate) type Shelf<T> = RefCell<Vec<Vec<T>>>;
+
+/// Larger buffers (in elements) go back to the system.
+const KEPT: usize = 4 << 20;
+/// So many buffers are kept: a shared block, and two for a task.
+const WAITING: usize = 3;
+
+/// A buffer of `len` elements with anything in them. It is taken off the shelf for its time, so a thread that does
+/// another's work while it waits for its own finds another one.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn scratch<T: Real, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+    let waiting = T::shelf().with_borrow_mut(|shelf| {
+        let fits = (0..shelf.len()).filter(|&i| shelf[i].len() >= len).min_by_key(|&i| shelf[i].len());
+        fits.map(|i| shelf.swap_remove(i))
+    });
+    let mut buffer = match waiting {
+        Some(buffer) => buffer,
+        None => filled(len, T::ZERO)?,
+    };
+    let result = f(&mut buffer[..len]);
+    if buffer.len() <= KEPT {
+        T::shelf().with_borrow_mut(|shelf| {
+            shelf.push(buffer);
+            if shelf.len() > WAITING
+                && let Some(i) = (0..shelf.len()).min_by_key(|&i| shelf[i].len())
+            {
+                shelf.swap_remove(i);
+            }
+        });
+    }
+    Ok(result)
+}

@@ -1,0 +1,245 @@
+//! Where the two factors come from: a matrix with any strides, or something else that can be packed.
+
+use super::kernels::{PITCH, Real, turn, width};
+use crate::isa::{Isa, Kernel, dispatch};
+use elinvar_core::order::CHUNK;
+use elinvar_core::{Element, bf16, f16};
+use half::slice::HalfFloatSliceExt;
+use std::ops::Range;
+
+/// A left factor.
+pub(crate) trait Left<T>: Sync {
+    /// How many batches can share one: batch `b` is like batch `b % distinct()`.
+    fn distinct(&self) -> usize;
+    /// out[i * PITCH + t] = element (rows.start + i, terms.start + t) of a batch
+    fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]);
+}
+
+/// A right factor.
+pub(crate) trait Right<T>: Sync {
+    /// Packs columns as panels: for each `width` columns, terms.len() * width numbers, zeros past the last column.
+    fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]);
+}
+
+/// Stored numbers that are computed as `T`.
+#[derive(Clone, Copy)]
+pub(crate) enum Numbers<'a, T> {
+    Own(&'a [T]),
+    F16(&'a [f16]),
+    BF16(&'a [bf16]),
+}
+
+/// A batch of matrices in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a, T> {
+    pub(crate) data: Numbers<'a, T>,
+    pub(crate) offset: usize,
+    /// Batch `b` starts at `b / inner * outer.0 + b % inner * outer.1`.
+    pub(crate) inner: usize,
+    pub(crate) batch: (isize, isize),
+    pub(crate) row: isize,
+    pub(crate) col: isize,
+}
+
+impl<'a, T> Matrix<'a, T> {
+    /// Where an element lies.
+    #[inline]
+    pub(crate) fn at(&self, batch: usize, row: usize, col: usize) -> isize {
+        let (outer, inner) = (batch / self.inner, batch % self.inner);
+        self.offset as isize
+            + outer as isize * self.batch.0
+            + inner as isize * self.batch.1
+            + row as isize * self.row
+            + col as isize * self.col
+    }
+    /// Rows as columns.
+    pub(crate) fn turned(self) -> Matrix<'a, T> {
+        Matrix { row: self.col, col: self.row, ..self }
+    }
+}
+
+impl<T: Real> Left<T> for Matrix<'_, T> {
+    fn distinct(&self) -> usize {
+        usize::MAX
+    }
+    fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
+        let at = self.at(batch, rows.start, terms.start);
+        copy(isa, &self.data, at, (self.row, self.col), rows.len(), terms.len(), out, PITCH);
+    }
+}
+
+impl<T: Real> Right<T> for Matrix<'_, T> {
+    fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
+        let w = width::<T>(isa);
+        for (panel, j) in out.chunks_exact_mut(w * terms.len().max(1)).zip(cols.clone().step_by(w)) {
+            let n = w.min(cols.end - j);
+            if n < w {
+                panel.fill(T::ZERO);
+            }
+            let at = self.at(batch, terms.start, j);
+            copy(isa, &self.data, at, (self.row, self.col), terms.len(), n, panel, w);
+        }
+    }
+}
+
+/// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], at most [`CHUNK`] columns
+pub(crate) fn copy<T: Real>(
+    isa: Isa,
+    src: &Numbers<'_, T>,
+    at: isize,
+    step: (isize, isize),
+    rows: usize,
+    cols: usize,
+    dst: &mut [T],
+    pitch: usize,
+) {
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    match src {
+        Numbers::Own(src) if step.1 == 1 => lines(isa, src, at, step.0, rows, cols, dst, pitch),
+        Numbers::Own(src) if step.0 == 1 => turn(isa, src, at, step.1, rows, cols, dst, pitch),
+        Numbers::Own(src) => each(src, at, step, rows, cols, dst, pitch, |x| x),
+        Numbers::F16(src) => halves(isa, src, at, step, rows, cols, dst, pitch),
+        Numbers::BF16(src) => halves(isa, src, at, step, rows, cols, dst, pitch),
+    }
+}
+
+/// A half as a number; exact.
+pub(crate) trait Half: Copy + Sync {
+    /// One.
+    fn wide<T: Real>(self) -> T;
+    /// Neighbours, by vector instructions.
+    fn widen(x: &[Self], to: &mut [f32]);
+}
+macro_rules! half {
+    ($($t:ty),*) => {$(
+        impl Half for $t {
+            #[inline(always)]
+            fn wide<T: Real>(self) -> T {
+                T::lit(self.to_f64())
+            }
+            fn widen(x: &[$t], to: &mut [f32]) {
+                x.convert_to_f32_slice(to);
+            }
+        }
+    )*};
+}
+half!(f16, bf16);
+
+/// As [`copy`], from halves: neighbours are widened line by line, and turned thereafter if they lie along rows.
+fn halves<T: Real, H: Half>(
+    isa: Isa,
+    src: &[H],
+    at: isize,
+    step: (isize, isize),
+    rows: usize,
+    cols: usize,
+    dst: &mut [T],
+    pitch: usize,
+) {
+    let line = |start: isize, n: usize, to: &mut [T]| {
+        let mut wide = [0.0f32; CHUNK];
+        H::widen(&src[start as usize..start as usize + n], &mut wide[..n]);
+        for (to, x) in to.iter_mut().zip(&wide[..n]) {
+            *to = T::lit(f64::from(*x));
+        }
+    };
+    if step.1 == 1 {
+        for r in 0..rows {
+            line(at + r as isize * step.0, cols, &mut dst[r * pitch..r * pitch + cols]);
+        }
+    } else if step.0 == 1 {
+        // Sixteen columns of a line's length at a time: 32 KiB.
+        const SIDE: usize = 16;
+        let mut block = [T::ZERO; SIDE * CHUNK];
+        for c in (0..cols).step_by(SIDE) {
+            for r in (0..rows).step_by(CHUNK) {
+                let (n, long) = (SIDE.min(cols - c), CHUNK.min(rows - r));
+                for i in 0..n {
+                    let from = at + r as isize + (c + i) as isize * step.1;
+                    line(from, long, &mut block[i * CHUNK..i * CHUNK + long]);
+                }
+                turn(isa, &block, 0, CHUNK as isize, long, n, &mut dst[r * pitch + c..], pitch);
+            }
+        }
+    } else {
+        each(src, at, step, rows, cols, dst, pitch, H::wide::<T>);
+    }
+}
+
+/// Element by element.
+#[inline(always)]
+fn each<S: Copy, T: Element>(
+    src: &[S],
+    at: isize,
+    step: (isize, isize),
+    rows: usize,
+    cols: usize,
+    dst: &mut [T],
+    pitch: usize,
+    f: impl Fn(S) -> T,
+) {
+    for (r, line) in dst.chunks_mut(pitch).take(rows).enumerate() {
+        let mut from = at + r as isize * step.0;
+        for to in &mut line[..cols] {
+            *to = f(src[from as usize]);
+            from += step.1;
+        }
+    }
+}
+
+/// Rows that lie as they should.
+fn lines<T: Real>(
+    isa: Isa,
+    src: &[T],
+    at: isize,
+    step: isize,
+    rows: usize,
+    cols: usize,
+    dst: &mut [T],
+    pitch: usize,
+) {
+    let lines = Lines { src, at, step, rows, cols, dst, pitch };
+    // Whole lines of panels: a copy of known length is a few vectors, of unknown length a call.
+    match cols {
+        8 => dispatch(isa, Fixed::<T, 8>(lines)),
+        16 => dispatch(isa, Fixed::<T, 16>(lines)),
+        32 => dispatch(isa, Fixed::<T, 32>(lines)),
+        _ => lines.any(),
+    }
+}
+
+struct Lines<'a, T> {
+    src: &'a [T],
+    at: isize,
+    step: isize,
+    rows: usize,
+    cols: usize,
+    dst: &'a mut [T],
+    pitch: usize,
+}
+
+impl<T: Real> Lines<'_, T> {
+    fn any(self) {
+        for (r, line) in self.dst.chunks_mut(self.pitch).take(self.rows).enumerate() {
+            let from = (self.at + r as isize * self.step) as usize;
+            line[..self.cols].copy_from_slice(&self.src[from..from + self.cols]);
+        }
+    }
+}
+
+struct Fixed<'a, T, const W: usize>(Lines<'a, T>);
+
+impl<T: Real, const W: usize> Kernel for Fixed<'_, T, W> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Lines { src, at, step, rows, dst, pitch, .. } = self.0;
+        for (r, line) in dst.chunks_mut(pitch).take(rows).enumerate() {
+            let from = (at + r as isize * step) as usize;
+            let whole: [T; W] = src[from..from + W].try_into().expect("as many");
+            line[..W].copy_from_slice(&whole);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Contractions.
+
+use crate::tools::{Dice, Operand, devices, same};
+use elinvar_core::DType;
+use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::Backend;
+use elinvar_ops::backend::{AddBias, Epilogue, Plain};
+use elinvar_ops::lane::Lane;
+use elinvar_reference::{Reference, ReferenceDevice};
+
+/// An epilogue with an elementary function and two operands.
+#[derive(Clone, Copy, Debug)]
+struct Gate;
+impl Epilogue<2> for Gate {
+    const NAME: &'static str = "test_gate";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, sum: L, [bias, gate]: [L; 2]) -> L {
+        (sum + bias).tanh() * gate
+    }
+}
+
+/// An epilogue without operands that is not `Plain`.
+#[derive(Clone, Copy, Debug)]
+struct Negate;
+impl Epilogue<0> for Negate {
+    const NAME: &'static str = "test_negate";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, sum: L, _: [L; 0]) -> L {
+        -sum
+    }
+}
+
+/// One contraction on all devices; `follow` chooses the epilogue.
+fn check(on: &[CpuDevice], x: &Operand, w: &Operand, extra: &[Operand], follow: usize) {
+    macro_rules! run {
+        ($backend:ident, $device:expr, $view:ident) => {
+            match follow {
+                0 => $backend::contract($device, x.$view(), w.$view(), &Plain, []),
+                1 => $backend::contract($device, x.$view(), w.$view(), &AddBias, [extra[0].$view()]),
+                2 => {
+                    let extra = [extra[0].$view(), extra[1].$view()];
+                    $backend::contract($device, x.$view(), w.$view(), &Gate, extra)
+                }
+                _ => $backend::contract($device, x.$view(), w.$view(), &Negate, []),
+            }
+            .unwrap()
+        };
+    }
+    let want = run!(Reference, &ReferenceDevice, reference);
+    for d in on {
+        let what = format!("{d:?} {} {:?} {:?} follow {follow}", want.dtype(), x.layout, w.layout);
+        same(&run!(Cpu, d, cpu), &want, &what);
+    }
+}
+
+/// Contiguous operands, both on either side.
+fn sized(dice: &mut Dice, on: &[CpuDevice], dtype: DType, [b, m, k, n]: [usize; 4]) {
+    let mut x = Operand::contiguous(dice.data(dtype, b * m * k, false), &[b, m, k]);
+    let mut w = Operand::contiguous(dice.data(dtype, b * k * n, false), &[b, k, n]);
+    if dice.once_in(2) {
+        w = Operand::contiguous(w.data, &[b, n, k]);
+        w.layout = w.layout.transpose(1, 2);
+    }
+    if dice.once_in(3) {
+        x = Operand::contiguous(x.data, &[b, k, m]);
+        x.layout = x.layout.transpose(1, 2);
+    }
+    check(on, &x, &w, &[], 0);
+}
+
+#[test]
+fn every_tile_and_lane_edge() {
+    let (mut dice, on) = (Dice::new(1), devices());
+    let alone: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 1).unwrap()).collect();
+    // Tiles are 12, 8, 6, 4, 2 and 1 high, 8 to 32 wide, registers 4 to 16.
+    for m in (1..=14).chain([23, 24, 25, 26]) {
+        for n in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65] {
+            sized(&mut dice, &alone, DType::F32, [1, m, 5, n]);
+            sized(&mut dice, &alone, DType::F64, [1, m, 3, n]);
+        }
+    }
+    for dtype in [DType::F32, DType::F64] {
+        for (m, n) in [(1, 1), (13, 33), (1, 70), (70, 1)] {
+            for k in [1, 2, 7, 8, 9, 511, 512, 513, 1024, 1025, 1600] {
+                sized(&mut dice, &on, dtype, [1, m, k, n]);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_block_edge() {
+    let (mut dice, on) = (Dice::new(2), devices());
+    let best = [CpuDevice::new(Isa::best(), 2).unwrap(), CpuDevice::new(Isa::best(), 3).unwrap()];
+    for m in [191, 192, 193, 204, 385] {
+        for n in [1, 31, 256, 257] {
+            sized(&mut dice, &best, DType::F32, [1, m, 70, n]);
+            sized(&mut dice, &best, DType::F64, [2, m, 40, n]);
+        }
+    }
+    // Threads; several chunks; several blocks of the shared factor, across and in depth.
+    sized(&mut dice, &on, DType::F32, [1, 200, 1030, 40]);
+    sized(&mut dice, &on, DType::F32, [1, 30, 1030, 300]);
+    sized(&mut dice, &best, DType::F32, [1, 250, 2, 4100]);
+    sized(&mut dice, &best, DType::F32, [1, 193, 1537, 1100]);
+    sized(&mut dice, &best[..1], DType::F64, [1, 2, 3, 9000]);
+    sized(&mut dice, &on, DType::F32, [7, 30, 40, 50]);
+    sized(&mut dice, &best, DType::F32, [300, 4, 4, 4]);
+}
+
+#[test]
+fn nothing_to_sum_and_nothing_to_make() {
+    let on = devices();
+    for [b, m, k, n] in
+        [[1, 3, 0, 4], [2, 1, 0, 1], [0, 3, 2, 4], [1, 0, 2, 4], [1, 3, 2, 0], [2, 300, 0, 40]]
+    {
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::I64] {
+            let mut dice = Dice::new(3);
+            let x = Operand::contiguous(dice.data(dtype, b * m * k, false), &[b, m, k]);
+            let w = Operand::contiguous(dice.data(dtype, b * k * n, false), &[b, k, n]);
+            check(&on, &x, &w, &[], 0);
+            if dtype.is_float() {
+                let bias = dice.operand(dtype, &[b, m, n], false);
+                check(&on, &x, &w, &[bias], 1);
+                check(&on, &x, &w, &[], 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn any_strides_dtypes_epilogues_and_values() {
+    let on = devices();
+    let mut dice = Dice::new(4);
+    let sizes = [1, 2, 3, 5, 8, 12, 13, 16, 17, 30, 33, 64, 65];
+    for round in 0..400 {
+        let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32]);
+        let (b, m, n) = (1 + dice.below(3), dice.pick(&sizes), dice.pick(&sizes));
+        let k = if dice.once_in(8) { dice.pick(&[511, 512, 513, 700, 1025]) } else { dice.pick(&sizes) };
+        let wild = dice.once_in(3);
+        let x = dice.operand(dtype, &[b, m, k], wild);
+        let w = dice.operand(dtype, &[b, k, n], wild);
+        let follow = if dtype.is_float() { dice.below(4) } else { 0 };
+        let extra = [dice.operand(dtype, &[b, m, n], wild), dice.operand(dtype, &[b, m, n], wild)];
+        // Two of the devices each time: all of them take part over the rounds.
+        for i in 0..2 {
+            let d = (round * 2 + i) % on.len();
+            check(&on[d..=d], &x, &w, &extra, follow);
+        }
+    }
+}
+
+#[test]
+fn a_batch_with_one_right_factor() {
+    let (mut dice, on) = (Dice::new(5), devices());
+    for (b, m, k, n) in [(5, 7, 30, 20), (3, 80, 40, 33), (4, 1, 50, 40), (2, 100, 520, 65)] {
+        let x = Operand::contiguous(dice.data(DType::F32, b * m * k, true), &[b, m, k]);
+        let mut w = Operand::contiguous(dice.data(DType::F32, k * n, true), &[1, k, n]);
+        let whole = elinvar_core::Shape::new(&[b, k, n]).unwrap();
+        w.layout = w.layout.broadcast_to(&whole, "test").unwrap();
+        let y = elinvar_core::Shape::new(&[b, m, n]).unwrap();
+        let mut bias = Operand::contiguous(dice.data(DType::F32, n, true), &[1, 1, n]);
+        bias.layout = bias.layout.broadcast_to(&y, "test").unwrap();
+        let gate = Operand::contiguous(dice.data(DType::F32, b * m * n, true), &[b, m, n]);
+        check(&on, &x, &w, &[], 0);
+        check(&on, &x, &w, &[bias, gate], 2);
+    }
+}

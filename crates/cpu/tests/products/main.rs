@@ -1,0 +1,4 @@
+//! Products of matrices and convolutions: the reference's bits, for every instruction set and number of threads.
+
+mod contract;
+mod tools;
