@@ -6,13 +6,13 @@
 //! * [`Isa`]: which instructions; found out at run time, one compiled copy of each kernel for each.
 //! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
 
+mod along;
 mod convert;
 mod device;
 mod gemm;
 mod isa;
 mod lane;
 mod map;
-mod along;
 mod parallel;
 mod simd;
 mod walk;
