@@ -5,7 +5,7 @@
 //! the same bits: what differs is how many elements go at once. The copies are chosen by [`Isa`], a value that exists
 //! only for instruction sets that this processor has.
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{DType, Element, Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
@@ -98,6 +98,43 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { avx512(kernel) },
+    }
+}
+
+/// Runs a kernel that holds a formula of the catalogue on elements of type `T`.
+///
+/// There are hundreds of formulas, and what counts of each is the time to compile it and its bytes. So f32, which
+/// networks are made of, has a copy for AVX2 and one for AVX-512; all else has one for AVX2. There is none for plain x86-64,
+/// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]).
+#[inline]
+#[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
+pub(crate) fn formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    #[cfg(target_arch = "x86_64")]
+    match isa.level() {
+        Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        Level::Avx2 => unsafe { avx2(kernel) },
+        Level::Avx512 => {
+            if const { matches!(T::DTYPE, DType::F32) } {
+                // SAFETY: as above.
+                unsafe { avx512(kernel) }
+            } else {
+                // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+                unsafe { avx2(kernel) }
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let Level::Plain = isa.level();
+        kernel.run()
+    }
+}
+
+impl Isa {
+    /// Are formulas compiled for it? Where not, the reference's loops run them.
+    pub(crate) fn has_formulas(self) -> bool {
+        cfg!(not(target_arch = "x86_64")) || self.level() != Level::Plain
     }
 }
 

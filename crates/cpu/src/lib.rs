@@ -80,6 +80,9 @@ impl Backend for Cpu {
         x: [View<'_, Self>; N],
         dtype: DType,
     ) -> Result<HostData> {
+        if !d.isa().has_formulas() {
+            return Reference::map(&ReferenceDevice, m, x.map(to), dtype);
+        }
         map::map(d, m, &x, dtype)
     }
     fn map_int<M: IntMap<N>, const N: usize>(
@@ -88,6 +91,9 @@ impl Backend for Cpu {
         x: [View<'_, Self>; N],
         dtype: DType,
     ) -> Result<HostData> {
+        if !d.isa().has_formulas() {
+            return Reference::map_int(&ReferenceDevice, m, x.map(to), dtype);
+        }
         map::map_int(d, m, &x, dtype)
     }
     fn fold(d: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
@@ -106,6 +112,9 @@ impl Backend for Cpu {
         kept: usize,
         dtype: DType,
     ) -> Result<HostData> {
+        if !d.isa().has_formulas() {
+            return Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype);
+        }
         along::rows(d, r, &x, kept, dtype)
     }
     fn sort(_: &CpuDevice, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {

@@ -6,7 +6,7 @@
 //! stored as another type than it is computed in.
 
 use crate::convert;
-use crate::isa::dispatch;
+use crate::isa::formula;
 use crate::lane::V;
 use crate::simd::room::{At, BLOCK, Block, Compute, Room, fresh};
 use crate::walk::{Walk, gather};
@@ -87,7 +87,7 @@ fn floats<T: Number + Lane, M: Map<N>, const N: usize>(
     x: &[View<'_, Cpu>; N],
     dtype: DType,
 ) -> Result<HostData> {
-    blocks::<T, N>(d, x, stored(M::OUT, dtype), &|x, room| dispatch(d.isa(), Compute(Floats(*m, x), room)))
+    blocks::<T, N>(d, x, stored(M::OUT, dtype), &|x, room| formula::<T, _>(d.isa(), Compute(Floats(*m, x), room)))
 }
 
 /// An integer formula and its operands.
@@ -110,7 +110,7 @@ fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
     m: &M,
     x: &[View<'_, Cpu>; N],
 ) -> Result<HostData> {
-    blocks::<T, N>(d, x, stored(M::OUT, T::DTYPE), &|x, room| dispatch(d.isa(), Compute(Ints(*m, x), room)))
+    blocks::<T, N>(d, x, stored(M::OUT, T::DTYPE), &|x, room| formula::<T, _>(d.isa(), Compute(Ints(*m, x), room)))
 }
 
 fn stored(out: Out, dtype: DType) -> DType {

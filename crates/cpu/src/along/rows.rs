@@ -6,7 +6,7 @@
 
 use super::float::{Float, each_float};
 use super::stage::Stage;
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
 use crate::parallel::try_pieces;
 use crate::{Cpu, CpuDevice};
@@ -139,7 +139,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     }
     /// Terms of statistic `k` (results, for `k` = [`STATS`]) of contiguous operands, padded.
     fn formula(&self, k: usize, x: [&[C]; N], s: &[C; STATS], out: &mut [C]) {
-        dispatch(self.isa, Formula { r: self.r, k, x, s: *s, n: self.length(), out });
+        formula::<C, _>(self.isa, Formula { r: self.r, k, x, s: *s, n: self.length(), out });
     }
     fn length(&self) -> C {
         C::lit(self.n as f64)
