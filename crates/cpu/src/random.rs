@@ -8,7 +8,7 @@ use crate::lane::V;
 use crate::operand::{Make, Number, misuse};
 use crate::simd::room::{BLOCK, Room, fresh};
 use crate::{CpuDevice, Isa};
-use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
+use elinvar_core::philox::{Stream, philox4x32_lanes, unit_f32, unit_f64};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
@@ -55,13 +55,17 @@ impl Kernel for Fill<'_> {
     #[inline(always)]
     fn run(self) {
         let key = [self.s.seed as u32, (self.s.seed >> 32) as u32];
+        let stream = [[self.s.stream as u32; TOGETHER], [(self.s.stream >> 32) as u32; TOGETHER]];
         for (group, out) in self.words.chunks_exact_mut(4 * TOGETHER).enumerate() {
             let first = self.first / 4 + (group * TOGETHER) as u64;
-            for (i, four) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let mut counter = [[0; TOGETHER], [0; TOGETHER], stream[0], stream[1]];
+            for i in 0..TOGETHER {
                 let j = first + i as u64;
-                let counter =
-                    [j as u32, (j >> 32) as u32, self.s.stream as u32, (self.s.stream >> 32) as u32];
-                *four = philox4x32(counter, key);
+                (counter[0][i], counter[1][i]) = (j as u32, (j >> 32) as u32);
+            }
+            let words = philox4x32_lanes(counter, key);
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = words[i % 4][i / 4];
             }
         }
     }
