@@ -40,10 +40,13 @@ fn array<B: Backend>(d: &B::Device, dims: &[usize], dtype: DType) -> Array<B> {
     Array::new(d, x, shape, dtype)
 }
 
-fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>>
-where
-    B: 'static,
-{
+/// The side of the square that copies are timed on, a power of two from 512 on: `SIDE`, or 2048. Less is measured better
+/// where others use the machine, too.
+fn side() -> usize {
+    std::env::var("SIDE").ok().and_then(|n| n.parse().ok()).unwrap_or(2048)
+}
+
+fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
     let mut all: Vec<Row<B>> = vec![];
     type Unary<B> = fn(&Array<B>) -> elinvar_core::Result<Array<B>>;
     let unary: [(&str, Unary<B>); 9] = [
@@ -99,20 +102,21 @@ where
             work: Box::new(move |_| drop(black_box(c::pow(&a, &y).unwrap()))),
         });
     }
-    let x = array::<B>(d, &[2048, 2048], DType::F32);
-    let n = 2048 * 2048;
-    let bias = array::<B>(d, &[2048], DType::F32);
+    let s = side();
+    let n = s * s;
+    let x = array::<B>(d, &[s, s], DType::F32);
+    let bias = array::<B>(d, &[s], DType::F32);
     let a = x.clone();
     all.push(Row {
-        name: "add bias 2048x2048".into(),
+        name: "add bias".into(),
         elements: n,
         bytes: 8 * n,
         work: Box::new(move |_| drop(black_box(c::add(&a, &bias).unwrap()))),
     });
     for dtype in [DType::F16, DType::BF16] {
-        let h = array::<B>(d, &[2048, 2048], dtype);
+        let h = array::<B>(d, &[s, s], dtype);
         all.push(Row {
-            name: format!("add {dtype} 2048x2048"),
+            name: format!("add {dtype}"),
             elements: n,
             bytes: 6 * n,
             work: Box::new(move |_| drop(black_box(c::add(&h, &h).unwrap()))),
@@ -133,23 +137,23 @@ where
         }
     };
     let square = x.layout().clone();
-    all.push(copies(&x, "2048x2048", square.clone(), DType::F32));
+    all.push(copies(&x, "contiguous", square.clone(), DType::F32));
     all.push(copies(&x, "transposed", square.transpose(0, 1), DType::F32));
-    let x4 = Layout::contiguous(Shape::new(&[16, 64, 64, 64]).unwrap());
+    let x4 = Layout::contiguous(Shape::new(&[n / 262_144, 64, 64, 64]).unwrap());
     all.push(copies(&x, "nchw->nhwc", x4.permute(&[0, 2, 3, 1]), DType::F32));
-    let x3 = Layout::contiguous(Shape::new(&[1_398_101, 3]).unwrap());
+    let x3 = Layout::contiguous(Shape::new(&[n / 3, 3]).unwrap());
     all.push(copies(&x, "[n,3] transposed", x3.transpose(0, 1), DType::F32));
     all.push(copies(
         &x,
         "[3,n] transposed",
-        Layout::contiguous(Shape::new(&[3, 1_398_101]).unwrap()).transpose(0, 1),
+        Layout::contiguous(Shape::new(&[3, n / 3]).unwrap()).transpose(0, 1),
         DType::F32,
     ));
     all.push(copies(&x, "flipped", square.flip(1), DType::F32));
     all.push(copies(
         &x,
-        "heads [8,512,16,64]",
-        Layout::contiguous(Shape::new(&[8, 512, 16, 64]).unwrap()).transpose(1, 2),
+        "heads transposed",
+        Layout::contiguous(Shape::new(&[n / 65_536, 64, 16, 64]).unwrap()).transpose(1, 2),
         DType::F32,
     ));
     for to in DType::ALL {
@@ -163,7 +167,6 @@ where
             all.push(copies(&y, from.name(), square.clone(), DType::F32));
         }
     }
-    let n = 10_000_000;
     let draws = [
         ("uniform", Random::Uniform { low: 0.0, high: 1.0 }, DType::F32),
         ("normal", Random::Normal { mean: 0.0, std: 1.0 }, DType::F32),
@@ -174,7 +177,7 @@ where
     ];
     for (name, r, dtype) in draws {
         all.push(Row {
-            name: format!("random {name} {dtype} 1e7"),
+            name: format!("random {name} {dtype}"),
             elements: n,
             bytes: n * dtype.size(),
             work: Box::new(move |d| {
@@ -192,26 +195,26 @@ where
     });
     let a = x.clone();
     all.push(Row {
-        name: "concat 2 of 2048x2048".into(),
+        name: "concat 2".into(),
         elements: 2 * a.shape().numel(),
         bytes: 16 * a.shape().numel(),
         work: Box::new(move |_| drop(black_box(c::concat(&[&a, &a], 1).unwrap()))),
     });
 
     // By index: embedding rows, their gradient, and single elements.
-    let count = 8192;
-    let index: Vec<i64> = (0..count as i64).map(|i| i * 7919 % 2048).collect();
+    let count = 4 * s;
+    let index: Vec<i64> = (0..count as i64).map(|i| i * 7919 % s as i64).collect();
     let index = B::upload(d, HostData::I64(index)).unwrap();
-    let tall = Shape::new(&[count, 512]).unwrap();
+    let tall = Shape::new(&[count, s / 4]).unwrap();
     let il = Layout::contiguous(Shape::new(&[count, 1]).unwrap()).broadcast_to(&tall, "t").unwrap();
     let index = std::sync::Arc::new(index);
     let (a, i, l) = (x.clone(), index.clone(), il.clone());
-    let rows512 = Layout::contiguous(Shape::new(&[8192, 512]).unwrap());
+    let rows512 = Layout::contiguous(Shape::new(&[count, s / 4]).unwrap());
     let base = rows512.clone();
     all.push(Row {
-        name: "gather 8192 rows of 512".into(),
-        elements: count * 512,
-        bytes: count * 512 * 8,
+        name: "gather rows".into(),
+        elements: n,
+        bytes: n * 8,
         work: Box::new(move |d| {
             let x = View { buffer: a.buffer().as_ref(), layout: base.clone(), dtype: DType::F32 };
             drop(black_box(
@@ -221,12 +224,12 @@ where
     });
     let (a, i, l) = (x.clone(), index.clone(), il.clone());
     all.push(Row {
-        name: "scatter-add 8192 rows of 512".into(),
-        elements: count * 512,
-        bytes: count * 512 * 12,
+        name: "scatter-add rows".into(),
+        elements: n,
+        bytes: n * 12,
         work: Box::new(move |d| {
             let base =
-                View { buffer: a.buffer().as_ref(), layout: rows512.slice(0, 0, 2048, 1), dtype: DType::F32 };
+                View { buffer: a.buffer().as_ref(), layout: rows512.slice(0, 0, s, 1), dtype: DType::F32 };
             let src = View { buffer: a.buffer().as_ref(), layout: rows512.clone(), dtype: DType::F32 };
             let i = View { buffer: &*i, layout: l.clone(), dtype: DType::I64 };
             drop(black_box(B::scatter(d, Scatter::Add, base, 0, i, src).unwrap()));
@@ -234,7 +237,7 @@ where
     });
     let flags = c::cast(&c::relu(&x).unwrap(), DType::Bool).unwrap();
     all.push(Row {
-        name: "nonzero 2048x2048".into(),
+        name: "nonzero".into(),
         elements: flags.shape().numel(),
         bytes: flags.shape().numel() * 5,
         work: Box::new(move |d| {

@@ -5,8 +5,8 @@
 
 use crate::Isa;
 use crate::isa::dispatch;
-use crate::simd::room::{At, Compute, Room};
-use elinvar_core::{bf16, f16};
+use crate::simd::room::{At, Block, Compute, Room};
+use elinvar_core::{bf16, f16, rounding};
 use elinvar_reference::Cell;
 use half::slice::HalfFloatSliceExt;
 
@@ -74,5 +74,42 @@ pub(crate) fn to_f16(x: &[f32], room: &mut Room<'_, f16>) {
         let narrow = &mut narrow[..part.len()];
         narrow.convert_from_f32_slice(part);
         room.copy(narrow);
+    }
+}
+
+/// On the way to 16 bits: the f32 that rounds to the same 16-bit float as the number itself.
+pub(crate) trait Odd: Simple {
+    /// That f32.
+    fn odd(self) -> f32;
+    /// Those of a slice; `block` is room for them.
+    fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut Block<f32>) -> &'a [f32] {
+        block.fill(x.len(), |room| each(isa, x, room, Self::odd))
+    }
+}
+
+macro_rules! odd {
+    ($($t:ty: $odd:expr;)*) => {$(
+        impl Odd for $t {
+            #[inline]
+            fn odd(self) -> f32 {
+                ($odd)(self)
+            }
+        }
+    )*};
+}
+odd! {
+    f64:  rounding::odd_f32;
+    i64:  |v| rounding::odd_f32(rounding::odd_f64(v));
+    i32:  |v| rounding::odd_f32(f64::from(v));
+    u8:   f32::from;
+    bool: |v| f32::from(u8::from(v));
+}
+impl Odd for f32 {
+    #[inline]
+    fn odd(self) -> f32 {
+        self
+    }
+    fn odds<'a>(_: Isa, x: &'a [f32], _: &'a mut Block<f32>) -> &'a [f32] {
+        x
     }
 }

@@ -8,12 +8,16 @@
 
 mod along;
 mod convert;
+mod copy;
 mod device;
 mod gemm;
+mod index;
 mod isa;
 mod lane;
 mod map;
+mod operand;
 mod parallel;
+mod random;
 mod simd;
 mod walk;
 
@@ -44,35 +48,29 @@ impl Backend for Cpu {
     fn upload(_: &CpuDevice, data: HostData) -> Result<HostData> {
         Reference::upload(&ReferenceDevice, data)
     }
-    fn download(_: &CpuDevice, x: View<'_, Self>) -> Result<HostData> {
-        Reference::download(&ReferenceDevice, to(x))
+    fn download(d: &CpuDevice, x: View<'_, Self>) -> Result<HostData> {
+        copy::own(d, &x)
     }
     fn synchronize(_: &CpuDevice) -> Result<()> {
         Reference::synchronize(&ReferenceDevice)
     }
-    fn fill(_: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
-        Reference::fill(&ReferenceDevice, value, dtype, len)
+    fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+        copy::fill(d, value, dtype, len)
     }
-    fn random(_: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-        Reference::random(&ReferenceDevice, r, s, dtype, len)
+    fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        random::random(d, r, s, dtype, len)
     }
-    fn copy(_: &CpuDevice, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
-        Reference::copy(&ReferenceDevice, to(x), dtype)
+    fn copy(d: &CpuDevice, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
+        copy::copy(d, &x, dtype)
     }
     fn assemble(
-        _: &CpuDevice,
+        d: &CpuDevice,
         fill: Scalar,
         dtype: DType,
         shape: &Shape,
         parts: &[(View<'_, Self>, Layout)],
     ) -> Result<HostData> {
-        Reference::assemble(
-            &ReferenceDevice,
-            fill,
-            dtype,
-            shape,
-            &parts.iter().map(|(v, l)| (to(v.clone()), l.clone())).collect::<Vec<_>>(),
-        )
+        copy::assemble(d, fill, dtype, shape, parts)
     }
     fn map<M: Map<N>, const N: usize>(
         d: &CpuDevice,
@@ -205,20 +203,28 @@ impl Backend for Cpu {
             to(g),
         )
     }
-    fn gather(_: &CpuDevice, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
+    fn gather(d: &CpuDevice, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
+        if let Some(y) = index::gather(d, &x, axis, &index)? {
+            return Ok(y);
+        }
+        // An index is out of range: the reference says which.
         Reference::gather(&ReferenceDevice, to(x), axis, to(index))
     }
     fn scatter(
-        _: &CpuDevice,
+        d: &CpuDevice,
         how: Scatter,
         base: View<'_, Self>,
         axis: usize,
         index: View<'_, Self>,
         src: View<'_, Self>,
     ) -> Result<HostData> {
+        if let Some(y) = index::scatter(d, how, &base, axis, &index, &src)? {
+            return Ok(y);
+        }
+        // An index is out of range: the reference says which.
         Reference::scatter(&ReferenceDevice, how, to(base), axis, to(index), to(src))
     }
-    fn nonzero(_: &CpuDevice, x: View<'_, Self>) -> Result<(HostData, usize)> {
-        Reference::nonzero(&ReferenceDevice, to(x))
+    fn nonzero(d: &CpuDevice, x: View<'_, Self>) -> Result<(HostData, usize)> {
+        index::nonzero(d, &x)
     }
 }

@@ -4,86 +4,105 @@ use crate::simd::room::Room;
 use elinvar_core::layout::Strides;
 use elinvar_core::{Dims, Layout};
 
-/// A layout with neighbouring axes taken together where one walks on as the other does, and no axes of size 1.
+/// Layouts of one shape, with neighbouring axes taken together where all of them walk on as one, and no axes of size 1.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Walk {
+pub(crate) struct Walk<const K: usize = 1> {
     /// Sizes, outermost first; at least one axis.
     pub(crate) dims: Dims,
-    /// Steps of the axes.
-    pub(crate) strides: Strides,
+    /// Steps of the axes, for each layout.
+    pub(crate) strides: [Strides; K],
     /// Where the first element lies.
-    pub(crate) offset: usize,
+    pub(crate) offset: [usize; K],
 }
 
 impl Walk {
     pub(crate) fn new(l: &Layout) -> Walk {
-        let (mut dims, mut strides) = (Dims::new(), Strides::new());
-        for (&n, &s) in l.shape().iter().zip(l.strides()) {
-            if n == 1 {
-                continue;
-            }
-            match (dims.last_mut(), strides.last_mut()) {
-                (Some(outer), Some(step)) if *step == s.wrapping_mul(n as isize) => {
-                    *outer *= n;
-                    *step = s;
-                }
-                _ => {
-                    dims.push(n);
-                    strides.push(s);
-                }
-            }
-        }
-        if dims.is_empty() {
-            dims.push(1);
-            strides.push(1);
-        }
-        Walk { dims, strides, offset: l.offset() }
+        Walk::of([l])
     }
     /// The innermost axis: its size and step.
     pub(crate) fn inner(&self) -> (usize, isize) {
         let last = self.dims.len() - 1;
-        (self.dims[last], self.strides[last])
+        (self.dims[last], self.strides[0][last])
     }
     /// Do all elements lie in one place?
     pub(crate) fn is_one(&self) -> bool {
-        self.strides.iter().all(|&s| s == 0) || self.dims.iter().all(|&n| n == 1)
+        self.strides[0].iter().all(|&s| s == 0) || self.dims.iter().all(|&n| n == 1)
     }
     /// Do the elements lie one after the other?
     pub(crate) fn is_contiguous(&self) -> bool {
-        self.dims.len() == 1 && (self.strides[0] == 1 || self.dims[0] == 1)
+        self.dims.len() == 1 && (self.strides[0][0] == 1 || self.dims[0] == 1)
     }
-    /// Calls `f(position of the first, step, number)` for the runs that make up the elements number `start` to
+}
+
+impl<const K: usize> Walk<K> {
+    /// Layouts of the same shape.
+    pub(crate) fn of(layouts: [&Layout; K]) -> Walk<K> {
+        let mut walk = Walk {
+            dims: Dims::new(),
+            strides: std::array::from_fn(|_| Strides::new()),
+            offset: layouts.map(Layout::offset),
+        };
+        let shape = layouts.first().expect("one layout at least").shape();
+        for (axis, &n) in shape.iter().enumerate().filter(|&(_, &n)| n != 1) {
+            let steps = layouts.map(|l| l.strides()[axis]);
+            let walks_on = walk
+                .strides
+                .iter()
+                .zip(steps)
+                .all(|(outer, s)| outer.last() == Some(&s.wrapping_mul(n as isize)));
+            match walk.dims.last_mut() {
+                Some(outer) if walks_on => {
+                    *outer *= n;
+                    walk.strides.iter_mut().for_each(|s| s.truncate(s.len() - 1));
+                }
+                _ => walk.dims.push(n),
+            }
+            walk.strides.iter_mut().zip(steps).for_each(|(all, s)| all.push(s));
+        }
+        if walk.dims.is_empty() {
+            walk.dims.push(1);
+            walk.strides.iter_mut().for_each(|all| all.push(1));
+        }
+        walk
+    }
+    /// Calls `f(positions of the first, steps, number)` for the runs that make up the elements number `start` to
     /// `start + len` in row-major order.
     #[inline]
-    pub(crate) fn runs(&self, start: usize, len: usize, mut f: impl FnMut(usize, isize, usize)) {
+    pub(crate) fn runs(&self, start: usize, len: usize, mut f: impl FnMut([usize; K], [isize; K], usize)) {
         let inner = self.dims.len() - 1;
-        let (size, step) = self.inner();
+        let size = self.dims[inner];
+        let steps = self.strides.each_ref().map(|s| s[inner]);
         let mut index = Dims::from_elem(0, inner + 1);
         let (mut left, mut flat, mut at) = (len, start, self.offset);
+        let walk = |at: &mut [usize; K], axis: usize, by: isize| {
+            for (at, strides) in at.iter_mut().zip(&self.strides) {
+                *at = at.wrapping_add_signed(by.wrapping_mul(strides[axis]));
+            }
+        };
         if left == 0 {
             return;
         }
         for axis in (0..=inner).rev() {
             index[axis] = flat % self.dims[axis];
             flat /= self.dims[axis];
-            at = at.wrapping_add_signed(index[axis] as isize * self.strides[axis]);
+            walk(&mut at, axis, index[axis] as isize);
         }
         loop {
             let n = (size - index[inner]).min(left);
-            f(at, step, n);
+            f(at, steps, n);
             left -= n;
             if left == 0 {
                 return;
             }
-            at = at.wrapping_add_signed(-(index[inner] as isize * step));
+            walk(&mut at, inner, -(index[inner] as isize));
             index[inner] = 0;
             for axis in (0..inner).rev() {
                 index[axis] += 1;
-                at = at.wrapping_add_signed(self.strides[axis]);
+                walk(&mut at, axis, 1);
                 if index[axis] < self.dims[axis] {
                     break;
                 }
-                at = at.wrapping_add_signed(-(self.dims[axis] as isize * self.strides[axis]));
+                walk(&mut at, axis, -(self.dims[axis] as isize));
                 index[axis] = 0;
             }
         }
@@ -92,7 +111,7 @@ impl Walk {
 
 /// Writes the elements number `start` to `start + len` of a view.
 pub(crate) fn gather<T: Copy>(data: &[T], walk: &Walk, start: usize, len: usize, room: &mut Room<'_, T>) {
-    walk.runs(start, len, |at, step, n| match step {
+    walk.runs(start, len, |[at], [step], n| match step {
         1 => room.copy(&data[at..at + n]),
         0 => {
             let value = data[at];
@@ -127,7 +146,7 @@ mod tests {
         ];
         for (l, dims, strides) in rows {
             let walk = Walk::new(&l);
-            assert_eq!((&walk.dims[..], &walk.strides[..]), (dims, strides), "{l:?}");
+            assert_eq!((&walk.dims[..], &walk.strides[0][..]), (dims, strides), "{l:?}");
         }
         assert!(Walk::new(&contiguous(&[])).is_contiguous() && Walk::new(&contiguous(&[])).is_one());
     }

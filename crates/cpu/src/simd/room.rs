@@ -72,6 +72,15 @@ impl<'a, T: Copy> Room<'a, T> {
         assert_eq!(room.left(), 0, "cpu: a part of a result was left out");
         self.written += n;
     }
+    /// The next `n` elements, written as `zero`, to be overwritten in any order.
+    #[allow(unsafe_code, reason = "reading what was written")]
+    pub(crate) fn zeroed(&mut self, n: usize, zero: T) -> &mut [T] {
+        let part = &mut self.slots[self.written..][..n];
+        part.fill(MaybeUninit::new(zero));
+        self.written += n;
+        // SAFETY: each of these slots was written by `fill`.
+        unsafe { part.assume_init_mut() }
+    }
     /// Writes a copy of `part`.
     #[inline]
     pub(crate) fn copy(&mut self, part: &[T]) {
@@ -116,7 +125,8 @@ const PROBE: usize = 4096;
 const PIECE: f64 = 20_000.0;
 
 /// A vector of `len` elements. `f(start, room)` is to fill the room with the elements from number `start` on; it is
-/// called for several parts, on several threads if the first part says that this is worth it.
+/// called for several parts, on several threads if the first part says that this is worth it. Parts start at multiples
+/// of `unit`.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
@@ -124,6 +134,7 @@ const PIECE: f64 = 20_000.0;
 pub(crate) fn fresh<T: Copy + Send>(
     d: &CpuDevice,
     len: usize,
+    unit: usize,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
     let whole = |start: usize, slots: &mut [MaybeUninit<T>]| -> Result<()> {
@@ -134,17 +145,18 @@ pub(crate) fn fresh<T: Copy + Send>(
     };
     let mut v = with_capacity(len)?;
     let slots = &mut v.spare_capacity_mut()[..len];
-    if d.threads() == 1 || len <= 2 * PROBE {
+    let probe = PROBE.next_multiple_of(unit);
+    if d.threads() == 1 || len <= 2 * probe {
         whole(0, slots)?;
     } else {
-        let (first, rest) = slots.split_at_mut(PROBE);
+        let (first, rest) = slots.split_at_mut(probe);
         let clock = Instant::now();
         whole(0, first)?;
-        let ns = (clock.elapsed().as_nanos() as f64 / PROBE as f64).max(0.01);
+        let ns = (clock.elapsed().as_nanos() as f64 / probe as f64).max(0.01);
         // At least two pieces per thread, so that one that was late to wake up does not decide.
         let piece =
-            ((PIECE / ns) as usize).min(rest.len() / (2 * d.threads())).max(PROBE).next_multiple_of(BLOCK);
-        try_pieces(d, rest, piece, ns, |start, slots| whole(PROBE + start, slots))?;
+            ((PIECE / ns) as usize).min(rest.len() / (2 * d.threads())).max(PROBE).next_multiple_of(unit);
+        try_pieces(d, rest, piece, ns, |start, slots| whole(probe + start, slots))?;
     }
     // SAFETY: the parts are all `len` slots, and each was asserted to be written from its first slot to its last.
     unsafe { v.set_len(len) };
@@ -161,8 +173,11 @@ mod tests {
     fn every_element_is_made_once_and_in_its_place() {
         for threads in [1, 2, 3, 8] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
-            for len in [0, 1, BLOCK, PROBE, 2 * PROBE, 2 * PROBE + 1, 100_000] {
-                let v = fresh(&d, len, &|start, room| {
+            for (len, unit) in
+                [0, 1, BLOCK, PROBE, 2 * PROBE, 2 * PROBE + 1, 100_000].map(|n| (n, [1, 7, BLOCK][n % 3]))
+            {
+                let v = fresh(&d, len, unit, &|start, room| {
+                    assert!(start.is_multiple_of(unit));
                     room.extend(room.left(), |i| (start + i) as u32);
                     Ok(())
                 });
@@ -175,7 +190,7 @@ mod tests {
     #[should_panic(expected = "left out")]
     fn what_is_left_out_is_noticed() {
         let d = CpuDevice::new(Isa::best(), 1).unwrap();
-        let _ = fresh(&d, 3, &|_, room: &mut Room<'_, u8>| {
+        let _ = fresh(&d, 3, 1, &|_, room: &mut Room<'_, u8>| {
             room.copy(&[1, 2]);
             Ok(())
         });
@@ -184,8 +199,8 @@ mod tests {
     #[test]
     fn an_error_is_handed_on() {
         let d = CpuDevice::new(Isa::best(), 2).unwrap();
-        let v = fresh::<u8>(&d, 100_000, &|_, _| Err(Error::argument("no")));
+        let v = fresh::<u8>(&d, 100_000, 1, &|_, _| Err(Error::argument("no")));
         assert!(v.is_err());
-        assert!(fresh::<u64>(&d, usize::MAX / 32, &|_, _| Ok(())).is_err());
+        assert!(fresh::<u64>(&d, usize::MAX / 32, 1, &|_, _| Ok(())).is_err());
     }
 }

@@ -1,0 +1,240 @@
+//! Moving elements: copies of strided views, conversions, new tensors put together from parts.
+
+use crate::convert::{self, Odd, Simple};
+use crate::operand::{Number, Operand, misuse};
+use crate::simd::room::{BLOCK, Block, Room, fresh};
+use crate::walk::{Walk, gather};
+use crate::{Cpu, CpuDevice, Isa};
+use elinvar_core::{
+    DType, Element, HostData, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
+};
+use elinvar_ops::View;
+use elinvar_reference::Cell;
+use std::borrow::Cow;
+
+/// `len` copies of a value.
+pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+    fn one<T: Element>(d: &CpuDevice, value: T, len: usize) -> Result<HostData> {
+        Ok(T::wrap(fresh(d, len, BLOCK, &|_, room| {
+            room.extend(room.left(), |_| value);
+            Ok(())
+        })?))
+    }
+    each_dtype!(dtype, T => one::<T>(d, T::nearest(value), len))
+}
+
+/// The view, contiguous, as another (or the same) dtype.
+pub(crate) fn copy(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
+    if x.buffer.dtype() == to {
+        return own(d, x);
+    }
+    // Strides that are expensive are paid for once, not by the conversion.
+    if Crossed::find(&Walk::new(&x.layout)).is_some() {
+        let straight = own(d, x)?;
+        let layout = Layout::contiguous(x.shape().clone());
+        return copy(d, &View { buffer: &straight, layout, dtype: x.dtype }, to);
+    }
+    match x.buffer {
+        HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => cast::<f32>(d, x, to),
+        HostData::F64(_) => cast::<f64>(d, x, to),
+        HostData::I64(_) => cast::<i64>(d, x, to),
+        HostData::I32(_) => cast::<i32>(d, x, to),
+        HostData::U8(_) => cast::<u8>(d, x, to),
+        HostData::Bool(_) => cast::<bool>(d, x, to),
+    }
+}
+
+/// From what is read as `C` to any type.
+fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
+    /// Block by block.
+    fn each<C: Number, T: Element>(
+        d: &CpuDevice,
+        x: &View<'_, Cpu>,
+        store: impl Fn(Isa, &[C], &mut Room<'_, T>) + Sync,
+    ) -> Result<HostData> {
+        let len = x.shape().numel();
+        let operand = Operand::new(x, len)?;
+        let v = fresh(d, len, BLOCK, &|mut start, room: &mut Room<'_, T>| {
+            let mut block = Block::new();
+            while room.left() > 0 {
+                let n = room.left().min(BLOCK);
+                store(d.isa(), operand.part(d.isa(), &mut block, start, n), room);
+                start += n;
+            }
+            Ok(())
+        })?;
+        Ok(T::wrap(v))
+    }
+    fn plain<C: Number + Simple, T: Simple>(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<HostData> {
+        each(d, x, convert::simple::<C, T>)
+    }
+    match to {
+        DType::F32 => plain::<C, f32>(d, x),
+        DType::F64 => plain::<C, f64>(d, x),
+        DType::I64 => plain::<C, i64>(d, x),
+        DType::I32 => plain::<C, i32>(d, x),
+        DType::U8 => plain::<C, u8>(d, x),
+        DType::Bool => plain::<C, bool>(d, x),
+        DType::F16 => each(d, x, |isa, x, room: &mut Room<'_, f16>| {
+            convert::to_f16(C::odds(isa, x, &mut Block::new()), room);
+        }),
+        DType::BF16 => each(d, x, |isa, x, room: &mut Room<'_, bf16>| {
+            convert::to_bf16(isa, C::odds(isa, x, &mut Block::new()), room);
+        }),
+    }
+}
+
+/// The elements of a view, row-major, in their own type.
+pub(crate) fn own(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<HostData> {
+    fn one<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostData> {
+        Ok(T::wrap(straight(d, v, layout)?))
+    }
+    each_data!(x.buffer, v => one(d, v, &x.layout))
+}
+
+/// The elements of a view, row-major: borrowed if they lie so already.
+pub(crate) fn elements<'a, T: Element>(d: &CpuDevice, v: &'a [T], layout: &Layout) -> Result<Cow<'a, [T]>> {
+    let n = layout.shape().numel();
+    Ok(if n > 0 && layout.is_contiguous() {
+        Cow::Borrowed(&v[layout.offset()..layout.offset() + n])
+    } else {
+        Cow::Owned(straight(d, v, layout)?)
+    })
+}
+
+/// The elements of a view, row-major.
+fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<Vec<T>> {
+    let len = layout.shape().numel();
+    let walk = Walk::new(layout);
+    match Crossed::find(&walk) {
+        Some(crossed) => crossed.copy(d, v, len),
+        None => fresh(d, len, BLOCK, &|start, room| {
+            gather(v, &walk, start, room.left(), room);
+            Ok(())
+        }),
+    }
+}
+
+/// A view whose neighbours in memory are neighbours along another axis than the last: a transpose.
+///
+/// Read row by row, it would fetch a cache line for each element. It is copied in tiles instead: some neighbours along
+/// `near`, the axis of step 1, times some along the last axis.
+struct Crossed<'a> {
+    walk: &'a Walk,
+    near: usize,
+}
+
+/// Elements of a tile along the near axis, by size of an element: two cache lines, as the first may be cut.
+const fn tile_near<T>() -> usize {
+    128 / size_of::<T>()
+}
+/// Elements of a tile along the last axis: what is written at once, a cache line of f32.
+const TILE: usize = 16;
+
+impl<'a> Crossed<'a> {
+    /// Is it worth it?
+    fn find(walk: &'a Walk) -> Option<Self> {
+        let last = walk.dims.len() - 1;
+        let (n, step) = walk.inner();
+        // A short near axis has too few neighbours to gain; a small step along the last axis reads whole lines anyway.
+        let near = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
+        (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1).then_some(Crossed { walk, near })
+    }
+    fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<Vec<T>> {
+        let dims = &self.walk.dims;
+        // A strip is what some neighbours make of the result: contiguous, as the near axis is the outermost in it.
+        let row: usize = dims[self.near + 1..].iter().product();
+        let near = dims[self.near];
+        let outer = dims[..self.near].iter().product::<usize>();
+        let tall = tile_near::<T>().min(near);
+        let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
+        fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
+            let mut at = start / row;
+            let mut tile = [[T::ZERO; TILE]; 128];
+            while room.left() > 0 {
+                let count = tall.min(near - at % near).min(room.left() / row);
+                self.strip(v, at / near, at % near, room.zeroed(count * row, T::ZERO), &mut tile);
+                at += count;
+            }
+            Ok(())
+        })
+    }
+    /// The rows from number `first` on of slab `outer`.
+    fn strip<T: Element>(
+        &self,
+        v: &[T],
+        outer: usize,
+        first: usize,
+        out: &mut [T],
+        tile: &mut [[T; TILE]; 128],
+    ) {
+        let (dims, strides) = (&self.walk.dims, &self.walk.strides[0]);
+        let last = dims.len() - 1;
+        let row: usize = dims[self.near + 1..].iter().product();
+        let count = out.len() / row;
+        let place = |mut flat: usize, axes: std::ops::Range<usize>| {
+            let mut at = 0isize;
+            for a in axes.rev() {
+                at += (flat % dims[a]) as isize * strides[a];
+                flat /= dims[a];
+            }
+            at
+        };
+        let corner = self.walk.offset[0].wrapping_add_signed(place(outer, 0..self.near)) + first;
+        let (n, step) = self.walk.inner();
+        for middle in 0..row / n {
+            let start = corner.wrapping_add_signed(place(middle, self.near + 1..last));
+            for from in (0..n).step_by(TILE) {
+                let wide = TILE.min(n - from);
+                for i in 0..wide {
+                    let at = start.wrapping_add_signed((from + i) as isize * step);
+                    for (line, &x) in tile.iter_mut().zip(&v[at..at + count]) {
+                        line[i] = x;
+                    }
+                }
+                for (a, line) in tile[..count].iter().enumerate() {
+                    out[a * row + middle * n + from..][..wide].copy_from_slice(&line[..wide]);
+                }
+            }
+        }
+    }
+}
+
+/// A tensor of `shape` filled with `value`, into which the parts are written one after the other.
+pub(crate) fn assemble(
+    d: &CpuDevice,
+    value: Scalar,
+    dtype: DType,
+    shape: &Shape,
+    parts: &[(View<'_, Cpu>, Layout)],
+) -> Result<HostData> {
+    fn write<T: Element>(
+        d: &CpuDevice,
+        y: &mut HostData,
+        part: &[T],
+        from: &Layout,
+        to: &Layout,
+    ) -> Result<()> {
+        let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
+        // Crossed strides become a copy first; others are walked together with the target's.
+        let crossed = Crossed::find(&Walk::new(from)).is_some();
+        let straight = if crossed { Cow::Owned(straight(d, part, from)?) } else { Cow::Borrowed(part) };
+        let from =
+            if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
+        Walk::of([&from, to]).runs(0, to.shape().numel(), |[from, to], steps, n| match steps {
+            [1, 1] => y[to..to + n].copy_from_slice(&straight[from..from + n]),
+            [step_from, step_to] => {
+                for i in 0..n as isize {
+                    y[to.wrapping_add_signed(i * step_to)] =
+                        straight[from.wrapping_add_signed(i * step_from)];
+                }
+            }
+        });
+        Ok(())
+    }
+    let mut y = fill(d, value, dtype, shape.numel())?;
+    for (part, to) in parts {
+        each_data!(part.buffer, v => write(d, &mut y, v, &part.layout, to))?;
+    }
+    Ok(y)
+}

@@ -1,0 +1,153 @@
+//! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
+
+use crate::convert;
+use crate::simd::room::{BLOCK, Block, Room, fresh};
+use crate::walk::{Walk, gather};
+use crate::{Cpu, CpuDevice, Isa};
+use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_ops::View;
+
+/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
+pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
+    Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
+}
+
+/// A type in which is computed: f32, f64, the integers and bool.
+pub(crate) trait Number: Element {
+    /// Writes elements number `start` to `start + n` of memory of another type (n at most [`BLOCK`]): 16-bit floats
+    /// exactly, bool as 0 or 1.
+    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, Self>);
+    /// Does [`Number::load`] know the type?
+    fn loads(dtype: DType) -> bool;
+    /// Results through `make`, stored as `to`.
+    fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, Self>) -> Result<HostData>;
+}
+
+/// Fills a room with the results from a number on.
+pub(crate) type Make<'a, T> = dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync + 'a;
+
+/// Results that are made as `T` and stored as `S`, in blocks.
+fn narrow<T: Number, S: Element>(
+    d: &CpuDevice,
+    len: usize,
+    make: &Make<'_, T>,
+    store: impl Fn(Isa, &[T], &mut Room<'_, S>) + Sync,
+) -> Result<HostData> {
+    let v = fresh(d, len, BLOCK, &|mut start, room: &mut Room<'_, S>| {
+        let mut block = Block::new();
+        while room.left() > 0 {
+            let n = room.left().min(BLOCK);
+            let mut made = Ok(());
+            let results = block.fill(n, |room| made = make(start, room));
+            made?;
+            store(d.isa(), results, room);
+            start += n;
+        }
+        Ok(())
+    })?;
+    Ok(S::wrap(v))
+}
+
+impl Number for f32 {
+    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, f32>) {
+        match data {
+            HostData::F16(v) => {
+                let mut block = Block::new();
+                convert::from_f16(block.fill(n, |room| gather(v, walk, start, n, room)), room);
+            }
+            HostData::BF16(v) => {
+                let mut block = Block::new();
+                convert::from_bf16(isa, block.fill(n, |room| gather(v, walk, start, n, room)), room);
+            }
+            other => flags(isa, other, walk, start, n, room),
+        }
+    }
+    fn loads(dtype: DType) -> bool {
+        dtype.is_half() || dtype == DType::Bool
+    }
+    fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, f32>) -> Result<HostData> {
+        match to {
+            DType::F32 => Ok(HostData::F32(fresh(d, len, BLOCK, make)?)),
+            DType::F16 => narrow(d, len, make, |_, x, room: &mut Room<'_, f16>| convert::to_f16(x, room)),
+            DType::BF16 => {
+                narrow(d, len, make, |isa, x, room: &mut Room<'_, bf16>| convert::to_bf16(isa, x, room))
+            }
+            DType::Bool => narrow(d, len, make, convert::simple::<f32, bool>),
+            DType::F64 | DType::I64 | DType::I32 | DType::U8 => Err(misuse("storing f32", to)),
+        }
+    }
+}
+
+/// bool as 0 or 1.
+fn flags<T: Number + convert::Simple>(
+    isa: Isa,
+    data: &HostData,
+    walk: &Walk,
+    start: usize,
+    n: usize,
+    room: &mut Room<'_, T>,
+) {
+    let v = bool::slice(data).expect("the types of operands were looked at");
+    let mut block = Block::new();
+    convert::simple(isa, block.fill(n, |room| gather(v, walk, start, n, room)), room);
+}
+
+macro_rules! number {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, $t>) {
+                flags(isa, data, walk, start, n, room);
+            }
+            fn loads(dtype: DType) -> bool {
+                dtype == DType::Bool
+            }
+            fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, $t>) -> Result<HostData> {
+                match to {
+                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(fresh(d, len, BLOCK, make)?)),
+                    DType::Bool => narrow(d, len, make, convert::simple::<$t, bool>),
+                    _ => Err(misuse("storing a number of another type", to)),
+                }
+            }
+        }
+    )*};
+}
+number!(f64, i64, i32, u8, bool);
+
+/// How an operand gets to the formula.
+pub(crate) enum Operand<'a, T> {
+    /// It lies there as the formula reads it.
+    Slice(&'a [T]),
+    /// One element for all: a block of copies is made once.
+    One(&'a HostData, Walk),
+    /// Through blocks.
+    Blocks(&'a HostData, Walk),
+}
+
+impl<'a, T: Number> Operand<'a, T> {
+    pub(crate) fn new(v: &View<'a, Cpu>, len: usize) -> Result<Self> {
+        let dtype = v.buffer.dtype();
+        match T::slice(v.buffer) {
+            Some(_) if len == 0 => return Ok(Operand::Slice(&[])),
+            Some(x) if v.layout.is_contiguous() => {
+                return Ok(Operand::Slice(&x[v.layout.offset()..v.layout.offset() + len]));
+            }
+            None if !T::loads(dtype) => return Err(misuse("an operand of another type", dtype)),
+            _ => {}
+        }
+        let walk = Walk::new(&v.layout);
+        Ok(if walk.is_one() { Operand::One(v.buffer, walk) } else { Operand::Blocks(v.buffer, walk) })
+    }
+    /// The elements number `start` to `start + n`; `block` is this operand's own.
+    pub(crate) fn part<'b>(&'b self, isa: Isa, block: &'b mut Block<T>, start: usize, n: usize) -> &'b [T] {
+        match self {
+            Operand::Slice(x) => &x[start..start + n],
+            Operand::One(..) if block.held().len() >= n => &block.held()[..n],
+            Operand::One(data, walk) | Operand::Blocks(data, walk) => {
+                block.fill(n, |room| match T::slice(data) {
+                    Some(x) => gather(x, walk, start, n, room),
+                    None => T::load(isa, data, walk, start, n, room),
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Every elementwise op of the catalogue, by name, and its gradients: the bits of the reference.
+
+use crate::common::{Operand, devices, same};
+use crate::dice::{Dice, Values};
+use elinvar_core::{DType, HostData, Result};
+use elinvar_cpu::Cpu;
+use elinvar_ops::args::{Args, Attr};
+use elinvar_ops::{Array, Backend, Value, catalogue};
+use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::Tensor;
+use std::collections::BTreeMap;
+
+/// Names of ops, their operands, and attributes that choose another formula.
+#[rustfmt::skip]
+const OPS: &[(&str, &[&str], &[&str])] = &[
+    ("abs neg sign square floor ceil round trunc frac relu relu6 isnan isinf isfinite logical_not bitwise_not \
+      exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh erf sigmoid \
+      log_sigmoid logit leaky_relu elu celu selu silu mish softplus softsign hardtanh hardswish hardsigmoid \
+      softshrink hardshrink tanhshrink threshold clamp", &["x"], &[""]),
+    ("gelu", &["x"], &["approximate=none", "approximate=tanh"]),
+    ("add sub mul floor_divide fmod remainder pow maximum minimum atan2 copysign eq ne lt le gt ge logical_and \
+      logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right", &["x", "y"], &[""]),
+    ("div", &["x", "y"], &["", "rounding_mode=trunc", "rounding_mode=floor"]),
+    ("lerp", &["x", "y"], &[""]),
+    ("lerp", &["x", "y", "weight"], &[""]),
+    ("fma", &["x", "y", "z"], &[""]),
+    ("addcmul", &["x", "t1", "t2"], &[""]),
+    ("where", &["cond", "x", "y"], &[""]),
+    ("masked_fill", &["x", "mask"], &[""]),
+    ("clamp", &["x", "min", "max"], &[""]),
+    ("mse_loss l1_loss smooth_l1_loss huber_loss hinge_embedding_loss binary_cross_entropy \
+      binary_cross_entropy_with_logits kl_div", &["x", "target"], &["reduction=none"]),
+];
+
+fn attributes(choice: &str) -> BTreeMap<String, Attr> {
+    let numbers = [
+        ("negative_slope", 0.3),
+        ("alpha", 1.25),
+        ("beta", 1.5),
+        ("delta", 0.75),
+        ("margin", 0.5),
+        ("threshold", 0.25),
+        ("lambd", 0.5),
+        ("min_val", -0.7),
+        ("max_val", 0.9),
+        ("min", -1.0),
+        ("max", 1.0),
+        ("value", 2.0),
+        ("weight", 0.3),
+        ("eps", 0.01),
+    ];
+    let mut all: BTreeMap<String, Attr> = numbers.map(|(k, v)| (k.to_string(), Attr::Float(v))).into();
+    all.insert("log_target".into(), Attr::Bool(false));
+    if let Some((name, value)) = choice.split_once('=') {
+        all.insert(name.into(), Attr::Str(value.into()));
+    }
+    all
+}
+
+/// What kind an operand is of, for an op on `dtype`.
+fn kind(role: &str, dtype: DType) -> DType {
+    if role == "cond" || role == "mask" { DType::Bool } else { dtype }
+}
+
+fn array<B: Backend<Buffer = HostData>>(d: &B::Device, x: &Operand) -> Array<B> {
+    let shape = elinvar_core::Shape::new(&[x.data.len()]).unwrap();
+    Array::new(d, x.data.clone(), shape, x.data.dtype()).with_layout(x.layout.clone())
+}
+
+fn args<V: Value>(name: &str, roles: &[&str], choice: &str, x: Vec<V>) -> Args<V> {
+    let mut attrs = attributes(choice);
+    attrs.retain(|k, _| !roles.contains(&k.as_str()));
+    Args { op: name.into(), inputs: roles.iter().map(|r| r.to_string()).zip(x).collect(), attrs }
+}
+
+fn forward<B: Backend<Buffer = HostData>>(
+    d: &B::Device,
+    name: &str,
+    roles: &[&str],
+    choice: &str,
+    x: &[Operand],
+) -> Result<HostData> {
+    let all = x.iter().map(|x| array::<B>(d, x)).collect();
+    Ok(catalogue::call(&args(name, roles, choice, all))?.remove(0).to_host()?.into_data())
+}
+
+/// The gradients of the sum of the result by all operands that have one.
+fn gradients<B: Backend<Buffer = HostData>>(
+    d: &B::Device,
+    name: &str,
+    roles: &[&str],
+    choice: &str,
+    x: &[Operand],
+) -> Result<Vec<Option<HostData>>> {
+    let all: Vec<Tensor<B>> = x
+        .iter()
+        .map(|x| Tensor::from_array(array::<B>(d, x)))
+        .map(|t| if t.dtype().is_float() { t.requires_grad() } else { t })
+        .collect();
+    let y = catalogue::call(&args(name, roles, choice, all.clone()))?.remove(0);
+    if !y.is_tracked() {
+        return Ok(vec![]);
+    }
+    let g =
+        elinvar_ops::catalogue::sum(&elinvar_ops::catalogue::mul(&y, &y.detach())?, None, false)?.backward();
+    all.iter().map(|x| g.get(x).map(|g| Ok(g.to_host()?.into_data())).transpose()).collect()
+}
+
+/// Shapes: one that no block or vector divides, and a broadcast one with odd strides.
+fn operands(dice: &mut Dice, roles: &[&str], dtype: DType, round: usize) -> Vec<Operand> {
+    let shape: &[usize] = if round == 0 { &[1237] } else { &[9, 5, 31] };
+    let values = if round == 0 { Values::Wild } else { Values::Sparse };
+    roles
+        .iter()
+        .map(|role| {
+            let dtype = kind(role, dtype);
+            if round == 0 {
+                let layout = elinvar_core::Layout::contiguous(elinvar_core::Shape::new(shape).unwrap());
+                Operand { data: dice.data(dtype, 1237, values), layout }
+            } else {
+                Operand::draw(dice, dtype, shape, values)
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn every_formula_on_every_dtype() {
+    for &(names, roles, choices) in OPS {
+        for name in names.split_whitespace() {
+            assert!(catalogue::NAMES.contains(&name), "{name}");
+            let mut ran = 0;
+            for (choice, dtype) in choices.iter().flat_map(|c| DType::ALL.map(|d| (c, d))) {
+                for round in 0..2 {
+                    let mut dice = Dice::new(7, (ran * 2 + round) as u64);
+                    let x = operands(&mut dice, roles, dtype, round);
+                    let want = forward::<Reference>(&ReferenceDevice, name, roles, choice, &x);
+                    ran += usize::from(want.is_ok());
+                    for d in devices() {
+                        let got = forward::<Cpu>(&d, name, roles, choice, &x);
+                        same(&got, &want, &format!("{name} {choice} {dtype} {d:?}"));
+                    }
+                }
+            }
+            assert!(ran >= 2, "{name} ran {ran} times");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_every_formula() {
+    let mut seen = 0;
+    for &(names, roles, choices) in OPS {
+        for (name, choice) in names.split_whitespace().flat_map(|n| choices.iter().map(move |c| (n, c))) {
+            for dtype in [DType::F32, DType::F64, DType::BF16] {
+                let mut dice = Dice::new(8, 1);
+                let x = operands(&mut dice, roles, dtype, 1);
+                let want = gradients::<Reference>(&ReferenceDevice, name, roles, choice, &x);
+                for d in devices() {
+                    let what = format!("gradient of {name} {choice} {dtype} {d:?}");
+                    match (gradients::<Cpu>(&d, name, roles, choice, &x), &want) {
+                        (Err(got), Err(want)) => assert_eq!(got.kind(), want.kind(), "{what}"),
+                        (Ok(got), Ok(want)) => {
+                            assert_eq!(got.len(), want.len(), "{what}");
+                            for (got, want) in got.into_iter().zip(want) {
+                                assert_eq!(got.is_some(), want.is_some(), "{what}");
+                                if let (Some(got), Some(want)) = (got, want) {
+                                    same(&Ok(got), &Ok(want.clone()), &what);
+                                    seen += 1;
+                                }
+                            }
+                        }
+                        (got, want) => panic!("{what}: {got:?}, not {want:?}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 1000, "{seen}");
+}

@@ -1,0 +1,119 @@
+//! Gather, scatter, nonzero.
+
+use crate::common::{Operand, devices, same};
+use crate::dice::{Dice, Values};
+use elinvar_core::{DType, HostData, Layout, Shape};
+use elinvar_cpu::Cpu;
+use elinvar_ops::Backend;
+use elinvar_ops::backend::Scatter;
+use elinvar_reference::{Reference, ReferenceDevice};
+
+/// A tensor and an index along an axis; half of the indices are the same along the axes after it.
+fn draw(dice: &mut Dice, dtype: DType, round: u64) -> (Operand, usize, Operand) {
+    let rank = dice.between(1, 4);
+    let mut shape = dice.shape(rank, 6_000);
+    let axis = dice.below(rank);
+    if round.is_multiple_of(3) {
+        shape[rank - 1] = dice.pick(&[16, 33, 600]);
+    }
+    let x = Operand::draw(dice, dtype, &shape, Values::Wild);
+    let mut wide = shape.clone();
+    wide[axis] = if shape[axis] == 0 && dice.once_in(2) { 0 } else { dice.between(0, 40) };
+    let mut stored = wide.clone();
+    let repeated = dice.once_in(2);
+    for n in &mut stored[axis + 1..] {
+        if repeated {
+            *n = (*n).min(1);
+        }
+    }
+    let (layout, len) = dice.layout(&stored);
+    let mut index: Vec<i64> = (0..len).map(|_| dice.below(shape[axis]) as i64).collect();
+    if dice.once_in(8)
+        && let Some(at) = layout.positions().last()
+    {
+        index[at] = dice.pick(&[-1, shape[axis] as i64, i64::MIN, i64::MAX]);
+    }
+    let layout = layout.broadcast_to(&Shape::new(&wide).unwrap(), "draw").unwrap();
+    (x, axis, Operand { data: HostData::I64(index), layout })
+}
+
+#[test]
+fn gathers_and_scatters() {
+    let mut refused = 0;
+    for round in 0..160 {
+        let mut dice = Dice::new(4, round);
+        let dtype = dice.pick(&DType::ALL);
+        let (x, axis, index) = draw(&mut dice, dtype, round);
+        let src = Operand::draw(&mut dice, dtype, index.layout.shape(), Values::Wild);
+        let gathered = Reference::gather(&ReferenceDevice, x.reference(), axis, index.reference());
+        refused += usize::from(gathered.is_err());
+        let scattered = [Scatter::Set, Scatter::Add].map(|how| {
+            (
+                how,
+                Reference::scatter(
+                    &ReferenceDevice,
+                    how,
+                    x.reference(),
+                    axis,
+                    index.reference(),
+                    src.reference(),
+                ),
+            )
+        });
+        for d in devices() {
+            let what = format!("round {round} {dtype} axis {axis} {:?} {:?} {d:?}", x.layout, index.layout);
+            same(&Cpu::gather(&d, x.cpu(), axis, index.cpu()), &gathered, &what);
+            for (how, want) in &scattered {
+                let got = Cpu::scatter(&d, *how, x.cpu(), axis, index.cpu(), src.cpu());
+                same(&got, want, &format!("{how:?} {what}"));
+            }
+        }
+    }
+    assert!((5..80).contains(&refused), "{refused} of 160 indices are out of range");
+}
+
+#[test]
+fn many_rows_on_many_threads() {
+    // An embedding of 50 words: each row is hit about a hundred times, and sums of f32 tell the order.
+    let mut dice = Dice::new(5, 0);
+    let (count, wide) = (5_000, 64);
+    let table = Layout::contiguous(Shape::new(&[50, wide]).unwrap());
+    let rows = Layout::contiguous(Shape::new(&[count, wide]).unwrap());
+    let index = Operand {
+        data: HostData::I64((0..count).map(|_| dice.below(50) as i64).collect()),
+        layout: Layout::contiguous(Shape::new(&[count, 1]).unwrap()).broadcast_to(rows.shape(), "t").unwrap(),
+    };
+    for dtype in [DType::F32, DType::BF16, DType::I32] {
+        let x = Operand { data: dice.data(dtype, 50 * wide, Values::Tame), layout: table.clone() };
+        let src = Operand { data: dice.data(dtype, count * wide, Values::Tame), layout: rows.clone() };
+        let gathered = Reference::gather(&ReferenceDevice, x.reference(), 0, index.reference());
+        let added = Reference::scatter(
+            &ReferenceDevice,
+            Scatter::Add,
+            x.reference(),
+            0,
+            index.reference(),
+            src.reference(),
+        );
+        for d in devices() {
+            same(&Cpu::gather(&d, x.cpu(), 0, index.cpu()), &gathered, "rows");
+            same(&Cpu::scatter(&d, Scatter::Add, x.cpu(), 0, index.cpu(), src.cpu()), &added, "sums");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_zero() {
+    for round in 0..60 {
+        let mut dice = Dice::new(6, round);
+        let dtype = dice.pick(&DType::ALL);
+        let rank = dice.between(0, 4);
+        let shape = dice.shape(rank, 13_000);
+        let x = Operand::draw(&mut dice, dtype, &shape, Values::Few);
+        let want = Reference::nonzero(&ReferenceDevice, x.reference()).unwrap();
+        for d in devices() {
+            let got = Cpu::nonzero(&d, x.cpu()).unwrap();
+            assert_eq!(got, want, "round {round} {dtype} {d:?}");
+        }
+    }
+}
