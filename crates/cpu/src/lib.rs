@@ -7,10 +7,12 @@
 //! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
 
 mod along;
+mod attention;
 mod device;
 mod isa;
 mod lane;
 mod parallel;
+mod simd_tile;
 
 pub use device::CpuDevice;
 pub use isa::Isa;
@@ -151,17 +153,17 @@ impl Backend for Cpu {
         Reference::avg_pool_grad(&ReferenceDevice, p, to(g), spatial)
     }
     fn attention(
-        _: &CpuDevice,
+        d: &CpuDevice,
         a: &Attention,
         q: View<'_, Self>,
         k: View<'_, Self>,
         v: View<'_, Self>,
         mask: Option<View<'_, Self>>,
     ) -> Result<(HostData, HostData)> {
-        Reference::attention(&ReferenceDevice, a, to(q), to(k), to(v), mask.map(to))
+        attention::attention(d, a, q, k, v, mask)
     }
     fn attention_grad(
-        _: &CpuDevice,
+        d: &CpuDevice,
         a: &Attention,
         q: View<'_, Self>,
         k: View<'_, Self>,
@@ -171,17 +173,7 @@ impl Backend for Cpu {
         lse: View<'_, Self>,
         g: View<'_, Self>,
     ) -> Result<(HostData, HostData, HostData)> {
-        Reference::attention_grad(
-            &ReferenceDevice,
-            a,
-            to(q),
-            to(k),
-            to(v),
-            mask.map(to),
-            to(o),
-            to(lse),
-            to(g),
-        )
+        attention::attention_grad(d, a, q, k, v, mask, attention::Results { o, lse, g })
     }
     fn gather(_: &CpuDevice, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
         Reference::gather(&ReferenceDevice, to(x), axis, to(index))

@@ -26,7 +26,9 @@ pub(crate) fn fold(d: &CpuDevice, f: Fold, x: &View<'_, Cpu>, kept: usize, to: D
             each_fold!(f, F => store_f32(view::<f32, F>(d, x, kept)?, to))
         }
         (DType::F64, _) => each_fold!(f, F => store(view::<f64, F>(d, x, kept)?, to)),
-        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Fold::Sum) => store(view::<i64, Sum>(d, x, kept)?, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Fold::Sum) => {
+            store(view::<i64, Sum>(d, x, kept)?, to)
+        }
         (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Fold::Prod) => {
             store(view::<i64, Prod>(d, x, kept)?, to)
         }
@@ -64,7 +66,9 @@ pub(crate) fn store_f32(v: Vec<f32>, to: DType) -> Result<HostData> {
 }
 
 fn misuse(from: DType, to: DType) -> Error {
-    Error::dtype(format!("cpu: results in {from} cannot be stored as {to}; the op should have converted them"))
+    Error::dtype(format!(
+        "cpu: results in {from} cannot be stored as {to}; the op should have converted them"
+    ))
 }
 
 /// The fold of each row of a view.

@@ -98,7 +98,6 @@ macro_rules! ordered {
 }
 ordered! { i64: i64::MIN, i64::MAX; i32: i32::MIN, i32::MAX; u8: 0, 255; bool: false, true; }
 
-
 /// The lanes of a block that is still being read.
 pub(crate) type Lanes<T> = [T; LANES];
 

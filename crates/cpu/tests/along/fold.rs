@@ -11,14 +11,20 @@ fn check(what: &str, f: Fold, x: &(HostData, Layout), kept: usize, to: DType) {
     let want = Reference::fold(&ReferenceDevice, f, reference(x), kept, to);
     for d in devices() {
         let got = Cpu::fold(&d, f, cpu(x), kept, to);
-        same(&format!("{what}: {f:?} of {} {:?}, {kept} kept, on {d:?}", x.0.dtype(), x.1), got, want.clone());
+        same(
+            &format!("{what}: {f:?} of {} {:?}, {kept} kept, on {d:?}", x.0.dtype(), x.1),
+            got,
+            want.clone(),
+        );
     }
 }
 
 #[test]
 fn rows_of_every_length() {
     let mut dice = Dice::new(1);
-    for n in [0, 1, 2, 3, 15, 16, 17, 31, 33, 64, 65, 127, 128, 129, 255, 4095, 4096, 4097, 8193, 12289, 20000] {
+    for n in
+        [0, 1, 2, 3, 15, 16, 17, 31, 33, 64, 65, 127, 128, 129, 255, 4095, 4096, 4097, 8193, 12289, 20000]
+    {
         for rows in [1, 3, 40] {
             if rows * n > 100_000 {
                 continue;
