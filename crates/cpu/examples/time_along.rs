@@ -77,4 +77,111 @@ fn main() {
             || drop(Reference::fold(&ReferenceDevice, Fold::Sum, view!(x, l), kept, DType::F32).unwrap()),
         );
     }
+    let l = shape(&[4096, 1024]);
+    let x = noise(4096 * 1024);
+    {
+        use elinvar_ops::catalogue::{
+            log_softmax::LogSoftmax,
+            normalize::{Normalize, NormalizeGrad},
+            softmax::{Softmax, SoftmaxGrad},
+        };
+        let w = noise(1024);
+        let wl = shape(&[1024]).broadcast_to(l.shape(), "w").unwrap();
+        macro_rules! timed {
+            ($name:expr, $r:expr, $x:expr) => {
+                t.show(
+                    $name,
+                    x.len() as f64 * 4.0,
+                    |d| {
+                        drop(
+                            Cpu::rows(
+                                d,
+                                &$r,
+                                $x.map(|(x, l): (&HostData, &Layout)| view!(*x, *l)),
+                                1,
+                                DType::F32,
+                            )
+                            .unwrap(),
+                        )
+                    },
+                    || {
+                        drop(
+                            Reference::rows(
+                                &ReferenceDevice,
+                                &$r,
+                                $x.map(|(x, l): (&HostData, &Layout)| view!(*x, *l)),
+                                1,
+                                DType::F32,
+                            )
+                            .unwrap(),
+                        )
+                    },
+                )
+            };
+        }
+        timed!("softmax 4096x1024", Softmax, [(&x, &l)]);
+        timed!("softmax_grad 4096x1024", SoftmaxGrad, [(&x, &l), (&x, &l)]);
+        timed!("log_softmax 4096x1024", LogSoftmax, [(&x, &l)]);
+        timed!("layer_norm 4096x1024", Normalize { eps: 1e-5 }, [(&x, &l), (&w, &wl), (&w, &wl)]);
+        timed!("layer_norm_grad 4096x1024", NormalizeGrad { eps: 1e-5 }, [(&x, &l), (&x, &l), (&w, &wl)]);
+        let (s, sl) = (noise(1_000_000), shape(&[100_000, 10]));
+        timed!("softmax 1e5x10", Softmax, [(&s, &sl)]);
+        let tl = shape(&[1024, 4096]).transpose(0, 1);
+        timed!("softmax of columns 1024x4096", Softmax, [(&x, &tl)]);
+    }
+    for causal in [false, true] {
+        let a = Attention { scale: 0.125, causal };
+        let l = shape(&[4, 8, 512, 64]);
+        let x = noise(l.shape().numel());
+        let (o, lse) = Cpu::attention(&t.two, &a, view!(x, l), view!(x, l), view!(x, l), None).unwrap();
+        let ll = shape(&[4, 8, 512]);
+        let flops = 4.0 * 32.0 * 512.0 * 512.0 * 64.0;
+        t.show(
+            if causal { "attention causal" } else { "attention" },
+            flops,
+            |d| drop(Cpu::attention(d, &a, view!(x, l), view!(x, l), view!(x, l), None).unwrap()),
+            || {
+                drop(
+                    Reference::attention(&ReferenceDevice, &a, view!(x, l), view!(x, l), view!(x, l), None)
+                        .unwrap(),
+                )
+            },
+        );
+        t.show(
+            if causal { "attention gradient causal" } else { "attention gradient" },
+            flops * 2.5,
+            |d| {
+                drop(
+                    Cpu::attention_grad(
+                        d,
+                        &a,
+                        view!(x, l),
+                        view!(x, l),
+                        view!(x, l),
+                        None,
+                        view!(o, l),
+                        view!(lse, ll),
+                        view!(x, l),
+                    )
+                    .unwrap(),
+                )
+            },
+            || {
+                drop(
+                    Reference::attention_grad(
+                        &ReferenceDevice,
+                        &a,
+                        view!(x, l),
+                        view!(x, l),
+                        view!(x, l),
+                        None,
+                        view!(o, l),
+                        view!(lse, ll),
+                        view!(x, l),
+                    )
+                    .unwrap(),
+                )
+            },
+        );
+    }
 }

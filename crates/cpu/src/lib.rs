@@ -9,6 +9,7 @@
 mod along;
 mod convert;
 mod copy;
+mod attention;
 mod device;
 mod gemm;
 mod index;
@@ -20,6 +21,7 @@ mod parallel;
 mod random;
 mod simd;
 mod walk;
+mod simd_tile;
 
 pub use device::CpuDevice;
 pub use isa::Isa;
@@ -171,17 +173,17 @@ impl Backend for Cpu {
         Reference::avg_pool_grad(&ReferenceDevice, p, to(g), spatial)
     }
     fn attention(
-        _: &CpuDevice,
+        d: &CpuDevice,
         a: &Attention,
         q: View<'_, Self>,
         k: View<'_, Self>,
         v: View<'_, Self>,
         mask: Option<View<'_, Self>>,
     ) -> Result<(HostData, HostData)> {
-        Reference::attention(&ReferenceDevice, a, to(q), to(k), to(v), mask.map(to))
+        attention::attention(d, a, q, k, v, mask)
     }
     fn attention_grad(
-        _: &CpuDevice,
+        d: &CpuDevice,
         a: &Attention,
         q: View<'_, Self>,
         k: View<'_, Self>,
@@ -191,17 +193,7 @@ impl Backend for Cpu {
         lse: View<'_, Self>,
         g: View<'_, Self>,
     ) -> Result<(HostData, HostData, HostData)> {
-        Reference::attention_grad(
-            &ReferenceDevice,
-            a,
-            to(q),
-            to(k),
-            to(v),
-            mask.map(to),
-            to(o),
-            to(lse),
-            to(g),
-        )
+        attention::attention_grad(d, a, q, k, v, mask, attention::Results { o, lse, g })
     }
     fn gather(d: &CpuDevice, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
         if let Some(y) = index::gather(d, &x, axis, &index)? {

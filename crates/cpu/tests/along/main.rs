@@ -1,5 +1,6 @@
 //! Work along axes against the reference, by bits.
 
+mod attention;
 mod common;
 mod fold;
 mod rows;

@@ -1,0 +1,321 @@
+//! The gradients: tiles of queries walk over the blocks of keys, and both sides gather their sums on the way.
+//!
+//! A sum over keys (dq) and a sum over queries (dk, dv) each have their order, in chunks of 512 terms. One walk of one
+//! thread through all queries and keys of a key head, queries first, meets both. Where there are fewer key heads than
+//! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
+
+use super::scores::{Mask, Masking, Row, Slopes};
+use super::{Number, Sizes, TILE, rows_of, turned};
+use crate::along::float::{Float, each_float};
+use crate::along::stage::Stage;
+use crate::isa::{Isa, dispatch};
+use crate::parallel::try_pieces;
+use crate::simd_tile::Strided;
+use crate::{Cpu, CpuDevice};
+use elinvar_core::host::{filled, with_capacity};
+use elinvar_core::order::{BLOCK, CHUNK};
+use elinvar_core::{HostData, Result};
+use elinvar_ops::View;
+use elinvar_ops::backend::{Attention, Backend, Fold};
+use elinvar_reference::{Reference, ReferenceDevice};
+use std::ops::Range;
+
+/// What the gradient reads besides q, k, v and the mask.
+pub(crate) struct Results<'a> {
+    /// The output.
+    pub o: View<'a, Cpu>,
+    /// Its row statistics.
+    pub lse: View<'a, Cpu>,
+    /// The gradient of the output.
+    pub g: View<'a, Cpu>,
+}
+
+/// The gradients by q, k and v.
+pub(crate) fn attention_grad(
+    d: &CpuDevice,
+    a: &Attention,
+    q: View<'_, Cpu>,
+    k: View<'_, Cpu>,
+    v: View<'_, Cpu>,
+    mask: Option<View<'_, Cpu>>,
+    r: Results<'_>,
+) -> Result<(HostData, HostData, HostData)> {
+    if Sizes::new(&q, &k, &v).empty() {
+        let (to, mask) = (crate::to, mask.map(crate::to));
+        let (o, lse, g) = (to(r.o), to(r.lse), to(r.g));
+        return Reference::attention_grad(&ReferenceDevice, a, to(q), to(k), to(v), mask, o, lse, g);
+    }
+    let dtype = q.buffer.dtype();
+    each_float!("attention's gradient", dtype, C => {
+        let [dq, dk, dv] = backward::<C>(d, a, [&q, &k, &v], mask.as_ref(), &r)?;
+        Ok((C::stored(dq, dtype)?, C::stored(dk, dtype)?, C::stored(dv, dtype)?))
+    })
+}
+
+/// A part of the walk, and room for what comes out of it. A gradient that has no room is not computed.
+struct Item<'a, C> {
+    /// The key head, counted through the batch.
+    kv: usize,
+    /// Query heads, counted through the batch.
+    heads: Range<usize>,
+    /// The queries, from the start of a tile on.
+    queries: Range<usize>,
+    /// The keys, from the start of a block on.
+    keys: Range<usize>,
+    dq: Option<&'a mut [C]>,
+    dkv: Option<(&'a mut [C], &'a mut [C])>,
+}
+
+fn backward<C: Number>(
+    d: &CpuDevice,
+    a: &Attention,
+    [q, k, v]: [&View<'_, Cpu>; 3],
+    mask: Option<&View<'_, Cpu>>,
+    r: &Results<'_>,
+) -> Result<[Vec<C>; 3]> {
+    let z = Sizes::new(q, k, v);
+    let what = "attention's gradient";
+    let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
+    let (k, v) = (Stage::<C>::new(what, k)?, Stage::<C>::new(what, v)?);
+    let walk = Walk {
+        isa: d.isa(),
+        a,
+        z,
+        q: rows_of(d, &Stage::new(what, q)?, [heads, z.l, z.d])?,
+        g: rows_of(d, &Stage::new(what, &r.g)?, [heads, z.l, z.v])?,
+        keys: rows_of(d, &k, [kv_heads, z.s, z.d])?,
+        keys_turned: turned(d, &k, [kv_heads, z.s, z.d])?,
+        values_turned: turned(d, &v, [kv_heads, z.s, z.v])?,
+        o: Stage::new(what, &r.o)?,
+        lse: Stage::new(what, &r.lse)?,
+        mask: Mask::new(mask)?,
+    };
+    let mut dq = filled(heads * z.l * z.d, C::NOTHING)?;
+    let mut dk = filled(kv_heads * z.s * z.d, C::NOTHING)?;
+    let mut dv = filled(kv_heads * z.s * z.v, C::NOTHING)?;
+    let mut items = Vec::new();
+    let group =
+        |kv: usize| (kv / z.j * z.h + kv % z.j * z.group())..(kv / z.j * z.h + (kv % z.j + 1) * z.group());
+    let kv_of = |head: usize| head / z.h * z.j + head % z.h / z.group();
+    if kv_heads >= d.threads() {
+        items.reserve(kv_heads);
+        let all =
+            dq.chunks_mut(z.group() * z.l * z.d).zip(dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)));
+        for (kv, (dq, dkv)) in all.enumerate() {
+            let (heads, queries, keys) = (group(kv), 0..z.l, 0..z.s);
+            items.push(Item { kv, heads, queries, keys, dq: Some(dq), dkv: Some(dkv) });
+        }
+    } else {
+        for (head, dq) in dq.chunks_mut(z.l * z.d).enumerate() {
+            for (t, dq) in dq.chunks_mut(TILE * z.d).enumerate() {
+                let queries = t * TILE..z.l.min((t + 1) * TILE);
+                let (heads, keys) = (head..head + 1, 0..z.s);
+                items.push(Item { kv: kv_of(head), heads, queries, keys, dq: Some(dq), dkv: None });
+            }
+        }
+        for (kv, (dk, dv)) in dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)).enumerate() {
+            for (t, dkv) in dk.chunks_mut(TILE * z.d).zip(dv.chunks_mut(TILE * z.v)).enumerate() {
+                let keys = t * TILE..z.s.min((t + 1) * TILE);
+                let (heads, queries) = (group(kv), 0..z.l);
+                items.push(Item { kv, heads, queries, keys, dq: None, dkv: Some(dkv) });
+            }
+        }
+    }
+    let tiles = (z.h / z.j.max(1) * z.l.div_ceil(TILE) * z.s.div_ceil(TILE)) as f64;
+    try_pieces(d, &mut items, 1, z.tile_ns() * tiles, |_, items| {
+        items.iter_mut().try_for_each(|item| walk.run(item))
+    })?;
+    drop(items);
+    Ok([dq, dk, dv])
+}
+
+struct Walk<'a, C> {
+    isa: Isa,
+    a: &'a Attention,
+    z: Sizes,
+    /// [b, h, l, wide d]
+    q: Vec<C>,
+    /// [b, h, l, wide v]
+    g: Vec<C>,
+    /// [b, j, s, wide d]
+    keys: Vec<C>,
+    /// [b, j, blocks, d, TILE]
+    keys_turned: Vec<C>,
+    /// [b, j, blocks, v, TILE]
+    values_turned: Vec<C>,
+    o: Stage<'a, C>,
+    lse: Stage<'a, C>,
+    mask: Option<Mask<'a, C>>,
+}
+
+/// Contractions of many rows side by side, whose terms come in portions.
+struct Sums<C> {
+    /// Numbers in a row, in whole vectors.
+    wide: usize,
+    /// The chunk that is being chained.
+    chunk: Vec<C>,
+    /// Finished chunks, if there can be more than one.
+    total: Vec<C>,
+}
+
+impl<C: Number> Sums<C> {
+    fn new(rows: usize, wide: usize, terms: usize) -> Result<Self> {
+        let total = if terms > CHUNK { rows * wide } else { 0 };
+        Ok(Sums { wide, chunk: filled(rows * wide, C::NOTHING)?, total: filled(total, C::NOTHING)? })
+    }
+    /// `terms` further terms of `rows` rows from `row` on, which had `before` terms: products of a, whose element (row,
+    /// term) is meant, and the rows of b.
+    fn add(&mut self, isa: Isa, [row, rows, terms]: [usize; 3], before: usize, a: Strided<'_, C>, b: &[C]) {
+        let wide = self.wide;
+        let mut done = 0;
+        while done < terms {
+            let fresh = (before + done).is_multiple_of(CHUNK);
+            if fresh {
+                self.close(row, rows, before + done);
+            }
+            let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
+            let a = Strided { data: &a.data[done * a.column..], ..a };
+            let c = &mut self.chunk[row * wide..(row + rows) * wide];
+            C::chain(isa, [rows, wide, some], a, (&b[done * wide..], wide), (c, wide), fresh);
+            done += some;
+        }
+    }
+    /// The chunk of these rows is complete: they had `terms` terms.
+    fn close(&mut self, row: usize, rows: usize, terms: usize) {
+        let part = row * self.wide..(row + rows) * self.wide;
+        if terms == 0 || self.total.is_empty() {
+            return;
+        }
+        let (total, chunk) = (&mut self.total[part.clone()], &self.chunk[part]);
+        if terms <= CHUNK {
+            total.copy_from_slice(chunk);
+        } else {
+            total.iter_mut().zip(chunk).for_each(|(t, &c)| *t = *t + c);
+        }
+    }
+    /// The sums of rows that had `terms` terms.
+    fn sums(&mut self, row: usize, rows: usize, terms: usize) -> &[C] {
+        self.close(row, rows, terms);
+        let all = if self.total.is_empty() || terms == 0 { &self.chunk } else { &self.total };
+        &all[row * self.wide..(row + rows) * self.wide]
+    }
+}
+
+impl<C: Number> Walk<'_, C> {
+    fn run(&self, item: &mut Item<'_, C>) -> Result<()> {
+        let (z, isa) = (&self.z, self.isa);
+        let (wide_d, wide_v) = (z.wide_d(), z.wide_v());
+        let blocks = z.s.div_ceil(TILE);
+        let keys = &self.keys[item.kv * z.s * wide_d..];
+        let keys_turned = &self.keys_turned[item.kv * blocks * z.d * TILE..];
+        let values_turned = &self.values_turned[item.kv * blocks * z.v * TILE..];
+        let scale = C::lit(self.a.scale);
+        let mut tile = [filled(TILE, [C::NOTHING; TILE])?, filled(TILE, [C::NOTHING; TILE])?];
+        let mut masked: Vec<Row<C>> = filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
+        let mut spare = filled(if z.d.max(z.v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
+        let mut dq = Sums::new(TILE, wide_d, z.s)?;
+        let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
+        let terms = z.group() * z.l;
+        let (mut dk, mut dv) = (Sums::new(side, wide_d, terms)?, Sums::new(side, wide_v, terms)?);
+        // Terms that the sums of each block of keys had so far.
+        let mut had = filled(item.keys.len().div_ceil(TILE), 0)?;
+        for (nth, head) in item.heads.clone().enumerate() {
+            for query in item.queries.clone().step_by(TILE) {
+                let visited = z.visited(self.a, query).min(item.keys.end);
+                if item.keys.start >= visited {
+                    continue;
+                }
+                let rows = TILE.min(item.queries.end - query);
+                let first = head * z.l + query;
+                let (q, g) = (&self.q[first * wide_d..], &self.g[first * wide_v..]);
+                let (shift, weighted) = self.statistics(first, rows, g)?;
+                for key in (item.keys.start..visited).step_by(TILE) {
+                    let count = TILE.min(visited - key);
+                    let [p, ds] = &mut tile;
+                    let size = |k: usize| [rows, TILE, k];
+                    let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
+                    let left = Strided { data: q, row: wide_d, column: 1 };
+                    let right = (&keys_turned[key * z.d..], TILE);
+                    C::contract(isa, size(z.d), left, right, (p.as_flattened_mut(), TILE), &mut spare);
+                    let left = Strided { data: g, row: wide_v, column: 1 };
+                    let right = (&values_turned[key * z.v..], TILE);
+                    C::contract(isa, size(z.v), left, right, (ds.as_flattened_mut(), TILE), &mut spare);
+                    if let Some(mask) = &self.mask {
+                        mask.read(z, first, rows, key, count, &mut masked);
+                    }
+                    let masking = Masking {
+                        scale,
+                        mask: self.mask.as_ref().map(|m| (&masked[..], m.keep)),
+                        keys: count,
+                        diagonal: self.a.causal && key == query,
+                    };
+                    let (shift, weighted) = (&shift, &weighted);
+                    dispatch(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
+                    let (p, ds) = (p.as_flattened(), ds.as_flattened());
+                    if item.dq.is_some() {
+                        let left = Strided { data: ds, row: TILE, column: 1 };
+                        dq.add(isa, [0, rows, count], key, left, &keys[key * wide_d..]);
+                    }
+                    if item.dkv.is_some() {
+                        let (row, block) = (key - item.keys.start, (key - item.keys.start) / TILE);
+                        let turned = |data| Strided { data, row: 1, column: TILE };
+                        dk.add(isa, [row, count, rows], had[block], turned(ds), q);
+                        dv.add(isa, [row, count, rows], had[block], turned(p), g);
+                        had[block] += rows;
+                    }
+                }
+                if let Some(y) = &mut item.dq {
+                    let at = (nth * item.queries.len() + query - item.queries.start) * z.d;
+                    let sums = dq.sums(0, rows, visited);
+                    scaled(sums, wide_d, &mut y[at..at + rows * z.d], z.d, Some(scale));
+                }
+            }
+        }
+        if let Some((dk_out, dv_out)) = &mut item.dkv {
+            for (block, &terms) in had.iter().enumerate() {
+                let row = block * TILE;
+                let rows = TILE.min(item.keys.len() - row);
+                let out = &mut dk_out[row * z.d..(row + rows) * z.d];
+                scaled(dk.sums(row, rows, terms), wide_d, out, z.d, Some(scale));
+                let out = &mut dv_out[row * z.v..(row + rows) * z.v];
+                scaled(dv.sums(row, rows, terms), wide_v, out, z.v, None);
+            }
+        }
+        Ok(())
+    }
+    /// For the queries from `first` on: what is taken off their scores, and the sum of g * y.
+    fn statistics(&self, first: usize, rows: usize, g: &[C]) -> Result<(Row<C>, Row<C>)> {
+        let (z, wide) = (&self.z, self.z.wide_v());
+        let (mut shift, mut weighted) = ([C::NOTHING; TILE], [C::NOTHING; TILE]);
+        let mut buffer = [C::NOTHING; TILE];
+        let never = C::lit(f64::NEG_INFINITY);
+        for (shift, &lse) in shift.iter_mut().zip(&self.lse.block(first, rows, rows, &mut buffer)[..rows]) {
+            *shift = if lse == never { C::NOTHING } else { lse };
+        }
+        let mut buffer = filled(rows * z.v, C::NOTHING)?;
+        let y = self.o.block(first * z.v, rows * z.v, rows * z.v, &mut buffer);
+        let mut terms = filled(z.v, C::NOTHING)?;
+        let mut folded = with_capacity(z.v.div_ceil(BLOCK))?;
+        for (i, y) in y.chunks_exact(z.v).enumerate() {
+            for ((term, &g), &y) in terms.iter_mut().zip(&g[i * wide..]).zip(y) {
+                *term = g * y;
+            }
+            folded.clear();
+            folded.extend(terms.chunks(BLOCK).map(|t| C::block(self.isa, Fold::Sum, t)));
+            weighted[i] = C::join(Fold::Sum, &folded);
+        }
+        Ok((shift, weighted))
+    }
+}
+
+/// The first `n` numbers of each row, times a factor if there is one.
+fn scaled<C: Number>(x: &[C], wide: usize, y: &mut [C], n: usize, by: Option<C>) {
+    for (x, y) in x.chunks_exact(wide).zip(y.chunks_exact_mut(n)) {
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = match by {
+                Some(by) => x * by,
+                None => x,
+            };
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
+
+use super::{Number, Sizes, TILE};
+use crate::Cpu;
+use crate::along::stage::Stage;
+use crate::isa::Kernel;
+use crate::lane::V;
+use elinvar_core::{DType, Result};
+use elinvar_ops::View;
+use elinvar_ops::lane::Lane;
+
+/// A row of scores.
+pub(super) type Row<C> = [C; TILE];
+
+/// A mask [b, h, l, s].
+pub(super) struct Mask<'a, C> {
+    stage: Stage<'a, C>,
+    /// Of truth values, not of numbers to be added.
+    pub keep: bool,
+}
+
+impl<'a, C: Number> Mask<'a, C> {
+    pub fn new(mask: Option<&View<'a, Cpu>>) -> Result<Option<Self>> {
+        mask.map(|m| {
+            Ok(Mask { stage: Stage::new("attention's mask", m)?, keep: m.buffer.dtype() == DType::Bool })
+        })
+        .transpose()
+    }
+    /// The mask of `rows` queries from row `row` of all heads on, at `keys` keys from `key` on.
+    pub fn read(&self, z: &Sizes, row: usize, rows: usize, key: usize, keys: usize, tile: &mut [Row<C>]) {
+        for (i, tile) in tile[..rows].iter_mut().enumerate() {
+            let mut buffer = [C::NOTHING; TILE];
+            tile[..keys].copy_from_slice(self.stage.block((row + i) * z.s + key, keys, keys, &mut buffer));
+        }
+    }
+}
+
+/// What turns products into scores.
+#[derive(Clone, Copy)]
+pub(super) struct Masking<'a, C> {
+    pub scale: C,
+    /// The mask, and whether it is of truth values.
+    pub mask: Option<(&'a [Row<C>], bool)>,
+    /// Keys that exist.
+    pub keys: usize,
+    /// For a block on the diagonal: row i sees keys `0..=i`.
+    pub diagonal: bool,
+}
+
+impl<C: Number> Masking<'_, C> {
+    /// Row `i` of a tile of products as scores. Keys that do not exist get -inf.
+    #[inline(always)]
+    fn scores(&self, i: usize, s: &mut Row<C>) {
+        let never = C::lit(f64::NEG_INFINITY);
+        for s in s.iter_mut() {
+            *s = *s * self.scale;
+        }
+        match self.mask {
+            None => {}
+            Some((mask, true)) => {
+                for (s, &keep) in s.iter_mut().zip(&mask[i]) {
+                    *s = C::select(Lane::eq(keep, C::NOTHING), never, *s);
+                }
+            }
+            Some((mask, false)) => {
+                for (s, &add) in s.iter_mut().zip(&mask[i]) {
+                    *s = *s + add;
+                }
+            }
+        }
+        let seen = if self.diagonal { self.keys.min(i + 1) } else { self.keys };
+        if seen < TILE {
+            for (j, s) in s.iter_mut().enumerate() {
+                *s = if j < seen { *s } else { never };
+            }
+        }
+    }
+}
+
+/// The statistics of the queries of a tile.
+pub(super) struct Running<C> {
+    /// The largest score so far.
+    pub m: Row<C>,
+    /// The sum of the weights so far.
+    pub l: Row<C>,
+    /// By how much the sums so far shrink with this block.
+    pub alpha: Row<C>,
+}
+
+/// One block of the forward: from products to weights, and the statistics brought up to date.
+pub(super) struct Weigh<'a, C> {
+    pub masking: Masking<'a, C>,
+    pub tile: &'a mut [Row<C>],
+    pub run: &'a mut Running<C>,
+}
+
+impl<C: Number> Kernel for Weigh<'_, C> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Running { m, l, alpha } = self.run;
+        let mut shift = [C::NOTHING; TILE];
+        for (i, s) in self.tile.iter_mut().enumerate() {
+            self.masking.scores(i, s);
+            shift[i] = Lane::max(m[i], largest(s));
+        }
+        for i in 0..TILE {
+            let highest = shift[i];
+            shift[i] = C::select(Lane::eq(highest, C::lit(f64::NEG_INFINITY)), C::NOTHING, highest);
+            alpha[i] = V(m[i] - shift[i]).exp().0;
+            m[i] = highest;
+        }
+        for (i, s) in self.tile.iter_mut().enumerate() {
+            for s in s.iter_mut() {
+                *s = V(*s - shift[i]).exp().0;
+            }
+            l[i] = l[i] * alpha[i] + sum(s);
+        }
+    }
+}
+
+/// The largest of a row: a maximum has no order.
+#[inline(always)]
+fn largest<C: Number>(s: &Row<C>) -> C {
+    let mut top = *s;
+    halves(&mut top, Lane::max);
+    top[0]
+}
+
+/// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add nothing.
+#[inline(always)]
+fn sum<C: Number>(p: &Row<C>) -> C {
+    let mut sums = *p;
+    halves(&mut sums, |a, b| a + b);
+    sums[0]
+}
+
+#[inline(always)]
+fn halves<C: Copy>(x: &mut Row<C>, f: impl Fn(C, C) -> C) {
+    for j in 0..32 {
+        x[j] = f(x[j], x[j + 32]);
+    }
+    for j in 0..16 {
+        x[j] = f(x[j], x[j + 16]);
+    }
+    for j in 0..8 {
+        x[j] = f(x[j], x[j + 8]);
+    }
+    for j in 0..4 {
+        x[j] = f(x[j], x[j + 4]);
+    }
+    x[0] = f(f(x[0], x[2]), f(x[1], x[3]));
+}
+
+/// One block of the gradient: from products to weights p and the gradients ds of the scores.
+pub(super) struct Slopes<'a, C> {
+    pub masking: Masking<'a, C>,
+    /// Products in, weights out.
+    pub p: &'a mut [Row<C>],
+    /// The gradients of the weights in, of the scores out.
+    pub ds: &'a mut [Row<C>],
+    /// What is taken off the scores, per query.
+    pub shift: &'a Row<C>,
+    /// The sum of g * y, per query.
+    pub weighted: &'a Row<C>,
+}
+
+impl<C: Number> Kernel for Slopes<'_, C> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
+            self.masking.scores(i, p);
+            for (p, ds) in p.iter_mut().zip(ds) {
+                *p = V(*p - self.shift[i]).exp().0;
+                *ds = *p * (*ds - self.weighted[i]);
+            }
+        }
+    }
+}
