@@ -10,6 +10,7 @@ mod along;
 mod convert;
 mod copy;
 mod attention;
+mod conv;
 mod device;
 mod gemm;
 mod index;
@@ -138,7 +139,7 @@ impl Backend for Cpu {
         }
     }
     fn conv<E: Epilogue<N>, const N: usize>(
-        _: &CpuDevice,
+        d: &CpuDevice,
         c: &Conv,
         x: View<'_, Self>,
         w: View<'_, Self>,
@@ -146,25 +147,34 @@ impl Backend for Cpu {
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
-        Reference::conv(&ReferenceDevice, c, to(x), to(w), out, e, extra.map(to))
+        match x.dtype {
+            DType::F64 => conv::conv::<f64, E, N>(d, c, &x, &w, out, e, &extra),
+            _ => conv::conv::<f32, E, N>(d, c, &x, &w, out, e, &extra),
+        }
     }
     fn conv_input_grad(
-        _: &CpuDevice,
+        d: &CpuDevice,
         c: &Conv,
         g: View<'_, Self>,
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<HostData> {
-        Reference::conv_input_grad(&ReferenceDevice, c, to(g), to(w), spatial)
+        match g.dtype {
+            DType::F64 => conv::input_grad::<f64>(d, c, &g, &w, spatial),
+            _ => conv::input_grad::<f32>(d, c, &g, &w, spatial),
+        }
     }
     fn conv_weight_grad(
-        _: &CpuDevice,
+        d: &CpuDevice,
         c: &Conv,
         x: View<'_, Self>,
         g: View<'_, Self>,
         taps: &[usize],
     ) -> Result<HostData> {
-        Reference::conv_weight_grad(&ReferenceDevice, c, to(x), to(g), taps)
+        match x.dtype {
+            DType::F64 => conv::weight_grad::<f64>(d, c, &x, &g, taps),
+            _ => conv::weight_grad::<f32>(d, c, &x, &g, taps),
+        }
     }
     fn pool(_: &CpuDevice, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
         Reference::pool(&ReferenceDevice, p, to(x))

@@ -25,11 +25,8 @@ pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
     store(y, x.buffer.dtype())
 }
 
-/// One value from each view.
-pub(crate) fn all<'a, T: Copy, const N: usize>(
-    x: &[View<'a, Cpu>; N],
-    f: impl Fn(&View<'a, Cpu>) -> Result<T>,
-) -> Result<[T; N]> {
+/// One value from each.
+pub(crate) fn all<X, T: Copy, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Result<T>) -> Result<[T; N]> {
     let all = x.iter().map(f).collect::<Result<Vec<T>>>()?;
     Ok(std::array::from_fn(|i| all[i]))
 }

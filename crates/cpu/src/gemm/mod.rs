@@ -15,7 +15,7 @@ mod scratch;
 pub(crate) mod source;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{PITCH, Real, width};
+pub(crate) use kernels::{PITCH, Real, turn, width};
 pub(crate) use scratch::scratch;
 pub(crate) use source::{Left, Matrix, Numbers, Right};
 
@@ -102,7 +102,10 @@ fn even(whole: usize, most: usize, unit: usize, threads: usize) -> usize {
 
 impl<T: Real> Job<'_, T> {
     fn worth(&self) -> bool {
-        self.batch.saturating_mul(self.m).saturating_mul(self.n).saturating_mul(self.k) > WORTH
+        // Packing a number takes about as long as four multiplications.
+        let packed = 4 * (self.m + self.n);
+        let each = self.m.saturating_mul(self.n).saturating_add(packed);
+        self.batch.saturating_mul(self.k).saturating_mul(each) > WORTH
     }
 
     /// Tiles that fit the caches, and enough of them for all threads.

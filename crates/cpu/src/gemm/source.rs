@@ -52,6 +52,20 @@ impl<'a, T> Matrix<'a, T> {
             + row as isize * self.row
             + col as isize * self.col
     }
+    /// Packs rows as `Left::pack` does.
+    pub(crate) fn pack_left(
+        &self,
+        isa: Isa,
+        batch: usize,
+        rows: Range<usize>,
+        terms: Range<usize>,
+        out: &mut [T],
+    ) where
+        T: Real,
+    {
+        let at = self.at(batch, rows.start, terms.start);
+        copy(isa, &self.data, at, (self.row, self.col), rows.len(), terms.len(), out, PITCH);
+    }
     /// Rows as columns.
     pub(crate) fn turned(self) -> Matrix<'a, T> {
         Matrix { row: self.col, col: self.row, ..self }
@@ -63,8 +77,7 @@ impl<T: Real> Left<T> for Matrix<'_, T> {
         usize::MAX
     }
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
-        let at = self.at(batch, rows.start, terms.start);
-        copy(isa, &self.data, at, (self.row, self.col), rows.len(), terms.len(), out, PITCH);
+        self.pack_left(isa, batch, rows, terms, out);
     }
 }
 

@@ -1,4 +1,5 @@
 //! Products of matrices and convolutions: the reference's bits, for every instruction set and number of threads.
 
 mod contract;
+mod conv;
 mod tools;

@@ -115,6 +115,20 @@ impl<V: Vector> Kernel for Tiles<'_, V> {
     }
 }
 
+/// The body for each row, written out: sums stay in registers only if every index of theirs is a constant before the
+/// compiler decides where they live, and it does not unroll a loop as long as this by itself.
+macro_rules! each_row {
+    ($rows:ident, $r:ident => $body:block) => {
+        each_row!(@ $rows, $r, $body, 0 1 2 3 4 5 6 7 8 9 10 11)
+    };
+    (@ $rows:ident, $r:ident, $body:block, $($i:literal)*) => {
+        $(if $rows > $i {
+            let $r = $i;
+            $body
+        })*
+    };
+}
+
 struct Tile<V: Vector> {
     a: *const V::T,
     b: *const V::T,
@@ -151,35 +165,35 @@ impl<V: Vector> Tile<V> {
                 for (v, right) in right.iter_mut().enumerate() {
                     *right = V::load(b.add(v * V::LANES));
                 }
-                for (r, sums) in sums.iter_mut().enumerate() {
+                each_row!(R, r => {
                     let left = V::splat(*self.a.add(r * PITCH + t));
-                    for (sum, right) in sums.iter_mut().zip(right) {
+                    for (sum, right) in sums[r].iter_mut().zip(right) {
                         *sum = left.fma(right, *sum);
                     }
-                }
+                });
                 b = b.add(2 * V::LANES);
             }
-            if self.cols == W * V::LANES {
-                for (r, sums) in sums.iter().enumerate() {
-                    for (v, sum) in sums.iter().enumerate() {
-                        let c = self.c.add(r * self.step + v * V::LANES);
+            let whole = self.cols == W * V::LANES;
+            each_row!(R, r => {
+                let c = self.c.add(r * self.step);
+                if whole {
+                    for (v, sum) in sums[r].iter().enumerate() {
+                        let c = c.add(v * V::LANES);
                         let sum = if self.first { *sum } else { V::load(c).add(*sum) };
                         sum.store(c);
                     }
-                }
-            } else {
-                for (r, sums) in sums.iter().enumerate() {
+                } else {
                     // Two registers of the widest.
                     let mut row = [V::T::ZERO; 32];
-                    for (v, sum) in sums.iter().enumerate() {
+                    for (v, sum) in sums[r].iter().enumerate() {
                         sum.store(row.as_mut_ptr().add(v * V::LANES));
                     }
                     for (j, sum) in row[..self.cols].iter().enumerate() {
-                        let c = self.c.add(r * self.step + j);
+                        let c = c.add(j);
                         c.write(if self.first { *sum } else { c.read() + *sum });
                     }
                 }
-            }
+            });
         }
     }
 }

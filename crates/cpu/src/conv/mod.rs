@@ -1,0 +1,308 @@
+//! Convolution and its gradients, as products of matrices whose factors are packed from the planes tile by tile.
+//!
+//! The orders of terms are those of `Backend::conv` and its gradients: (channel, tap), (output channel, tap), (image,
+//! position). With a stride, the gradient by x is several products: input elements that meet the stride's grid through
+//! the same taps make one.
+
+mod patches;
+
+use crate::gemm::contract::{all, numbers, store};
+use crate::gemm::finish::{Follow, Nothing};
+use crate::gemm::source::{Half, copy};
+use crate::gemm::{Extra, Finish, Job, Left, Matrix, Numbers, Real, Right, Share, product, turn, width};
+use crate::isa::Isa;
+use crate::parallel::pieces;
+use crate::{Cpu, CpuDevice, to};
+use elinvar_core::host::{filled, with_capacity};
+use elinvar_core::{HostData, Layout, Result, Shape};
+use elinvar_ops::Backend;
+use elinvar_ops::backend::{Conv, Epilogue, View};
+use elinvar_reference::{Reference, ReferenceDevice};
+use patches::{Patches, Turned, images};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Up to three numbers, one for each axis; missing axes stand in front and have `rest`.
+fn three<T: Copy>(x: &[T], rest: T) -> [T; 3] {
+    let mut all = [rest; 3];
+    all[3 - x.len()..].copy_from_slice(x);
+    all
+}
+
+/// Sizes and steps along three axes.
+struct Window {
+    plane: [usize; 3],
+    taps: [usize; 3],
+    out: [usize; 3],
+    stride: [usize; 3],
+    padding: [usize; 3],
+    dilation: [usize; 3],
+}
+
+impl Window {
+    fn new(c: &Conv, plane: &[usize], taps: &[usize], out: &[usize]) -> Window {
+        Window {
+            plane: three(plane, 1),
+            taps: three(taps, 1),
+            out: three(out, 1),
+            stride: three(&c.stride, 1),
+            padding: three(&c.padding, 0),
+            dilation: three(&c.dilation, 1),
+        }
+    }
+    /// The windows of the convolution over `channels` planes of each batch.
+    fn patches<'a, T: Real>(&self, data: &'a [T], channels: usize) -> Patches<'a, T> {
+        let offset = |a: usize, t: usize| (t * self.dilation[a]) as isize - self.padding[a] as isize;
+        let taps = grid(self.taps).map(|t| std::array::from_fn(|a| offset(a, t[a]))).collect();
+        Patches { data, channels, plane: self.plane, grid: self.out, step: self.stride, taps }.simple()
+    }
+}
+
+/// All indices of a shape, row-major.
+fn grid(n: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+    (0..n[0]).flat_map(move |i| (0..n[1]).flat_map(move |j| (0..n[2]).map(move |k| [i, j, k])))
+}
+
+/// The weights of a group as the left factor, the same for all images.
+struct Weights<'a, T> {
+    matrix: Matrix<'a, T>,
+    groups: usize,
+}
+
+impl<T: Real> Left<T> for Weights<'_, T> {
+    fn distinct(&self) -> usize {
+        self.groups
+    }
+    fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
+        self.matrix.pack_left(isa, batch % self.groups, rows, terms, out);
+    }
+}
+
+/// Contiguous matrices, one after the other.
+fn matrices<T>(data: &[T], rows: usize, cols: usize) -> Matrix<'_, T> {
+    let batch = ((rows * cols) as isize, 0);
+    Matrix { data: Numbers::Own(data), offset: 0, inner: 1, batch, row: cols as isize, col: 1 }
+}
+
+/// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
+///
+/// # Errors
+/// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
+pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
+    d: &CpuDevice,
+    c: &Conv,
+    x: &View<'_, Cpu>,
+    w: &View<'_, Cpu>,
+    out: &[usize],
+    e: &E,
+    extra: &[View<'_, Cpu>; N],
+) -> Result<HostData> {
+    let (xs, ws) = (x.shape(), w.shape());
+    let window = Window::new(c, &xs[2..], &ws[2..], out);
+    let (images, o, positions) = (xs[0], ws[0] / c.groups, out.iter().product());
+    // Operands of the epilogue as [n, o, s'].
+    let flat = Shape::new(&[images, ws[0], positions])?;
+    let extra = extra.iter().map(|v| flattened(v, &flat)).collect::<Result<Vec<_>>>()?;
+    let extra = all(&std::array::from_fn::<_, N, _>(|i| i), |i| {
+        let (data, l) = &extra[*i];
+        let s = l.strides();
+        let batch = (s[0], o as isize * s[1]);
+        Ok(Extra {
+            data: numbers::<T>(data)?,
+            offset: l.offset(),
+            inner: c.groups,
+            batch,
+            row: s[1],
+            col: s[2],
+        })
+    })?;
+    let (xv, wv) = (load::<T>(d.isa(), x)?, load::<T>(d.isa(), w)?);
+    let patches = window.patches(&xv, ws[1]);
+    let y = windows(d, &patches, images, c.groups, o, &wv, &Follow { e, extra })?;
+    store(y, x.buffer.dtype())
+}
+
+/// For each image and group: weights [o, (channel, tap)] times patches.
+fn windows<T: Real>(
+    d: &CpuDevice,
+    patches: &Patches<'_, T>,
+    images: usize,
+    groups: usize,
+    o: usize,
+    w: &[T],
+    finish: &dyn Finish<T>,
+) -> Result<Vec<T>> {
+    let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
+    let left = Weights { matrix: matrices(w, o, k), groups };
+    let planes = matrices(patches.data, patches.channels, n);
+    let right: &dyn Right<T> = if patches.is_plain() { &planes } else { patches };
+    product(d, &Job { batch: images * groups, m: o, k, n, left: &left, right, finish, share: Share::Left })
+}
+
+/// dx[n, c, s]: terms g * w over (o, taps), over those taps that meet the stride's grid.
+///
+/// # Errors
+/// As [`conv`].
+pub(crate) fn input_grad<T: Real>(
+    d: &CpuDevice,
+    c: &Conv,
+    g: &View<'_, Cpu>,
+    w: &View<'_, Cpu>,
+    spatial: &[usize],
+) -> Result<HostData> {
+    let (gs, ws) = (g.shape(), w.shape());
+    let window = Window::new(c, spatial, &ws[2..], &gs[2..]);
+    let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
+    let (gv, wv) = (load::<T>(d.isa(), g)?, load::<T>(d.isa(), w)?);
+    let mut parts = Vec::new();
+    for residue in grid(std::array::from_fn(|a| window.stride[a].min(window.plane[a]))) {
+        // Elements residue, residue + stride, ...: they meet the grid through the same taps.
+        let meets = |a: usize, t: usize| {
+            let scaled = (residue[a] + window.padding[a]) as isize - (t * window.dilation[a]) as isize;
+            let stride = window.stride[a] as isize;
+            (scaled % stride == 0).then_some(scaled / stride)
+        };
+        let (mut taps, mut which) = (Vec::new(), Vec::new());
+        for (i, t) in grid(window.taps).enumerate() {
+            if let (Some(a), Some(b), Some(c)) = (meets(0, t[0]), meets(1, t[1]), meets(2, t[2])) {
+                taps.push([a, b, c]);
+                which.push(i);
+            }
+        }
+        // w[group, c, (o, tap)]
+        let mut turned = with_capacity(c.groups * channels * o * which.len())?;
+        let area = window.taps.iter().product::<usize>();
+        for group in 0..c.groups {
+            for channel in 0..channels {
+                for o in group * o..(group + 1) * o {
+                    let from = &wv[(o * channels + channel) * area..];
+                    turned.extend(which.iter().map(|t| from[*t]));
+                }
+            }
+        }
+        let count = |a: usize| (window.plane[a] - residue[a]).div_ceil(window.stride[a]);
+        let across = std::array::from_fn(count);
+        let patches =
+            Patches { data: &gv[..], channels: o, plane: window.out, grid: across, step: [1; 3], taps }
+                .simple();
+        let dx = windows(d, &patches, images, c.groups, channels, &turned, &Nothing)?;
+        if window.stride == [1; 3] {
+            return store(dx, g.buffer.dtype());
+        }
+        parts.push((residue, across, dx));
+    }
+    let size: usize = window.plane.iter().product();
+    let mut dx = filled(images * c.groups * channels * size, T::ZERO)?;
+    pieces(d, &mut dx, size, 1.0, |at, plane| {
+        for (residue, across, part) in &parts {
+            let n: usize = across.iter().product();
+            let part = &part[at / size * n..(at / size + 1) * n];
+            let [_, p1, p2] = window.plane;
+            let [s0, s1, s2] = window.stride;
+            for (row, part) in part.chunks_exact(across[2]).enumerate() {
+                let (i, j) = (row / across[1] * s0 + residue[0], row % across[1] * s1 + residue[1]);
+                let to = plane[(i * p1 + j) * p2..(i * p1 + j + 1) * p2][residue[2]..].iter_mut().step_by(s2);
+                to.zip(part).for_each(|(to, from)| *to = *from);
+            }
+        }
+    });
+    store(dx, g.buffer.dtype())
+}
+
+/// dw[o, c, tap]: terms x * g over (n, s').
+///
+/// # Errors
+/// As [`conv`].
+pub(crate) fn weight_grad<T: Real>(
+    d: &CpuDevice,
+    c: &Conv,
+    x: &View<'_, Cpu>,
+    g: &View<'_, Cpu>,
+    taps: &[usize],
+) -> Result<HostData> {
+    let (xs, gs) = (x.shape(), g.shape());
+    let window = Window::new(c, &xs[2..], taps, &gs[2..]);
+    let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
+    let (xv, gv) = (load::<T>(d.isa(), x)?, load::<T>(d.isa(), g)?);
+    let patches = window.patches(&xv, channels);
+    let (m, positions) = (channels * patches.taps.len(), patches.positions());
+    // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
+    let left = Turned { patches, groups: c.groups };
+    let right = Planes { data: &gv, groups: c.groups, o, positions };
+    let (batch, k) = (c.groups, xs[0] * positions);
+    let turned = product(
+        d,
+        &Job { batch, m, k, n: o, left: &left, right: &right, finish: &Nothing, share: Share::Nothing },
+    )?;
+    let mut dw = filled(turned.len(), T::ZERO)?;
+    if !dw.is_empty() {
+        for (dw, turned) in dw.chunks_exact_mut(m * o).zip(turned.chunks_exact(m * o)) {
+            turn(d.isa(), turned, 0, o as isize, o, m, dw, m);
+        }
+    }
+    store(dw, x.buffer.dtype())
+}
+
+/// g of all images of a group: rows are terms (image, position), columns output channels.
+struct Planes<'a, T> {
+    data: &'a [T],
+    groups: usize,
+    o: usize,
+    positions: usize,
+}
+
+impl<T: Real> Right<T> for Planes<'_, T> {
+    fn pack(&self, isa: Isa, group: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
+        let w = width::<T>(isa);
+        let data = Numbers::Own(self.data);
+        for (panel, j) in out.chunks_exact_mut(w * terms.len()).zip(cols.clone().step_by(w)) {
+            let n = w.min(cols.end - j);
+            if n < w {
+                panel.fill(T::ZERO);
+            }
+            for (image, positions, at) in images(terms.clone(), self.positions) {
+                let plane = (image * self.groups + group) * self.o + j;
+                let from = (plane * self.positions + positions.start) as isize;
+                let step = (1, self.positions as isize);
+                copy(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
+            }
+        }
+    }
+}
+
+/// A view as another shape; its elements are copied if strides cannot say that.
+fn flattened<'a>(v: &View<'a, Cpu>, shape: &Shape) -> Result<(Cow<'a, HostData>, Layout)> {
+    Ok(match v.layout.reshape(shape) {
+        Some(l) => (Cow::Borrowed(v.buffer), l),
+        None => {
+            let data = Reference::download(&ReferenceDevice, to(v.clone()))?;
+            (Cow::Owned(data), Layout::contiguous(shape.clone()))
+        }
+    })
+}
+
+/// The elements of a view, row-major, in the type in which is computed.
+fn load<'a, T: Real>(isa: Isa, v: &View<'a, Cpu>) -> Result<Cow<'a, [T]>> {
+    fn scattered<S: Copy, T>(data: &[S], l: &Layout, f: impl Fn(S) -> T) -> Result<Vec<T>> {
+        let mut all = with_capacity(l.shape().numel())?;
+        all.extend(l.positions().map(|p| f(data[p])));
+        Ok(all)
+    }
+    let (n, l) = (v.layout.shape().numel(), &v.layout);
+    Ok(match numbers::<T>(v.buffer)? {
+        _ if n == 0 => Cow::Owned(Vec::new()),
+        Numbers::Own(data) if l.is_contiguous() => Cow::Borrowed(&data[l.offset()..l.offset() + n]),
+        Numbers::Own(data) => Cow::Owned(scattered(data, l, |x| x)?),
+        halves if l.is_contiguous() => {
+            let mut all = filled(n, T::ZERO)?;
+            const LINE: usize = elinvar_core::order::CHUNK;
+            for (i, line) in all.chunks_mut(LINE).enumerate() {
+                let (at, n) = ((l.offset() + i * LINE) as isize, line.len());
+                copy(isa, &halves, at, (0, 1), 1, n, line, n);
+            }
+            Cow::Owned(all)
+        }
+        Numbers::F16(data) => Cow::Owned(scattered(data, l, Half::wide)?),
+        Numbers::BF16(data) => Cow::Owned(scattered(data, l, Half::wide)?),
+    })
+}

@@ -1,0 +1,157 @@
+//! Convolutions and their gradients.
+
+use crate::tools::{Dice, Operand, devices, same};
+use elinvar_core::DType;
+use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::Backend;
+use elinvar_ops::backend::{AddBias, Conv, Plain};
+use elinvar_reference::{Reference, ReferenceDevice};
+
+/// Sizes of a convolution.
+#[derive(Clone, Debug)]
+struct Case {
+    images: usize,
+    /// Channels in and out, of each group.
+    channels: usize,
+    outs: usize,
+    plane: Vec<usize>,
+    taps: Vec<usize>,
+    c: Conv,
+}
+
+impl Case {
+    fn out(&self) -> Vec<usize> {
+        let c = &self.c;
+        (0..self.plane.len())
+            .map(|a| {
+                let reach = c.dilation[a] * (self.taps[a] - 1) + 1;
+                (self.plane[a] + 2 * c.padding[a] - reach) / c.stride[a] + 1
+            })
+            .collect()
+    }
+    /// Forward and both gradients on all devices. `awkward`: any strides, and numbers that are not finite.
+    fn check(&self, dice: &mut Dice, on: &[CpuDevice], dtype: DType, awkward: bool) {
+        let (c, out, groups) = (&self.c, self.out(), self.c.groups);
+        let sizes = |a: usize, b: usize, rest: &[usize]| [&[a, b], rest].concat();
+        let xs = sizes(self.images, groups * self.channels, &self.plane);
+        let ws = sizes(groups * self.outs, self.channels, &self.taps);
+        let ys = sizes(self.images, groups * self.outs, &out);
+        let mut make = |shape: &[usize]| {
+            if awkward {
+                let wild = dice.once_in(2);
+                dice.operand(dtype, shape, wild)
+            } else {
+                Operand::contiguous(dice.data(dtype, shape.iter().product(), false), shape)
+            }
+        };
+        let (x, w, g, bias) = (make(&xs), make(&ws), make(&ys), make(&ys));
+        macro_rules! run {
+            ($backend:ident, $device:expr, $view:ident) => {
+                [
+                    $backend::conv($device, c, x.$view(), w.$view(), &out, &Plain, []),
+                    $backend::conv($device, c, x.$view(), w.$view(), &out, &AddBias, [bias.$view()]),
+                    $backend::conv_input_grad($device, c, g.$view(), w.$view(), &self.plane),
+                    $backend::conv_weight_grad($device, c, x.$view(), g.$view(), &self.taps),
+                ]
+                .map(|y| y.unwrap())
+            };
+        }
+        let want = run!(Reference, &ReferenceDevice, reference);
+        for d in on {
+            for (i, (got, want)) in run!(Cpu, d, cpu).iter().zip(&want).enumerate() {
+                let what = ["y", "y + bias", "dx", "dw"][i];
+                same(got, want, &format!("{what} on {d:?}, {dtype}: {self:?} {:?} {:?}", x.layout, w.layout));
+            }
+        }
+    }
+}
+
+/// Any sizes over one to three axes.
+fn draw(dice: &mut Dice) -> Case {
+    let rank = 1 + dice.below(3);
+    let groups = dice.pick(&[1, 1, 2, 3]);
+    let mut case = Case {
+        images: 1 + dice.below(3),
+        channels: dice.pick(&[1, 2, 3, 17]),
+        outs: dice.pick(&[1, 2, 5, 16, 33]),
+        plane: vec![],
+        taps: vec![],
+        c: Conv { stride: vec![], padding: vec![], dilation: vec![], groups },
+    };
+    for _ in 0..rank {
+        let (tap, stride, dilation) = (1 + dice.below(3), 1 + dice.below(3), 1 + dice.below(2));
+        let padding = dice.below(4);
+        let reach = dilation * (tap - 1) + 1;
+        case.plane.push(reach.saturating_sub(2 * padding).max(1) + dice.below([60, 9, 4][rank - 1]));
+        case.taps.push(tap);
+        case.c.stride.push(stride);
+        case.c.padding.push(padding);
+        case.c.dilation.push(dilation);
+    }
+    case
+}
+
+#[test]
+fn any_window_strides_dtypes_and_values() {
+    let (mut dice, on) = (Dice::new(11), devices());
+    for round in 0..250 {
+        let case = draw(&mut dice);
+        let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16]);
+        let awkward = dice.once_in(2);
+        let d = [on[round % on.len()].clone(), on[round * 7 % on.len()].clone()];
+        case.check(&mut dice, &d, dtype, awkward);
+    }
+}
+
+fn two(images: usize, channels: usize, outs: usize, plane: usize, taps: usize, stride: usize) -> Case {
+    let c = Conv { stride: vec![stride; 2], padding: vec![taps / 2; 2], dilation: vec![1; 2], groups: 1 };
+    Case { images, channels, outs, plane: vec![plane; 2], taps: vec![taps; 2], c }
+}
+
+#[test]
+fn long_sums() {
+    let mut dice = Dice::new(12);
+    let on: Vec<_> = devices().into_iter().filter(|d| d.isa() == Isa::best() || d.threads() == 2).collect();
+    // 57 channels of 9 taps are 513 terms, 114 are 1026; 3 images of 16 by 16 are 768.
+    two(3, 57, 9, 16, 3, 1).check(&mut dice, &on, DType::F32, false);
+    two(1, 114, 60, 6, 3, 2).check(&mut dice, &on, DType::F32, false);
+    two(2, 10, 114, 5, 3, 2).check(&mut dice, &on, DType::F64, false);
+    two(9, 3, 2, 8, 1, 1).check(&mut dice, &on, DType::F32, false);
+    two(2, 513, 3, 4, 1, 1).check(&mut dice, &on, DType::F32, false);
+}
+
+#[test]
+fn every_run_edge() {
+    // Rows of all lengths around a register and a panel; with 2 images there are terms of both in a chunk.
+    let mut dice = Dice::new(13);
+    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    for n in (1..=35).chain([63, 64, 65, 300]) {
+        for stride in [1, 2] {
+            let c = Conv { stride: vec![1, stride], padding: vec![1, 2], dilation: vec![1, 1], groups: 1 };
+            let case = Case { images: 2, channels: 2, outs: 3, plane: vec![3, n], taps: vec![3, 3], c };
+            case.check(&mut dice, &on, DType::F32, false);
+        }
+    }
+}
+
+#[test]
+fn one_channel_for_each_group() {
+    let (mut dice, on) = (Dice::new(14), devices());
+    for (groups, outs, plane, stride) in [(5, 1, 20, 1), (3, 2, 33, 2), (70, 1, 5, 1)] {
+        let c = Conv { stride: vec![stride; 2], padding: vec![1; 2], dilation: vec![1; 2], groups };
+        let case = Case { images: 2, channels: 1, outs, plane: vec![plane; 2], taps: vec![3; 2], c };
+        case.check(&mut dice, &on, DType::F32, true);
+        case.check(&mut dice, &on, DType::F64, false);
+    }
+}
+
+#[test]
+fn nothing_to_convolve() {
+    let (mut dice, on) = (Dice::new(15), devices());
+    for (images, channels, outs) in [(0, 2, 3), (2, 0, 3), (2, 3, 0)] {
+        let mut case = two(images, channels, outs, 5, 3, 1);
+        case.check(&mut dice, &on, DType::F32, false);
+        case.c.stride = vec![2, 3];
+        case.check(&mut dice, &on, DType::F16, false);
+    }
+}
