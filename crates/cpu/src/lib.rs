@@ -7,10 +7,10 @@
 //! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
 
 mod along;
-mod convert;
-mod copy;
 mod attention;
 mod conv;
+mod convert;
+mod copy;
 mod device;
 mod gemm;
 mod index;
@@ -21,8 +21,8 @@ mod operand;
 mod parallel;
 mod random;
 mod simd;
-mod walk;
 mod simd_tile;
+mod walk;
 
 pub use device::CpuDevice;
 pub use isa::Isa;

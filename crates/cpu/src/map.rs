@@ -5,9 +5,7 @@
 //! broadcast, of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is
 //! stored as another type than it is computed in.
 
-use crate::convert;
 use crate::isa::formula;
-use crate::isa::dispatch;
 use crate::lane::V;
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{At, BLOCK, Block, Compute, Room};
@@ -83,7 +81,9 @@ fn floats<T: Number + Lane, M: Map<N>, const N: usize>(
     x: &[View<'_, Cpu>; N],
     dtype: DType,
 ) -> Result<HostData> {
-    blocks::<T, N>(d, x, stored(M::OUT, dtype), &|x, room| formula::<T, _>(d.isa(), Compute(Floats(*m, x), room)))
+    blocks::<T, N>(d, x, stored(M::OUT, dtype), &|x, room| {
+        formula::<T, _>(d.isa(), Compute(Floats(*m, x), room))
+    })
 }
 
 /// An integer formula and its operands.
@@ -106,7 +106,9 @@ fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
     m: &M,
     x: &[View<'_, Cpu>; N],
 ) -> Result<HostData> {
-    blocks::<T, N>(d, x, stored(M::OUT, T::DTYPE), &|x, room| formula::<T, _>(d.isa(), Compute(Ints(*m, x), room)))
+    blocks::<T, N>(d, x, stored(M::OUT, T::DTYPE), &|x, room| {
+        formula::<T, _>(d.isa(), Compute(Ints(*m, x), room))
+    })
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
