@@ -240,12 +240,12 @@
 //! # Devices
 //!
 //! [`Device::parse`] turns a name into a device, [`devices`] lists what there is. `Tensor` alone is `Tensor<Any>`: the
-//! backend is chosen at run time, by the device. `Tensor<Reference>` is the same code with the backend resolved at
-//! compile time, and a backend of your own works the same way: implement [`Backend`].
+//! backend is chosen at run time, by the device. `Tensor<Cpu>` and `Tensor<Reference>` are the same code with the backend
+//! resolved at compile time, and a backend of your own works the same way: implement [`Backend`].
 //!
 //! ```
 //! # use elinvar::prelude::*;
-//! let d = Device::parse("reference")?;
+//! let d = Device::parse("cpu")?;
 //! let x = Tensor::new([1.0f32, 2.0], &d);
 //! let fixed: elinvar::Tensor<Reference> = x.copy_to(&ReferenceDevice)?;
 //! assert_eq!(fixed.exp().to_vec::<f32>()?, x.exp().to_vec::<f32>()?);
@@ -271,6 +271,8 @@ pub use elinvar_core as core;
 pub use elinvar_core::{
     DType, Element, Error, ErrorKind, HostData, HostTensor, Result, Scalar, Shape, bf16, f16,
 };
+pub use elinvar_cpu as cpu;
+pub use elinvar_cpu::{Cpu, CpuDevice};
 pub use elinvar_devices as device;
 pub use elinvar_devices::{Any, Device, DeviceInfo, Exactness, devices};
 pub use elinvar_io as io;
@@ -295,8 +297,8 @@ pub type Tensor<B = Any> = elinvar_tensor::Tensor<B>;
 /// What most programs need: `use elinvar::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Any, Backend, Backward, DType, Device, Error, ErrorKind, Generator, Gradients, Index, Reference,
-        ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices, no_grad, step,
-        try_run,
+        Any, Backend, Backward, Cpu, CpuDevice, DType, Device, Error, ErrorKind, Generator, Gradients, Index,
+        Reference, ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices, no_grad,
+        step, try_run,
     };
 }
