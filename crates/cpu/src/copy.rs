@@ -23,13 +23,18 @@ pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Re
     each_dtype!(dtype, T => one::<T>(d, T::nearest(value), len))
 }
 
+/// Are the strides of the kind that is expensive row by row?
+pub(crate) fn is_crossed(layout: &Layout) -> bool {
+    !layout.is_contiguous() && Crossed::find(&Walk::new(layout)).is_some()
+}
+
 /// The view, contiguous, as another (or the same) dtype.
 pub(crate) fn copy(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
     if x.buffer.dtype() == to {
         return own(d, x);
     }
     // Strides that are expensive are paid for once, not by the conversion.
-    if Crossed::find(&Walk::new(&x.layout)).is_some() {
+    if is_crossed(&x.layout) {
         let straight = own(d, x)?;
         let layout = Layout::contiguous(x.shape().clone());
         return copy(d, &View { buffer: &straight, layout, dtype: x.dtype }, to);
@@ -224,7 +229,7 @@ pub(crate) fn assemble(
     ) -> Result<()> {
         let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
         // Crossed strides become a copy first; others are walked together with the target's.
-        let crossed = Crossed::find(&Walk::new(from)).is_some();
+        let crossed = is_crossed(from);
         let straight = if crossed { Cow::Owned(straight(d, part, from)?) } else { Cow::Borrowed(part) };
         let from =
             if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
