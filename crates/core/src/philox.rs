@@ -3,30 +3,18 @@
 //! Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The counter is the
 //! element's index, the key is the seed, so any element can be computed alone and on any device.
 
-/// Four random words for a 128-bit counter under a 64-bit key.
-#[inline]
-pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    philox4x32_lanes(counter.map(|c| [c]), key).map(|[c]| c)
-}
-
-/// [`philox4x32`] for `L` counters at once, word by word: `[word][lane]`. Loops over lanes become vector code.
+/// Four random words for a 128-bit counter under a 64-bit key. Without a branch, and always inlined: a loop over counters
+/// becomes vector code.
 #[inline(always)]
-pub fn philox4x32_lanes<const L: usize>(counter: [[u32; L]; 4], key: [u32; 2]) -> [[u32; L]; 4] {
+pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     /// Multipliers and Weyl steps of the paper's section 3.3.
     const M: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const W: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let (mut c, mut k) = (counter, key);
     for _ in 0..10 {
-        let mut next = [[0; L]; 4];
-        for i in 0..L {
-            let p0 = u64::from(M[0]) * u64::from(c[0][i]);
-            let p1 = u64::from(M[1]) * u64::from(c[2][i]);
-            next[0][i] = (p1 >> 32) as u32 ^ c[1][i] ^ k[0];
-            next[1][i] = p1 as u32;
-            next[2][i] = (p0 >> 32) as u32 ^ c[3][i] ^ k[1];
-            next[3][i] = p0 as u32;
-        }
-        c = next;
+        let p0 = u64::from(M[0]) * u64::from(c[0]);
+        let p1 = u64::from(M[1]) * u64::from(c[2]);
+        c = [(p1 >> 32) as u32 ^ c[1] ^ k[0], p1 as u32, (p0 >> 32) as u32 ^ c[3] ^ k[1], p0 as u32];
         k = [k[0].wrapping_add(W[0]), k[1].wrapping_add(W[1])];
     }
     c

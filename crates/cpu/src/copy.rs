@@ -23,13 +23,18 @@ pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Re
     each_dtype!(dtype, T => one::<T>(d, T::nearest(value), len))
 }
 
+/// Are the strides of the kind that is expensive row by row?
+pub(crate) fn is_crossed(layout: &Layout) -> bool {
+    !layout.is_contiguous() && Crossed::find(&Walk::new(layout)).is_some()
+}
+
 /// The view, contiguous, as another (or the same) dtype.
 pub(crate) fn copy(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
     if x.buffer.dtype() == to {
         return own(d, x);
     }
     // Strides that are expensive are paid for once, not by the conversion.
-    if Crossed::find(&Walk::new(&x.layout)).is_some() {
+    if is_crossed(&x.layout) {
         let straight = own(d, x)?;
         let layout = Layout::contiguous(x.shape().clone());
         return copy(d, &View { buffer: &straight, layout, dtype: x.dtype }, to);
@@ -124,11 +129,7 @@ struct Crossed<'a> {
     near: usize,
 }
 
-/// Elements of a tile along the near axis, by size of an element: two cache lines, as the first may be cut.
-const fn tile_near<T>() -> usize {
-    128 / size_of::<T>()
-}
-/// Elements of a tile along the last axis: what is written at once, a cache line of f32.
+/// Sides of a tile: a cache line of f32 is read at once, and a line is written.
 const TILE: usize = 16;
 
 impl<'a> Crossed<'a> {
@@ -146,11 +147,11 @@ impl<'a> Crossed<'a> {
         let row: usize = dims[self.near + 1..].iter().product();
         let near = dims[self.near];
         let outer = dims[..self.near].iter().product::<usize>();
-        let tall = tile_near::<T>().min(near);
+        let tall = TILE.min(near);
         let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
         fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
             let mut at = start / row;
-            let mut tile = [[T::ZERO; TILE]; 128];
+            let mut tile = [[T::ZERO; TILE]; TILE];
             while room.left() > 0 {
                 let count = tall.min(near - at % near).min(room.left() / row);
                 self.strip(v, at / near, at % near, room.zeroed(count * row, T::ZERO), &mut tile);
@@ -166,7 +167,7 @@ impl<'a> Crossed<'a> {
         outer: usize,
         first: usize,
         out: &mut [T],
-        tile: &mut [[T; TILE]; 128],
+        tile: &mut [[T; TILE]; TILE],
     ) {
         let (dims, strides) = (&self.walk.dims, &self.walk.strides[0]);
         let last = dims.len() - 1;
@@ -186,14 +187,25 @@ impl<'a> Crossed<'a> {
             let start = corner.wrapping_add_signed(place(middle, self.near + 1..last));
             for from in (0..n).step_by(TILE) {
                 let wide = TILE.min(n - from);
-                for i in 0..wide {
-                    let at = start.wrapping_add_signed((from + i) as isize * step);
-                    for (line, &x) in tile.iter_mut().zip(&v[at..at + count]) {
-                        line[i] = x;
+                let at = |i: usize| start.wrapping_add_signed((from + i) as isize * step);
+                let to = |a: usize| a * row + middle * n + from;
+                if (count, wide) == (TILE, TILE) {
+                    // The same with sizes that the compiler knows.
+                    for i in 0..TILE {
+                        let line = v[at(i)..].first_chunk::<TILE>().expect("inside of the buffer");
+                        for a in 0..TILE {
+                            tile[a][i] = line[a];
+                        }
                     }
-                }
-                for (a, line) in tile[..count].iter().enumerate() {
-                    out[a * row + middle * n + from..][..wide].copy_from_slice(&line[..wide]);
+                    for a in 0..TILE {
+                        out[to(a)..][..TILE].copy_from_slice(&tile[a]);
+                    }
+                } else {
+                    for i in 0..wide {
+                        for (a, &x) in v[at(i)..][..count].iter().enumerate() {
+                            out[to(a) + i] = x;
+                        }
+                    }
                 }
             }
         }
@@ -217,7 +229,7 @@ pub(crate) fn assemble(
     ) -> Result<()> {
         let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
         // Crossed strides become a copy first; others are walked together with the target's.
-        let crossed = Crossed::find(&Walk::new(from)).is_some();
+        let crossed = is_crossed(from);
         let straight = if crossed { Cow::Owned(straight(d, part, from)?) } else { Cow::Borrowed(part) };
         let from =
             if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };

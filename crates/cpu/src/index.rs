@@ -120,7 +120,7 @@ pub(crate) fn gather(
         })
     }
     let Some(rows) = Rows::new(&x.layout, axis, index)? else {
-        return Ok(index.shape().contains(&0).then(|| HostData::full(x.dtype, 0, 0.into())).transpose()?);
+        return index.shape().contains(&0).then(|| HostData::full(x.dtype, 0, 0.into())).transpose();
     };
     let y = each_data!(x.buffer, v => Element::wrap(one(d, v, &rows)?));
     Ok((!rows.missed()).then_some(y))
@@ -141,7 +141,7 @@ pub(crate) fn scatter(
     }
     let contiguous = Layout::contiguous(base.shape().clone());
     let Some(rows) = Rows::new(&contiguous, axis, index)? else {
-        return Ok(index.shape().contains(&0).then(|| own(d, base)).transpose()?);
+        return index.shape().contains(&0).then(|| own(d, base)).transpose();
     };
     rows.each(|_, _| ());
     if rows.missed() {

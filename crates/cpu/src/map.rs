@@ -6,11 +6,13 @@
 //! stored as another type than it is computed in.
 
 use crate::isa::formula;
+use crate::copy;
+use crate::isa::dispatch;
 use crate::lane::V;
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{At, BLOCK, Block, Compute, Room};
 use crate::{Cpu, CpuDevice};
-use elinvar_core::{DType, Element, HostData, Result};
+use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::View;
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
@@ -126,9 +128,22 @@ fn blocks<T: Number, const N: usize>(
     f: &Formula<'_, T, N>,
 ) -> Result<HostData> {
     let len = x[0].shape().numel();
+    // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
+    let mut straight = [const { None }; N];
+    for (straight, v) in straight.iter_mut().zip(x) {
+        if copy::is_crossed(&v.layout) {
+            *straight = Some(copy::own(d, v)?);
+        }
+    }
     let mut operands = [const { Operand::<T>::Slice(&[]) }; N];
-    for (operand, v) in operands.iter_mut().zip(x) {
-        *operand = Operand::new(v, len)?;
+    for ((operand, v), straight) in operands.iter_mut().zip(x).zip(&straight) {
+        *operand = match straight {
+            None => Operand::new(v, len)?,
+            Some(buffer) => {
+                let layout = Layout::contiguous(v.shape().clone());
+                Operand::new(&View { buffer, layout, dtype: v.dtype }, len)?
+            }
+        };
     }
     let in_place = operands.iter().all(|operand| matches!(operand, Operand::Slice(_)));
     T::stored(d, len, to, &|mut start, room| {

@@ -8,7 +8,7 @@ use crate::lane::V;
 use crate::operand::{Make, Number, misuse};
 use crate::simd::room::{BLOCK, Room, fresh};
 use crate::{CpuDevice, Isa};
-use elinvar_core::philox::{Stream, philox4x32_lanes, unit_f32, unit_f64};
+use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
@@ -47,25 +47,26 @@ struct Fill<'a> {
     words: &'a mut [u32],
 }
 
-/// Blocks of Philox that are computed together: two vectors of 64-bit products under AVX-512.
-const TOGETHER: usize = 16;
+/// Blocks of Philox that are computed together: those of as many words as a block has elements.
+const TOGETHER: usize = BLOCK / 4;
 
 impl Kernel for Fill<'_> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         let key = [self.s.seed as u32, (self.s.seed >> 32) as u32];
-        let stream = [[self.s.stream as u32; TOGETHER], [(self.s.stream >> 32) as u32; TOGETHER]];
-        for (group, out) in self.words.chunks_exact_mut(4 * TOGETHER).enumerate() {
+        let stream = [self.s.stream as u32, (self.s.stream >> 32) as u32];
+        // Word by word first, then in their order: so both loops become vector code.
+        let [mut w0, mut w1, mut w2, mut w3] = [[0; TOGETHER]; 4];
+        for (group, out) in self.words.chunks_exact_mut(BLOCK).enumerate() {
             let first = self.first / 4 + (group * TOGETHER) as u64;
-            let mut counter = [[0; TOGETHER], [0; TOGETHER], stream[0], stream[1]];
             for i in 0..TOGETHER {
                 let j = first + i as u64;
-                (counter[0][i], counter[1][i]) = (j as u32, (j >> 32) as u32);
+                let four = philox4x32([j as u32, (j >> 32) as u32, stream[0], stream[1]], key);
+                [w0[i], w1[i], w2[i], w3[i]] = four;
             }
-            let words = philox4x32_lanes(counter, key);
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = words[i % 4][i / 4];
+            for (i, four) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                *four = [w0[i], w1[i], w2[i], w3[i]];
             }
         }
     }
@@ -166,9 +167,7 @@ fn blocks<T: Copy>(
     while room.left() > 0 {
         let n = room.left().min(BLOCK);
         let words = &mut words[..BLOCK * each];
-        // Of the last block only what is needed, in whole groups.
-        let needed = (n * each).next_multiple_of(4 * TOGETHER);
-        dispatch(isa, Fill { s, first: (first * each) as u64, words: &mut words[..needed] });
+        dispatch(isa, Fill { s, first: (first * each) as u64, words: &mut *words });
         f(words, n, room);
         first += n;
     }

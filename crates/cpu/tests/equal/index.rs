@@ -40,7 +40,7 @@ fn draw(dice: &mut Dice, dtype: DType, round: u64) -> (Operand, usize, Operand) 
 #[test]
 fn gathers_and_scatters() {
     let mut refused = 0;
-    for round in 0..160 {
+    for round in 0..100 {
         let mut dice = Dice::new(4, round);
         let dtype = dice.pick(&DType::ALL);
         let (x, axis, index) = draw(&mut dice, dtype, round);
@@ -69,7 +69,7 @@ fn gathers_and_scatters() {
             }
         }
     }
-    assert!((5..80).contains(&refused), "{refused} of 160 indices are out of range");
+    assert!((4..50).contains(&refused), "{refused} of 100 indices are out of range");
 }
 
 #[test]

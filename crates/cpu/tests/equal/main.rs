@@ -1,6 +1,5 @@
 //! The bits of the reference, for every instruction set of this processor and several numbers of threads.
 
-mod catalogue;
 mod common;
 #[allow(dead_code, reason = "other tests draw more than these do")]
 #[path = "../../../conformance/src/equal/dice.rs"]

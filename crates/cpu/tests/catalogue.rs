@@ -1,5 +1,12 @@
 //! Every elementwise op of the catalogue, by name, and its gradients: the bits of the reference.
 
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "equal/common.rs"]
+mod common;
+#[allow(dead_code, reason = "other tests draw more than these do")]
+#[path = "../../conformance/src/equal/dice.rs"]
+mod dice;
+
 use crate::common::{Operand, devices, same};
 use crate::dice::{Dice, Values};
 use elinvar_core::{DType, HostData, Result};
@@ -101,8 +108,7 @@ fn gradients<B: Backend<Buffer = HostData>>(
     if !y.is_tracked() {
         return Ok(vec![]);
     }
-    let g =
-        elinvar_ops::catalogue::sum(&elinvar_ops::catalogue::mul(&y, &y.detach())?, None, false)?.backward();
+    let g = catalogue::sum(&catalogue::mul(&y, &y.detach())?, None, false)?.backward();
     all.iter().map(|x| g.get(x).map(|g| Ok(g.to_host()?.into_data())).transpose()).collect()
 }
 
