@@ -170,8 +170,8 @@ impl<'a, T: Number> Stage<'a, T> {
         'a: 'b,
     {
         let (n, stride) = self.inner;
-        let (row, mut at) = (start / n, start % n);
-        let mut base = self.first.wrapping_add_signed(offset(&self.outer, row));
+        let (row, at) = (start / n.max(1), start % n.max(1));
+        let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         if let Some(v) = self.own
             && stride == 1
             && at + len <= n
@@ -179,18 +179,19 @@ impl<'a, T: Number> Stage<'a, T> {
         {
             return all;
         }
-        let mut row = row;
-        let mut done = 0;
-        while done < len {
-            let some = (n - at).min(len - done);
-            T::load(self.data, place(base, stride, at), stride, &mut buffer[done..done + some]);
-            done += some;
-            at = 0;
-            row += 1;
-            if done < len {
-                base = self.first.wrapping_add_signed(offset(&self.outer, row));
-            }
-        }
+        self.read(start, &mut buffer[..len]);
         &buffer[..padded]
+    }
+    /// Copies the elements from `start` on.
+    pub fn read(&self, start: usize, out: &mut [T]) {
+        let (n, stride) = self.inner;
+        let (mut row, mut at) = (start / n.max(1), start % n.max(1));
+        let mut done = 0;
+        while done < out.len() {
+            let base = self.first.wrapping_add_signed(offset(&self.outer, row));
+            let some = (n - at).min(out.len() - done);
+            T::load(self.data, place(base, stride, at), stride, &mut out[done..done + some]);
+            (row, at, done) = (row + 1, 0, done + some);
+        }
     }
 }
