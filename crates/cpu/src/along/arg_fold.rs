@@ -2,7 +2,7 @@
 //! first block that has it.
 
 use super::lanes::{self, Combine, Max, Min};
-use super::stage::{Number, Stage};
+use super::stage::{Number, either, turned};
 use crate::parallel::pieces;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::host::filled;
@@ -54,7 +54,8 @@ fn find<T: Number + PartialOrd, F: Combine<T>>(
     let dims = x.shape().dims();
     let n: usize = dims[kept..].iter().product();
     let mut out = filled(dims[..kept].iter().product(), 0i64)?;
-    let stage = Stage::new("an index of an extreme", x)?;
+    let copy = turned::<T>(d, "an index of an extreme", x)?;
+    let stage = either::<T>("an index of an extreme", x, &copy)?;
     pieces(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, |first, part| {
         let mut buffer = [F::start(); BLOCK];
         for (i, out) in part.iter_mut().enumerate() {

@@ -5,7 +5,7 @@
 //! Blocks are padded to whole vectors, so that no loop has a slow end; what is computed of the padding is thrown away.
 
 use super::float::{Float, each_float};
-use super::stage::Stage;
+use super::stage::{Stage, either, turned};
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::lane::V;
 use crate::parallel::try_pieces;
@@ -47,7 +47,9 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     if y.is_empty() {
         return Ok(y);
     }
-    let x: Vec<Stage<'_, C>> = x.iter().map(|x| Stage::new(R::NAME, x)).collect::<Result<_>>()?;
+    let copies: Vec<_> = x.iter().map(|x| turned::<C>(d, R::NAME, x)).collect::<Result<_>>()?;
+    let x: Vec<Stage<'_, C>> =
+        x.iter().zip(&copies).map(|(x, copy)| either(R::NAME, x, copy)).collect::<Result<_>>()?;
     let work = Work { isa: d.isa(), r, x: std::array::from_fn(|k| &x[k]), n };
     let passes = (R::FOLDS.len() + usize::from(each)) as f64;
     if n > 2 * BLOCK && rows < 4 * d.threads() {

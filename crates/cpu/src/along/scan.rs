@@ -2,7 +2,7 @@
 
 use super::fold::{store, store_f32};
 use super::lanes::{Combine, Prod, Sum};
-use super::stage::{Number, Stage};
+use super::stage::{Number, either, turned};
 use crate::isa::{Kernel, dispatch};
 use crate::parallel::pieces;
 use crate::{Cpu, CpuDevice};
@@ -33,7 +33,8 @@ fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<Ve
     if y.is_empty() {
         return Ok(y);
     }
-    let stage = Stage::new("a scan", x)?;
+    let copy = turned::<T>(d, "a scan", x)?;
+    let stage = either::<T>("a scan", x, &copy)?;
     let isa = d.isa();
     if n >= 32 * SCAN_BLOCK && y.len() / n < 2 * d.threads() && d.threads() > 1 {
         // Few long rows: threads share the blocks, whose offsets are one short chain.

@@ -1,7 +1,7 @@
 //! Sorting rows: elements become whole numbers of the same order, with their places in the low half, so that no two are
 //! equal and the fastest sort is stable.
 
-use super::stage::{Number, Stage};
+use super::stage::{Number, Stage, either, turned};
 use crate::parallel::try_pieces;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::host::{filled, with_capacity};
@@ -81,7 +81,8 @@ pub(crate) fn sort(d: &CpuDevice, x: &View<'_, Cpu>, descending: bool) -> Result
                 "sort: a row has {n} elements; the CPU sorts rows of less than 2^32"
             )));
         }
-        let (values, places) = rows::<T>(d, &Stage::new("a sort", x)?, n, x.shape().numel(), down)?;
+        let copy = turned::<T>(d, "a sort", x)?;
+        let (values, places) = rows::<T>(d, &either("a sort", x, &copy)?, n, x.shape().numel(), down)?;
         Ok((T::wrap(values), HostData::I64(places)))
     }
     each_data!(x.buffer, v => typed(v, d, x, descending))

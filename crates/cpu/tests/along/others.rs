@@ -140,3 +140,18 @@ fn pools() {
         }
     }
 }
+
+#[test]
+fn rows_across_memory() {
+    let mut dice = Dice::new(25);
+    for n in [2, 17, 100] {
+        for columns in [8, 17, 40] {
+            let l = Layout::contiguous(Shape::new(&[2, n, columns]).unwrap()).transpose(1, 2);
+            let dtype = dice.pick(&DType::ALL);
+            let x = (dice.data(dtype, 2 * n * columns, true), l);
+            check_scan(&x, Scan::Sum, folded(dtype, true));
+            check_rows(&x, 2);
+            check_sort(&x);
+        }
+    }
+}
