@@ -21,6 +21,7 @@ mod operand;
 mod parallel;
 mod random;
 mod simd;
+mod pool;
 mod simd_tile;
 mod walk;
 
@@ -100,11 +101,11 @@ impl Backend for Cpu {
     fn fold(d: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
         along::fold(d, f, &x, kept, dtype)
     }
-    fn arg_fold(_: &CpuDevice, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
-        Reference::arg_fold(&ReferenceDevice, f, to(x), kept)
+    fn arg_fold(d: &CpuDevice, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
+        along::arg_fold(d, f, &x, kept)
     }
-    fn scan(_: &CpuDevice, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
-        Reference::scan(&ReferenceDevice, f, to(x), dtype)
+    fn scan(d: &CpuDevice, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
+        along::scan(d, f, &x, dtype)
     }
     fn rows<R: Rows<N>, const N: usize>(
         d: &CpuDevice,
@@ -118,8 +119,8 @@ impl Backend for Cpu {
         }
         along::rows(d, r, &x, kept, dtype)
     }
-    fn sort(_: &CpuDevice, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
-        Reference::sort(&ReferenceDevice, to(x), descending)
+    fn sort(d: &CpuDevice, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
+        along::sort(d, &x, descending)
     }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &CpuDevice,
@@ -176,11 +177,11 @@ impl Backend for Cpu {
             _ => conv::weight_grad::<f32>(d, c, &x, &g, taps),
         }
     }
-    fn pool(_: &CpuDevice, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
-        Reference::pool(&ReferenceDevice, p, to(x))
+    fn pool(d: &CpuDevice, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
+        pool::pool(d, p, &x)
     }
-    fn avg_pool_grad(_: &CpuDevice, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
-        Reference::avg_pool_grad(&ReferenceDevice, p, to(g), spatial)
+    fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
+        pool::avg_pool_grad(d, p, &g, spatial)
     }
     fn attention(
         d: &CpuDevice,

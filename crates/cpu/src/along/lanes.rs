@@ -141,19 +141,29 @@ pub(crate) fn halved<T: Copy, F: Combine<T>>(lanes: &mut Lanes<T>, n: usize) -> 
             lanes[j] = F::two(lanes[j], lanes[j + 16]);
         }
     }
-    let mut last: [T; 16] = std::array::from_fn(|j| lanes[j]);
+    sixteen::<T, F>(std::array::from_fn(|j| lanes[j]))
+}
+
+/// The first 16 lanes as one number.
+#[inline(always)]
+fn sixteen<T: Copy, F: Combine<T>>(mut x: [T; 16]) -> T {
     for j in 0..8 {
-        last[j] = F::two(last[j], last[j + 8]);
+        x[j] = F::two(x[j], x[j + 8]);
     }
     for j in 0..4 {
-        last[j] = F::two(last[j], last[j + 4]);
+        x[j] = F::two(x[j], x[j + 4]);
     }
-    F::two(F::two(last[0], last[2]), F::two(last[1], last[3]))
+    F::two(F::two(x[0], x[2]), F::two(x[1], x[3]))
 }
 
 /// A block of at most [`BLOCK`] contiguous terms.
 #[inline(always)]
 pub(crate) fn block<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
+    if terms.len() <= 16 {
+        let mut few = [F::start(); 16];
+        few.iter_mut().zip(terms).for_each(|(lane, &term)| *lane = F::two(*lane, term));
+        return sixteen::<T, F>(few);
+    }
     let mut lanes = [F::start(); LANES];
     accumulate::<T, F>(&mut lanes, terms);
     halved::<T, F>(&mut lanes, terms.len())

@@ -3,15 +3,21 @@
 //! Rows are the last axes of a view, taken together in row-major order; their elements come through
 //! [`stage::Stage`] in contiguous blocks, whatever the strides.
 
+mod arg_fold;
 mod columns;
 pub(crate) mod float;
 mod fold;
 mod lanes;
 mod rows;
+mod scan;
+mod sort;
 pub(crate) mod stage;
 
+pub(crate) use arg_fold::arg_fold;
 pub(crate) use fold::fold;
 pub(crate) use rows::rows;
+pub(crate) use scan::scan;
+pub(crate) use sort::sort;
 
 use elinvar_core::{DType, Error};
 

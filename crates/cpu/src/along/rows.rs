@@ -7,6 +7,8 @@
 use super::float::{Float, each_float};
 use super::stage::Stage;
 use crate::isa::{Isa, Kernel, formula};
+use super::stage::{Stage, either, turned};
+use crate::isa::{Isa, Kernel, dispatch};
 use crate::lane::V;
 use crate::parallel::try_pieces;
 use crate::{Cpu, CpuDevice};
@@ -47,7 +49,9 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     if y.is_empty() {
         return Ok(y);
     }
-    let x: Vec<Stage<'_, C>> = x.iter().map(|x| Stage::new(R::NAME, x)).collect::<Result<_>>()?;
+    let copies: Vec<_> = x.iter().map(|x| turned::<C>(d, R::NAME, x)).collect::<Result<_>>()?;
+    let x: Vec<Stage<'_, C>> =
+        x.iter().zip(&copies).map(|(x, copy)| either(R::NAME, x, copy)).collect::<Result<_>>()?;
     let work = Work { isa: d.isa(), r, x: std::array::from_fn(|k| &x[k]), n };
     let passes = (R::FOLDS.len() + usize::from(each)) as f64;
     if n > 2 * BLOCK && rows < 4 * d.threads() {

@@ -3,7 +3,9 @@
 //! Nothing here depends on a formula: kernels see contiguous blocks of the type in which they compute. A block that lies
 //! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
 
-use crate::Cpu;
+use crate::parallel::pieces;
+use crate::{Cpu, CpuDevice};
+use elinvar_core::host::filled;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
 use elinvar_ops::View;
 use half::slice::HalfFloatSliceExt;
@@ -163,6 +165,10 @@ impl<'a, T: Number> Stage<'a, T> {
         let inner = outer.pop().unwrap_or((1, 1));
         Ok(Stage { data: x.buffer, own: T::slice(x.buffer), first: x.layout.offset(), outer, inner })
     }
+    /// Elements in row-major order, from the first to the last.
+    pub fn whole(data: &'a HostData) -> Self {
+        Stage { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
+    }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.
     pub fn block<'b>(&self, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]
@@ -170,8 +176,8 @@ impl<'a, T: Number> Stage<'a, T> {
         'a: 'b,
     {
         let (n, stride) = self.inner;
-        let (row, mut at) = (start / n, start % n);
-        let mut base = self.first.wrapping_add_signed(offset(&self.outer, row));
+        let (row, at) = (start / n.max(1), start % n.max(1));
+        let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         if let Some(v) = self.own
             && stride == 1
             && at + len <= n
@@ -179,18 +185,72 @@ impl<'a, T: Number> Stage<'a, T> {
         {
             return all;
         }
-        let mut row = row;
-        let mut done = 0;
-        while done < len {
-            let some = (n - at).min(len - done);
-            T::load(self.data, place(base, stride, at), stride, &mut buffer[done..done + some]);
-            done += some;
-            at = 0;
-            row += 1;
-            if done < len {
-                base = self.first.wrapping_add_signed(offset(&self.outer, row));
-            }
-        }
+        self.read(start, &mut buffer[..len]);
         &buffer[..padded]
+    }
+    /// Copies the elements from `start` on.
+    pub fn read(&self, start: usize, out: &mut [T]) {
+        let (n, stride) = self.inner;
+        let (mut row, mut at) = (start / n.max(1), start % n.max(1));
+        let mut done = 0;
+        while done < out.len() {
+            let base = self.first.wrapping_add_signed(offset(&self.outer, row));
+            let some = (n - at).min(out.len() - done);
+            T::load(self.data, place(base, stride, at), stride, &mut out[done..done + some]);
+            (row, at, done) = (row + 1, 0, done + some);
+        }
+    }
+}
+
+/// The elements of a view in row-major order, copied, if its neighbours in memory belong to different rows; such rows would
+/// otherwise be read one element per cache line.
+///
+/// # Errors
+/// `DTypeMismatch` as for [`Stage::new`]; `OutOfMemory`.
+pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_, Cpu>) -> Result<Option<HostData>> {
+    /// Elements of a side of a tile: a cache line of f32.
+    const SIDE: usize = 16;
+    let stage = Stage::<T>::new(what, x)?;
+    let (n, step) = stage.inner;
+    let Some((&(columns, 1), outer)) = stage.outer.split_last() else { return Ok(None) };
+    if step == 1 || columns < SIDE / 2 || x.shape().numel() == 0 {
+        return Ok(None);
+    }
+    let mut y = filled(x.shape().numel(), T::ZERO)?;
+    pieces(d, &mut y, SIDE * n, 1.0, |start, part| {
+        let mut done = 0;
+        while done < part.len() {
+            let (row, column) = ((start + done) / n / columns, (start + done) / n % columns);
+            let width = SIDE.min(columns - column).min((part.len() - done) / n);
+            let base = stage.first.wrapping_add_signed(offset(outer, row)) + column;
+            for i in (0..n).step_by(SIDE) {
+                let mut tile = [[T::ZERO; SIDE]; SIDE];
+                let some = SIDE.min(n - i);
+                for (k, tile) in tile[..some].iter_mut().enumerate() {
+                    T::load(stage.data, place(base, step, i + k), 1, &mut tile[..width]);
+                }
+                for c in 0..width {
+                    let y = &mut part[done + c * n + i..][..some];
+                    y.iter_mut().zip(&tile).for_each(|(y, tile)| *y = tile[c]);
+                }
+            }
+            done += width * n;
+        }
+    });
+    Ok(Some(T::wrap(y)))
+}
+
+/// A view to be read as `T`: its copy, if there is one.
+///
+/// # Errors
+/// As for [`Stage::new`].
+pub(crate) fn either<'a, T: Number>(
+    what: &str,
+    x: &View<'a, Cpu>,
+    copy: &'a Option<HostData>,
+) -> Result<Stage<'a, T>> {
+    match copy {
+        Some(copy) => Ok(Stage::whole(copy)),
+        None => Stage::new(what, x),
     }
 }

@@ -3,4 +3,5 @@
 mod attention;
 mod common;
 mod fold;
+mod others;
 mod rows;

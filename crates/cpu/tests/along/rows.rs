@@ -112,3 +112,19 @@ fn any_memory_and_type() {
         check(&format!("round {round}"), &Weighed, &[x, w], kept, t);
     }
 }
+
+#[test]
+fn rows_across_memory() {
+    let mut dice = Dice::new(9);
+    for n in [2, 3, 15, 16, 17, 40, 1025] {
+        for columns in [8, 9, 16, 17, 100] {
+            // [b, n, columns] in memory, and a row is n elements.
+            let l = Layout::contiguous(Shape::new(&[3, n, columns]).unwrap()).transpose(1, 2);
+            let t = dice.pick(&[DType::F32, DType::F64, DType::BF16]);
+            let x = (dice.data(t, 3 * n * columns, n % 2 == 0), l.clone());
+            let w = (dice.data(t, 3 * n * columns, false), if columns == 9 { l.flip(2) } else { l.flip(1) });
+            check("across", &Weighed, &[x.clone(), w.clone()], 2, t);
+            check("across", &Spread, &[x.clone(), w, x], 1, t);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Where the largest or smallest element of each row is: the extreme of each block by vectors, then its first place in the
+//! first block that has it.
+
+use super::lanes::{self, Combine, Max, Min};
+use super::stage::{Number, either, turned};
+use crate::parallel::pieces;
+use crate::{Cpu, CpuDevice};
+use elinvar_core::host::filled;
+use elinvar_core::order::BLOCK;
+use elinvar_core::{DType, HostData, Result};
+use elinvar_ops::View;
+use elinvar_ops::backend::ArgFold;
+
+/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
+pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_, Cpu>, kept: usize) -> Result<HostData> {
+    match x.buffer.dtype() {
+        DType::F32 | DType::F16 | DType::BF16 => typed::<f32>(d, f, x, kept),
+        DType::F64 => typed::<f64>(d, f, x, kept),
+        DType::I64 => typed::<i64>(d, f, x, kept),
+        DType::I32 => typed::<i32>(d, f, x, kept),
+        DType::U8 => typed::<u8>(d, f, x, kept),
+        DType::Bool => typed::<bool>(d, f, x, kept),
+    }
+}
+
+fn typed<T: Number + PartialOrd>(
+    d: &CpuDevice,
+    f: ArgFold,
+    x: &View<'_, Cpu>,
+    kept: usize,
+) -> Result<HostData>
+where
+    Max: Combine<T>,
+    Min: Combine<T>,
+{
+    match f {
+        ArgFold::Max => find::<T, Max>(d, x, kept, |a, b| a > b),
+        ArgFold::Min => find::<T, Min>(d, x, kept, |a, b| a < b),
+    }
+}
+
+/// Not equal to itself?
+#[allow(clippy::eq_op, reason = "that is what a NaN is")]
+fn is_nan<T: PartialEq>(v: T) -> bool {
+    v != v
+}
+
+fn find<T: Number + PartialOrd, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &View<'_, Cpu>,
+    kept: usize,
+    better: impl Fn(T, T) -> bool + Sync,
+) -> Result<HostData> {
+    let dims = x.shape().dims();
+    let n: usize = dims[kept..].iter().product();
+    let mut out = filled(dims[..kept].iter().product(), 0i64)?;
+    let copy = turned::<T>(d, "an index of an extreme", x)?;
+    let stage = either::<T>("an index of an extreme", x, &copy)?;
+    pieces(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, |first, part| {
+        let mut buffer = [F::start(); BLOCK];
+        for (i, out) in part.iter_mut().enumerate() {
+            let mut best: Option<(T, usize)> = None;
+            for start in (0..n).step_by(BLOCK) {
+                let len = BLOCK.min(n - start);
+                let row = stage.block((first + i) * n + start, len, len, &mut buffer);
+                let mut top = F::start();
+                lanes::short_rows::<T, F>(d.isa(), row, len, std::slice::from_mut(&mut top));
+                if best.is_none_or(|(b, _)| better(top, b) || (is_nan(top) && !is_nan(b))) {
+                    let place = row.iter().position(|&v| v == top || (is_nan(v) && is_nan(top)));
+                    best = Some((top, start + place.unwrap_or(0)));
+                }
+            }
+            *out = best.map_or(0, |(_, place)| place as i64);
+        }
+    });
+    Ok(HostData::I64(out))
+}

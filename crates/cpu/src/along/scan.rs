@@ -1,0 +1,146 @@
+//! Prefix sums and products along the last axis: groups of 16 by log-steps, carried through blocks of 1024.
+
+use super::fold::{store, store_f32};
+use super::lanes::{Combine, Prod, Sum};
+use super::stage::{Number, either, turned};
+use crate::isa::{Kernel, dispatch};
+use crate::parallel::pieces;
+use crate::{Cpu, CpuDevice};
+use elinvar_core::host::filled;
+use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
+use elinvar_core::{DType, HostData, Result};
+use elinvar_ops::View;
+use elinvar_ops::backend::Scan;
+use std::marker::PhantomData;
+
+/// Prefix sums or products along the last axis.
+pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
+    match (x.buffer.dtype(), f) {
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => store_f32(view::<f32, Sum>(d, x)?, to),
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => store_f32(view::<f32, Prod>(d, x)?, to),
+        (DType::F64, Scan::Sum) => store(view::<f64, Sum>(d, x)?, to),
+        (DType::F64, Scan::Prod) => store(view::<f64, Prod>(d, x)?, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => store(view::<i64, Sum>(d, x)?, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Prod) => {
+            store(view::<i64, Prod>(d, x)?, to)
+        }
+    }
+}
+
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<Vec<T>> {
+    let n = x.shape().last().copied().unwrap_or(1);
+    let mut y = filled(x.shape().numel(), F::start())?;
+    if y.is_empty() {
+        return Ok(y);
+    }
+    let copy = turned::<T>(d, "a scan", x)?;
+    let stage = either::<T>("a scan", x, &copy)?;
+    let isa = d.isa();
+    if n >= 32 * SCAN_BLOCK && y.len() / n < 2 * d.threads() && d.threads() > 1 {
+        // Few long rows: threads share the blocks, whose offsets are one short chain.
+        for (r, row) in y.chunks_mut(n).enumerate() {
+            pieces(d, row, 8 * SCAN_BLOCK, 1.0, |start, part| {
+                stage.read(r * n + start, part);
+                for block in part.chunks_mut(SCAN_BLOCK) {
+                    dispatch(isa, Rows { x: block, n: SCAN_BLOCK, f: PhantomData::<F> });
+                }
+            });
+            let mut offsets = filled(n.div_ceil(SCAN_BLOCK), F::start())?;
+            let mut last: Option<T> = None;
+            for (offset, block) in offsets.iter_mut().zip(row.chunks(SCAN_BLOCK)) {
+                let end = block[block.len() - 1];
+                // The first block has no offset; its place is not read.
+                *offset = last.unwrap_or(end);
+                last = Some(last.map_or(end, |o| F::two(o, end)));
+            }
+            pieces(d, row, 8 * SCAN_BLOCK, 0.5, |start, part| {
+                for (b, block) in part.chunks_mut(SCAN_BLOCK).enumerate() {
+                    let b = start / SCAN_BLOCK + b;
+                    if b > 0 {
+                        dispatch(isa, Offset { x: block, by: offsets[b], f: PhantomData::<F> });
+                    }
+                }
+            });
+        }
+        return Ok(y);
+    }
+    let together = (8 * SCAN_BLOCK / n).max(1);
+    pieces(d, &mut y, together * n, 1.0, |start, part| {
+        stage.read(start, part);
+        dispatch(isa, Rows { x: part, n, f: PhantomData::<F> });
+    });
+    Ok(y)
+}
+
+/// Every row of `n` elements, scanned in place.
+struct Rows<'a, T, F> {
+    x: &'a mut [T],
+    n: usize,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Rows<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for row in self.x.chunks_mut(self.n) {
+            let mut offset: Option<T> = None;
+            for block in row.chunks_mut(SCAN_BLOCK) {
+                let mut carry: Option<T> = None;
+                let (groups, rest) = block.as_chunks_mut::<SCAN_GROUP>();
+                for group in groups {
+                    steps::<T, F>(group);
+                    if let Some(c) = carry {
+                        group.iter_mut().for_each(|v| *v = F::two(c, *v));
+                    }
+                    carry = Some(group[SCAN_GROUP - 1]);
+                    if let Some(o) = offset {
+                        group.iter_mut().for_each(|v| *v = F::two(o, *v));
+                    }
+                }
+                let mut d = 1;
+                while d < rest.len() {
+                    for i in (d..rest.len()).rev() {
+                        rest[i] = F::two(rest[i - d], rest[i]);
+                    }
+                    d *= 2;
+                }
+                for v in rest {
+                    if let Some(c) = carry {
+                        *v = F::two(c, *v);
+                    }
+                    if let Some(o) = offset {
+                        *v = F::two(o, *v);
+                    }
+                }
+                offset = block.last().copied();
+            }
+        }
+    }
+}
+
+/// A group by log-steps: what stands `d` places before is added, for d = 1, 2, 4, 8.
+#[inline(always)]
+fn steps<T: Copy, F: Combine<T>>(x: &mut [T; SCAN_GROUP]) {
+    let y: [T; SCAN_GROUP] = std::array::from_fn(|i| if i >= 1 { F::two(x[i - 1], x[i]) } else { x[i] });
+    let z: [T; SCAN_GROUP] = std::array::from_fn(|i| if i >= 2 { F::two(y[i - 2], y[i]) } else { y[i] });
+    let y: [T; SCAN_GROUP] = std::array::from_fn(|i| if i >= 4 { F::two(z[i - 4], z[i]) } else { z[i] });
+    *x = std::array::from_fn(|i| if i >= 8 { F::two(y[i - 8], y[i]) } else { y[i] });
+}
+
+/// Each element, with the offset of earlier blocks on its left.
+struct Offset<'a, T, F> {
+    x: &'a mut [T],
+    by: T,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Offset<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for x in self.x {
+            *x = F::two(self.by, *x);
+        }
+    }
+}

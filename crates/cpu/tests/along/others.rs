@@ -1,0 +1,157 @@
+//! Scans, indices of extremes, sorting, pools.
+
+use super::common::*;
+use elinvar_core::{DType, HostData, Layout, Shape};
+use elinvar_cpu::Cpu;
+use elinvar_ops::Backend;
+use elinvar_ops::backend::{ArgFold, Pool, PoolKind, Scan, Windows};
+use elinvar_reference::{Reference, ReferenceDevice};
+
+fn check_scan(x: &(HostData, Layout), f: Scan, to: DType) {
+    let want = Reference::scan(&ReferenceDevice, f, reference(x), to);
+    for d in devices() {
+        let got = Cpu::scan(&d, f, cpu(x), to);
+        same(&format!("{f:?} of {} {:?} on {d:?}", x.0.dtype(), x.1), got, want.clone());
+    }
+}
+
+fn check_rows(x: &(HostData, Layout), kept: usize) {
+    for f in [ArgFold::Max, ArgFold::Min] {
+        let want = Reference::arg_fold(&ReferenceDevice, f, reference(x), kept);
+        for d in devices() {
+            let got = Cpu::arg_fold(&d, f, cpu(x), kept);
+            same(&format!("{f:?} of {} {:?}, {kept} kept on {d:?}", x.0.dtype(), x.1), got, want.clone());
+        }
+    }
+}
+
+fn check_sort(x: &(HostData, Layout)) {
+    for down in [false, true] {
+        let want = Reference::sort(&ReferenceDevice, reference(x), down).unwrap();
+        for d in devices() {
+            let got = Cpu::sort(&d, cpu(x), down).unwrap();
+            let what = format!("sort of {} {:?}, {down}, on {d:?}", x.0.dtype(), x.1);
+            same(&what, Ok(got.0), Ok(want.0.clone()));
+            same(&what, Ok(got.1), Ok(want.1.clone()));
+        }
+    }
+}
+
+#[test]
+fn rows_of_every_length() {
+    let mut dice = Dice::new(21);
+    for n in [0, 1, 2, 15, 16, 17, 31, 1023, 1024, 1025, 4095, 4097, 20000, 40000] {
+        for rows in [1, 3, 30] {
+            if rows * n > 45_000 {
+                continue;
+            }
+            let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64]);
+            let l = Layout::contiguous(Shape::new(&[rows, n]).unwrap());
+            let x = (dice.data(dtype, rows * n, dice_wild(n)), l);
+            check_scan(&x, Scan::Sum, dtype);
+            check_scan(&x, Scan::Prod, dtype);
+            if n > 0 {
+                check_rows(&x, 1);
+            }
+            if n < 5000 {
+                check_sort(&x);
+            }
+        }
+    }
+}
+
+fn dice_wild(n: usize) -> bool {
+    n % 2 == 0
+}
+
+#[test]
+fn any_memory_and_type() {
+    let mut dice = Dice::new(22);
+    for _ in 0..60 {
+        let rank = 1 + dice.below(3);
+        let mut dims: Vec<usize> = (0..rank).map(|_| dice.pick(&[1, 2, 3, 5])).collect();
+        let long = dice.below(rank);
+        dims[long] = dice.pick(&[1, 17, 63, 500, 2000]);
+        let dtype = dice.pick(&DType::ALL);
+        let wild = dice.below(2) == 0;
+        let x = dice.operand(dtype, &dims, wild);
+        check_scan(&x, dice.pick(&[Scan::Sum, Scan::Prod]), folded(dtype, true));
+        check_rows(&x, dice.below(rank + 1));
+        check_sort(&x);
+    }
+}
+
+#[test]
+fn many_equals_keep_their_order() {
+    let mut dice = Dice::new(23);
+    // Long enough for several threads in one row.
+    let n = 70_000;
+    let few = (0..n).map(|_| dice.pick(&[0.0f32, -0.0, 1.0, f32::NAN, f32::INFINITY, -1.0])).collect();
+    let x = (HostData::F32(few), Layout::contiguous(Shape::new(&[n]).unwrap()));
+    check_sort(&x);
+    check_rows(&x, 0);
+}
+
+#[test]
+fn pools() {
+    let mut dice = Dice::new(24);
+    for round in 0..80 {
+        let axes = 1 + dice.below(3);
+        let mut dims = vec![1 + dice.below(3), 1 + dice.below(4)];
+        let mut p = Pool { kind: dice.pick(&[PoolKind::Max, PoolKind::Avg]), axes: Vec::new() };
+        let largest = [80, 24, 9][axes - 1];
+        for _ in 0..axes {
+            let size = 1 + dice.below(largest);
+            let kernel = 1 + dice.below(size.min(7));
+            let (stride, dilation, padding) =
+                (1 + dice.below(3), 1 + dice.below(2), dice.below(kernel / 2 + 1));
+            let reach = dilation * (kernel - 1) + 1;
+            let windows = (size + 2 * padding).checked_sub(reach).map_or(0, |left| left / stride + 1);
+            p.axes.push(Windows {
+                start: (0..windows).map(|i| (i * stride) as isize - padding as isize).collect(),
+                len: vec![kernel; windows],
+                divisor: (0..windows).map(|i| kernel.max(1) + i % 2).collect(),
+                dilation,
+            });
+            dims.push(size);
+        }
+        let dtype = match p.kind {
+            PoolKind::Max => dice.pick(&DType::ALL),
+            PoolKind::Avg => dice.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16]),
+        };
+        let wild = dice.below(2) == 0;
+        let x = dice.operand(dtype, &dims, wild);
+        let want = Reference::pool(&ReferenceDevice, &p, reference(&x));
+        let mut g_dims = dims[..2].to_vec();
+        g_dims.extend(p.axes.iter().map(|a| a.start.len()));
+        let g = dice.operand(if dtype.is_float() { dtype } else { DType::F32 }, &g_dims, wild);
+        let want_g = Reference::avg_pool_grad(&ReferenceDevice, &p, reference(&g), &dims[2..]);
+        for d in devices() {
+            let what = format!("round {round}: {p:?} of {dtype} {:?} on {d:?}", x.1);
+            match (Cpu::pool(&d, &p, cpu(&x)), &want) {
+                (Ok((y, winners)), Ok((want, want_winners))) => {
+                    same(&what, Ok(y), Ok(want.clone()));
+                    assert_eq!(winners, *want_winners, "{what}");
+                }
+                (Err(a), Err(b)) => assert_eq!(a.kind(), b.kind(), "{what}"),
+                (got, want) => panic!("{what}: {got:?} where the reference gives {want:?}"),
+            }
+            same(&what, Cpu::avg_pool_grad(&d, &p, cpu(&g), &dims[2..]), want_g.clone());
+        }
+    }
+}
+
+#[test]
+fn rows_across_memory() {
+    let mut dice = Dice::new(25);
+    for n in [2, 17, 100] {
+        for columns in [8, 17, 40] {
+            let l = Layout::contiguous(Shape::new(&[2, n, columns]).unwrap()).transpose(1, 2);
+            let dtype = dice.pick(&DType::ALL);
+            let x = (dice.data(dtype, 2 * n * columns, true), l);
+            check_scan(&x, Scan::Sum, folded(dtype, true));
+            check_rows(&x, 2);
+            check_sort(&x);
+        }
+    }
+}
