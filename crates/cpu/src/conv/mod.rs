@@ -4,12 +4,15 @@
 //! position). With a stride, the gradient by x is several products: input elements that meet the stride's grid through
 //! the same taps make one.
 
+mod few;
 mod patches;
 
 use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
 use crate::gemm::source::{Half, copy};
-use crate::gemm::{Extra, Finish, Job, Left, Matrix, Numbers, Real, Right, Share, product, turn, width};
+use crate::gemm::{
+    Extra, Finish, Job, Left, Matrix, Numbers, Panels, Real, Right, Share, product, turn, width,
+};
 use crate::isa::Isa;
 use crate::parallel::pieces;
 use crate::{Cpu, CpuDevice, to};
@@ -132,6 +135,9 @@ fn windows<T: Real>(
     w: &[T],
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
+    if few::is_few(patches, o) {
+        return few::few(d, patches, images * groups, groups, o, w, finish);
+    }
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
     let left = Weights { matrix: matrices(w, o, k), groups };
     let planes = matrices(patches.data, patches.channels, n);
@@ -267,6 +273,9 @@ impl<T: Real> Right<T> for Planes<'_, T> {
                 copy(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
             }
         }
+    }
+    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
     }
 }
 

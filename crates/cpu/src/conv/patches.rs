@@ -3,7 +3,7 @@
 //! Row (channel, tap), column position. A tile's part of it is packed where it is needed. Positions are walked in runs
 //! along the last axis; taps that fall outside contribute +0.
 
-use crate::gemm::{Left, PITCH, Real, Right, width};
+use crate::gemm::{Left, PITCH, Panels, Real, Right, width};
 use crate::isa::Isa;
 use std::ops::Range;
 
@@ -40,6 +40,30 @@ impl<T: Real> Patches<'_, T> {
     /// If the matrix is the planes themselves: one tap that covers each element once.
     pub(super) fn is_plain(&self) -> bool {
         self.taps.len() == 1 && self.taps[0] == [0; 3] && self.step == [1; 3] && self.grid == self.plane
+    }
+    /// Copies the planes of a batch into larger ones, of these sizes, whose first element lies at `low` of the plane.
+    pub(super) fn pad(&self, batch: usize, low: [isize; 3], sizes: [usize; 3], to: &mut [T]) {
+        // The part of an axis that both have: first index in the plane, and how many.
+        let both = |a: usize| {
+            let first = low[a].max(0);
+            let last = (low[a] + sizes[a] as isize).min(self.plane[a] as isize);
+            (first as usize, (last - first).max(0) as usize)
+        };
+        let [(i, ni), (j, nj), (k, nk)] = [both(0), both(1), both(2)];
+        let at = |a: usize, index: usize| (index as isize - low[a]) as usize;
+        for c in 0..self.channels {
+            let plane = &self.data[(batch * self.channels + c) * self.size()..][..self.size()];
+            let to = &mut to[c * sizes.iter().product::<usize>()..];
+            for i in i..i + ni {
+                for j in j..j + nj {
+                    let from = (i * self.plane[1] + j) * self.plane[2] + k;
+                    let start = (at(0, i) * sizes[1] + at(1, j)) * sizes[2];
+                    if nk > 0 {
+                        to[start + at(2, k)..][..nk].copy_from_slice(&plane[from..][..nk]);
+                    }
+                }
+            }
+        }
     }
     /// Axes taken together if nothing tells them apart.
     pub(super) fn simple(mut self) -> Self {
@@ -123,6 +147,9 @@ impl<T: Real> Right<T> for Patches<'_, T> {
                 }
             }
         }
+    }
+    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
     }
 }
 

@@ -62,7 +62,7 @@ fn run<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
     // With one block of rows there is nobody to share with.
-    let share = if m > super::ROWS { Share::Right } else { Share::Nothing };
+    let share = if m > super::rows::<T>() { Share::Right } else { Share::Nothing };
     product(d, &Job { batch, m, k, n, left: &left, right: &right, finish, share })
 }
 

@@ -15,7 +15,7 @@ mod scratch;
 pub(crate) mod source;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{PITCH, Real, turn, width};
+pub(crate) use kernels::{PITCH, Panels, Real, turn, width};
 pub(crate) use scratch::scratch;
 pub(crate) use source::{Left, Matrix, Numbers, Right};
 
@@ -26,13 +26,19 @@ use kernels::{Cut, Tile, fill, height};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of a packed left block: with a chunk of f32 it takes 400 KiB of the 1 MiB that a core's L2 has, and leaves room for
-/// a panel and the result.
-const ROWS: usize = 192;
-/// Columns of a right block that a task packs for itself: 512 KiB of f32.
-const COLS: usize = 256;
-/// Elements of a right block that is packed for all tasks: 8 MiB of f32, in L3.
-const SHARED: usize = 2 << 20;
+/// Rows of a packed left block: with a chunk of terms it takes 400 KiB of the 1 MiB that a core's L2 has, and leaves room
+/// for a panel and the result.
+pub(crate) const fn rows<T>() -> usize {
+    768 / size_of::<T>()
+}
+/// Columns of a right block that a task packs for itself: 512 KiB.
+const fn cols<T>() -> usize {
+    1024 / size_of::<T>()
+}
+/// Elements of a right block that is packed for all tasks: 8 MiB, in L3.
+const fn shared<T>() -> usize {
+    (8 << 20) / size_of::<T>()
+}
 /// Columns of which a block takes no more.
 const WIDE: usize = 4096;
 /// Multiplications below which threads are not woken: about 20 microseconds of one of them.
@@ -112,9 +118,9 @@ impl<T: Real> Job<'_, T> {
     fn cut(&self, d: &CpuDevice) -> Cut {
         let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
         let (rows, cols) = match self.share {
-            Share::Nothing => (ROWS, COLS),
-            Share::Left => (self.m, COLS),
-            Share::Right => (ROWS, self.n.min(WIDE)),
+            Share::Nothing => (rows::<T>(), cols::<T>()),
+            Share::Left => (self.m, cols::<T>()),
+            Share::Right => (rows::<T>(), self.n.min(WIDE)),
         };
         // Threads that the batch does not feed. With a shared right factor one product is made after the other.
         let threads = match self.share {
@@ -134,12 +140,26 @@ impl<T: Real> Job<'_, T> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
         each(d, self.worth(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
+            // What is used by few tiles is not worth packing, where it can be helped.
+            let few = self.m <= 2 * height::<T>(isa);
+            let whole = if few { cols.len() / w * w } else { 0 };
             scratch(rows.len() * PITCH, |left| {
                 scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
                     for terms in chunks(0..self.k) {
+                        let k = terms.len();
                         self.left.pack(isa, b, rows.clone(), terms.clone(), left);
-                        self.right.pack(isa, b, terms.clone(), cols.clone(), right);
-                        tile.add(isa, left, right, terms.len());
+                        let direct = cols.start..cols.start + whole;
+                        let direct =
+                            (whole > 0).then(|| self.right.direct(isa, b, terms.clone(), direct)).flatten();
+                        let from = cols.start + if direct.is_some() { whole } else { 0 };
+                        self.right.pack(isa, b, terms.clone(), from..cols.end, right);
+                        let packed = Panels::packed(isa, right, k);
+                        match direct {
+                            Some(d) => {
+                                tile.add_parts(isa, left, [(whole, d), (cols.len() - whole, packed)], k)
+                            }
+                            None => tile.add(isa, left, packed, k),
+                        }
                     }
                     self.finish(d, tile);
                 })
@@ -166,7 +186,7 @@ impl<T: Real> Job<'_, T> {
                     for (i, terms) in chunks(0..self.k).enumerate() {
                         self.right.pack(isa, b, terms.clone(), cols.clone(), right);
                         let left = &left[(b % distinct * count + i) * size + tile.rows.start * PITCH..];
-                        tile.add(isa, left, right, terms.len());
+                        tile.add(isa, left, Panels::packed(isa, right, terms.len()), terms.len());
                     }
                     self.finish(d, tile);
                 })
@@ -179,7 +199,7 @@ impl<T: Real> Job<'_, T> {
         // Columns of tiles that are packed together, and then as many chunks as fit.
         let wide = (WIDE / cut.cols).max(1) * cut.cols;
         let wide = wide.min(self.n.next_multiple_of(cut.cols));
-        let deep = (SHARED / wide / CHUNK).max(1) * CHUNK;
+        let deep = (shared::<T>() / wide / CHUNK).max(1) * CHUNK;
         let down = self.m.div_ceil(cut.rows);
         scratch(deep.min(self.k) * wide, |right| {
             for product in tiles.chunks_mut(down * self.n.div_ceil(cut.cols)) {
@@ -229,7 +249,7 @@ impl<T: Real> Job<'_, T> {
                     self.left.pack(isa, b, rows.clone(), terms.clone(), left);
                     let before = (terms.start - all.start) * padded;
                     let panels = &right[before + (tile.cols.start - across.start) * terms.len()..];
-                    tile.add(isa, left, panels, terms.len());
+                    tile.add(isa, left, Panels::packed(isa, panels, terms.len()), terms.len());
                 }
                 if all.end == self.k {
                     self.finish(d, tile);

@@ -1,6 +1,6 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
-use super::kernels::{PITCH, Real, turn, width};
+use super::kernels::{PITCH, Panels, Real, turn, width};
 use crate::isa::{Isa, Kernel, dispatch};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, bf16, f16};
@@ -19,6 +19,14 @@ pub(crate) trait Left<T>: Sync {
 pub(crate) trait Right<T>: Sync {
     /// Packs columns as panels: for each `width` columns, terms.len() * width numbers, zeros past the last column.
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]);
+    /// The panels of whole columns where they lie, if they lie as if packed: neighbours side by side.
+    fn direct(
+        &self,
+        isa: Isa,
+        batch: usize,
+        terms: Range<usize>,
+        cols: Range<usize>,
+    ) -> Option<Panels<'_, T>>;
 }
 
 /// Stored numbers that are computed as `T`.
@@ -91,6 +99,21 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
             }
             let at = self.at(batch, terms.start, j);
             copy(isa, &self.data, at, (self.row, self.col), terms.len(), n, panel, w);
+        }
+    }
+    fn direct(
+        &self,
+        isa: Isa,
+        batch: usize,
+        terms: Range<usize>,
+        cols: Range<usize>,
+    ) -> Option<Panels<'_, T>> {
+        match self.data {
+            Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
+                let data = &data[self.at(batch, terms.start, cols.start) as usize..];
+                Some(Panels { data, step: self.row as usize, across: width::<T>(isa) })
+            }
+            Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
         }
     }
 }

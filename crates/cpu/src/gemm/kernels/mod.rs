@@ -10,6 +10,6 @@ mod turn;
 mod vector;
 
 pub(crate) use output::{Cut, Tile, fill};
-pub(crate) use tile::{PITCH, height, width};
+pub(crate) use tile::{PITCH, Panels, height, width};
 pub(crate) use turn::turn;
 pub(crate) use vector::Real;

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::Real;
-use super::tile::{Block, multiply};
+use super::tile::{Block, Panels, multiply};
 use crate::isa::Isa;
 use elinvar_core::{Result, host::with_capacity};
 use std::marker::PhantomData;
@@ -84,19 +84,32 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If `left` or `right` is too short.
-    pub(crate) fn add(&mut self, isa: Isa, left: &[T], right: &[T], k: usize) {
-        let block = Block {
-            a: left,
-            b: right,
-            rows: self.rows.len(),
-            cols: self.cols.len(),
-            k,
-            c: self.start,
-            step: self.step,
-            first: !self.begun,
-        };
-        // SAFETY: the rows and columns of the tile lie in the result, and `self` is borrowed exclusively.
-        unsafe { multiply(isa, block) };
+    pub(crate) fn add(&mut self, isa: Isa, left: &[T], right: Panels<'_, T>, k: usize) {
+        self.add_parts(isa, left, [(self.cols.len(), right)], k);
+    }
+    /// As `add`, with the right factor in parts: for each, how many columns it has.
+    ///
+    /// # Panics
+    /// As `add`, and if the columns of the parts are not those of the tile.
+    pub(crate) fn add_parts<const N: usize>(
+        &mut self,
+        isa: Isa,
+        left: &[T],
+        right: [(usize, Panels<'_, T>); N],
+        k: usize,
+    ) {
+        assert_eq!(right.iter().map(|part| part.0).sum::<usize>(), self.cols.len(), "columns of a tile");
+        let mut at = 0;
+        for (cols, b) in right {
+            // SAFETY: at + cols columns are no more than the tile has; its rows and columns lie in the result, and
+            // `self` is borrowed exclusively. What was begun has been written, all of it, by the first chunk.
+            unsafe {
+                let c = self.start.add(at);
+                let rows = self.rows.len();
+                multiply(isa, Block { a: left, b, rows, cols, k, c, step: self.step, first: !self.begun });
+            }
+            at += cols;
+        }
         self.begun = true;
     }
     /// A tile of sums without terms.

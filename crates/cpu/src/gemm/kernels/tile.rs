@@ -13,12 +13,30 @@ use elinvar_core::{Element, order::CHUNK};
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
 pub(crate) const PITCH: usize = CHUNK + 16;
 
+/// A right block: `width` columns for each term, panel by panel.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels<'a, T> {
+    pub(crate) data: &'a [T],
+    /// Distance of terms.
+    pub(crate) step: usize,
+    /// Distance of panels.
+    pub(crate) across: usize,
+}
+
+impl<'a, T: Real> Panels<'a, T> {
+    /// Panels of `k` terms, packed without gaps.
+    pub(crate) fn packed(isa: Isa, data: &'a [T], k: usize) -> Self {
+        let step = width::<T>(isa);
+        Panels { data, step, across: step * k }
+    }
+}
+
 /// A chunk's part of a product.
 pub(crate) struct Block<'a, T> {
     /// Rows of terms: `rows` of them, `PITCH` apart.
     pub(crate) a: &'a [T],
-    /// Panels of columns: for each panel, `k` times `width` numbers.
-    pub(crate) b: &'a [T],
+    /// Panels of columns.
+    pub(crate) b: Panels<'a, T>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     /// Terms, at most a chunk of them.
@@ -65,8 +83,10 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     if rows == 0 || cols == 0 {
         return;
     }
+    assert!(k > 0, "a chunk has terms");
     assert!(k <= CHUNK && (rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
-    assert!(cols.div_ceil(w) * w * k <= block.b.len(), "the right block is too short");
+    let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
+    assert!(reach <= block.b.data.len(), "the right block is too short");
     match isa.level() {
         Level::Plain => dispatch(isa, Tiles::<Four<T>>(block)),
         #[cfg(target_arch = "x86_64")]
@@ -93,7 +113,8 @@ impl<V: Vector> Kernel for Tiles<'_, V> {
                 unsafe {
                     let t = Tile::<V> {
                         a: a.as_ptr().add(i * PITCH),
-                        b: b.as_ptr().add(panel * w * k),
+                        b: b.data.as_ptr().add(panel * b.across),
+                        next: b.step,
                         k,
                         c: c.add(i * step + j),
                         step,
@@ -129,9 +150,14 @@ macro_rules! each_row {
     };
 }
 
+/// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
+const AHEAD: usize = 6;
+
 struct Tile<V: Vector> {
     a: *const V::T,
     b: *const V::T,
+    /// Distance of terms in the panel.
+    next: usize,
     k: usize,
     c: *mut V::T,
     step: usize,
@@ -164,6 +190,11 @@ impl<V: Vector> Tile<V> {
                 let mut right = [V::splat(V::T::ZERO); W];
                 for (v, right) in right.iter_mut().enumerate() {
                     *right = V::load(b.add(v * V::LANES));
+                    // A panel that was not packed has a term on each page, which no hardware foresees. Tall tiles have
+                    // packed panels.
+                    if R <= 8 {
+                        V::ahead(b.wrapping_add(AHEAD * self.next + v * V::LANES));
+                    }
                 }
                 each_row!(R, r => {
                     let left = V::splat(*self.a.add(r * PITCH + t));
@@ -171,7 +202,7 @@ impl<V: Vector> Tile<V> {
                         *sum = left.fma(right, *sum);
                     }
                 });
-                b = b.add(2 * V::LANES);
+                b = b.wrapping_add(self.next);
             }
             let whole = self.cols == W * V::LANES;
             each_row!(R, r => {

@@ -24,6 +24,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn load(p: *const Self::T) -> Self;
     /// Numbers to memory.
     unsafe fn store(self, p: *mut Self::T);
+    /// Has the cache fetch what lies there, if anything does.
+    unsafe fn ahead(p: *const Self::T);
     /// self * b + c, rounded once.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// self + b
@@ -81,6 +83,8 @@ impl<T: Real> Vector for Four<T> {
         unsafe { p.cast::<[T; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]
+    unsafe fn ahead(_: *const T) {}
+    #[inline(always)]
     unsafe fn fma(self, b: Self, c: Self) -> Self {
         Four(std::array::from_fn(|i| Lane::fma(self.0[i], b.0[i], c.0[i])))
     }
@@ -115,6 +119,11 @@ mod x86 {
                 unsafe fn store(self, p: *mut $t) {
                     // SAFETY: the caller's, also for the memory.
                     unsafe { $store(p, self) }
+                }
+                #[inline(always)]
+                unsafe fn ahead(p: *const $t) {
+                    // SAFETY: a hint; any address will do.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
                 }
                 #[inline(always)]
                 unsafe fn fma(self, b: Self, c: Self) -> Self {
