@@ -19,9 +19,9 @@ mod lane;
 mod map;
 mod operand;
 mod parallel;
+mod pool;
 mod random;
 mod simd;
-mod pool;
 mod simd_tile;
 mod walk;
 

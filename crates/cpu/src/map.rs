@@ -5,9 +5,9 @@
 //! broadcast, of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is
 //! stored as another type than it is computed in.
 
-use crate::isa::formula;
 use crate::copy;
 use crate::isa::dispatch;
+use crate::isa::formula;
 use crate::lane::V;
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{At, BLOCK, Block, Compute, Room};

@@ -6,9 +6,9 @@
 
 use super::float::{Float, each_float};
 use super::stage::Stage;
-use crate::isa::{Isa, Kernel, formula};
 use super::stage::{Stage, either, turned};
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
 use crate::parallel::try_pieces;
 use crate::{Cpu, CpuDevice};
