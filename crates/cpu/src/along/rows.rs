@@ -5,9 +5,7 @@
 //! Blocks are padded to whole vectors, so that no loop has a slow end; what is computed of the padding is thrown away.
 
 use super::float::{Float, each_float};
-use super::stage::Stage;
 use super::stage::{Stage, either, turned};
-use crate::isa::{Isa, Kernel, dispatch};
 use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
 use crate::parallel::try_pieces;
