@@ -6,7 +6,6 @@
 //! stored as another type than it is computed in.
 
 use crate::copy;
-use crate::isa::dispatch;
 use crate::isa::formula;
 use crate::lane::V;
 use crate::operand::{Number, Operand, misuse};
