@@ -2,7 +2,10 @@
 //!
 //! Each element of `c` is one chain, whatever the tile; what vectors and tiles change is only how many chains go at once.
 
-#![allow(clippy::needless_range_loop, reason = "rows and vectors of a tile are counted, so that the loops unroll")]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "rows and vectors of a tile are counted, so that the loops unroll"
+)]
 
 use crate::isa::{Isa, Level};
 use elinvar_core::order::CHUNK;

@@ -61,7 +61,7 @@ fn rows_of_every_length() {
 }
 
 fn dice_wild(n: usize) -> bool {
-    n % 2 == 0
+    n.is_multiple_of(2)
 }
 
 #[test]
