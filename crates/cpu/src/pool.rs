@@ -1,6 +1,6 @@
 //! Pools over the last one to three axes: one plane after another, its windows cut to the plane beforehand.
 
-use crate::along::float::{Float, each_float};
+use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::{Number, Stage};
 use crate::isa::Isa;
 use crate::parallel::try_pieces;
@@ -61,6 +61,11 @@ impl Plane {
                 }
             }
         }
+    }
+    /// The place of the first element of a window.
+    #[inline(always)]
+    fn first(&self, [a, b, c]: [Taps; 3]) -> usize {
+        (a.first * self.size[1] + b.first) * self.size[2] + c.first
     }
     /// Calls `f` with the place of each element of a window, row-major.
     #[inline(always)]
@@ -164,16 +169,16 @@ fn max<T: Number + PartialOrd>(
         for (i, (y, winners)) in part {
             let x = x.block(*i * n, n, n, &mut buffer);
             plane.each(|w, taps| {
-                let mut best: Option<(T, usize)> = None;
+                // The first element is there: no window is empty.
+                let mut best_at = plane.first(taps);
+                let mut best = x[best_at];
                 plane.elements(taps, |e| {
                     let v = x[e];
-                    if best.is_none_or(|(b, _)| v > b || (is_nan(v) && !is_nan(b))) {
-                        best = Some((v, e));
-                    }
+                    let wins = (v > best) | (is_nan(v) & !is_nan(best));
+                    best = if wins { v } else { best };
+                    best_at = if wins { e } else { best_at };
                 });
-                if let Some((v, e)) = best {
-                    (y[w], winners[w]) = (v, e as i64);
-                }
+                (y[w], winners[w]) = (best, best_at as i64);
             });
         }
         Ok::<(), Error>(())
@@ -199,9 +204,22 @@ fn average<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, planes: usize, plane: &Pla
                 _ => x.block((start / windows + i) * n, n, n, &mut buffer),
             };
             plane.each(|w, taps| {
-                terms.clear();
-                plane.elements(taps, |e| terms.push(x[e]));
-                y[w] = sum(d.isa(), &terms) / C::lit(divisor(&taps) as f64);
+                let count: usize = taps.iter().map(|t| t.count).product();
+                let sum = if count <= FEW {
+                    // Most windows: a vector, without a call.
+                    let mut few = [C::NOTHING; FEW];
+                    let mut i = 0;
+                    plane.elements(taps, |e| {
+                        few[i] = x[e];
+                        i += 1;
+                    });
+                    C::few(few)
+                } else {
+                    terms.clear();
+                    plane.elements(taps, |e| terms.push(x[e]));
+                    sum(d.isa(), &terms)
+                };
+                y[w] = sum / C::lit(divisor(&taps) as f64);
             });
         }
         Ok::<(), Error>(())
