@@ -62,10 +62,36 @@ impl Plane {
             }
         }
     }
-    /// The place of the first element of a window.
-    #[inline(always)]
-    fn first(&self, [a, b, c]: [Taps; 3]) -> usize {
-        (a.first * self.size[1] + b.first) * self.size[2] + c.first
+    /// The largest elements of a row of windows and their places. The row goes by once for each tap, so that the loop is
+    /// long; each window sees its elements in row-major order.
+    fn largest<T: Number + PartialOrd>(
+        &self,
+        [a, b]: [Taps; 2],
+        x: &[T],
+        best: &mut [T],
+        places: &mut [i64],
+    ) {
+        let windows = &self.axes[2];
+        let most = windows.iter().map(|w| w.count).max().unwrap_or(0);
+        for i in 0..a.count {
+            for j in 0..b.count {
+                let at = (a.first + i * self.dilation[0]) * self.size[1] + b.first + j * self.dilation[1];
+                let line = &x[at * self.size[2]..][..self.size[2]];
+                for k in 0..most {
+                    let first = (i, j, k) == (0, 0, 0);
+                    for ((w, best), place) in windows.iter().zip(&mut *best).zip(&mut *places) {
+                        if k >= w.count {
+                            continue;
+                        }
+                        let e = w.first + k * self.dilation[2];
+                        let v = line[e];
+                        let wins = first | (v > *best) | (is_nan(v) & !is_nan(*best));
+                        *best = if wins { v } else { *best };
+                        *place = if wins { (at * self.size[2] + e) as i64 } else { *place };
+                    }
+                }
+            }
+        }
     }
     /// Calls `f` with the place of each element of a window, row-major.
     #[inline(always)]
@@ -168,18 +194,14 @@ fn max<T: Number + PartialOrd>(
         let mut buffer = filled(n, T::ZERO)?;
         for (i, (y, winners)) in part {
             let x = x.block(*i * n, n, n, &mut buffer);
-            plane.each(|w, taps| {
-                // The first element is there: no window is empty.
-                let mut best_at = plane.first(taps);
-                let mut best = x[best_at];
-                plane.elements(taps, |e| {
-                    let v = x[e];
-                    let wins = (v > best) | (is_nan(v) & !is_nan(best));
-                    best = if wins { v } else { best };
-                    best_at = if wins { e } else { best_at };
-                });
-                (y[w], winners[w]) = (best, best_at as i64);
-            });
+            let row = plane.axes[2].len();
+            let mut rows = y.chunks_exact_mut(row).zip(winners.chunks_exact_mut(row));
+            for &a in &plane.axes[0] {
+                for &b in &plane.axes[1] {
+                    let Some((y, winners)) = rows.next() else { break };
+                    plane.largest([a, b], x, y, winners);
+                }
+            }
         }
         Ok::<(), Error>(())
     })?;
