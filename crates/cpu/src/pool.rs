@@ -1,6 +1,6 @@
 //! Pools over the last one to three axes: one plane after another, its windows cut to the plane beforehand.
 
-use crate::along::float::{Float, each_float};
+use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::{Number, Stage};
 use crate::isa::Isa;
 use crate::parallel::try_pieces;
@@ -58,6 +58,37 @@ impl Plane {
                 for &c in &self.axes[2] {
                     f(i, [a, b, c]);
                     i += 1;
+                }
+            }
+        }
+    }
+    /// The largest elements of a row of windows and their places. The row goes by once for each tap, so that the loop is
+    /// long; each window sees its elements in row-major order.
+    fn largest<T: Number + PartialOrd>(
+        &self,
+        [a, b]: [Taps; 2],
+        x: &[T],
+        best: &mut [T],
+        places: &mut [i64],
+    ) {
+        let windows = &self.axes[2];
+        let most = windows.iter().map(|w| w.count).max().unwrap_or(0);
+        for i in 0..a.count {
+            for j in 0..b.count {
+                let at = (a.first + i * self.dilation[0]) * self.size[1] + b.first + j * self.dilation[1];
+                let line = &x[at * self.size[2]..][..self.size[2]];
+                for k in 0..most {
+                    let first = (i, j, k) == (0, 0, 0);
+                    for ((w, best), place) in windows.iter().zip(&mut *best).zip(&mut *places) {
+                        if k >= w.count {
+                            continue;
+                        }
+                        let e = w.first + k * self.dilation[2];
+                        let v = line[e];
+                        let wins = first | (v > *best) | (is_nan(v) & !is_nan(*best));
+                        *best = if wins { v } else { *best };
+                        *place = if wins { (at * self.size[2] + e) as i64 } else { *place };
+                    }
                 }
             }
         }
@@ -163,18 +194,14 @@ fn max<T: Number + PartialOrd>(
         let mut buffer = filled(n, T::ZERO)?;
         for (i, (y, winners)) in part {
             let x = x.block(*i * n, n, n, &mut buffer);
-            plane.each(|w, taps| {
-                let mut best: Option<(T, usize)> = None;
-                plane.elements(taps, |e| {
-                    let v = x[e];
-                    if best.is_none_or(|(b, _)| v > b || (is_nan(v) && !is_nan(b))) {
-                        best = Some((v, e));
-                    }
-                });
-                if let Some((v, e)) = best {
-                    (y[w], winners[w]) = (v, e as i64);
+            let row = plane.axes[2].len();
+            let mut rows = y.chunks_exact_mut(row).zip(winners.chunks_exact_mut(row));
+            for &a in &plane.axes[0] {
+                for &b in &plane.axes[1] {
+                    let Some((y, winners)) = rows.next() else { break };
+                    plane.largest([a, b], x, y, winners);
                 }
-            });
+            }
         }
         Ok::<(), Error>(())
     })?;
@@ -199,9 +226,22 @@ fn average<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, planes: usize, plane: &Pla
                 _ => x.block((start / windows + i) * n, n, n, &mut buffer),
             };
             plane.each(|w, taps| {
-                terms.clear();
-                plane.elements(taps, |e| terms.push(x[e]));
-                y[w] = sum(d.isa(), &terms) / C::lit(divisor(&taps) as f64);
+                let count: usize = taps.iter().map(|t| t.count).product();
+                let sum = if count <= FEW {
+                    // Most windows: a vector, without a call.
+                    let mut few = [C::NOTHING; FEW];
+                    let mut i = 0;
+                    plane.elements(taps, |e| {
+                        few[i] = x[e];
+                        i += 1;
+                    });
+                    C::few(few)
+                } else {
+                    terms.clear();
+                    plane.elements(taps, |e| terms.push(x[e]));
+                    sum(d.isa(), &terms)
+                };
+                y[w] = sum / C::lit(divisor(&taps) as f64);
             });
         }
         Ok::<(), Error>(())

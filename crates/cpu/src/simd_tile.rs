@@ -174,6 +174,7 @@ impl<C: Copy> Chain<C> {
     /// # Safety
     /// As for `strip`, and `i + MR <= m`.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "rows and vectors of a tile are known by their numbers")]
     unsafe fn tile<S: Simd<C>, const MR: usize, const NV: usize>(self, s: S, i: usize, j: usize, zero: C) {
         // SAFETY: all places are inside of the matrices, by the caller's promises.
         unsafe {

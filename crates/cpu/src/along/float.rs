@@ -1,7 +1,7 @@
 //! f32 and f64: the types in which floats are computed, and the folds of both by name.
 
 use super::fold::{store, store_f32};
-use super::lanes::{self, Combine, Lanes, each_fold};
+use super::lanes::{self, Combine, Lanes, Sum, each_fold};
 use super::stage::Number;
 use crate::isa::{Isa, Kernel, dispatch};
 use elinvar_core::order::LANES;
@@ -9,6 +9,9 @@ use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
 use std::marker::PhantomData;
+
+/// Terms that are summed without a call.
+pub(crate) const FEW: usize = 16;
 
 /// f32 or f64.
 pub(crate) trait Float: Number + Lane<Mask = bool> + PartialOrd {
@@ -18,6 +21,8 @@ pub(crate) trait Float: Number + Lane<Mask = bool> + PartialOrd {
     fn start(f: Fold) -> Self;
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
+    /// The sum of a few terms, filled up with zeros.
+    fn few(terms: [Self; FEW]) -> Self;
     /// Terms, the first of which belongs to lane 0, added to lanes.
     fn accumulate(isa: Isa, f: Fold, lanes: &mut Lanes<Self>, terms: &[Self]);
     /// The lanes of a block of `n` terms as one number.
@@ -40,6 +45,11 @@ macro_rules! float {
             }
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
                 each_fold!(f, F => dispatch(isa, Block { terms, f: PhantomData::<F> }))
+            }
+            #[inline(always)]
+            fn few(terms: [$t; FEW]) -> $t {
+                // Lanes start from +0.
+                lanes::sixteen::<$t, Sum>(terms.map(|t| 0.0 + t))
             }
             fn accumulate(isa: Isa, f: Fold, lanes: &mut Lanes<$t>, terms: &[$t]) {
                 each_fold!(f, F => dispatch(isa, Accumulate { lanes, terms, f: PhantomData::<F> }))

@@ -146,7 +146,7 @@ pub(crate) fn halved<T: Copy, F: Combine<T>>(lanes: &mut Lanes<T>, n: usize) -> 
 
 /// The first 16 lanes as one number.
 #[inline(always)]
-fn sixteen<T: Copy, F: Combine<T>>(mut x: [T; 16]) -> T {
+pub(crate) fn sixteen<T: Copy, F: Combine<T>>(mut x: [T; 16]) -> T {
     for j in 0..8 {
         x[j] = F::two(x[j], x[j + 8]);
     }

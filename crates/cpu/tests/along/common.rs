@@ -6,15 +6,25 @@ use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::View;
 use elinvar_reference::Reference;
 
-/// All instruction sets, with one thread and with several.
+/// All instruction sets, with one thread and with several. Without optimisation, where a call takes a hundred times as
+/// long, each instruction set has one number of threads.
 pub fn devices() -> Vec<CpuDevice> {
     let mut all = Vec::new();
-    for isa in Isa::all() {
-        for threads in [1, 2, 3, 8] {
-            all.push(CpuDevice::new(isa, threads).unwrap());
-        }
+    for (i, isa) in Isa::all().into_iter().enumerate() {
+        let threads: &[usize] = if cfg!(debug_assertions) { &[1 + i % 3] } else { &[1, 2, 3, 8] };
+        all.extend(threads.iter().map(|&n| CpuDevice::new(isa, n).unwrap()));
     }
     all
+}
+
+/// How often something random is tried: less without optimisation.
+pub fn rounds(n: usize) -> usize {
+    if cfg!(debug_assertions) { n / 8 } else { n }
+}
+
+/// How many elements are worth the time.
+pub fn affordable(n: usize) -> bool {
+    n <= if cfg!(debug_assertions) { 13_000 } else { 45_000 }
 }
 
 /// Random choices, counted up from a seed.

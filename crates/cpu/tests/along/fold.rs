@@ -26,7 +26,7 @@ fn rows_of_every_length() {
         [0, 1, 2, 3, 15, 16, 17, 31, 33, 64, 65, 127, 128, 129, 255, 4095, 4096, 4097, 8193, 12289, 20000]
     {
         for rows in [1, 3, 40] {
-            if rows * n > 100_000 {
+            if !affordable(rows * n) {
                 continue;
             }
             for wild in [false, true] {
@@ -47,7 +47,7 @@ fn columns_of_every_length() {
     let mut dice = Dice::new(2);
     for n in [1, 2, 3, 5, 31, 64, 127, 128, 129, 300, 4095, 4097, 8200, 20000] {
         for columns in [7, 8, 9, 64, 65, 130, 600] {
-            if columns * n > 300_000 {
+            if !affordable(columns * n / 4) {
                 continue;
             }
             let f = dice.pick(&FOLDS);
@@ -63,7 +63,7 @@ fn columns_of_every_length() {
 #[test]
 fn any_memory_and_type() {
     let mut dice = Dice::new(3);
-    for round in 0..150 {
+    for round in 0..rounds(150) {
         let rank = dice.below(5);
         let mut dims: Vec<usize> = (0..rank).map(|_| dice.pick(&[1, 2, 3, 5, 9])).collect();
         if rank > 0 {
@@ -72,7 +72,7 @@ fn any_memory_and_type() {
         }
         let dtype = dice.pick(&DType::ALL);
         let (wild, f, kept) = (dice.below(2) == 0, dice.pick(&FOLDS), dice.below(rank + 1));
-        if dims.iter().product::<usize>() > 200_000 {
+        if !affordable(dims.iter().product()) {
             continue;
         }
         let x = dice.operand(dtype, &dims, wild);
