@@ -93,9 +93,9 @@ fn assembled_tensors() {
         let parts: Vec<(Operand, Layout)> = (0..dice.below(4))
             .map(|_| {
                 let mut place = whole.clone();
-                for axis in 0..rank {
-                    let start = dice.below(shape[axis]);
-                    let len = dice.between(usize::from(start < shape[axis]), shape[axis] - start);
+                for (axis, &size) in shape.iter().enumerate() {
+                    let start = dice.below(size);
+                    let len = dice.between(usize::from(start < size), size - start);
                     place = place.slice(axis, start, len, 1);
                     if dice.once_in(4) {
                         place = place.flip(axis);
