@@ -59,10 +59,13 @@ fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<
     ) -> Result<HostData> {
         let len = x.shape().numel();
         let operand = Operand::new(x, len)?;
+        // Blocks are for elements that are written on the way.
+        let in_place = matches!(operand, Operand::Slice(_)) && !T::DTYPE.is_half();
+        let most = if in_place { usize::MAX } else { BLOCK };
         let v = fresh(d, len, BLOCK, &|mut start, room: &mut Room<'_, T>| {
             let mut block = Block::new();
             while room.left() > 0 {
-                let n = room.left().min(BLOCK);
+                let n = room.left().min(most);
                 store(d.isa(), operand.part(d.isa(), &mut block, start, n), room);
                 start += n;
             }

@@ -202,6 +202,8 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
     };
     let v = fresh(d, len, BLOCK, &|start, room| {
         blocks(d.isa(), s, each, start, room, |words, n, room| {
+            // Cut to what is read, so that no check is left in the loops.
+            let words = &words[..n * each];
             if each == 1 {
                 let limit = limit.min(1 << 24) as u32;
                 room.extend(n, |i| if words[i] >> 8 < limit { yes } else { no });

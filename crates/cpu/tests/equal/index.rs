@@ -11,10 +11,10 @@ use elinvar_reference::{Reference, ReferenceDevice};
 /// A tensor and an index along an axis; half of the indices are the same along the axes after it.
 fn draw(dice: &mut Dice, dtype: DType, round: u64) -> (Operand, usize, Operand) {
     let rank = dice.between(1, 4);
-    let mut shape = dice.shape(rank, 6_000);
+    let mut shape = dice.shape(rank, 3_000);
     let axis = dice.below(rank);
     if round.is_multiple_of(3) {
-        shape[rank - 1] = dice.pick(&[16, 33, 600]);
+        shape[rank - 1] = dice.pick(&[16, 33, 300]);
     }
     let x = Operand::draw(dice, dtype, &shape, Values::Wild);
     let mut wide = shape.clone();
