@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::Real;
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, Level, dispatch};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///
@@ -48,21 +48,21 @@ impl<T: Real> Kernel for Turn<'_, T> {
     fn run(self) {
         let Turn { isa, src, at, step, rows, cols, dst, pitch } = self;
         // Rows and columns that whole squares have done.
-        let (mut done_rows, mut done_cols) = (0, 0);
-        #[cfg(target_arch = "x86_64")]
-        if isa.level() != crate::isa::Level::Plain {
-            // SAFETY: all levels but the plain one have AVX2. `turn` made sure that the block lies in both slices.
-            let side =
-                unsafe { T::squares(src.as_ptr().offset(at), step, rows, cols, dst.as_mut_ptr(), pitch) };
-            (done_rows, done_cols) = (rows / side * side, cols / side * side);
-        }
-        let _ = isa;
+        let (done_rows, done_cols) = match isa.level() {
+            Level::Plain => (0, 0),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 | Level::Avx512 => {
+                // SAFETY: both levels have AVX2. `turn` made sure that the block lies in both slices.
+                let side =
+                    unsafe { T::squares(src.as_ptr().offset(at), step, rows, cols, dst.as_mut_ptr(), pitch) };
+                (rows / side * side, cols / side * side)
+            }
+        };
         for r in 0..rows {
             for c in if r < done_rows { done_cols } else { 0 }..cols {
                 dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
             }
         }
-        let _ = (&mut done_rows, &mut done_cols);
     }
 }
 
