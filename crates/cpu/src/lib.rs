@@ -150,7 +150,10 @@ impl Backend for Cpu {
     ) -> Result<HostData> {
         match x.dtype {
             DType::F64 => conv::conv::<f64, E, N>(d, c, &x, &w, out, e, &extra),
-            _ => conv::conv::<f32, E, N>(d, c, &x, &w, out, e, &extra),
+            // What is not of floats is refused there.
+            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                conv::conv::<f32, E, N>(d, c, &x, &w, out, e, &extra)
+            }
         }
     }
     fn conv_input_grad(
@@ -162,7 +165,10 @@ impl Backend for Cpu {
     ) -> Result<HostData> {
         match g.dtype {
             DType::F64 => conv::input_grad::<f64>(d, c, &g, &w, spatial),
-            _ => conv::input_grad::<f32>(d, c, &g, &w, spatial),
+            // What is not of floats is refused there.
+            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                conv::input_grad::<f32>(d, c, &g, &w, spatial)
+            }
         }
     }
     fn conv_weight_grad(
@@ -174,7 +180,10 @@ impl Backend for Cpu {
     ) -> Result<HostData> {
         match x.dtype {
             DType::F64 => conv::weight_grad::<f64>(d, c, &x, &g, taps),
-            _ => conv::weight_grad::<f32>(d, c, &x, &g, taps),
+            // What is not of floats is refused there.
+            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                conv::weight_grad::<f32>(d, c, &x, &g, taps)
+            }
         }
     }
     fn pool(d: &CpuDevice, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {

@@ -13,6 +13,7 @@ pub(crate) mod finish;
 mod kernels;
 mod scratch;
 pub(crate) mod source;
+mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{PITCH, Panels, Real, turn, width};
@@ -148,6 +149,14 @@ impl<T: Real> Job<'_, T> {
                     for terms in chunks(0..self.k) {
                         let k = terms.len();
                         self.left.pack(isa, b, rows.clone(), terms.clone(), left);
+                        if self.m <= thin::THIN
+                            && let Some(direct) = self.right.direct(isa, b, terms.clone(), cols.clone())
+                        {
+                            tile.chain(terms.start == 0, right, |i, sums| {
+                                thin::chain(isa, &left[i * PITCH..][..k], direct, sums);
+                            });
+                            continue;
+                        }
                         let direct = cols.start..cols.start + whole;
                         let direct =
                             (whole > 0).then(|| self.right.direct(isa, b, terms.clone(), direct)).flatten();

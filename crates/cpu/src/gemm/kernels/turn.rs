@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::Real;
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, Level, dispatch};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///
@@ -48,21 +48,21 @@ impl<T: Real> Kernel for Turn<'_, T> {
     fn run(self) {
         let Turn { isa, src, at, step, rows, cols, dst, pitch } = self;
         // Rows and columns that whole squares have done.
-        let (mut done_rows, mut done_cols) = (0, 0);
-        #[cfg(target_arch = "x86_64")]
-        if isa.level() != crate::isa::Level::Plain {
-            // SAFETY: all levels but the plain one have AVX2. `turn` made sure that the block lies in both slices.
-            let side =
-                unsafe { T::squares(src.as_ptr().offset(at), step, rows, cols, dst.as_mut_ptr(), pitch) };
-            (done_rows, done_cols) = (rows / side * side, cols / side * side);
-        }
-        let _ = isa;
+        let (done_rows, done_cols) = match isa.level() {
+            Level::Plain => (0, 0),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 | Level::Avx512 => {
+                // SAFETY: both levels have AVX2. `turn` made sure that the block lies in both slices.
+                let side =
+                    unsafe { T::squares(src.as_ptr().offset(at), step, rows, cols, dst.as_mut_ptr(), pitch) };
+                (rows / side * side, cols / side * side)
+            }
+        };
         for r in 0..rows {
             for c in if r < done_rows { done_cols } else { 0 }..cols {
                 dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
             }
         }
-        let _ = (&mut done_rows, &mut done_cols);
     }
 }
 
@@ -81,30 +81,28 @@ pub(super) unsafe fn squares_f32(
     pitch: usize,
 ) {
     use std::arch::x86_64::*;
-    // Two squares one after the other along the source: they share cache lines.
-    for r2 in (0..rows / 8 * 8).step_by(16) {
-        for c in (0..cols / 8 * 8).step_by(8) {
-            for r in (r2..(r2 + 16).min(rows / 8 * 8)).step_by(8) {
-                // SAFETY: the square r..r + 8, c..c + 8 lies in the block, which the caller vouches for.
-                unsafe {
-                    let at = |i: isize| src.offset(r as isize + (c as isize + i) * step);
-                    // The halves of columns i and i + 4 in one register save eight shuffles.
-                    let pair = |i: isize, half: usize| {
-                        let low = _mm256_castps128_ps256(_mm_loadu_ps(at(i).add(half)));
-                        _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(at(i + 4).add(half)))
+    // Along the source first: eight long runs, which the hardware foresees.
+    for c in (0..cols / 8 * 8).step_by(8) {
+        for r in (0..rows / 8 * 8).step_by(8) {
+            // SAFETY: the square r..r + 8, c..c + 8 lies in the block, which the caller vouches for.
+            unsafe {
+                let at = |i: isize| src.offset(r as isize + (c as isize + i) * step);
+                // The halves of columns i and i + 4 in one register save eight shuffles.
+                let pair = |i: isize, half: usize| {
+                    let low = _mm256_castps128_ps256(_mm_loadu_ps(at(i).add(half)));
+                    _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(at(i + 4).add(half)))
+                };
+                for half in [0, 4] {
+                    let (a, b, c2, d) = (pair(0, half), pair(1, half), pair(2, half), pair(3, half));
+                    let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                    let (cd0, cd1) = (_mm256_unpacklo_ps(c2, d), _mm256_unpackhi_ps(c2, d));
+                    let out = |i: usize, v: __m256| {
+                        _mm256_storeu_ps(dst.add((r + half + i) * pitch + c), v);
                     };
-                    for half in [0, 4] {
-                        let (a, b, c2, d) = (pair(0, half), pair(1, half), pair(2, half), pair(3, half));
-                        let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-                        let (cd0, cd1) = (_mm256_unpacklo_ps(c2, d), _mm256_unpackhi_ps(c2, d));
-                        let out = |i: usize, v: __m256| {
-                            _mm256_storeu_ps(dst.add((r + half + i) * pitch + c), v);
-                        };
-                        out(0, _mm256_shuffle_ps::<0x44>(ab0, cd0));
-                        out(1, _mm256_shuffle_ps::<0xee>(ab0, cd0));
-                        out(2, _mm256_shuffle_ps::<0x44>(ab1, cd1));
-                        out(3, _mm256_shuffle_ps::<0xee>(ab1, cd1));
-                    }
+                    out(0, _mm256_shuffle_ps::<0x44>(ab0, cd0));
+                    out(1, _mm256_shuffle_ps::<0xee>(ab0, cd0));
+                    out(2, _mm256_shuffle_ps::<0x44>(ab1, cd1));
+                    out(3, _mm256_shuffle_ps::<0xee>(ab1, cd1));
                 }
             }
         }
@@ -126,21 +124,19 @@ pub(super) unsafe fn squares_f64(
     pitch: usize,
 ) {
     use std::arch::x86_64::*;
-    for r2 in (0..rows / 4 * 4).step_by(8) {
-        for c in (0..cols / 4 * 4).step_by(4) {
-            for r in (r2..(r2 + 8).min(rows / 4 * 4)).step_by(4) {
-                // SAFETY: the square r..r + 4, c..c + 4 lies in the block, which the caller vouches for.
-                unsafe {
-                    let load = |i: isize| _mm256_loadu_pd(src.offset(r as isize + (c as isize + i) * step));
-                    let (a, b, c2, d) = (load(0), load(1), load(2), load(3));
-                    let (ab0, ab1) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
-                    let (cd0, cd1) = (_mm256_unpacklo_pd(c2, d), _mm256_unpackhi_pd(c2, d));
-                    let out = |i: usize, v: __m256d| _mm256_storeu_pd(dst.add((r + i) * pitch + c), v);
-                    out(0, _mm256_permute2f128_pd::<0x20>(ab0, cd0));
-                    out(1, _mm256_permute2f128_pd::<0x20>(ab1, cd1));
-                    out(2, _mm256_permute2f128_pd::<0x31>(ab0, cd0));
-                    out(3, _mm256_permute2f128_pd::<0x31>(ab1, cd1));
-                }
+    for c in (0..cols / 4 * 4).step_by(4) {
+        for r in (0..rows / 4 * 4).step_by(4) {
+            // SAFETY: the square r..r + 4, c..c + 4 lies in the block, which the caller vouches for.
+            unsafe {
+                let load = |i: isize| _mm256_loadu_pd(src.offset(r as isize + (c as isize + i) * step));
+                let (a, b, c2, d) = (load(0), load(1), load(2), load(3));
+                let (ab0, ab1) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+                let (cd0, cd1) = (_mm256_unpacklo_pd(c2, d), _mm256_unpackhi_pd(c2, d));
+                let out = |i: usize, v: __m256d| _mm256_storeu_pd(dst.add((r + i) * pitch + c), v);
+                out(0, _mm256_permute2f128_pd::<0x20>(ab0, cd0));
+                out(1, _mm256_permute2f128_pd::<0x20>(ab1, cd1));
+                out(2, _mm256_permute2f128_pd::<0x31>(ab0, cd0));
+                out(3, _mm256_permute2f128_pd::<0x31>(ab1, cd1));
             }
         }
     }
