@@ -193,7 +193,8 @@ fn floats<C: Draw>(
 
 /// 1 with probability p.
 fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostData> {
-    let (no, yes) = (T::nearest(Scalar::Bool(false)), T::nearest(Scalar::Bool(true)));
+    // Read by number: a branch would be mispredicted as often as a coin surprises.
+    let values = [T::nearest(Scalar::Bool(false)), T::nearest(Scalar::Bool(true))];
     // u < p, as whole numbers: both sides times a power of two.
     let (each, limit) = if T::DTYPE == DType::F64 {
         (2, (p * 2f64.powi(53)).ceil() as u64)
@@ -206,9 +207,9 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
             let words = &words[..n * each];
             if each == 1 {
                 let limit = limit.min(1 << 24) as u32;
-                room.extend(n, |i| if words[i] >> 8 < limit { yes } else { no });
+                room.extend(n, |i| values[usize::from(words[i] >> 8 < limit)]);
             } else {
-                room.extend(n, |i| if word64(words, i) >> 11 < limit { yes } else { no });
+                room.extend(n, |i| values[usize::from(word64(words, i) >> 11 < limit)]);
             }
         });
         Ok(())
