@@ -3,7 +3,7 @@
 //! What can go wrong before the work starts is tried before it starts: the device, the directory, the data. The files
 //! that are written in the end replace older ones as a whole; metrics.jsonl grows line by line.
 
-use super::run::Session;
+use super::run::RunDir;
 use crate::Verdict;
 use crate::args::{Model, TrainDigits};
 use crate::command::eval::result;
@@ -24,20 +24,20 @@ use std::sync::Arc;
 /// Trains, saves and tells.
 pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let device = Device::parse(&args.run.device)?;
-    let mut session = Session::open(&args.run, &format!("out/digits-{}", args.model.unwrap_or_default()))?;
-    let data = session.setting("data", None, || "digits".to_owned())?;
+    let mut run_dir = RunDir::open(&args.run, &format!("out/digits-{}", args.model.unwrap_or_default()))?;
+    let data = run_dir.setting("data", None, || "digits".to_owned())?;
     if data != "digits" {
         return Err(Error::argument(format!(
             "{}: this is a training on {data}, not on digits",
-            session.dir().display()
+            run_dir.path().display()
         )));
     }
-    let model = session.setting("model", args.model, Model::default)?;
+    let model = run_dir.setting("model", args.model, Model::default)?;
     let recipe = model.recipe();
-    let seed = session.setting("seed", args.run.seed, || 0)?;
-    let epochs = session.setting("epochs", args.epochs, || recipe.epochs as u32)? as usize;
-    let batch = session.setting("batch", args.batch, || recipe.batch_size as u32)? as usize;
-    let lr = session.setting("lr", args.run.lr, || recipe.lr)?;
+    let seed = run_dir.setting("seed", args.run.seed, || 0)?;
+    let epochs = run_dir.setting("epochs", args.epochs, || recipe.epochs as u32)? as usize;
+    let batch = run_dir.setting("batch", args.batch, || recipe.batch_size as u32)? as usize;
+    let lr = run_dir.setting("lr", args.run.lr, || recipe.lr)?;
 
     let (train, test) = digits()?.split(seed, TEST_PART)?;
     let (train_pairs, test_pairs) = (Arc::new(digit_pairs(&train)?), digit_pairs(&test)?);
@@ -47,10 +47,10 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let steps = loader.batches() as u64;
     let total = steps * epochs as u64;
 
-    let file = session.file("metrics.jsonl");
+    let file = run_dir.file("metrics.jsonl");
     let mut metrics = Metrics::open(
         &file,
-        session.checkpoint.as_ref(),
+        run_dir.checkpoint.as_ref(),
         "cross entropy (train: with label smoothing), log scale",
     )?;
     let mut progress = Progress::new(steps, epochs as u64, SAMPLES, args.run.quiet);
@@ -64,8 +64,8 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     .schedule(LinearLr::new(1.0, 0.0, total)?)
     .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), &device))
     .callback(Watch::new(&mut metrics, &mut progress, steps))
-    .checkpoints(session.checkpoints());
-    if let Some(checkpoint) = session.checkpoint.take() {
+    .checkpoints(run_dir.checkpoints());
+    if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }
     trainer.run(&device)?;
@@ -76,10 +76,10 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let read: Vec<i64> = read.iter().map(|p| p.class as i64).collect();
     let right = read.iter().zip(&test.labels).filter(|(a, b)| a == b).count();
 
-    io::save_safetensors(session.file("weights.safetensors"), &weights, &describe(model, seed))?;
-    metrics.draw(&session.file("curve.png"), &format!("digits, {model}, seed {seed}"))?;
-    digit_sheet(&session.file("wrong.png"), &test.pixels, &test.labels, &read)?;
-    writeln!(out, "{}: weights.safetensors metrics.jsonl curve.png wrong.png", session.dir().display())?;
+    io::save_safetensors(run_dir.file("weights.safetensors"), &weights, &describe(model, seed))?;
+    metrics.draw(&run_dir.file("curve.png"), &format!("digits, {model}, seed {seed}"))?;
+    digit_sheet(&run_dir.file("wrong.png"), &test.pixels, &test.labels, &read)?;
+    writeln!(out, "{}: weights.safetensors metrics.jsonl curve.png wrong.png", run_dir.path().display())?;
     result(right as f64 / test.len() as f64, &weights, out)?;
     Ok(Verdict::Good)
 }

@@ -18,18 +18,18 @@ const FILE: &str = "checkpoint.safetensors";
 const EVERY: Duration = Duration::from_secs(60);
 
 /// A directory, the checkpoint to go on from, and the settings.
-pub struct Session {
+pub struct RunDir {
     /// Where everything is written.
-    pub dir: PathBuf,
+    dir: PathBuf,
     /// What the run goes on from.
     pub checkpoint: Option<Checkpoint>,
     settings: BTreeMap<String, String>,
     every_steps: Option<u64>,
 }
 
-impl Session {
+impl RunDir {
     /// Opens a directory; reads its checkpoint if the run is to be resumed.
-    pub fn open(args: &Run, default_dir: &str) -> Result<Session> {
+    pub fn open(args: &Run, default_dir: &str) -> Result<RunDir> {
         let dir = args.out.clone().unwrap_or_else(|| PathBuf::from(default_dir));
         io::writable_dir(&dir)?;
         let path = dir.join(FILE);
@@ -43,7 +43,7 @@ impl Session {
             }
             None
         };
-        Ok(Session { dir, checkpoint, settings: BTreeMap::new(), every_steps: args.checkpoint_steps })
+        Ok(RunDir { dir, checkpoint, settings: BTreeMap::new(), every_steps: args.checkpoint_steps })
     }
 
     /// The value of a setting: what is given, what the checkpoint says, or the default. It is noted for checkpoints.
@@ -92,7 +92,7 @@ impl Session {
         self.dir.join(name)
     }
     /// The directory.
-    pub fn dir(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.dir
     }
 }

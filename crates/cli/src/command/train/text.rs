@@ -3,7 +3,7 @@
 //! The last tenth of the text is set aside; what is learnt are stretches of the rest that begin anywhere, drawn by the
 //! seed. An epoch is a tenth of the steps.
 
-use super::run::Session;
+use super::run::RunDir;
 use crate::Verdict;
 use crate::args::TrainText;
 use crate::command::generate::{sampler, write_on};
@@ -34,27 +34,27 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let sampler = sampler(&args.sampling);
     let text = Text::open(&args.file)?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut session = Session::open(&args.run, &format!("out/text-{stem}"))?;
+    let mut run_dir = RunDir::open(&args.run, &format!("out/text-{stem}"))?;
     let hash = text_hash(&text)?;
-    let stored = session.checkpoint.as_ref().map(|c| c.settings().get("data").cloned().unwrap_or_default());
+    let stored = run_dir.checkpoint.as_ref().map(|c| c.settings().get("data").cloned().unwrap_or_default());
     if stored.is_some_and(|stored| stored != hash) {
         return Err(Error::argument(format!(
             "{}: the training there is not one on the text of {}",
-            session.dir().display(),
+            run_dir.path().display(),
             args.file.display()
         )));
     }
-    session.setting("data", Some(hash), String::new)?;
-    let vocab = session.setting("vocab", args.vocab, || 512)?;
-    let layers = session.setting("layers", args.layers, || 2)? as usize;
-    let heads = session.setting("heads", args.heads, || 4)? as usize;
-    let width = session.setting("width", args.width, || 64)? as usize;
-    let context = session.setting("context", args.context, || 64)? as usize;
-    let dropout = session.setting("dropout", args.dropout, || 0.0)?;
-    let steps = session.setting("steps", args.steps, || 500)?;
-    let batch = session.setting("batch", args.batch, || 8)? as usize;
-    let lr = session.setting("lr", args.run.lr, || 3e-3)?;
-    let seed = session.setting("seed", args.run.seed, || 0)?;
+    run_dir.setting("data", Some(hash), String::new)?;
+    let vocab = run_dir.setting("vocab", args.vocab, || 512)?;
+    let layers = run_dir.setting("layers", args.layers, || 2)? as usize;
+    let heads = run_dir.setting("heads", args.heads, || 4)? as usize;
+    let width = run_dir.setting("width", args.width, || 64)? as usize;
+    let context = run_dir.setting("context", args.context, || 64)? as usize;
+    let dropout = run_dir.setting("dropout", args.dropout, || 0.0)?;
+    let steps = run_dir.setting("steps", args.steps, || 500)?;
+    let batch = run_dir.setting("batch", args.batch, || 8)? as usize;
+    let lr = run_dir.setting("lr", args.run.lr, || 3e-3)?;
+    let seed = run_dir.setting("seed", args.run.seed, || 0)?;
 
     let tokenizer = Tokenizer::train_bpe(&[text.as_str()], &BpeOptions::new(vocab as usize))?;
     let (learn, test) = text.tokens(&tokenizer)?.split(LEARN)?;
@@ -80,8 +80,8 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let mut optimizer = AdamW::new(lr).betas(0.9, 0.99).weight_decay(0.1).group(plain.weight_decay(0.0));
     let warmup = total / 20;
 
-    let file = session.file("metrics.jsonl");
-    let mut metrics = Metrics::open(&file, session.checkpoint.as_ref(), "nats per token, log scale")?;
+    let file = run_dir.file("metrics.jsonl");
+    let mut metrics = Metrics::open(&file, run_dir.checkpoint.as_ref(), "nats per token, log scale")?;
     let mut progress = Progress::new(per_epoch as u64, u64::from(epochs), TOKENS, args.run.quiet);
     let test_batches = Some(TEST_BLOCKS.div_ceil(16));
     let mut trainer = Trainer::new(&net, &mut optimizer, &loader, NextToken)
@@ -89,27 +89,27 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
         .schedule(Warmup::new(warmup, CosineAnnealingLr::with_min(total - warmup, lr / 10.0)?))
         .clip_grad_norm(1.0)
         .callback(Watch::new(&mut metrics, &mut progress, per_epoch as u64))
-        .checkpoints(session.checkpoints());
+        .checkpoints(run_dir.checkpoints());
     if let Some(test) = &test {
         trainer =
             trainer.validate(|net: &Gpt2<Any>| evaluate_on(net, test, &NextToken, test_batches, &device));
     }
-    if let Some(checkpoint) = session.checkpoint.take() {
+    if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }
     let report = trainer.run(&device)?;
     progress.finish();
 
-    net.save_pretrained(session.dir())?;
-    tokenizer.save(session.file("tokenizer.json"))?;
+    net.save_pretrained(run_dir.path())?;
+    tokenizer.save(run_dir.file("tokenizer.json"))?;
     metrics.draw(
-        &session.file("curve.png"),
+        &run_dir.file("curve.png"),
         &format!("{stem}, {} weights, seed {seed}", net.num_parameters()),
     )?;
     writeln!(
         out,
         "{}: config.json model.safetensors tokenizer.json metrics.jsonl curve.png",
-        session.dir().display()
+        run_dir.path().display()
     )?;
     if args.sample > 0 {
         // From the text's own beginning, as a reader would.
