@@ -48,11 +48,8 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let total = steps * epochs as u64;
 
     let file = run_dir.file("metrics.jsonl");
-    let mut metrics = Metrics::open(
-        &file,
-        run_dir.checkpoint.as_ref(),
-        "cross entropy (train: with label smoothing), log scale",
-    )?;
+    let mut metrics =
+        Metrics::open(&file, run_dir.checkpoint.as_ref(), "cross entropy, log scale (train: smoothed)")?;
     let mut progress = Progress::new(steps, epochs as u64, SAMPLES, args.run.quiet);
     let mut trainer = Trainer::new(
         &net,
