@@ -7,20 +7,19 @@
 mod few;
 mod patches;
 
+use crate::copy::{elements, own};
 use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
-use crate::gemm::source::{Half, copy};
+use crate::gemm::source::copy;
 use crate::gemm::{
     Extra, Finish, Job, Left, Matrix, Numbers, Panels, Real, Right, Share, product, turn, width,
 };
 use crate::isa::Isa;
 use crate::parallel::pieces;
-use crate::{Cpu, CpuDevice, to};
+use crate::{Cpu, CpuDevice};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{HostData, Layout, Result, Shape};
-use elinvar_ops::Backend;
 use elinvar_ops::backend::{Conv, Epilogue, View};
-use elinvar_reference::{Reference, ReferenceDevice};
 use patches::{Patches, Turned, images};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -105,7 +104,7 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let (images, o, positions) = (xs[0], ws[0] / c.groups, out.iter().product());
     // Operands of the epilogue as [n, o, s'].
     let flat = Shape::new(&[images, ws[0], positions])?;
-    let extra = extra.iter().map(|v| flattened(v, &flat)).collect::<Result<Vec<_>>>()?;
+    let extra = extra.iter().map(|v| flattened(d, v, &flat)).collect::<Result<Vec<_>>>()?;
     let extra = all(&std::array::from_fn::<_, N, _>(|i| i), |i| {
         let (data, l) = &extra[*i];
         let s = l.strides();
@@ -119,7 +118,7 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
             col: s[2],
         })
     })?;
-    let (xv, wv) = (load::<T>(d.isa(), x)?, load::<T>(d.isa(), w)?);
+    let (xv, wv) = (load::<T>(d, x)?, load::<T>(d, w)?);
     let patches = window.patches(&xv, ws[1]);
     let y = windows(d, &patches, images, c.groups, o, &wv, &Follow { e, extra })?;
     store(y, x.buffer.dtype())
@@ -159,7 +158,7 @@ pub(crate) fn input_grad<T: Real>(
     let (gs, ws) = (g.shape(), w.shape());
     let window = Window::new(c, spatial, &ws[2..], &gs[2..]);
     let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
-    let (gv, wv) = (load::<T>(d.isa(), g)?, load::<T>(d.isa(), w)?);
+    let (gv, wv) = (load::<T>(d, g)?, load::<T>(d, w)?);
     let mut parts = Vec::new();
     for residue in grid(std::array::from_fn(|a| window.stride[a].min(window.plane[a]))) {
         // Elements residue, residue + stride, ...: they meet the grid through the same taps.
@@ -229,7 +228,7 @@ pub(crate) fn weight_grad<T: Real>(
     let (xs, gs) = (x.shape(), g.shape());
     let window = Window::new(c, &xs[2..], taps, &gs[2..]);
     let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
-    let (xv, gv) = (load::<T>(d.isa(), x)?, load::<T>(d.isa(), g)?);
+    let (xv, gv) = (load::<T>(d, x)?, load::<T>(d, g)?);
     let patches = window.patches(&xv, channels);
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
@@ -280,38 +279,30 @@ impl<T: Real> Right<T> for Planes<'_, T> {
 }
 
 /// A view as another shape; its elements are copied if strides cannot say that.
-fn flattened<'a>(v: &View<'a, Cpu>, shape: &Shape) -> Result<(Cow<'a, HostData>, Layout)> {
+fn flattened<'a>(d: &CpuDevice, v: &View<'a, Cpu>, shape: &Shape) -> Result<(Cow<'a, HostData>, Layout)> {
     Ok(match v.layout.reshape(shape) {
         Some(l) => (Cow::Borrowed(v.buffer), l),
-        None => {
-            let data = Reference::download(&ReferenceDevice, to(v.clone()))?;
-            (Cow::Owned(data), Layout::contiguous(shape.clone()))
-        }
+        None => (Cow::Owned(own(d, v)?), Layout::contiguous(shape.clone())),
     })
 }
 
 /// The elements of a view, row-major, in the type in which is computed.
-fn load<'a, T: Real>(isa: Isa, v: &View<'a, Cpu>) -> Result<Cow<'a, [T]>> {
-    fn scattered<S: Copy, T>(data: &[S], l: &Layout, f: impl Fn(S) -> T) -> Result<Vec<T>> {
-        let mut all = with_capacity(l.shape().numel())?;
-        all.extend(l.positions().map(|p| f(data[p])));
-        Ok(all)
-    }
-    let (n, l) = (v.layout.shape().numel(), &v.layout);
+fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a, Cpu>) -> Result<Cow<'a, [T]>> {
+    let l = &v.layout;
     Ok(match numbers::<T>(v.buffer)? {
-        _ if n == 0 => Cow::Owned(Vec::new()),
-        Numbers::Own(data) if l.is_contiguous() => Cow::Borrowed(&data[l.offset()..l.offset() + n]),
-        Numbers::Own(data) => Cow::Owned(scattered(data, l, |x| x)?),
-        halves if l.is_contiguous() => {
-            let mut all = filled(n, T::ZERO)?;
-            const LINE: usize = elinvar_core::order::CHUNK;
-            for (i, line) in all.chunks_mut(LINE).enumerate() {
-                let (at, n) = ((l.offset() + i * LINE) as isize, line.len());
-                copy(isa, &halves, at, (0, 1), 1, n, line, n);
-            }
-            Cow::Owned(all)
-        }
-        Numbers::F16(data) => Cow::Owned(scattered(data, l, Half::wide)?),
-        Numbers::BF16(data) => Cow::Owned(scattered(data, l, Half::wide)?),
+        Numbers::Own(data) => elements(d, data, l)?,
+        Numbers::F16(data) => Cow::Owned(widened(d.isa(), Numbers::F16(&elements(d, data, l)?), l)?),
+        Numbers::BF16(data) => Cow::Owned(widened(d.isa(), Numbers::BF16(&elements(d, data, l)?), l)?),
     })
+}
+
+/// All elements of 16 bits, of this layout's number, as what is computed in.
+fn widened<T: Real>(isa: Isa, halves: Numbers<'_, T>, l: &Layout) -> Result<Vec<T>> {
+    const LINE: usize = elinvar_core::order::CHUNK;
+    let mut all = filled(l.shape().numel(), T::ZERO)?;
+    for (i, line) in all.chunks_mut(LINE).enumerate() {
+        let n = line.len();
+        copy(isa, &halves, (i * LINE) as isize, (0, 1), 1, n, line, n);
+    }
+    Ok(all)
 }
