@@ -4,7 +4,7 @@
 //! lets a backend pass which writes nothing, or one wrong bit, proves nothing.
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape, bf16, f16};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
     ArgFold, Attention, Backend, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, View,
 };
@@ -14,7 +14,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kinds of work that a backend is asked for, but for `synchronize`, which has no result.
+/// The kinds of work that a backend is asked for, but for those about time and memory, which have no numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// [`Backend::upload`]
@@ -256,8 +256,20 @@ impl<B: Backend> Backend for Twisted<B> {
         let data = B::download(&d.inner, inner(x))?;
         Ok(if (d.twist.touches)(Work::Download) { (d.twist.change)(data) } else { data })
     }
+    fn finish(d: &Self::Device, buffer: &B::Buffer) -> Result<()> {
+        B::finish(&d.inner, buffer)
+    }
     fn synchronize(d: &Self::Device) -> Result<()> {
         B::synchronize(&d.inner)
+    }
+    fn memory_stats(d: &Self::Device) -> Result<MemoryStats> {
+        B::memory_stats(&d.inner)
+    }
+    fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()> {
+        B::set_memory_limit(&d.inner, limit)
+    }
+    fn release_memory(d: &Self::Device) -> Result<()> {
+        B::release_memory(&d.inner)
     }
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<B::Buffer> {
         after::<B>(d, Work::Fill, B::fill(&d.inner, value, dtype, len)?, dtype, len)

@@ -8,10 +8,10 @@ use crate::operand::misuse;
 use crate::parallel::pieces;
 use crate::simd::room::{BLOCK, Room, fresh};
 use crate::walk::{self, Walk};
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::with_capacity;
+use crate::CpuDevice;
+use crate::memory::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, each_data};
-use elinvar_ops::View;
+use crate::View;
 use elinvar_ops::backend::Scatter;
 use elinvar_ops::int::Int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -36,7 +36,7 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// None if there is nothing to index: no index, or an axis of size 0.
-    fn new(layout: &Layout, axis: usize, index: &'a View<'_, Cpu>) -> Result<Option<Self>> {
+    fn new(layout: &Layout, axis: usize, index: &'a View<'_>) -> Result<Option<Self>> {
         let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
         let shape = index.shape();
         let (size, step) = (layout.shape()[axis], layout.strides()[axis]);
@@ -91,9 +91,9 @@ impl<'a> Rows<'a> {
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
 pub(crate) fn gather(
     d: &CpuDevice,
-    x: &View<'_, Cpu>,
+    x: &View<'_>,
     axis: usize,
-    index: &View<'_, Cpu>,
+    index: &View<'_>,
 ) -> Result<Option<HostData>> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<Vec<T>> {
         let wide = rows.wide;
@@ -130,10 +130,10 @@ pub(crate) fn gather(
 pub(crate) fn scatter(
     d: &CpuDevice,
     how: Scatter,
-    base: &View<'_, Cpu>,
+    base: &View<'_>,
     axis: usize,
-    index: &View<'_, Cpu>,
-    src: &View<'_, Cpu>,
+    index: &View<'_>,
+    src: &View<'_>,
 ) -> Result<Option<HostData>> {
     let dtype = base.buffer.dtype();
     if src.buffer.dtype() != dtype {
@@ -157,13 +157,13 @@ pub(crate) fn scatter(
     Ok(Some(write(d, own(d, base)?, &rows, src, how)?))
 }
 
-fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_, Cpu>, how: Scatter) -> Result<HostData> {
+fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_>, how: Scatter) -> Result<HostData> {
     /// Each thread has a part of the target, and takes the rows that go there, in their order.
     fn one<T: Element>(
         d: &CpuDevice,
         mut y: Vec<T>,
         rows: &Rows<'_>,
-        src: &View<'_, Cpu>,
+        src: &View<'_>,
         f: impl Fn(&mut T, T) + Sync,
     ) -> Result<HostData> {
         let x =
@@ -199,7 +199,7 @@ fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_, Cpu>, how: 
 }
 
 /// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
-pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<(HostData, usize)> {
+pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_>) -> Result<(HostData, usize)> {
     fn one<T: Element>(v: &[T]) -> Result<(HostData, usize)> {
         // Counted by the block, in the width of the elements; all at once, the count would be as wide as a number.
         let count = |part: &[T]| part.iter().map(|&x| u16::from(x != T::ZERO)).sum::<u16>();

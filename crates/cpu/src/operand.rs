@@ -3,9 +3,9 @@
 use crate::convert;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
 use crate::walk::{Walk, gather};
-use crate::{Cpu, CpuDevice, Isa};
+use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use elinvar_ops::View;
+use crate::View;
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
 pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
@@ -124,7 +124,7 @@ pub(crate) enum Operand<'a, T> {
 }
 
 impl<'a, T: Number> Operand<'a, T> {
-    pub(crate) fn new(v: &View<'a, Cpu>, len: usize) -> Result<Self> {
+    pub(crate) fn new(v: &View<'a>, len: usize) -> Result<Self> {
         let dtype = v.buffer.dtype();
         match T::slice(v.buffer) {
             Some(_) if len == 0 => return Ok(Operand::Slice(&[])),

@@ -4,11 +4,12 @@ use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::{Number, Stage};
 use crate::isa::Isa;
 use crate::parallel::try_pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::{filled, with_capacity};
+use crate::CpuDevice;
+use crate::memory::{filled, with_capacity};
+use elinvar_core::host;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
-use elinvar_ops::View;
+use crate::View;
 use elinvar_ops::backend::{Fold, Pool, PoolKind, Windows};
 
 /// The taps of a window along one axis that lie in the plane.
@@ -109,7 +110,7 @@ impl Plane {
 }
 
 fn taps(axis: &Windows, size: usize) -> Result<Vec<Taps>> {
-    let mut all = with_capacity(axis.start.len())?;
+    let mut all = host::with_capacity(axis.start.len())?;
     let step = axis.dilation.max(1) as isize;
     for ((&start, &len), &divisor) in axis.start.iter().zip(&axis.len).zip(&axis.divisor) {
         // The first tap that is not in front of the plane, and the first behind it.
@@ -127,7 +128,7 @@ fn divisor(w: &[Taps; 3]) -> usize {
 }
 
 /// y[.., s'] from x[.., s], and for a maximum the winner's row-major index in its plane.
-pub(crate) fn pool(d: &CpuDevice, p: &Pool, x: &View<'_, Cpu>) -> Result<(HostData, Option<HostData>)> {
+pub(crate) fn pool(d: &CpuDevice, p: &Pool, x: &View<'_>) -> Result<(HostData, Option<HostData>)> {
     let dims = x.shape().dims();
     let (lead, spatial) = dims.split_at(dims.len() - p.axes.len());
     let (planes, plane) = (lead.iter().product(), Plane::new(p, spatial)?);
@@ -153,7 +154,7 @@ pub(crate) fn pool(d: &CpuDevice, p: &Pool, x: &View<'_, Cpu>) -> Result<(HostDa
 
 fn wrapped<T: Number + PartialOrd>(
     d: &CpuDevice,
-    x: &View<'_, Cpu>,
+    x: &View<'_>,
     planes: usize,
     plane: &Plane,
 ) -> Result<(HostData, Option<HostData>)> {
@@ -170,7 +171,7 @@ fn is_nan<T: PartialEq>(v: T) -> bool {
 
 fn max<T: Number + PartialOrd>(
     d: &CpuDevice,
-    x: &View<'_, Cpu>,
+    x: &View<'_>,
     planes: usize,
     plane: &Plane,
 ) -> Result<(Vec<T>, Vec<i64>)> {
@@ -187,7 +188,7 @@ fn max<T: Number + PartialOrd>(
             "max_pool: a window holds no element of the input; padding or dilation is too large",
         ));
     }
-    let mut all = with_capacity(planes)?;
+    let mut all = host::with_capacity(planes)?;
     all.extend(y.chunks_mut(windows).zip(winners.chunks_mut(windows)).enumerate());
     let together = (4096 / windows).max(1);
     try_pieces(d, &mut all, together, (n + 4 * windows) as f64, |_, part| {
@@ -262,7 +263,7 @@ fn sum<C: Float>(isa: Isa, terms: &[C]) -> C {
 pub(crate) fn avg_pool_grad(
     d: &CpuDevice,
     p: &Pool,
-    g: &View<'_, Cpu>,
+    g: &View<'_>,
     spatial: &[usize],
 ) -> Result<HostData> {
     let dims = g.shape().dims();

@@ -3,7 +3,7 @@
 //! A new backend is one line in `backends!` and its line in [`crate::devices`].
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
@@ -80,10 +80,14 @@ backends! {
     Reference: Reference;
 }
 
-/// A view of `Any` as a view of the backend that holds it. Every caller checks that operands share a device.
+/// Memory of the backend that holds it. Every caller checks that operands share a device.
+fn pick<B: Member>(buffer: &AnyBuffer) -> &B::Buffer {
+    B::pick(buffer).expect("operands of one op live on one device")
+}
+
+/// A view of `Any` as a view of the backend that holds it.
 fn to<B: Member>(v: View<'_, Any>) -> View<'_, B> {
-    let buffer = B::pick(v.buffer).expect("operands of one op live on one device");
-    View { buffer, layout: v.layout, dtype: v.dtype }
+    View { buffer: pick::<B>(v.buffer), layout: v.layout, dtype: v.dtype }
 }
 
 impl Backend for Any {
@@ -97,8 +101,20 @@ impl Backend for Any {
     fn download(d: &Device, x: View<'_, Self>) -> Result<HostData> {
         on!(d, B, d => B::download(d, to::<B>(x)))
     }
+    fn finish(d: &Device, buffer: &AnyBuffer) -> Result<()> {
+        on!(d, B, d => B::finish(d, pick::<B>(buffer)))
+    }
     fn synchronize(d: &Device) -> Result<()> {
         on!(d, B, d => B::synchronize(d))
+    }
+    fn memory_stats(d: &Device) -> Result<MemoryStats> {
+        on!(d, B, d => B::memory_stats(d))
+    }
+    fn set_memory_limit(d: &Device, limit: Option<u64>) -> Result<()> {
+        on!(d, B, d => B::set_memory_limit(d, limit))
+    }
+    fn release_memory(d: &Device) -> Result<()> {
+        on!(d, B, d => B::release_memory(d))
     }
     fn fill(d: &Device, value: Scalar, dtype: DType, len: usize) -> Result<AnyBuffer> {
         on!(d, B, d => B::fill(d, value, dtype, len).map(B::wrap))

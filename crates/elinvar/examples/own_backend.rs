@@ -7,7 +7,7 @@
 //! ```
 
 use elinvar::core::philox::Stream;
-use elinvar::core::{DType, HostData, Layout, Scalar, Shape};
+use elinvar::core::{DType, HostData, Layout, MemoryStats, Scalar, Shape};
 use elinvar::ops::backend::*;
 use elinvar::ops::map::{IntMap, Map};
 use elinvar::ops::rows::Rows;
@@ -64,8 +64,20 @@ impl Backend for Counting {
     fn download(d: &Counter, x: View<'_, Self>) -> Result<HostData> {
         Reference::download(d.count("download"), to(x))
     }
+    fn finish(d: &Counter, buffer: &HostData) -> Result<()> {
+        Reference::finish(d.count("finish"), buffer)
+    }
     fn synchronize(d: &Counter) -> Result<()> {
         Reference::synchronize(d.count("synchronize"))
+    }
+    fn memory_stats(d: &Counter) -> Result<MemoryStats> {
+        Reference::memory_stats(d.count("memory_stats"))
+    }
+    fn set_memory_limit(d: &Counter, limit: Option<u64>) -> Result<()> {
+        Reference::set_memory_limit(d.count("set_memory_limit"), limit)
+    }
+    fn release_memory(d: &Counter) -> Result<()> {
+        Reference::release_memory(d.count("release_memory"))
     }
     fn fill(d: &Counter, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
         Reference::fill(d.count("fill"), value, dtype, len)

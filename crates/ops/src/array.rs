@@ -72,6 +72,14 @@ impl<B: Backend> Array<B> {
         HostTensor::new(self.shape().clone(), B::download(&self.device, self.view())?)
     }
 
+    /// Waits until the elements are computed: a backend may put that off until somebody reads them.
+    ///
+    /// # Errors
+    /// What the device reports; `OutOfMemory`.
+    pub fn block_until_ready(&self) -> Result<()> {
+        B::finish(&self.device, &self.buffer)
+    }
+
     /// Where it lives.
     pub fn device(&self) -> &B::Device {
         &self.device

@@ -13,7 +13,7 @@
 use crate::map::{IntMap, Map};
 use crate::rows::Rows;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use std::fmt::{Debug, Display};
 
 /// A strided look at a buffer.
@@ -227,8 +227,22 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer>;
     /// Brings a view to the host, in row-major order; waits for it.
     fn download(d: &Self::Device, x: View<'_, Self>) -> Result<HostData>;
-    /// Waits until everything that was asked for is done.
+    /// Waits until this memory holds its numbers. A backend may put work off until its result is read; here it is.
+    fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()>;
+    /// Waits until everything that the device was told to do is done.
     fn synchronize(d: &Self::Device) -> Result<()>;
+    /// How much memory this device's tensors take.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend does not count it.
+    fn memory_stats(d: &Self::Device) -> Result<MemoryStats>;
+    /// Limits the memory of this device's tensors, in bytes; what would need more fails with `OutOfMemory`.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend does not count it.
+    fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()>;
+    /// Gives memory that is only kept for the next tensors back to the system.
+    fn release_memory(d: &Self::Device) -> Result<()>;
     /// `len` copies of a value.
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer>;
     /// `len` random numbers.

@@ -23,7 +23,7 @@ mod sort;
 pub use cell::Cell;
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter};
 use elinvar_ops::map::{IntMap, Map};
@@ -51,6 +51,10 @@ impl elinvar_ops::DeviceOf for ReferenceDevice {
     type Backend = Reference;
 }
 
+fn uncounted<T>() -> Result<T> {
+    Err(Error::unsupported("reference: memory comes from the system and goes back to it, uncounted"))
+}
+
 impl Backend for Reference {
     type Device = ReferenceDevice;
     type Buffer = HostData;
@@ -62,7 +66,21 @@ impl Backend for Reference {
     fn download(_: &Device, x: View<'_>) -> Result<HostData> {
         compute::own(x.buffer, &x.layout)
     }
+    fn finish(_: &Device, _: &HostData) -> Result<()> {
+        // Everything is computed at once.
+        Ok(())
+    }
     fn synchronize(_: &Device) -> Result<()> {
+        Ok(())
+    }
+    fn memory_stats(_: &Device) -> Result<MemoryStats> {
+        uncounted()
+    }
+    fn set_memory_limit(_: &Device, _: Option<u64>) -> Result<()> {
+        uncounted()
+    }
+    fn release_memory(_: &Device) -> Result<()> {
+        // Nothing is kept.
         Ok(())
     }
     fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {

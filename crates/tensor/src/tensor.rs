@@ -209,6 +209,14 @@ impl<B: Backend> Tensor<B> {
     pub fn to_host(&self) -> Result<HostTensor> {
         self.array().to_host()
     }
+    /// Waits until the elements are computed. What reads them waits by itself; this is for those who measure time, or
+    /// want to know of an error here and not later.
+    ///
+    /// # Errors
+    /// What the device reports; `OutOfMemory`.
+    pub fn block_until_ready(&self) -> Result<()> {
+        self.array().block_until_ready()
+    }
     /// Host memory, moved to the device.
     ///
     /// # Errors

@@ -9,11 +9,11 @@ use super::stage::{Stage, either, turned};
 use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
 use crate::parallel::try_pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use crate::CpuDevice;
+use crate::memory::filled;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, Error, HostData, Result};
-use elinvar_ops::View;
+use crate::View;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
 /// Elements that are staged at a time: four operands and the terms are 20 KiB of f32.
@@ -27,7 +27,7 @@ const NS: f64 = 0.5;
 pub(crate) fn rows<R: Rows<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
-    x: &[View<'_, Cpu>; N],
+    x: &[View<'_>; N],
     kept: usize,
     dtype: DType,
 ) -> Result<HostData> {
@@ -37,7 +37,7 @@ pub(crate) fn rows<R: Rows<N>, const N: usize>(
 fn compute<C: Float, R: Rows<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
-    x: &[View<'_, Cpu>; N],
+    x: &[View<'_>; N],
     kept: usize,
 ) -> Result<Vec<C>> {
     let dims = x[0].layout.shape().dims();

@@ -5,16 +5,16 @@ use super::lanes::{Combine, Prod, Sum};
 use super::stage::{Number, either, turned};
 use crate::isa::{Kernel, dispatch};
 use crate::parallel::pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use crate::CpuDevice;
+use crate::memory::filled;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, Result};
-use elinvar_ops::View;
+use crate::View;
 use elinvar_ops::backend::Scan;
 use std::marker::PhantomData;
 
 /// Prefix sums or products along the last axis.
-pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
+pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<HostData> {
     match (x.buffer.dtype(), f) {
         (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => store_f32(view::<f32, Sum>(d, x)?, to),
         (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => store_f32(view::<f32, Prod>(d, x)?, to),
@@ -27,7 +27,7 @@ pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_, Cpu>, to: DType) -> Resu
     }
 }
 
-fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<Vec<T>> {
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Vec<T>> {
     let n = x.shape().last().copied().unwrap_or(1);
     let mut y = filled(x.shape().numel(), F::start())?;
     if y.is_empty() {

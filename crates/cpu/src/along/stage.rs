@@ -4,10 +4,10 @@
 //! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
 
 use crate::parallel::pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use crate::CpuDevice;
+use crate::memory::filled;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use elinvar_ops::View;
+use crate::View;
 use half::slice::HalfFloatSliceExt;
 
 /// A type in which is computed, and how it is read from storage.
@@ -153,7 +153,7 @@ impl<'a, T: Number> Stage<'a, T> {
     ///
     /// # Errors
     /// `DTypeMismatch` if its elements are no such numbers: the op should have converted them.
-    pub fn new(what: &str, x: &View<'a, Cpu>) -> Result<Self> {
+    pub fn new(what: &str, x: &View<'a>) -> Result<Self> {
         let dtype = x.buffer.dtype();
         if !T::reads(dtype) {
             return Err(Error::dtype(format!(
@@ -207,7 +207,7 @@ impl<'a, T: Number> Stage<'a, T> {
 ///
 /// # Errors
 /// `DTypeMismatch` as for [`Stage::new`]; `OutOfMemory`.
-pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_, Cpu>) -> Result<Option<HostData>> {
+pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<HostData>> {
     /// Elements of a side of a tile: a cache line of f32.
     const SIDE: usize = 16;
     let stage = Stage::<T>::new(what, x)?;
@@ -246,7 +246,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_, Cpu>) ->
 /// As for [`Stage::new`].
 pub(crate) fn either<'a, T: Number>(
     what: &str,
-    x: &View<'a, Cpu>,
+    x: &View<'a>,
     copy: &'a Option<HostData>,
 ) -> Result<Stage<'a, T>> {
     match copy {

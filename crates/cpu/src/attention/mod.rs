@@ -15,11 +15,11 @@ use crate::along::float::Float;
 use crate::along::stage::Stage;
 use crate::parallel::try_pieces;
 use crate::simd_tile::{COLUMNS, Tiled};
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use crate::CpuDevice;
+use crate::memory::filled;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{Error, Result};
-use elinvar_ops::View;
+use crate::View;
 use elinvar_ops::backend::Attention;
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
@@ -43,7 +43,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    fn new(q: &View<'_, Cpu>, k: &View<'_, Cpu>, v: &View<'_, Cpu>) -> Self {
+    fn new(q: &View<'_>, k: &View<'_>, v: &View<'_>) -> Self {
         let (q, k) = (q.shape(), k.shape());
         Sizes { b: q[0], h: q[1], j: k[1], l: q[2], s: k[2], d: q[3], v: v.shape()[3] }
     }

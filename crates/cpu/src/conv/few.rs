@@ -7,7 +7,7 @@ use crate::gemm::{Finish, Real, scratch};
 use crate::isa::{Kernel, dispatch};
 use crate::parallel::try_pieces;
 use elinvar_core::Result;
-use elinvar_core::host::filled;
+use crate::memory::filled;
 use elinvar_core::order::CHUNK;
 
 /// Output channels of a group up to which this is faster than tiles.

@@ -1,5 +1,7 @@
 //! Work along axes against the reference, by bits.
 
+#[path = "../common/data.rs"]
+mod data;
 mod attention;
 mod common;
 mod fold;

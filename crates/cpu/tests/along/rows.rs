@@ -1,5 +1,6 @@
+use crate::data::Data;
 use super::common::*;
-use elinvar_core::{DType, Error, HostData, Layout, Result, Shape};
+use elinvar_core::{DType, Error, Layout, Result, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
@@ -65,7 +66,7 @@ impl Rows<3> for Spread {
     }
 }
 
-fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(HostData, Layout); N], kept: usize, t: DType) {
+fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(Data, Layout); N], kept: usize, t: DType) {
     let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t);
     for d in devices() {
         let got = Cpu::rows(&d, r, x.each_ref().map(cpu), kept, t);
