@@ -11,6 +11,7 @@ pub mod philox;
 pub mod rounding;
 pub mod scalar;
 pub mod shape;
+pub mod small;
 
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
@@ -20,3 +21,4 @@ pub use layout::Layout;
 pub use memory::MemoryStats;
 pub use scalar::Scalar;
 pub use shape::{Dims, Shape};
+pub use small::Small;

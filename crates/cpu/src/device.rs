@@ -14,14 +14,15 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone)]
 pub struct CpuDevice {
     inner: Arc<Inner>,
-    fuses_from: usize,
 }
 
 struct Inner {
     isa: Isa,
     threads: usize,
     /// None for one thread: the caller's.
-    pool: Option<ThreadPool>,
+    pool: Option<Arc<ThreadPool>>,
+    /// Elements from which maps are put off.
+    fuses_from: usize,
 }
 
 /// The environment's wish for an instruction set: `plain`, `avx2`, `avx512`.
@@ -48,10 +49,11 @@ impl CpuDevice {
                     .num_threads(threads)
                     .thread_name(|i| format!("elinvar-{i}"))
                     .build()
+                    .map(Arc::new)
                     .map_err(|e| Error::argument(format!("cpu: {threads} threads: {e}")))
             })
             .transpose()?;
-        Ok(CpuDevice { inner: Arc::new(Inner { isa, threads, pool }), fuses_from: FUSE_FROM })
+        Ok(CpuDevice { inner: Arc::new(Inner { isa, threads, pool, fuses_from: FUSE_FROM }) })
     }
     /// The device that everybody shares: the best instruction set and one thread per processor, or what the environment
     /// says by `ELINVAR_CPU_ISA`, `ELINVAR_THREADS` and `ELINVAR_FUSE_FROM`.
@@ -85,13 +87,15 @@ impl CpuDevice {
     /// The same threads, with another size from which maps are put off so that several in a row take one pass over
     /// memory (elements of the result; `usize::MAX`: never). As all else here it changes how long work takes, and no bit.
     #[must_use]
-    pub fn fuse_from(mut self, elements: usize) -> CpuDevice {
-        self.fuses_from = elements;
-        self
+    pub fn fuse_from(self, elements: usize) -> CpuDevice {
+        let Inner { isa, threads, pool, .. } = &*self.inner;
+        CpuDevice {
+            inner: Arc::new(Inner { isa: *isa, threads: *threads, pool: pool.clone(), fuses_from: elements }),
+        }
     }
     /// Elements from which maps are put off.
     pub fn fuses_from(&self) -> usize {
-        self.fuses_from
+        self.inner.fuses_from
     }
     /// The instruction set.
     pub fn isa(&self) -> Isa {
@@ -103,7 +107,7 @@ impl CpuDevice {
     }
     /// The threads, if there is more than the caller's.
     pub(crate) fn pool(&self) -> Option<&ThreadPool> {
-        self.inner.pool.as_ref()
+        self.inner.pool.as_deref()
     }
 }
 
@@ -112,8 +116,7 @@ impl Default for CpuDevice {
     /// does not exist.
     fn default() -> Self {
         CpuDevice::shared().unwrap_or_else(|_| CpuDevice {
-            inner: Arc::new(Inner { isa: Isa::best(), threads: 1, pool: None }),
-            fuses_from: FUSE_FROM,
+            inner: Arc::new(Inner { isa: Isa::best(), threads: 1, pool: None, fuses_from: FUSE_FROM }),
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::buffer::{CpuBuffer, View};
 use crate::isa::formula;
 use crate::lane::V;
 use crate::operand::{Number, Operand, misuse};
-use crate::simd::room::{At, BLOCK, Block, Compute, Room};
+use crate::simd::room::{At, BLOCK, Block, Compute, Room, fresh};
 use crate::{Cpu, CpuDevice, Isa, chain, copy, host};
 use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::backend;
@@ -125,6 +125,20 @@ fn stored(out: Out, dtype: DType) -> DType {
     }
 }
 
+/// The operands, if they lie in memory as a formula reads them: what most of the small ones do.
+fn straight<'a, T: Element>(x: &[backend::View<'a, Cpu>]) -> Result<Option<SmallVec<[&'a [T]; 6]>>> {
+    let mut all = SmallVec::new();
+    for v in x {
+        if !v.layout.is_contiguous() {
+            return Ok(None);
+        }
+        let Some(data) = T::slice(v.buffer.data()?) else { return Ok(None) };
+        let len = v.shape().numel();
+        all.push(if len == 0 { &[] } else { &data[v.layout.offset()..][..len] });
+    }
+    Ok(Some(all))
+}
+
 /// A formula at every element of views of any kind.
 fn blocks<T: Number>(
     d: &CpuDevice,
@@ -132,6 +146,17 @@ fn blocks<T: Number>(
     to: DType,
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
+    if to == T::DTYPE
+        && let Some(x) = straight::<T>(x)?
+    {
+        let y = fresh(d, x[0].len(), BLOCK, &|start, room| {
+            let n = room.left();
+            let part: SmallVec<[&[T]; 6]> = x.iter().map(|x| &x[start..start + n]).collect();
+            f(&part, room);
+            Ok(())
+        })?;
+        return Ok(CpuBuffer::new(T::wrap(y)));
+    }
     let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
@@ -150,17 +175,7 @@ fn blocks<T: Number>(
             }
         })
         .collect::<Result<_>>()?;
-    let in_place = operands.iter().all(|operand| matches!(operand, Operand::Slice(_)));
     let y = T::stored(d, len, to, &|mut start, room| {
-        if in_place {
-            let n = room.left();
-            let parts: SmallVec<[&[T]; 6]> = operands
-                .iter()
-                .map(|x| if let Operand::Slice(x) = x { &x[start..start + n] } else { &[] })
-                .collect();
-            f(&parts, room);
-            return Ok(());
-        }
         let mut held: SmallVec<[Block<T>; 3]> = operands.iter().map(|_| Block::new()).collect();
         while room.left() > 0 {
             let n = room.left().min(BLOCK);

@@ -138,14 +138,24 @@ impl<'a, T: Number> Operand<'a, T> {
         Ok(if walk.is_one() { Operand::One(v.buffer, walk) } else { Operand::Blocks(v.buffer, walk) })
     }
     /// The elements number `start` to `start + n`; `block` is this operand's own.
-    pub(crate) fn part<'b>(&'b self, isa: Isa, block: &'b mut Block<T>, start: usize, n: usize) -> &'b [T] {
+    pub(crate) fn part<'b, const MOST: usize>(
+        &'b self,
+        isa: Isa,
+        block: &'b mut Block<T, MOST>,
+        start: usize,
+        n: usize,
+    ) -> &'b [T] {
         match self {
             Operand::Slice(x) => &x[start..start + n],
             Operand::One(..) if block.held().len() >= n => &block.held()[..n],
             Operand::One(data, walk) | Operand::Blocks(data, walk) => {
                 block.fill(n, |room| match T::slice(data) {
                     Some(x) => gather(x, walk, start, n, room),
-                    None => T::load(isa, data, walk, start, n, room),
+                    None => {
+                        for at in (0..n).step_by(BLOCK) {
+                            T::load(isa, data, walk, start + at, BLOCK.min(n - at), room);
+                        }
+                    }
                 })
             }
         }

@@ -215,6 +215,9 @@ pub fn align<'a, B: Backend, const N: usize>(
 ) -> Result<([View<'a, B>; N], DType, Shape)> {
     one_device(op, &x)?;
     let dtype = one_dtype(op, &x)?;
+    if x[1..].iter().all(|a| a.shape() == x[0].shape()) {
+        return Ok((x.map(Array::view), dtype, x[0].shape().clone()));
+    }
     let shape = broadcast_shape(op, &x)?;
     let views = x.map(|a| {
         let layout = a.layout.broadcast_to(&shape, op).expect("the common shape fits every operand");

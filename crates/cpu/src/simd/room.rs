@@ -93,17 +93,23 @@ impl<'a, T: Copy> Room<'a, T> {
 }
 
 /// Room for a few elements that are read again soon.
-pub(crate) struct Block<T> {
-    slots: [MaybeUninit<T>; BLOCK],
+pub(crate) struct Block<T, const MOST: usize = BLOCK> {
+    slots: [MaybeUninit<T>; MOST],
     /// So many slots, from the first on, hold a value.
     written: usize,
 }
 
 impl<T: Copy> Block<T> {
     pub(crate) const fn new() -> Self {
-        Block { slots: [MaybeUninit::uninit(); BLOCK], written: 0 }
+        Block::of_any_size()
     }
-    /// Lets `f` write up to `n` elements, at most [`BLOCK`], and gives those that it wrote.
+}
+
+impl<T: Copy, const MOST: usize> Block<T, MOST> {
+    pub(crate) const fn of_any_size() -> Self {
+        Block { slots: [MaybeUninit::uninit(); MOST], written: 0 }
+    }
+    /// Lets `f` write up to `n` elements, at most `MOST`, and gives those that it wrote.
     #[inline(always)]
     pub(crate) fn fill(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) -> &[T] {
         self.written = 0;
