@@ -1,7 +1,7 @@
 //! Sizes of a tensor's axes.
 
-use crate::{Error, Result};
 use crate::Small;
+use crate::{Error, Result};
 use std::fmt;
 use std::ops::Deref;
 

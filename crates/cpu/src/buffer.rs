@@ -104,12 +104,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Node {
     fn ready(data: HostData) -> Node {
         let len = data.len();
-        Node {
-            len,
-            data: OnceLock::from(Held::new(data)),
-            plan: Mutex::new(None),
-            turn: Mutex::new(()),
-        }
+        Node { len, data: OnceLock::from(Held::new(data)), plan: Mutex::new(None), turn: Mutex::new(()) }
     }
     fn put_off(plan: Plan) -> Node {
         Node {

@@ -175,47 +175,50 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
         // One formula on contiguous operands needs no blocks.
         let y = fresh(&plan.d, plan.len, BLOCK, &|start, room| {
             let n = room.left();
-            let x: SmallVec<[&[f32]; 6]> =
-                operands.iter().map(|x| if let Operand::Slice(x) = x { &x[start..start + n] } else { &[] }).collect();
+            let x: SmallVec<[&[f32]; 6]> = operands
+                .iter()
+                .map(|x| if let Operand::Slice(x) = x { &x[start..start + n] } else { &[] })
+                .collect();
             (plan.formula)(&x, room);
             Ok(())
         })?;
         return Ok(HostData::F32(y));
     }
-    let results = fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
-        let mut blocks: Vec<Block<f32, WIDE>> = (0..last).map(|_| Block::of_any_size()).collect();
-        let mut staged: Vec<Block<f32, WIDE>> = operands.iter().map(|_| Block::of_any_size()).collect();
-        while rooms[0].left() > 0 {
-            let n = rooms[0].left().min(WIDE);
-            let from_outside: SmallVec<[&[f32]; 2 * MOST]> =
-                operands.iter().zip(&mut staged).map(|(x, block)| x.part(isa, block, start, n)).collect();
-            let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
-            for (number, step) in all.iter().enumerate() {
-                let (done, rest) = blocks.split_at_mut(number);
-                let x: SmallVec<[&[f32]; 6]> = step
-                    .operands
-                    .iter()
-                    .map(|from| match *from {
-                        From::Step(i) => done[i].held(),
-                        From::Outside(i) => from_outside[i],
-                    })
-                    .collect();
-                let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
-                match (rest.first_mut(), keep) {
-                    (Some(block), keep) => {
-                        let results = block.fill(n, |room| (step.plan.formula)(&x, room));
-                        if let Some(room) = keep {
-                            room.copy(results);
+    let results =
+        fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
+            let mut blocks: Vec<Block<f32, WIDE>> = (0..last).map(|_| Block::of_any_size()).collect();
+            let mut staged: Vec<Block<f32, WIDE>> = operands.iter().map(|_| Block::of_any_size()).collect();
+            while rooms[0].left() > 0 {
+                let n = rooms[0].left().min(WIDE);
+                let from_outside: SmallVec<[&[f32]; 2 * MOST]> =
+                    operands.iter().zip(&mut staged).map(|(x, block)| x.part(isa, block, start, n)).collect();
+                let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
+                for (number, step) in all.iter().enumerate() {
+                    let (done, rest) = blocks.split_at_mut(number);
+                    let x: SmallVec<[&[f32]; 6]> = step
+                        .operands
+                        .iter()
+                        .map(|from| match *from {
+                            From::Step(i) => done[i].held(),
+                            From::Outside(i) => from_outside[i],
+                        })
+                        .collect();
+                    let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
+                    match (rest.first_mut(), keep) {
+                        (Some(block), keep) => {
+                            let results = block.fill(n, |room| (step.plan.formula)(&x, room));
+                            if let Some(room) = keep {
+                                room.copy(results);
+                            }
                         }
+                        (None, Some(room)) => room.part(n, |room| (step.plan.formula)(&x, room)),
+                        (None, None) => unreachable!("the last step is what was asked for"),
                     }
-                    (None, Some(room)) => room.part(n, |room| (step.plan.formula)(&x, room)),
-                    (None, None) => unreachable!("the last step is what was asked for"),
                 }
+                start += n;
             }
-            start += n;
-        }
-        Ok(())
-    })?;
+            Ok(())
+        })?;
     let mut results = results.into_iter().map(HostData::F32);
     for (&i, data) in kept.iter().zip(results.by_ref().take(kept.len() - 1)) {
         match &all[i].node {

@@ -1,5 +1,6 @@
 //! Moving elements: copies of strided views, conversions, new tensors put together from parts.
 
+use crate::View;
 use crate::convert::{self, Odd, Simple};
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{BLOCK, Block, Room, fresh};
@@ -8,7 +9,6 @@ use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
 };
-use crate::View;
 use elinvar_reference::Cell;
 use std::borrow::Cow;
 

@@ -3,15 +3,15 @@
 //! Where the index is the same along the last axes (an embedding, a selection of rows, and their gradients), whole rows move.
 //! An index out of range gets no sentence here: the caller asks the reference for it.
 
+use crate::CpuDevice;
+use crate::View;
 use crate::copy::{copy, elements, own};
+use crate::memory::with_capacity;
 use crate::operand::misuse;
 use crate::parallel::pieces;
 use crate::simd::room::{BLOCK, Room, fresh};
 use crate::walk::{self, Walk};
-use crate::CpuDevice;
-use crate::memory::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, each_data};
-use crate::View;
 use elinvar_ops::backend::Scatter;
 use elinvar_ops::int::Int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -89,12 +89,7 @@ impl<'a> Rows<'a> {
 }
 
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
-pub(crate) fn gather(
-    d: &CpuDevice,
-    x: &View<'_>,
-    axis: usize,
-    index: &View<'_>,
-) -> Result<Option<HostData>> {
+pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<Vec<T>> {
         let wide = rows.wide;
         let unit = if wide == 1 { BLOCK } else { wide };

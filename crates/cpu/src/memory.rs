@@ -250,7 +250,11 @@ mod tests {
         let total = cache.size;
         assert_eq!(total, 6 * LARGE as u64);
         assert!(cache.take::<f64>(class(LARGE)).is_none(), "memory of f32 is not for f64");
-        assert!(cache.take::<f32>(class(2 * LARGE)).is_some_and(|v| v.is_empty() && v.capacity() * 4 == 2 * LARGE));
+        assert!(
+            cache
+                .take::<f32>(class(2 * LARGE))
+                .is_some_and(|v| v.is_empty() && v.capacity() * 4 == 2 * LARGE)
+        );
         cache.shrink(3 * LARGE as u64);
         assert!(cache.take::<f32>(class(LARGE)).is_none(), "it was the oldest");
         assert!(cache.take::<f32>(class(3 * LARGE)).is_some());

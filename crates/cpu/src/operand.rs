@@ -1,11 +1,11 @@
 //! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
 
+use crate::View;
 use crate::convert;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use crate::View;
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
 pub(crate) fn misuse(what: &str, dtype: DType) -> Error {

@@ -1,15 +1,15 @@
 //! Pools over the last one to three axes: one plane after another, its windows cut to the plane beforehand.
 
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::{Number, Stage};
 use crate::isa::Isa;
-use crate::parallel::try_pieces;
-use crate::CpuDevice;
 use crate::memory::{filled, with_capacity};
+use crate::parallel::try_pieces;
 use elinvar_core::host;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
-use crate::View;
 use elinvar_ops::backend::{Fold, Pool, PoolKind, Windows};
 
 /// The taps of a window along one axis that lie in the plane.
@@ -260,12 +260,7 @@ fn sum<C: Float>(isa: Isa, terms: &[C]) -> C {
 }
 
 /// Each input element adds g / divisor of the windows that hold it, in row-major order of the windows.
-pub(crate) fn avg_pool_grad(
-    d: &CpuDevice,
-    p: &Pool,
-    g: &View<'_>,
-    spatial: &[usize],
-) -> Result<HostData> {
+pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[usize]) -> Result<HostData> {
     let dims = g.shape().dims();
     let planes = dims[..dims.len() - p.axes.len()].iter().product();
     let plane = Plane::new(p, spatial)?;

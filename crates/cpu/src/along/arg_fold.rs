@@ -3,12 +3,12 @@
 
 use super::lanes::{self, Combine, Max, Min};
 use super::stage::{Number, either, turned};
-use crate::parallel::pieces;
 use crate::CpuDevice;
+use crate::View;
 use crate::memory::filled;
+use crate::parallel::pieces;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, Result};
-use crate::View;
 use elinvar_ops::backend::ArgFold;
 
 /// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
@@ -23,12 +23,7 @@ pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> 
     }
 }
 
-fn typed<T: Number + PartialOrd>(
-    d: &CpuDevice,
-    f: ArgFold,
-    x: &View<'_>,
-    kept: usize,
-) -> Result<HostData>
+fn typed<T: Number + PartialOrd>(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData>
 where
     Max: Combine<T>,
     Min: Combine<T>,

@@ -7,14 +7,14 @@
 
 use super::lanes::Combine;
 use super::stage::{Axis, Number, joined, offset};
-use crate::isa::{Kernel, dispatch};
-use crate::parallel::try_pieces;
 use crate::CpuDevice;
+use crate::View;
+use crate::isa::{Kernel, dispatch};
 use crate::memory::filled;
+use crate::parallel::try_pieces;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostData, Result};
-use crate::View;
 use std::marker::PhantomData;
 
 /// Columns that go side by side at most: eight levels of the tree, of f32, fill half of a first-level cache.

@@ -7,12 +7,12 @@
 use super::columns::{self, Columns};
 use super::lanes::{self, Combine, Max, Min, Prod, Sum, each_fold};
 use super::stage::{Number, Stage};
-use crate::parallel::{pieces, try_pieces};
 use crate::CpuDevice;
+use crate::View;
 use crate::memory::filled;
+use crate::parallel::{pieces, try_pieces};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use crate::View;
 use elinvar_ops::backend::Fold;
 use half::slice::HalfFloatSliceExt;
 

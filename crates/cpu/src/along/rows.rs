@@ -6,14 +6,14 @@
 
 use super::float::{Float, each_float};
 use super::stage::{Stage, either, turned};
+use crate::CpuDevice;
+use crate::View;
 use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
-use crate::parallel::try_pieces;
-use crate::CpuDevice;
 use crate::memory::filled;
+use crate::parallel::try_pieces;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, Error, HostData, Result};
-use crate::View;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
 /// Elements that are staged at a time: four operands and the terms are 20 KiB of f32.

@@ -3,13 +3,13 @@
 use super::fold::{store, store_f32};
 use super::lanes::{Combine, Prod, Sum};
 use super::stage::{Number, either, turned};
-use crate::isa::{Kernel, dispatch};
-use crate::parallel::pieces;
 use crate::CpuDevice;
+use crate::View;
+use crate::isa::{Kernel, dispatch};
 use crate::memory::filled;
+use crate::parallel::pieces;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, Result};
-use crate::View;
 use elinvar_ops::backend::Scan;
 use std::marker::PhantomData;
 

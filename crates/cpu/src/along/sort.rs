@@ -2,12 +2,12 @@
 //! equal and the fastest sort is stable.
 
 use super::stage::{Number, Stage, either, turned};
-use crate::parallel::try_pieces;
 use crate::CpuDevice;
+use crate::View;
 use crate::memory::filled;
+use crate::parallel::try_pieces;
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, Result, bf16, each_data, f16};
-use crate::View;
 use rayon::prelude::*;
 
 /// A type whose elements have an order.
@@ -70,12 +70,7 @@ fn rank_64(v: f64) -> u64 {
 
 /// Sorts each row along the last axis, stable, also when descending: the values, and where they came from.
 pub(crate) fn sort(d: &CpuDevice, x: &View<'_>, descending: bool) -> Result<(HostData, HostData)> {
-    fn typed<T: Ordered>(
-        _: &[T],
-        d: &CpuDevice,
-        x: &View<'_>,
-        down: bool,
-    ) -> Result<(HostData, HostData)> {
+    fn typed<T: Ordered>(_: &[T], d: &CpuDevice, x: &View<'_>, down: bool) -> Result<(HostData, HostData)> {
         let n = x.shape().last().copied().unwrap_or(1);
         if u32::try_from(n).is_err() {
             return Err(Error::argument(format!(

@@ -3,11 +3,11 @@
 //! Nothing here depends on a formula: kernels see contiguous blocks of the type in which they compute. A block that lies
 //! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
 
-use crate::parallel::pieces;
 use crate::CpuDevice;
-use crate::memory::filled;
-use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
 use crate::View;
+use crate::memory::filled;
+use crate::parallel::pieces;
+use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
 use half::slice::HalfFloatSliceExt;
 
 /// A type in which is computed, and how it is read from storage.

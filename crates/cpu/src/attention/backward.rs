@@ -6,17 +6,17 @@
 
 use super::scores::{Mask, Masking, Row, Slopes};
 use super::{Number, Sizes, TILE, rows_of, turned};
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::isa::{Isa, dispatch};
+use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd_tile::Strided;
-use crate::CpuDevice;
-use crate::memory::{filled, with_capacity};
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, Result};
-use crate::View;
 use elinvar_ops::backend::{Attention, Backend, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::ops::Range;
@@ -212,7 +212,8 @@ impl<C: Number> Walk<'_, C> {
         let values_turned = &self.values_turned[item.kv * blocks * z.v * TILE..];
         let scale = C::lit(self.a.scale);
         let mut tile = [host::filled(TILE, [C::NOTHING; TILE])?, host::filled(TILE, [C::NOTHING; TILE])?];
-        let mut masked: Vec<Row<C>> = host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
+        let mut masked: Vec<Row<C>> =
+            host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
         let mut spare = filled(if z.d.max(z.v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
         let mut dq = Sums::new(TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };

@@ -2,17 +2,17 @@
 
 use super::scores::{Mask, Masking, Row, Running, Weigh};
 use super::{Number, Sizes, TILE, rows_of, turned};
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::memory::filled;
 use crate::parallel::try_pieces;
 use crate::simd_tile::Strided;
-use crate::CpuDevice;
-use crate::memory::filled;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Result};
-use crate::View;
 use elinvar_ops::backend::{Attention, Backend};
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -98,7 +98,8 @@ impl<C: Number> Tiles<'_, C> {
         let q = self.q.block(first * z.d, rows * z.d, rows * z.d, &mut buffer);
         let mut tile = host::filled(rows, [C::NOTHING; TILE])?;
         let mut spare = filled(if z.d > CHUNK { rows * TILE } else { 0 }, C::NOTHING)?;
-        let mut masked: Vec<Row<C>> = host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
+        let mut masked: Vec<Row<C>> =
+            host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
         let mut o = filled(rows * wide, C::NOTHING)?;
         let mut run = Running {
             m: [C::lit(f64::NEG_INFINITY); TILE],

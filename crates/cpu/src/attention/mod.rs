@@ -11,15 +11,15 @@ mod scores;
 pub(crate) use backward::{Results, attention_grad};
 pub(crate) use forward::attention;
 
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::Float;
 use crate::along::stage::Stage;
+use crate::memory::filled;
 use crate::parallel::try_pieces;
 use crate::simd_tile::{COLUMNS, Tiled};
-use crate::CpuDevice;
-use crate::memory::filled;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{Error, Result};
-use crate::View;
 use elinvar_ops::backend::Attention;
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.

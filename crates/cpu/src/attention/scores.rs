@@ -1,11 +1,11 @@
 //! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
 
 use super::{Number, Sizes, TILE};
+use crate::View;
 use crate::along::stage::Stage;
 use crate::isa::Kernel;
 use crate::lane::V;
 use elinvar_core::{DType, Result};
-use crate::View;
 use elinvar_ops::lane::Lane;
 
 /// A row of scores.

@@ -5,9 +5,9 @@ use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{Finish, Real, scratch};
 use crate::isa::{Kernel, dispatch};
+use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::Result;
-use crate::memory::filled;
 use elinvar_core::order::CHUNK;
 
 /// Output channels of a group up to which this is faster than tiles.

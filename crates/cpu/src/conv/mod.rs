@@ -7,6 +7,8 @@
 mod few;
 mod patches;
 
+use crate::CpuDevice;
+use crate::View;
 use crate::copy::{elements, own};
 use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
@@ -15,11 +17,9 @@ use crate::gemm::{
     Extra, Finish, Job, Left, Matrix, Numbers, Panels, Real, Right, Share, product, turn, width,
 };
 use crate::isa::Isa;
-use crate::parallel::pieces;
-use crate::CpuDevice;
 use crate::memory::{filled, with_capacity};
+use crate::parallel::pieces;
 use elinvar_core::{HostData, Layout, Result, Shape};
-use crate::View;
 use elinvar_ops::backend::{Conv, Epilogue};
 use patches::{Patches, Turned, images};
 use std::borrow::Cow;

@@ -3,10 +3,10 @@
 use super::finish::Follow;
 use super::{Extra, Finish, Job, Matrix, Real, Share, product};
 use crate::CpuDevice;
+use crate::View;
 use crate::memory::with_capacity;
 use elinvar_core::{DType, Error, HostData, Layout, Result, bf16, f16};
-use crate::View;
-use elinvar_ops::backend::{Epilogue};
+use elinvar_ops::backend::Epilogue;
 use half::slice::HalfFloatSliceExt;
 
 /// Contracts views of floats.

@@ -1,5 +1,5 @@
-use crate::data::Data;
 use super::common::*;
+use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::Backend;
@@ -54,8 +54,9 @@ fn check(dice: &mut Dice, c: &Case) {
         mask.as_ref().map(reference),
     )
     .unwrap();
-    let whole =
-        |dims: &[usize], data: &HostData| (Data::from(data.clone()), Layout::contiguous(Shape::new(dims).unwrap()));
+    let whole = |dims: &[usize], data: &HostData| {
+        (Data::from(data.clone()), Layout::contiguous(Shape::new(dims).unwrap()))
+    };
     let (o, lse) = (whole(&[b, h, l, v], &wanted.0), whole(&[b, h, l], &wanted.1));
     let slopes = Reference::attention_grad(
         &ReferenceDevice,

@@ -1,12 +1,12 @@
 //! Random operands in awkward memory, and comparison with the reference by bits.
 
 use crate::data::{Data, Numbers};
-use std::fmt::Debug;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::View;
 use elinvar_reference::Reference;
+use std::fmt::Debug;
 
 /// All instruction sets, with one thread and with several. Without optimisation, where a call takes a hundred times as
 /// long, each instruction set has one number of threads.

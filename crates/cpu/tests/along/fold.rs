@@ -1,5 +1,5 @@
-use crate::data::Data;
 use super::common::*;
+use crate::data::Data;
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::Backend;

@@ -1,9 +1,9 @@
 //! Work along axes against the reference, by bits.
 
-#[path = "../common/data.rs"]
-mod data;
 mod attention;
 mod common;
+#[path = "../common/data.rs"]
+mod data;
 mod fold;
 mod others;
 mod rows;

@@ -1,7 +1,7 @@
 //! Scans, indices of extremes, sorting, pools.
 
-use crate::data::Data;
 use super::common::*;
+use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::Backend;

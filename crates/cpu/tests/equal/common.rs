@@ -72,6 +72,10 @@ pub fn same(got: &Result<impl Numbers>, want: &Result<impl Numbers>, what: &str)
         (Err(got), Err(want)) => {
             assert_eq!((got.kind(), got.message()), (want.kind(), want.message()), "{what}")
         }
-        (got, want) => panic!("{what}: {:?}, not {:?}", got.as_ref().map(|x| bits(x.numbers())), want.as_ref().map(|x| bits(x.numbers()))),
+        (got, want) => panic!(
+            "{what}: {:?}, not {:?}",
+            got.as_ref().map(|x| bits(x.numbers())),
+            want.as_ref().map(|x| bits(x.numbers()))
+        ),
     }
 }

@@ -119,7 +119,10 @@ fn assembled_tensors() {
         }
     }
     // A part of another type is refused, as by the reference.
-    let x = Operand { data: HostData::F32(vec![1.0]).into(), layout: Layout::contiguous(Shape::new(&[1]).unwrap()) };
+    let x = Operand {
+        data: HostData::F32(vec![1.0]).into(),
+        layout: Layout::contiguous(Shape::new(&[1]).unwrap()),
+    };
     let part = (x.cpu(), x.layout.clone());
     for d in devices() {
         let got =
