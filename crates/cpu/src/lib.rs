@@ -14,7 +14,6 @@ mod copy;
 mod device;
 mod gemm;
 mod index;
-mod isa;
 mod lane;
 mod map;
 mod operand;
@@ -22,11 +21,12 @@ mod parallel;
 mod pool;
 mod random;
 mod simd;
-mod simd_tile;
 mod walk;
 
 pub use device::CpuDevice;
-pub use isa::Isa;
+pub use simd::isa::Isa;
+
+use simd::isa;
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};

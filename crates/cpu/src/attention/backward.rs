@@ -10,7 +10,7 @@ use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::isa::{Isa, dispatch};
 use crate::parallel::try_pieces;
-use crate::simd_tile::Strided;
+use crate::simd::tile::Strided;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::order::{BLOCK, CHUNK};

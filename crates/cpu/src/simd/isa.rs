@@ -5,7 +5,9 @@
 //! the same bits: what differs is how many elements go at once. The copies are chosen by [`Isa`], a value that exists
 //! only for instruction sets that this processor has.
 
-use elinvar_core::{DType, Element, Error, Result};
+#[cfg(target_arch = "x86_64")]
+use elinvar_core::DType;
+use elinvar_core::{Element, Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
