@@ -49,6 +49,9 @@ pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
     type V256: Square<T = Self>;
+    /// A register of NEON.
+    #[cfg(target_arch = "aarch64")]
+    type V128: Square<T = Self>;
 }
 
 impl Registers for f32 {
@@ -56,6 +59,8 @@ impl Registers for f32 {
     type V512 = std::arch::x86_64::__m512;
     #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256;
+    #[cfg(target_arch = "aarch64")]
+    type V128 = std::arch::aarch64::float32x4_t;
 }
 
 impl Registers for f64 {
@@ -63,6 +68,8 @@ impl Registers for f64 {
     type V512 = std::arch::x86_64::__m512d;
     #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256d;
+    #[cfg(target_arch = "aarch64")]
+    type V128 = std::arch::aarch64::float64x2_t;
 }
 
 /// Work in the widest registers of an instruction set.
@@ -85,6 +92,8 @@ pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
         Level::Avx2 => dispatch(isa, In::<<W::T as Registers>::V256, W>(work, PhantomData)),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => dispatch(isa, In::<<W::T as Registers>::V512, W>(work, PhantomData)),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => dispatch(isa, In::<<W::T as Registers>::V128, W>(work, PhantomData)),
     }
 }
 
@@ -110,6 +119,8 @@ pub(crate) fn lanes<T: Registers>(isa: Isa) -> usize {
         Level::Avx2 => T::V256::LANES,
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => T::V512::LANES,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => T::V128::LANES,
     }
 }
 
@@ -122,6 +133,8 @@ pub(crate) fn rows<T: Registers>(isa: Isa) -> usize {
         Level::Avx2 => T::V256::ROWS,
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => T::V512::ROWS,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => T::V128::ROWS,
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) fn turn<T: Real>(
         // The squares of AVX2 do for both.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 | Level::Avx512 => dispatch(isa, Squares::<T::V256>(block)),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => dispatch(isa, Squares::<T::V128>(block)),
     }
 }
 
