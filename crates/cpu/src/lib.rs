@@ -18,7 +18,6 @@ mod copy;
 mod device;
 mod gemm;
 mod index;
-mod isa;
 mod lane;
 mod map;
 mod memory;
@@ -27,12 +26,13 @@ mod parallel;
 mod pool;
 mod random;
 mod simd;
-mod simd_tile;
 mod walk;
 
 pub use buffer::CpuBuffer;
 pub use device::CpuDevice;
-pub use isa::Isa;
+pub use simd::isa::Isa;
+
+use simd::isa;
 
 use buffer::View;
 use elinvar_core::philox::Stream;

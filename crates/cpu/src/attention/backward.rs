@@ -13,7 +13,7 @@ use crate::along::stage::Stage;
 use crate::isa::{Isa, dispatch};
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
-use crate::simd_tile::Strided;
+use crate::simd::tile::Strided;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, Result};

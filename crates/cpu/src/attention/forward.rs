@@ -9,7 +9,7 @@ use crate::along::stage::Stage;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::simd_tile::Strided;
+use crate::simd::tile::Strided;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Result};

@@ -1,7 +1,7 @@
 //! Attention and its gradient: tiles of 64 queries against blocks of 64 keys.
 //!
 //! The definition (`NUMERICS.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
-//! stands in memory. Products of tiles are chains of fma in registers ([`crate::simd_tile`]); between them, every step of
+//! stands in memory. Products of tiles are chains of fma in registers ([`crate::simd::tile`]); between them, every step of
 //! the definition is a vector loop over a row of 64 scores.
 
 mod backward;
@@ -17,7 +17,7 @@ use crate::along::float::Float;
 use crate::along::stage::Stage;
 use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::simd_tile::{COLUMNS, Tiled};
+use crate::simd::tile::{COLUMNS, Tiled};
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{Error, Result};
 use elinvar_ops::backend::Attention;

@@ -1,6 +1,7 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
-use super::kernels::{PITCH, Panels, Real, turn, width};
+use super::Real;
+use super::kernels::{PITCH, Panels, turn, width};
 use crate::isa::{Isa, Kernel, dispatch};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, bf16, f16};

@@ -7,9 +7,7 @@
 mod output;
 mod tile;
 mod turn;
-mod vector;
 
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use tile::{PITCH, Panels, height, width};
 pub(crate) use turn::turn;
-pub(crate) use vector::Real;

@@ -3,8 +3,8 @@
 //! The tiles are cut here, so that they cover the result and none overlaps another; each knows whether it has been written.
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
-use super::Real;
 use super::tile::{Block, Panels, multiply};
+use crate::gemm::Real;
 use crate::isa::Isa;
 use elinvar_core::{Result, host::with_capacity};
 use std::marker::PhantomData;

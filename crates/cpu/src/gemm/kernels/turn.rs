@@ -1,10 +1,11 @@
 //! Turns a block of numbers on its side: what lay along columns comes to lie along rows.
 //!
-//! Squares of eight (four for f64) are turned in registers; the rest one by one.
+//! Whole squares, as wide as a register, are turned in registers; the rest one by one.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use super::Real;
+use crate::gemm::Real;
 use crate::isa::{Isa, Kernel, Level, dispatch};
+use crate::simd::vector::{Four, Square};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///
@@ -28,11 +29,18 @@ pub(crate) fn turn<T: Real>(
     let (low, high) = (at.min(last), at.max(last) + rows as isize);
     assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
-    dispatch(isa, Turn { isa, src, at, step, rows, cols, dst, pitch });
+    let block = Turn { src, at, step, rows, cols, dst, pitch };
+    match isa.level() {
+        Level::Plain => dispatch(isa, Squares::<Four<T>>(block)),
+        // The squares of AVX2 do for both.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => dispatch(isa, Squares::<T::V256>(block)),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => dispatch(isa, Squares::<T::V128>(block)),
+    }
 }
 
 struct Turn<'a, T> {
-    isa: Isa,
     src: &'a [T],
     at: isize,
     step: isize,
@@ -42,22 +50,12 @@ struct Turn<'a, T> {
     pitch: usize,
 }
 
-impl<T: Real> Kernel for Turn<'_, T> {
-    type Out = ();
+impl<T: Real> Turn<'_, T> {
+    /// What is left when the whole squares of so many numbers are done.
     #[inline(always)]
-    fn run(self) {
-        let Turn { isa, src, at, step, rows, cols, dst, pitch } = self;
-        // Rows and columns that whole squares have done.
-        let (done_rows, done_cols) = match isa.level() {
-            Level::Plain => (0, 0),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 | Level::Avx512 => {
-                // SAFETY: both levels have AVX2. `turn` made sure that the block lies in both slices.
-                let side =
-                    unsafe { T::squares(src.as_ptr().offset(at), step, rows, cols, dst.as_mut_ptr(), pitch) };
-                (rows / side * side, cols / side * side)
-            }
-        };
+    fn rest(self, side: usize) {
+        let Turn { src, at, step, rows, cols, dst, pitch } = self;
+        let (done_rows, done_cols) = (rows / side * side, cols / side * side);
         for r in 0..rows {
             for c in if r < done_rows { done_cols } else { 0 }..cols {
                 dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
@@ -66,78 +64,28 @@ impl<T: Real> Kernel for Turn<'_, T> {
     }
 }
 
-/// The whole squares of eight.
-///
-/// # Safety
-/// As `Real::squares`.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(super) unsafe fn squares_f32(
-    src: *const f32,
-    step: isize,
-    rows: usize,
-    cols: usize,
-    dst: *mut f32,
-    pitch: usize,
-) {
-    use std::arch::x86_64::*;
-    // Along the source first: eight long runs, which the hardware foresees.
-    for c in (0..cols / 8 * 8).step_by(8) {
-        for r in (0..rows / 8 * 8).step_by(8) {
-            // SAFETY: the square r..r + 8, c..c + 8 lies in the block, which the caller vouches for.
-            unsafe {
-                let at = |i: isize| src.offset(r as isize + (c as isize + i) * step);
-                // The halves of columns i and i + 4 in one register save eight shuffles.
-                let pair = |i: isize, half: usize| {
-                    let low = _mm256_castps128_ps256(_mm_loadu_ps(at(i).add(half)));
-                    _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(at(i + 4).add(half)))
-                };
-                for half in [0, 4] {
-                    let (a, b, c2, d) = (pair(0, half), pair(1, half), pair(2, half), pair(3, half));
-                    let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-                    let (cd0, cd1) = (_mm256_unpacklo_ps(c2, d), _mm256_unpackhi_ps(c2, d));
-                    let out = |i: usize, v: __m256| {
-                        _mm256_storeu_ps(dst.add((r + half + i) * pitch + c), v);
-                    };
-                    out(0, _mm256_shuffle_ps::<0x44>(ab0, cd0));
-                    out(1, _mm256_shuffle_ps::<0xee>(ab0, cd0));
-                    out(2, _mm256_shuffle_ps::<0x44>(ab1, cd1));
-                    out(3, _mm256_shuffle_ps::<0xee>(ab1, cd1));
+/// A block that lies in both of its slices, made by `turn` alone, which checked that and knows that the processor has the
+/// registers.
+struct Squares<'a, V: Square>(Turn<'a, V::T>);
+
+impl<V: Square<T: Real>> Kernel for Squares<'_, V> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Turn { src, at, step, rows, cols, pitch, .. } = self.0;
+        let dst = self.0.dst.as_mut_ptr();
+        let side = V::LANES;
+        // Along the source first: long runs, which the hardware foresees.
+        for c in (0..cols / side * side).step_by(side) {
+            for r in (0..rows / side * side).step_by(side) {
+                // SAFETY: the square r..r + side, c..c + side lies in the block, and `turn` checked that the block lies in
+                // both slices; it knows that the processor has the instructions.
+                unsafe {
+                    let src = src.as_ptr().offset(at + r as isize + c as isize * step);
+                    V::turn(src, step, dst.add(r * pitch + c), pitch);
                 }
             }
         }
-    }
-}
-
-/// The whole squares of four.
-///
-/// # Safety
-/// As `Real::squares`.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(super) unsafe fn squares_f64(
-    src: *const f64,
-    step: isize,
-    rows: usize,
-    cols: usize,
-    dst: *mut f64,
-    pitch: usize,
-) {
-    use std::arch::x86_64::*;
-    for c in (0..cols / 4 * 4).step_by(4) {
-        for r in (0..rows / 4 * 4).step_by(4) {
-            // SAFETY: the square r..r + 4, c..c + 4 lies in the block, which the caller vouches for.
-            unsafe {
-                let load = |i: isize| _mm256_loadu_pd(src.offset(r as isize + (c as isize + i) * step));
-                let (a, b, c2, d) = (load(0), load(1), load(2), load(3));
-                let (ab0, ab1) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
-                let (cd0, cd1) = (_mm256_unpacklo_pd(c2, d), _mm256_unpackhi_pd(c2, d));
-                let out = |i: usize, v: __m256d| _mm256_storeu_pd(dst.add((r + i) * pitch + c), v);
-                out(0, _mm256_permute2f128_pd::<0x20>(ab0, cd0));
-                out(1, _mm256_permute2f128_pd::<0x20>(ab1, cd1));
-                out(2, _mm256_permute2f128_pd::<0x31>(ab0, cd0));
-                out(3, _mm256_permute2f128_pd::<0x31>(ab1, cd1));
-            }
-        }
+        self.0.rest(side);
     }
 }
