@@ -43,7 +43,8 @@ pub struct Stats {
 /// # Errors
 /// What the device reports.
 pub fn done<B: Backend>(x: &Tensor<B>) -> Result<()> {
-    B::synchronize(black_box(x).device())
+    black_box(x).block_until_ready()?;
+    B::synchronize(x.device())
 }
 
 /// Measures work for about so many seconds (and longer, if five samples take longer).

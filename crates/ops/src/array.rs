@@ -231,7 +231,7 @@ pub fn align<'a, B: Backend, const N: usize>(
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
-    let device = x[0].device.clone();
+    let device = &x[0].device;
     let (views, dtype, shape) = align(M::NAME, x)?;
     if !dtype.is_float() {
         return Err(Error::dtype(format!(
@@ -239,8 +239,8 @@ pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> R
             M::NAME
         )));
     }
-    let b = B::map(&device, m, views, dtype)?;
-    Ok(Array::new(&device, b, shape, out_dtype(M::OUT, dtype)))
+    let b = B::map(device, m, views, dtype)?;
+    Ok(Array::new(device, b, shape, out_dtype(M::OUT, dtype)))
 }
 
 /// An integer formula at every element, operands broadcast.

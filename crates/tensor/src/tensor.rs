@@ -1,7 +1,7 @@
 //! The tensor itself: numbers, and where they came from.
 
 use crate::fail::OrFail;
-use crate::tape::node::{Edge, Node, run};
+use crate::tape::node::{Edge, Node, run, run_one};
 use crate::tape::{Backward, Gradients, Hook, backward};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::array::Array;
@@ -42,7 +42,7 @@ impl<B: Backend> Value for Tensor<B> {
         Ok(run(op, x)?.into_vec())
     }
     fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self> {
-        Ok(run(op, x)?.pop().expect("an op has a result"))
+        run_one(op, x)
     }
 }
 

@@ -17,7 +17,7 @@ impl Op for Sum {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([fold(x[0], Fold::Sum, &self.axes)?]))
+        Ok(Outputs::from_buf([fold(x[0], Fold::Sum, &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a sum has one result");
