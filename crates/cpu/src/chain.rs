@@ -51,13 +51,13 @@ impl Plan {
     }
 }
 
-/// A buffer that will be computed by a formula; None if it had better be computed at once.
+/// A buffer that will be computed by a formula; None if it had better be computed at once. Compiled once, for all formulas.
 ///
 /// # Errors
 /// Those of computing an operand that cannot be part of the same pass.
 pub(crate) fn put_off(
     d: &CpuDevice,
-    formula: impl FnOnce() -> Box<Formula>,
+    formula: &dyn Fn() -> Box<Formula>,
     x: &[backend::View<'_, Cpu>],
 ) -> Result<Option<CpuBuffer>> {
     let len = x[0].shape().numel();

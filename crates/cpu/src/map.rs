@@ -29,7 +29,7 @@ pub(crate) fn map<M: Map<N>, const N: usize>(
     dtype: DType,
 ) -> Result<CpuBuffer> {
     if (dtype, M::OUT) == (DType::F32, Out::Same)
-        && let Some(y) = chain::put_off(d, || Box::new(floats::<f32, M, N>(d.isa(), *m)), x)?
+        && let Some(y) = chain::put_off(d, &|| Box::new(floats::<f32, M, N>(d.isa(), *m)), x)?
     {
         return Ok(y);
     }
