@@ -17,7 +17,7 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATORS: [&str; 2] = ["qemu-aarch64-static", "qemu-aarch64"];
 /// All that qemu knows.
 const NEWEST: &str = "max";
-/// A processor of 2012, without instructions for f16.
+/// A processor of 2012, without arithmetic in f16: there, conversions are integer arithmetic.
 const OLDEST: &str = "cortex-a53";
 
 /// Optimised: without, they take longer to run here than to compile.
