@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask NAME`.
 
+mod arm;
 mod footprint;
 mod python;
 mod results;
@@ -13,6 +14,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test      everything that must hold before a change goes in
+  arm       the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
   parity    training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm    embeddings of a sentence-embedding model, compared with PyTorch's
   footprint build time, crates, size and memory of a small program, as JSON lines
@@ -21,6 +23,7 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     match env::args().skip(1).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
+        ["arm"] => arm::arm(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),
         ["footprint"] => footprint::footprint(),
