@@ -23,6 +23,7 @@ mod pool;
 mod random;
 mod simd;
 mod simd_tile;
+mod update;
 mod walk;
 
 pub use device::CpuDevice;
@@ -33,6 +34,7 @@ use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// The CPU backend.
@@ -42,6 +44,11 @@ pub struct Cpu;
 /// A view, for the reference.
 fn to(v: View<'_, Cpu>) -> View<'_, Reference> {
     View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+/// The data of memory that is written.
+fn data_mut(buffer: &mut HostData) -> &mut HostData {
+    buffer
 }
 
 impl Backend for Cpu {
@@ -97,6 +104,17 @@ impl Backend for Cpu {
             return Reference::map_int(&ReferenceDevice, m, x.map(to), dtype);
         }
         map::map_int(d, m, &x, dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &CpuDevice,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        if !d.isa().has_formulas() {
+            let items = items.into_iter().map(|i| i.of(data_mut, to)).collect();
+            return Reference::update(&ReferenceDevice, u, items);
+        }
+        update::update(d, u, items)
     }
     fn fold(d: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
         along::fold(d, f, &x, kept, dtype)

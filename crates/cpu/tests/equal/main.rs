@@ -6,3 +6,4 @@ mod common;
 mod dice;
 mod index;
 mod memory;
+mod update;
