@@ -1,7 +1,7 @@
 //! What a tensor on the CPU holds: numbers, or what they will be computed from.
 
 use crate::chain::{self, Plan};
-use crate::memory::Held;
+use crate::memory::{self, Held};
 use elinvar_core::{DType, HostData, Layout, Result, Shape};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -41,17 +41,21 @@ impl CpuBuffer {
             Kind::Large(node) => node.data(),
         }
     }
-    /// The numbers, to be changed: None if anybody else can see them.
-    pub(crate) fn data_mut(&mut self) -> Result<Option<&mut HostData>> {
+    /// The numbers, to be changed. What is put off and would read them keeps a copy of the old ones.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; those of computing numbers that were put off.
+    pub(crate) fn data_mut(&mut self) -> Result<&mut HostData> {
         match &mut self.0 {
-            Kind::Small(held) => Ok(Some(held.data_mut())),
-            Kind::Large(node) => match Arc::get_mut(node) {
-                None => Ok(None),
-                Some(node) => {
-                    node.data()?;
-                    Ok(node.data.get_mut().map(Held::data_mut))
+            Kind::Small(held) => Ok(held.data_mut()),
+            Kind::Large(node) => {
+                let old = node.data()?;
+                if Arc::strong_count(node) > 1 {
+                    *node = Arc::new(Node::ready(memory::copy(old)?));
                 }
-            },
+                let node = Arc::get_mut(node).expect("nobody else has just got hold of it");
+                Ok(node.data.get_mut().expect("numbers that were read are there").data_mut())
+            }
         }
     }
     /// The numbers if they are few, else what others can hold.

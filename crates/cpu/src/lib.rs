@@ -26,6 +26,7 @@ mod parallel;
 mod pool;
 mod random;
 mod simd;
+mod update;
 mod walk;
 
 pub use buffer::CpuBuffer;
@@ -40,6 +41,7 @@ use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_ops::backend::{self, *};
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// The CPU backend.
@@ -69,6 +71,21 @@ fn own(y: Result<HostData>) -> Result<CpuBuffer> {
 
 /// A view as the trait has it.
 type Look<'a> = backend::View<'a, Cpu>;
+
+/// Items of an update, as the reference has them: what changes is memory that nobody else sees, and what is read is there.
+fn host_items<'a, const M: usize, const R: usize>(
+    items: Vec<UpdateItem<'a, Cpu, M, R>>,
+) -> Result<Vec<UpdateItem<'a, Reference, M, R>>> {
+    let item = |i: UpdateItem<'a, Cpu, M, R>| {
+        let mut changes = Vec::with_capacity(M);
+        for x in i.changes {
+            changes.push(Changed { buffer: x.buffer.data_mut()?, dtype: x.dtype });
+        }
+        let changes = changes.try_into().unwrap_or_else(|_| unreachable!("as many as there were"));
+        Ok(UpdateItem { shape: i.shape, dtype: i.dtype, changes, reads: hosts(&i.reads)?.map(to) })
+    };
+    items.into_iter().map(item).collect()
+}
 
 impl Backend for Cpu {
     type Device = CpuDevice;
@@ -140,6 +157,17 @@ impl Backend for Cpu {
             return own(Reference::map_int(&ReferenceDevice, m, hosts(&x)?.map(to), dtype));
         }
         map::map_int(d, m, &x, dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &CpuDevice,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        let items = host_items(items)?;
+        if !d.isa().has_formulas() {
+            return Reference::update(&ReferenceDevice, u, items);
+        }
+        update::update(d, u, items)
     }
     fn fold(d: &CpuDevice, f: Fold, x: Look<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
         own(along::fold(d, f, &host(&x)?, kept, dtype))

@@ -204,6 +204,19 @@ pub(crate) fn filled<T: Element>(len: usize, value: T) -> Result<Vec<T>> {
     Ok(v)
 }
 
+/// The same elements in other memory.
+///
+/// # Errors
+/// `OutOfMemory` if the system or the limit refuses it.
+pub(crate) fn copy(data: &HostData) -> Result<HostData> {
+    fn one<T: Element>(v: &[T]) -> Result<HostData> {
+        let mut copy = with_capacity(v.len())?;
+        copy.extend_from_slice(v);
+        Ok(T::wrap(copy))
+    }
+    each_data!(data, v => one(v))
+}
+
 pub(crate) fn stats() -> MemoryStats {
     let cache = Cache::lock();
     let limit = LIMIT.load(Relaxed);

@@ -8,6 +8,7 @@ use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
 use std::fmt;
 
@@ -22,6 +23,7 @@ impl DeviceOf for Device {
 /// A backend that is one of `Any`'s.
 trait Member: Backend {
     fn pick(b: &AnyBuffer) -> Option<&Self::Buffer>;
+    fn pick_mut(b: &mut AnyBuffer) -> Option<&mut Self::Buffer>;
     fn wrap(b: Self::Buffer) -> AnyBuffer;
 }
 
@@ -43,6 +45,12 @@ macro_rules! backends {
 
         $(impl Member for $Backend {
             fn pick(b: &AnyBuffer) -> Option<&Self::Buffer> {
+                match b {
+                    AnyBuffer::$Variant(b) => Some(b),
+                    _ => None,
+                }
+            }
+            fn pick_mut(b: &mut AnyBuffer) -> Option<&mut Self::Buffer> {
                 match b {
                     AnyBuffer::$Variant(b) => Some(b),
                     _ => None,
@@ -88,6 +96,11 @@ fn pick<B: Member>(buffer: &AnyBuffer) -> &B::Buffer {
 /// A view of `Any` as a view of the backend that holds it.
 fn to<B: Member>(v: View<'_, Any>) -> View<'_, B> {
     View { buffer: pick::<B>(v.buffer), layout: v.layout, dtype: v.dtype }
+}
+
+/// Memory of `Any` as that of the backend that holds it.
+fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
+    B::pick_mut(b).expect("operands of one op live on one device")
 }
 
 impl Backend for Any {
@@ -152,6 +165,13 @@ impl Backend for Any {
         dtype: DType,
     ) -> Result<AnyBuffer> {
         on!(d, B, d => B::map_int(d, m, x.map(to::<B>), dtype).map(B::wrap))
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        on!(d, B, d => B::update(d, u, items.into_iter().map(|i| i.of(to_mut::<B>, to::<B>)).collect()))
     }
     fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<AnyBuffer> {
         on!(d, B, d => B::fold(d, f, to::<B>(x), kept, dtype).map(B::wrap))

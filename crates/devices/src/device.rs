@@ -3,8 +3,8 @@
 use crate::any::{Any, Device};
 use crate::probe::{Exactness, probe};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
-use elinvar_ops::Backend;
 use elinvar_cpu::{Cpu, CpuDevice};
+use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 impl Device {

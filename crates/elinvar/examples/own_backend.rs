@@ -11,6 +11,7 @@ use elinvar::core::{DType, HostData, Layout, MemoryStats, Scalar, Shape};
 use elinvar::ops::backend::*;
 use elinvar::ops::map::{IntMap, Map};
 use elinvar::ops::rows::Rows;
+use elinvar::ops::update::Update;
 use elinvar::{Reference, ReferenceDevice, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -118,6 +119,14 @@ impl Backend for Counting {
         dtype: DType,
     ) -> Result<HostData> {
         Reference::map_int(d.count("map_int"), m, x.map(to), dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Counter,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        let items = items.into_iter().map(|i| i.of(std::convert::identity, to)).collect();
+        Reference::update(d.count("update"), u, items)
     }
     fn fold(d: &Counter, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
         Reference::fold(d.count("fold"), f, to(x), kept, dtype)

@@ -5,7 +5,8 @@ use crate::map::{IntMap, Map, Out};
 use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result, Scalar, Shape};
 use std::sync::Arc;
 
-/// A strided tensor of backend `B`. Cloning shares the memory; the memory is never written again.
+/// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is never written again;
+/// what changes numbers where they lie (see [`mod@crate::update`]) does so in memory that one `Array` alone holds.
 pub struct Array<B: Backend> {
     device: B::Device,
     buffer: Arc<B::Buffer>,
@@ -99,6 +100,22 @@ impl<B: Backend> Array<B> {
     /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype
+    }
+    /// Makes the memory this tensor's own, so that it can be written: held by nobody else, with the elements row-major
+    /// from its first on. That is a copy, unless it is so already. The numbers stay what they are.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, after which the tensor is as it was.
+    pub fn own(&mut self) -> Result<()> {
+        let is_plain = self.layout.is_contiguous() && self.layout.offset() == 0;
+        if !is_plain || Arc::get_mut(&mut self.buffer).is_none() {
+            *self = self.copy()?;
+        }
+        Ok(())
+    }
+    /// The memory, to be written, if nobody else holds it.
+    pub(crate) fn buffer_mut(&mut self) -> Option<&mut B::Buffer> {
+        Arc::get_mut(&mut self.buffer)
     }
     /// What a backend takes.
     pub fn view(&self) -> View<'_, B> {

@@ -12,6 +12,7 @@
 
 use crate::map::{IntMap, Map};
 use crate::rows::Rows;
+use crate::update::Update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use std::fmt::{Debug, Display};
@@ -36,6 +37,42 @@ impl<B: Backend> View<'_, B> {
 impl<B: Backend> Clone for View<'_, B> {
     fn clone(&self) -> Self {
         View { buffer: self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+    }
+}
+
+/// Memory that an update changes. Nobody else sees it: it is reached through this `&mut` alone.
+pub struct Changed<'a, B: Backend> {
+    /// The memory. The numbers are its first elements, row-major.
+    pub buffer: &'a mut B::Buffer,
+    /// Their type.
+    pub dtype: DType,
+}
+
+/// A tensor's part in an update. See [`Backend::update`].
+pub struct UpdateItem<'a, B: Backend, const M: usize, const R: usize> {
+    /// The shape of everything.
+    pub shape: Shape,
+    /// In which is computed: f32 or f64.
+    pub dtype: DType,
+    /// What changes: floats that are computed in `dtype`.
+    pub changes: [Changed<'a, B>; M],
+    /// What is read: views of `shape` of such floats, or of bool (read as 0 or 1).
+    pub reads: [View<'a, B>; R],
+}
+
+impl<'a, B: Backend, const M: usize, const R: usize> UpdateItem<'a, B, M, R> {
+    /// The same, of the backend that does the work.
+    pub fn of<C: Backend>(
+        self,
+        buffer: impl Fn(&'a mut B::Buffer) -> &'a mut C::Buffer,
+        view: impl Fn(View<'a, B>) -> View<'a, C>,
+    ) -> UpdateItem<'a, C, M, R> {
+        UpdateItem {
+            shape: self.shape,
+            dtype: self.dtype,
+            changes: self.changes.map(|x| Changed { buffer: buffer(x.buffer), dtype: x.dtype }),
+            reads: self.reads.map(view),
+        }
     }
 }
 
@@ -278,6 +315,16 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         x: [View<'_, Self>; N],
         dtype: DType,
     ) -> Result<Self::Buffer>;
+    /// An update of several tensors: at every element of every item, what changes and what is read go through the
+    /// formula, and the results are written over what changes, each rounded to its dtype once.
+    ///
+    /// # Errors
+    /// After an error no number of any item has changed.
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Self::Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()>;
 
     // Along axes. The view's first `kept` axes stay, the others are taken together in row-major order.
 

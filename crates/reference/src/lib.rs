@@ -19,15 +19,19 @@ mod pool;
 mod ring;
 mod rows;
 mod sort;
+mod update;
 
 pub use cell::Cell;
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_ops::Backend;
-use elinvar_ops::backend::{ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter};
+use elinvar_ops::backend::{
+    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem,
+};
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
 use std::fmt;
 
 /// The reference backend.
@@ -112,6 +116,13 @@ impl Backend for Reference {
         dtype: DType,
     ) -> Result<HostData> {
         map::map_int(m, &x, dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        _: &Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        update::update(u, items)
     }
 
     fn fold(_: &Device, f: Fold, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {

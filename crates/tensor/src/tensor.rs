@@ -58,6 +58,21 @@ impl<B: Backend> Tensor<B> {
     pub fn array(&self) -> &Array<B> {
         &self.inner.array
     }
+    /// The numbers, for whoever changes them where they lie: an optimiser, say. Other handles on this tensor are parted from
+    /// it first and keep what they have. A variable stays the same variable until [`Tensor::renew`].
+    pub fn array_mut(&mut self) -> &mut Array<B> {
+        if Arc::get_mut(&mut self.inner).is_none() {
+            *self = Self::with_edge(self.array().clone(), self.edge().cloned());
+        }
+        &mut Arc::get_mut(&mut self.inner).expect("nobody else holds it").array
+    }
+    /// Makes a variable a new one, to which no gradient belongs yet, and anything else a constant: what it was computed
+    /// from does not matter any more.
+    pub fn renew(&mut self) {
+        let edge =
+            self.is_variable().then(|| Edge { node: Node::leaf(self.name().map(str::to_owned)), output: 0 });
+        *self = Self::with_edge(self.array().clone(), edge);
+    }
     /// The sizes of the axes.
     pub fn shape(&self) -> &Shape {
         self.array().shape()

@@ -8,3 +8,4 @@ mod data;
 mod dice;
 mod index;
 mod memory;
+mod update;
