@@ -44,7 +44,6 @@ fn wrong_command_lines_are_told_with_status_2() {
         (&["ulp", "foo"], "invalid value 'foo'"),
         (&["bench", "--threads", "0"], "0 is not in 1..=1024"),
         (&["bench", "--seconds", "0"], "it must be a positive number"),
-        (&["bench", "--all", "gemm"], "cannot be used with"),
         (&["completions", "cmd"], "possible values: bash"),
     ];
     for (args, sentence) in rows {
