@@ -170,7 +170,7 @@ fn bench_is_told_its_rows_by_the_environment() {
         ("|create2|,overhead|tiny_add|", &["bench", "--list"][..], 2),
         ("attention", &["bench", "--list"], 4),
         ("attention", &["bench", "--list", "inference"], 3),
-        ("", &["bench", "--list"], 88),
+        ("", &["bench", "--list"], 93),
     ] {
         let o =
             Command::new(env!("CARGO_BIN_EXE_elinvar")).args(args).env("BENCH_ONLY", only).output().unwrap();
