@@ -21,7 +21,7 @@ mod rows;
 pub use data::Data;
 pub use harness::{Stats, done, measure};
 pub use line::{Figure, Line};
-pub use memory::{START, memory_of, steps};
+pub use memory::{START, memory_of};
 pub use row::{Group, OURS, Row, STATIC, Term, Variant};
 pub use rows::rows;
 

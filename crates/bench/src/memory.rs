@@ -2,14 +2,14 @@
 //! in a process of its own, and what the empty program holds is taken off.
 
 use crate::data::Data;
-use crate::row::Group;
+use crate::row::{Group, Row};
 use crate::{done, rows};
 use elinvar::{Device, Error, Result};
 
 /// The name of the process that only starts up.
 pub const START: &str = "start";
 
-/// Steps of training; memory stops growing after two.
+/// Steps of training: the first makes the optimiser's state, those behind it run with it.
 const STEPS: usize = 5;
 
 /// MiB that this process has held at most.
@@ -27,30 +27,26 @@ fn held(status: &str) -> Option<f64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? / 1024.0)
 }
 
-/// The names of the workloads whose memory is measured.
-pub fn steps() -> Vec<&'static str> {
-    rows().iter().filter(|row| row.group == Group::Training).map(|row| row.workload).collect()
-}
-
 /// Runs a few steps of a workload, or, by the name [`START`], multiplies two small matrices; then tells
-/// [`peak_memory`].
+/// how many MiB this process has held at most.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such workload; what the device reports.
+/// `InvalidArgument` if there is no such workload; `Unsupported` if the system does not tell; what the device reports.
 pub fn memory_of(workload: &str, device: &Device) -> Result<f64> {
     if workload == START {
         let mut data = Data::new(device.clone());
         let (x, w) = (data.floats(&[4, 4]), data.floats(&[4, 4]));
         done(&x.matmul(&w))?;
     } else {
-        let row = rows().into_iter().find(|r| r.group == Group::Training && r.workload == workload);
-        row.ok_or_else(|| {
-            Error::argument(format!(
+        let trained: Vec<Row> = rows().into_iter().filter(|row| row.group == Group::Training).collect();
+        let Some(row) = trained.iter().find(|row| row.workload == workload) else {
+            let names: Vec<&str> = trained.iter().map(|row| row.workload).collect();
+            return Err(Error::argument(format!(
                 "bench: no training step is called \"{workload}\"; there are {}",
-                steps().join(", ")
-            ))
-        })?
-        .repeat(device, STEPS)?;
+                names.join(", ")
+            )));
+        };
+        row.repeat(device, STEPS)?;
     }
     peak_memory()
 }

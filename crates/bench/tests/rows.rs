@@ -32,7 +32,7 @@ fn rows_are_chosen_by_group_or_text() {
         ("gemm_", 13, "a text"),
         ("attention", 4, "a group"),
         ("|softmax|", 2, "a workload, whole"),
-        ("", 88, "every name has it"),
+        ("", 93, "every name has it"),
         ("|f16", 1, "a dtype"),
         ("nothing like it", 0, "nothing"),
     ] {

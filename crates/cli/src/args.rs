@@ -270,8 +270,8 @@ pub struct Bench {
     /// Seconds of measuring for each row, after its warm-up
     #[arg(long, env = "BENCH_SECS", default_value_t = 0.5, value_parser = positive, allow_negative_numbers = true)]
     pub seconds: f64,
-    /// Also measure how much memory the steps of training take; only if no rows are named
-    #[arg(long, conflicts_with = "only")]
+    /// Also measure how much memory the steps of training take
+    #[arg(long)]
     pub all: bool,
     /// List the rows instead
     #[arg(long)]

@@ -3,7 +3,7 @@
 use crate::Verdict;
 use crate::args::Bench;
 use elinvar::{Device, Error, ErrorKind, Result};
-use elinvar_bench::{Figure, OURS, Row, START, Term, VERSION, memory_of, rows, steps, threads};
+use elinvar_bench::{Figure, Group, OURS, Row, START, Term, VERSION, memory_of, rows, threads};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::env;
@@ -28,7 +28,8 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         }
         return Ok(Verdict::Good);
     }
-    let mut progress = Progress::new(rows.len() + if args.all { steps().len() } else { 0 });
+    let trained: Vec<&Row> = rows.iter().filter(|row| args.all && row.group == Group::Training).collect();
+    let mut progress = Progress::new(rows.len() + trained.len());
     let mut verdict = Verdict::Good;
     for row in &rows {
         progress.next(&row.name());
@@ -44,12 +45,12 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
             }
         }
     }
-    if args.all {
+    if !trained.is_empty() {
         let start = held(START, &device)?;
-        for workload in steps() {
-            progress.next(&format!("memory of {workload}"));
-            let value = ((held(workload, &device)? - start) * 10.0).round() / 10.0;
-            let workload = format!("peak_memory_{workload}");
+        for row in trained {
+            let workload = format!("peak_memory_{}", row.workload);
+            progress.next(&workload);
+            let value = ((held(row.workload, &device)? - start) * 10.0).round() / 10.0;
             let threads = threads(&device);
             let figure = Figure { peer: OURS, version: VERSION, workload, value, unit: "MiB", threads };
             progress.print(out, &figure)?;
