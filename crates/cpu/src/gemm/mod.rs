@@ -16,7 +16,7 @@ pub(crate) mod source;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{PITCH, Panels, Real, turn, width};
+pub(crate) use kernels::{Four, PITCH, Panels, Real, Vector, turn, width};
 pub(crate) use scratch::scratch;
 pub(crate) use source::{Left, Matrix, Numbers, Right};
 

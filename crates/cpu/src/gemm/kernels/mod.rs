@@ -12,4 +12,4 @@ mod vector;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use tile::{PITCH, Panels, height, width};
 pub(crate) use turn::turn;
-pub(crate) use vector::Real;
+pub(crate) use vector::{Four, Real, Vector};
