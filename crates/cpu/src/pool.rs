@@ -240,6 +240,7 @@ impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
             at = start + L;
         }
     }
+    #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
     #[inline(always)]
     fn block<const L: usize, const STEP: usize>(
         &self,

@@ -138,6 +138,7 @@ fn steps<T: Copy, F: Combine<T>>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
 }
 
 /// The first `D` get what changes nothing, so that all are one vector, shifted and added.
+#[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become a register")]
 #[inline(always)]
 fn step<T: Copy, F: Combine<T>, const D: usize>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
     let mut before = [F::neutral(); SCAN_GROUP];

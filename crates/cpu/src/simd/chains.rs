@@ -5,6 +5,7 @@
 //!
 //! How it can be wrong: by reading beside a plane. Both check the reach of what they are given, once, before their loops.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+#![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
 use crate::gemm::{Four, Real, Vector};
 use crate::isa::{Isa, Kernel, Level, dispatch};
