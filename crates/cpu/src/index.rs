@@ -135,6 +135,9 @@ pub(crate) fn scatter(
         return Err(misuse("a scatter of another type", src.buffer.dtype()));
     }
     let contiguous = Layout::contiguous(base.shape().clone());
+    if let Some(done) = into_rows(d, how, base, axis, index, src)? {
+        return Ok(done);
+    }
     let Some(rows) = Rows::new(&contiguous, axis, index)? else {
         return index.shape().contains(&0).then(|| own(d, base)).transpose();
     };
@@ -150,6 +153,83 @@ pub(crate) fn scatter(
         return Ok(Some(copy(d, &View { buffer: &y, layout: contiguous, dtype: DType::F32 }, dtype)?));
     }
     Ok(Some(write(d, own(d, base)?, &rows, src, how)?))
+}
+
+/// [`scatter`] along the last axis, where rows of the target are independent of each other: each is made in the cache, from
+/// the base and what its own indices say. (The gradient of a max pool is of this kind.) `Some(None)` if an index is out of
+/// range, None if the views are of another kind.
+fn into_rows(
+    d: &CpuDevice,
+    how: Scatter,
+    base: &View<'_>,
+    axis: usize,
+    index: &View<'_>,
+    src: &View<'_>,
+) -> Result<Option<Option<HostData>>> {
+    fn one<T: Element>(
+        d: &CpuDevice,
+        base: (&[T], &Layout),
+        index: &[i64],
+        src: &[T],
+        f: impl Fn(&mut T, T) + Sync,
+    ) -> Result<Option<HostData>> {
+        let (data, layout) = base;
+        let len = layout.shape().numel();
+        let size = layout.shape().last().copied().unwrap_or(1);
+        // Indices of a row.
+        let count = index.len() / (len / size);
+        let missed = AtomicBool::new(false);
+        let y = fresh(d, len, size, &|start, room: &mut Room<'_, T>| {
+            let mut out = false;
+            for row in start / size..(start + room.left()) / size {
+                let y = if layout.is_contiguous() {
+                    room.copied(&data[layout.offset() + row * size..][..size])
+                } else {
+                    room.zeroed(size, data[layout.offset()])
+                };
+                let part = row * count..(row + 1) * count;
+                for (&at, &x) in index[part.clone()].iter().zip(&src[part]) {
+                    // A negative index becomes a large one.
+                    match y.get_mut(at as usize) {
+                        Some(y) => f(y, x),
+                        None => out = true,
+                    }
+                }
+            }
+            if out {
+                missed.store(true, Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok((!missed.into_inner()).then(|| T::wrap(y)))
+    }
+    fn part<'a, T>(v: &'a [T], view: &View<'_>) -> &'a [T] {
+        &v[view.layout.offset()..][..view.shape().numel()]
+    }
+    let straight = base.layout.is_contiguous() || Walk::new(&base.layout).is_one();
+    let rest = index.layout.is_contiguous() && src.layout.is_contiguous() && src.shape() == index.shape();
+    let some = base.shape().numel() > 0 && index.shape().numel() > 0;
+    let (HostData::I64(at), true) =
+        (index.buffer, straight && rest && some && axis + 1 == base.shape().rank())
+    else {
+        return Ok(None);
+    };
+    let (at, l) = (part(at, index), &base.layout);
+    Ok(Some(match (base.buffer, src.buffer, how) {
+        (HostData::F32(b), HostData::F32(x), Scatter::Add) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y += x)?
+        }
+        (HostData::F64(b), HostData::F64(x), Scatter::Add) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y += x)?
+        }
+        (HostData::F32(b), HostData::F32(x), Scatter::Set) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y = x)?
+        }
+        (HostData::F64(b), HostData::F64(x), Scatter::Set) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y = x)?
+        }
+        _ => return Ok(None),
+    }))
 }
 
 fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_>, how: Scatter) -> Result<HostData> {

@@ -169,6 +169,15 @@ impl<'a, T: Number> Stage<'a, T> {
     pub fn whole(data: &'a HostData) -> Self {
         Stage { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
     }
+    /// Is each row of `n` elements one element, repeated?
+    pub fn repeats(&self, n: usize) -> bool {
+        self.inner.1 == 0 && n > 0 && self.inner.0.is_multiple_of(n)
+    }
+    /// Does [`Stage::block`] borrow these elements, so that it needs no buffer?
+    pub fn lies(&self, start: usize, len: usize) -> bool {
+        let (n, stride) = self.inner;
+        self.own.is_some() && stride == 1 && start % n.max(1) + len <= n
+    }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.
     pub fn block<'b>(&self, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]

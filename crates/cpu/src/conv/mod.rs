@@ -4,7 +4,9 @@
 //! position). With a stride, the gradient by x is several products: input elements that meet the stride's grid through
 //! the same taps make one.
 
+mod beside;
 mod few;
+mod padded;
 mod patches;
 
 use crate::CpuDevice;
@@ -231,6 +233,10 @@ pub(crate) fn weight_grad<T: Real>(
     let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
     let (xv, gv) = (load::<T>(d, x)?, load::<T>(d, g)?);
     let patches = window.patches(&xv, channels);
+    if beside::is_beside(&patches, c.groups, o) {
+        let dw = beside::weight_grad(d, &patches, &gv, xs[0], c.groups, o)?;
+        return store(dw, x.buffer.dtype());
+    }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
     let left = Turned { patches, groups: c.groups };

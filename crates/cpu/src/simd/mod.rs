@@ -6,6 +6,7 @@
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
 
+pub(crate) mod chains;
 pub(crate) mod isa;
 #[cfg(target_arch = "aarch64")]
 mod neon;

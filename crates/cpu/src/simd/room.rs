@@ -6,7 +6,7 @@
 use crate::CpuDevice;
 use crate::isa::Kernel;
 use crate::memory::with_capacity;
-use crate::parallel::try_tasks;
+use crate::parallel::{try_pieces, try_tasks};
 use elinvar_core::{Element, Result};
 use std::mem::MaybeUninit;
 use std::time::Instant;
@@ -84,8 +84,17 @@ impl<'a, T: Copy> Room<'a, T> {
         // SAFETY: each of these slots was written by `fill`.
         unsafe { part.assume_init_mut() }
     }
+    /// The next elements, written as a copy of `part`, to be changed in any order.
+    #[allow(unsafe_code, reason = "reading what was written")]
+    pub(crate) fn copied(&mut self, part: &[T]) -> &mut [T] {
+        let slots = &mut self.slots[self.written..][..part.len()];
+        slots.write_copy_of_slice(part);
+        self.written += part.len();
+        // SAFETY: each of these slots was written from `part`, which is as long.
+        unsafe { slots.assume_init_mut() }
+    }
     /// Writes a copy of `part`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy(&mut self, part: &[T]) {
         self.slots[self.written..][..part.len()].write_copy_of_slice(part);
         self.written += part.len();
@@ -216,11 +225,87 @@ fn parts<T: Element>(
     try_tasks(d, tasks.collect(), rest as f64 * ns, |(start, slots)| part(start, slots))
 }
 
+/// As [`fresh`], in pieces of a given size; `ns` is an estimate for one element.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+#[allow(unsafe_code, reason = "a vector of what was written")]
+pub(crate) fn fresh_pieces<T: Element>(
+    d: &CpuDevice,
+    len: usize,
+    piece: usize,
+    ns: f64,
+    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<Vec<T>> {
+    let mut v = with_capacity(len)?;
+    try_pieces(d, &mut v.spare_capacity_mut()[..len], piece, ns, |start, slots| {
+        let mut room = Room::new(slots);
+        f(start, &mut room)?;
+        room.assert_full();
+        Ok::<(), elinvar_core::Error>(())
+    })?;
+    // SAFETY: the pieces are all `len` slots, and each was asserted to be written from its first slot to its last.
+    unsafe { v.set_len(len) };
+    Ok(v)
+}
+
+/// Two vectors of `len` elements that are made together. `f(start, room, room)` is to fill both rooms with the elements from
+/// number `start` on, `piece` of them or what is left; `ns` is an estimate for one element.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+#[allow(unsafe_code, reason = "vectors of what was written")]
+pub(crate) fn fresh_both<A: Element, B: Element>(
+    d: &CpuDevice,
+    len: usize,
+    piece: usize,
+    ns: f64,
+    f: &(dyn Fn(usize, &mut Room<'_, A>, &mut Room<'_, B>) -> Result<()> + Sync),
+) -> Result<(Vec<A>, Vec<B>)> {
+    let (mut a, mut b) = (with_capacity(len)?, with_capacity(len)?);
+    let piece = piece.max(1);
+    let mut parts = elinvar_core::host::with_capacity(len.div_ceil(piece))?;
+    let slots = a.spare_capacity_mut()[..len].chunks_mut(piece);
+    parts.extend(slots.zip(b.spare_capacity_mut()[..len].chunks_mut(piece)).enumerate());
+    try_pieces(d, &mut parts, 1, ns * piece as f64, |_, parts| {
+        for (i, (a, b)) in parts {
+            let (mut a, mut b) = (Room::new(a), Room::new(b));
+            f(*i * piece, &mut a, &mut b)?;
+            a.assert_full();
+            b.assert_full();
+        }
+        Ok::<(), elinvar_core::Error>(())
+    })?;
+    drop(parts);
+    // SAFETY: the parts are all `len` slots of both, and each was asserted to be written from its first slot to its last.
+    unsafe {
+        a.set_len(len);
+        b.set_len(len);
+    }
+    Ok((a, b))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Isa;
     use elinvar_core::Error;
+
+    #[test]
+    fn both_of_two_are_made_once_and_in_place() {
+        for (threads, len, piece) in [(1, 10, 3), (2, 0, 5), (2, 100_000, 64), (3, 1000, 2000)] {
+            let d = CpuDevice::new(Isa::best(), threads).unwrap();
+            let made = fresh_both(&d, len, piece, 10.0, &|start, a, b| {
+                a.extend(a.left(), |i| (start + i) as u32);
+                b.extend(b.left(), |i| (start + i) as f64);
+                Ok(())
+            });
+            let (a, b) = made.unwrap();
+            assert!(a.into_iter().eq(0..len as u32) && b.iter().enumerate().all(|(i, &x)| x == i as f64));
+            let refused = fresh_both::<u8, u8>(&d, 9, 2, 1.0, &|_, _, _| Err(Error::argument("no")));
+            assert!(refused.is_err());
+        }
+    }
 
     #[test]
     fn every_element_is_made_once_and_in_its_place() {

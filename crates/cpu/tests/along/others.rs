@@ -144,6 +144,45 @@ fn pools() {
 }
 
 #[test]
+fn windows_that_are_not_alike() {
+    let mut dice = Dice::new(26);
+    for round in 0..rounds(60) {
+        let mut p = Pool { kind: PoolKind::Max, axes: Vec::new() };
+        let mut dims = vec![2];
+        for _ in 0..2 {
+            let size = 40 + dice.below(30);
+            let (mut axis, mut at) =
+                (Windows { start: vec![], len: vec![], divisor: vec![], dilation: 1 }, 0);
+            // Stretches of windows with the same step and number of taps.
+            while at + 4 < size {
+                let (step, len) = (dice.below(4), 1 + dice.below(4));
+                for _ in 0..1 + dice.below(24) {
+                    if at + len > size {
+                        break;
+                    }
+                    axis.start.push(at as isize);
+                    axis.len.push(len);
+                    axis.divisor.push(1);
+                    at += step;
+                }
+                at += usize::from(step == 0);
+            }
+            p.axes.push(axis);
+            dims.push(size);
+        }
+        let dtype = dice.pick(&[DType::F32, DType::F64, DType::I64, DType::U8]);
+        let x = dice.operand(dtype, &dims, round % 2 == 0);
+        let (want, places) = Reference::pool(&ReferenceDevice, &p, reference(&x)).unwrap();
+        for d in devices() {
+            let (y, winners) = Cpu::pool(&d, &p, cpu(&x)).unwrap();
+            let what = format!("round {round}: {p:?} of {dtype} {:?} on {d:?}", x.1);
+            same(&what, Ok(y), Ok(want.clone()));
+            assert_eq!(winners, places, "{what}");
+        }
+    }
+}
+
+#[test]
 fn rows_across_memory() {
     let mut dice = Dice::new(25);
     for n in [2, 17, 100] {

@@ -103,6 +103,45 @@ fn many_rows_on_many_threads() {
 }
 
 #[test]
+fn rows_with_indices_of_their_own() {
+    // The gradient of a max pool: planes in one row each, indices that repeat, a base of zeros or of numbers.
+    let mut dice = Dice::new(7, 0);
+    for (planes, size, count) in [(1, 1, 1), (7, 100, 31), (3, 5000, 9000), (40, 900, 225)] {
+        for (dtype, missing) in [(DType::F32, false), (DType::F64, false), (DType::F32, true)] {
+            let shape = |n: usize| Layout::contiguous(Shape::new(&[planes, n]).unwrap());
+            let mut at: Vec<i64> = (0..planes * count).map(|_| dice.below(size) as i64).collect();
+            if missing {
+                at[planes * count - 1] = dice.pick(&[-1, size as i64, i64::MIN]);
+            }
+            let index = Operand { data: HostData::I64(at), layout: shape(count) };
+            let src = Operand { data: dice.data(dtype, planes * count, Values::Wild), layout: shape(count) };
+            let one = Layout::contiguous(Shape::new(&[1]).unwrap()).broadcast_to(shape(size).shape(), "t");
+            let bases = [
+                Operand { data: dice.data(dtype, planes * size, Values::Wild), layout: shape(size) },
+                Operand { data: dice.data(dtype, 1, Values::Tame), layout: one.unwrap() },
+            ];
+            for base in bases {
+                for how in [Scatter::Add, Scatter::Set] {
+                    let want = Reference::scatter(
+                        &ReferenceDevice,
+                        how,
+                        base.reference(),
+                        1,
+                        index.reference(),
+                        src.reference(),
+                    );
+                    assert_eq!(want.is_err(), missing);
+                    for d in devices() {
+                        let got = Cpu::scatter(&d, how, base.cpu(), 1, index.cpu(), src.cpu());
+                        same(&got, &want, &format!("{how:?} {planes} {size} {count} {dtype} {d:?}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_not_zero() {
     for round in 0..60 {
         let mut dice = Dice::new(6, round);
