@@ -296,12 +296,12 @@ mod tests {
         for (threads, len, piece) in [(1, 10, 3), (2, 0, 5), (2, 100_000, 64), (3, 1000, 2000)] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
             let made = fresh_both(&d, len, piece, 10.0, &|start, a, b| {
-                a.extend(a.left(), |i| (start + i) as u32);
+                a.extend(a.left(), |i| (start + i) as i32);
                 b.extend(b.left(), |i| (start + i) as f64);
                 Ok(())
             });
             let (a, b) = made.unwrap();
-            assert!(a.into_iter().eq(0..len as u32) && b.iter().enumerate().all(|(i, &x)| x == i as f64));
+            assert!(a.into_iter().eq(0..len as i32) && b.iter().enumerate().all(|(i, &x)| x == i as f64));
             let refused = fresh_both::<u8, u8>(&d, 9, 2, 1.0, &|_, _, _| Err(Error::argument("no")));
             assert!(refused.is_err());
         }
