@@ -42,8 +42,10 @@ pub(crate) fn update<U: Update<M, R>, const M: usize, const R: usize>(
 /// A formula over contiguous numbers that it changes, and such that it reads.
 type Formula<'a, T, const M: usize, const R: usize> = dyn Fn([&mut [T]; M], [&[T]; R]) + Sync + 'a;
 
-/// Elements whose results are held back before they are written: a store that could be to what is read next would
-/// keep the loop from becoming vector code, and there are too many slices to compare all their places first.
+/// Elements that are computed at once. Their results are held back: a store that could be to what is read next would keep
+/// the loop from becoming vector code, and there are too many slices to compare all their places first. Always so many,
+/// so that the loop has no remainder: what a tensor's end lacks is made up for by zeros. In Adam both together are worth
+/// more than half of the time (1.4 and 0.6 ns per number, f32 under AVX-512 on a Zen 4).
 const TILE: usize = 64;
 
 /// The kernel of a formula.
@@ -55,19 +57,21 @@ impl<U: Update<M, R>, T: Lane + Element, const M: usize, const R: usize> Kernel 
     fn run(self) {
         let Change(u, mut x, read) = self;
         let n = x[0].len();
-        let mut made = [[T::ZERO; TILE]; M];
+        let none = [T::ZERO; TILE];
+        let (mut x_end, mut read_end) = ([none; M], [none; R]);
+        let mut made = [none; M];
         let mut start = 0;
         while start < n {
             let len = (n - start).min(TILE);
-            let mut old: [&[T]; M] = [&[]; M];
-            for (old, x) in old.iter_mut().zip(&x) {
-                *old = &x[start..][..len];
+            let mut old = [&none; M];
+            for ((old, x), end) in old.iter_mut().zip(&x).zip(&mut x_end) {
+                *old = tile(&x[start..][..len], end);
             }
-            let mut others: [&[T]; R] = [&[]; R];
-            for (other, r) in others.iter_mut().zip(&read) {
-                *other = &r[start..][..len];
+            let mut others = [&none; R];
+            for ((other, r), end) in others.iter_mut().zip(&read).zip(&mut read_end) {
+                *other = tile(&r[start..][..len], end);
             }
-            for i in 0..len {
+            for i in 0..TILE {
                 let (mut a, mut b) = ([V(T::ZERO); M], [V(T::ZERO); R]);
                 for (a, old) in a.iter_mut().zip(&old) {
                     *a = V(old[i]);
@@ -75,8 +79,7 @@ impl<U: Update<M, R>, T: Lane + Element, const M: usize, const R: usize> Kernel 
                 for (b, other) in b.iter_mut().zip(&others) {
                     *b = V(other[i]);
                 }
-                let new = u.lane(a, b);
-                for (made, new) in made.iter_mut().zip(&new) {
+                for (made, new) in made.iter_mut().zip(u.lane(a, b)) {
                     made[i] = new.0;
                 }
             }
@@ -84,6 +87,18 @@ impl<U: Update<M, R>, T: Lane + Element, const M: usize, const R: usize> Kernel 
                 x[start..][..len].copy_from_slice(&made[..len]);
             }
             start += len;
+        }
+    }
+}
+
+/// Elements as a tile: where they lie, or, if they are fewer, in `end`.
+#[inline(always)]
+fn tile<'a, T: Copy>(part: &'a [T], end: &'a mut [T; TILE]) -> &'a [T; TILE] {
+    match part.first_chunk() {
+        Some(all) => all,
+        None => {
+            end[..part.len()].copy_from_slice(part);
+            end
         }
     }
 }
