@@ -180,7 +180,7 @@ fn products_with_normalized_rows() {
         let (x, g) = (x(), x());
         let y =
             Reference::rows(&ReferenceDevice, &Normalize { eps }, [reference(&x)], 1, DType::F32).unwrap();
-        let y = (y, Layout::contiguous(l.shape().clone()));
+        let y = (Data::from(y), Layout::contiguous(l.shape().clone()));
         let both = [reference(&g), reference(&y)];
         let want = Reference::rows(&ReferenceDevice, &Products, both, 1, DType::F32);
         for d in devices() {
