@@ -113,12 +113,12 @@ fn rows_with_indices_of_their_own() {
             if missing {
                 at[planes * count - 1] = dice.pick(&[-1, size as i64, i64::MIN]);
             }
-            let index = Operand { data: HostData::I64(at), layout: shape(count) };
-            let src = Operand { data: dice.data(dtype, planes * count, Values::Wild), layout: shape(count) };
+            let index = Operand { data: HostData::I64(at).into(), layout: shape(count) };
+            let src = Operand { data: dice.data(dtype, planes * count, Values::Wild).into(), layout: shape(count) };
             let one = Layout::contiguous(Shape::new(&[1]).unwrap()).broadcast_to(shape(size).shape(), "t");
             let bases = [
-                Operand { data: dice.data(dtype, planes * size, Values::Wild), layout: shape(size) },
-                Operand { data: dice.data(dtype, 1, Values::Tame), layout: one.unwrap() },
+                Operand { data: dice.data(dtype, planes * size, Values::Wild).into(), layout: shape(size) },
+                Operand { data: dice.data(dtype, 1, Values::Tame).into(), layout: one.unwrap() },
             ];
             for base in bases {
                 for how in [Scatter::Add, Scatter::Set] {
