@@ -114,7 +114,8 @@ fn rows_with_indices_of_their_own() {
                 at[planes * count - 1] = dice.pick(&[-1, size as i64, i64::MIN]);
             }
             let index = Operand { data: HostData::I64(at).into(), layout: shape(count) };
-            let src = Operand { data: dice.data(dtype, planes * count, Values::Wild).into(), layout: shape(count) };
+            let src =
+                Operand { data: dice.data(dtype, planes * count, Values::Wild).into(), layout: shape(count) };
             let one = Layout::contiguous(Shape::new(&[1]).unwrap()).broadcast_to(shape(size).shape(), "t");
             let bases = [
                 Operand { data: dice.data(dtype, planes * size, Values::Wild).into(), layout: shape(size) },
