@@ -48,6 +48,7 @@ pub fn test() -> ExitCode {
             Err(why) => Outcome::Failed(why),
         });
     }
+    step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
     step("same weights", &same_weights);
     summary(&rows)
 }
@@ -67,6 +68,9 @@ pub(crate) const PROGRAM: [&str; 5] = ["run", "--release", "--package", "elinvar
 pub(crate) const ISA: &str = "ELINVAR_CPU_ISA";
 /// The environment's wish for a number of its threads.
 pub(crate) const THREADS: &str = "ELINVAR_THREADS";
+
+/// The environment's wish for the number of elements from which it puts maps off.
+const FUSE: &str = "ELINVAR_FUSE_FROM";
 
 /// An instruction set of the device `cpu`, and the step that runs the golden cases on it.
 struct OnIsa {
