@@ -3,7 +3,7 @@
 //! Row (channel, tap), column position. A tile's part of it is packed where it is needed. Positions are walked in runs
 //! along the last axis; taps that fall outside contribute +0.
 
-use crate::gemm::{Left, PITCH, Panels, Real, Right, width};
+use crate::gemm::{Columns, Left, Lines, PITCH, Panels, Real, Right, width};
 use crate::isa::Isa;
 use std::ops::Range;
 
@@ -151,6 +151,9 @@ impl<T: Real> Right<T> for Patches<'_, T> {
     fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
         None
     }
+    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+        None
+    }
 }
 
 /// The patches of all images of a group as rows (channel, tap), with terms (image, position): the gradient by w.
@@ -162,6 +165,9 @@ pub(super) struct Turned<'a, T> {
 impl<T: Real> Left<T> for Turned<'_, T> {
     fn distinct(&self) -> usize {
         usize::MAX
+    }
+    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
+        None
     }
     fn pack(&self, _: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         let p = &self.patches;

@@ -4,7 +4,9 @@
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::Real;
+use super::skinny::{Lines, Skinny, skinny};
 use super::tile::{Block, Panels, multiply};
+use crate::gemm::source::Columns;
 use crate::isa::Isa;
 use elinvar_core::{Result, host::with_capacity};
 use std::marker::PhantomData;
@@ -110,6 +112,16 @@ impl<T: Real> Tile<'_, T> {
             }
             at += cols;
         }
+        self.begun = true;
+    }
+    /// Stores the sums of all `k` terms, from few rows and columns that lie in memory as they are.
+    ///
+    /// # Panics
+    /// If a factor is too short.
+    pub(crate) fn skinny(&mut self, isa: Isa, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
+        let (rows, cols) = (self.rows.len(), self.cols.len());
+        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
+        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step }) };
         self.begun = true;
     }
     /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::Real;
+use super::quad::Quad;
 use super::vector::{Four, Vector};
 use crate::isa::{Isa, Kernel, Level, dispatch};
 use elinvar_core::{Element, order::CHUNK};
@@ -97,9 +98,9 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
 }
 
 /// A block whose lengths have been checked, by `multiply` alone.
-struct Tiles<'a, V: Vector>(Block<'a, V::T>);
+struct Tiles<'a, V: Quad>(Block<'a, V::T>);
 
-impl<V: Vector> Kernel for Tiles<'_, V> {
+impl<V: Quad> Kernel for Tiles<'_, V> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -149,11 +150,12 @@ macro_rules! each_row {
         })*
     };
 }
+pub(super) use each_row;
 
 /// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
 const AHEAD: usize = 6;
 
-struct Tile<V: Vector> {
+struct Tile<V: Quad> {
     a: *const V::T,
     b: *const V::T,
     /// Distance of terms in the panel.
@@ -165,7 +167,7 @@ struct Tile<V: Vector> {
     first: bool,
 }
 
-impl<V: Vector> Tile<V> {
+impl<V: Quad> Tile<V> {
     /// Computes `R` rows, one or two registers wide; gives `R`.
     ///
     /// # Safety
@@ -184,6 +186,13 @@ impl<V: Vector> Tile<V> {
         // SAFETY: row r < R and term t < k lie in the block, and so do W <= 2 registers of the panel; of the result,
         // `cols` columns of R rows are touched.
         unsafe {
+            // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
+            // foreseen, and what is only stored is fetched as well.
+            each_row!(R, r => {
+                for v in 0..W {
+                    V::soon(self.c.wrapping_add(r * self.step + v * V::LANES).cast());
+                }
+            });
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let mut b = self.b;
             for t in 0..self.k {

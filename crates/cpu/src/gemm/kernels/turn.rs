@@ -4,6 +4,10 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::Real;
+#[cfg(target_arch = "x86_64")]
+use super::quad::Quad;
+#[cfg(target_arch = "x86_64")]
+use super::vector::Vector;
 use crate::isa::{Isa, Kernel, Level, dispatch};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
@@ -47,6 +51,29 @@ impl<T: Real> Kernel for Turn<'_, T> {
     #[inline(always)]
     fn run(self) {
         let Turn { isa, src, at, step, rows, cols, dst, pitch } = self;
+        // Whole lines of as many columns as the widest register has.
+        #[cfg(target_arch = "x86_64")]
+        if isa.level() == Level::Avx512 && cols >= T::V512::LANES && rows >= 64 / size_of::<T>() {
+            let line = 64 / size_of::<T>();
+            let (down, across) = (rows / line * line, cols / T::V512::LANES * T::V512::LANES);
+            // SAFETY: the processor has the instructions. `turn` made sure that the block lies in both slices, of which
+            // this is a part, and so are the two that are left.
+            unsafe {
+                let (from, to) = (src.as_ptr().offset(at), dst.as_mut_ptr());
+                lines::<T::V512>(from, step, down, across, to, pitch);
+            }
+            for c in across..cols {
+                for r in 0..down {
+                    dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
+                }
+            }
+            for r in down..rows {
+                for c in 0..cols {
+                    dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
+                }
+            }
+            return;
+        }
         // Rows and columns that whole squares have done.
         let (done_rows, done_cols) = match isa.level() {
             Level::Plain => (0, 0),
@@ -61,6 +88,46 @@ impl<T: Real> Kernel for Turn<'_, T> {
         for r in 0..rows {
             for c in if r < done_rows { done_cols } else { 0 }..cols {
                 dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
+            }
+        }
+    }
+}
+
+/// How far ahead a column is fetched, in bytes.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 512;
+
+/// Whole cache lines of whole registers of columns: a line is used up before the next is touched, for columns that lie a
+/// power of two apart push each other out of the first level.
+///
+/// # Safety
+/// The processor has the instructions; `rows` and `cols` are whole lines and registers of the block, which lies in memory.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn lines<V: Quad>(
+    src: *const V::T,
+    step: isize,
+    rows: usize,
+    cols: usize,
+    dst: *mut V::T,
+    pitch: usize,
+) {
+    let line = 64 / size_of::<V::T>();
+    for c in (0..cols).step_by(V::LANES) {
+        for r in (0..rows).step_by(line) {
+            for lane in 0..V::LANES {
+                let ahead = src.wrapping_offset((c + lane) as isize * step).wrapping_add(r);
+                // SAFETY: a hint; the processor has it.
+                unsafe { V::soon(ahead.cast::<u8>().wrapping_add(AHEAD)) };
+            }
+            for r in (r..r + line).step_by(4) {
+                // SAFETY: the caller's.
+                unsafe {
+                    let all = V::quad(src.offset(r as isize + c as isize * step), step);
+                    for (i, v) in all.iter().enumerate() {
+                        v.store(dst.add((r + i) * pitch + c));
+                    }
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Registers full of numbers, in each instruction set.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
+use super::quad::Quad;
 use crate::gemm::scratch::Shelf;
 use crate::gemm::source::Numbers;
 use elinvar_core::{Element, HostData};
@@ -36,10 +37,10 @@ pub(crate) trait Vector: Copy {
 pub(crate) trait Real: Lane<Mask = bool> + Element + Default {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
-    type V512: Vector<T = Self>;
+    type V512: Quad<T = Self>;
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
-    type V256: Vector<T = Self>;
+    type V256: Quad<T = Self>;
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
     /// Memory of this thread for use in between.
