@@ -134,10 +134,6 @@ impl Backend for Cpu {
                 gemm::contract::contract::<f32, E, N>(d, &x, &w, e, &extra)
             }
             DType::F64 => gemm::contract::contract::<f64, E, N>(d, &x, &w, e, &extra),
-            DType::I64 if N == 0 => Ok(HostData::I64(gemm::whole::contract(d, &x, &w)?)),
-            DType::I32 if N == 0 => Ok(HostData::I32(gemm::whole::contract(d, &x, &w)?)),
-            DType::U8 if N == 0 => Ok(HostData::U8(gemm::whole::contract(d, &x, &w)?)),
-            // What nobody may ask for is refused there.
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 Reference::contract(&ReferenceDevice, to(x), to(w), e, extra.map(to))
             }

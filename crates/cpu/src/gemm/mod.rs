@@ -14,7 +14,6 @@ mod kernels;
 mod scratch;
 pub(crate) mod source;
 mod thin;
-pub(crate) mod whole;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{Lines, PITCH, Panels, Real, turn, width};
@@ -43,9 +42,11 @@ const fn shared<T>() -> usize {
 }
 /// Columns of which a block takes no more.
 const WIDE: usize = 4096;
-/// Rows up to which columns that lie in memory are not packed: turning a number takes about as long as eight multiplications
-/// with it, and packing it twice that.
-const SKINNY: usize = 12;
+/// Rows up to which columns that lie in memory are not packed: with eight, 1024 columns of 1024 terms took twice as long as
+/// packed ones.
+const SKINNY: usize = 4;
+/// The same for halves, whose packing costs more; a guess between 8, which was measured, and a tile's height.
+const SKINNY_HALVES: usize = 12;
 /// Bytes of a right factor that stays close without being packed: half of a core's L2.
 const CLOSE: usize = 512 << 10;
 /// Multiplications below which threads are not woken: about 20 microseconds of one of them.
@@ -147,8 +148,9 @@ impl<T: Real> Job<'_, T> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
         each(d, self.worth(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            if rows.len() <= SKINNY
+            if rows.len() <= SKINNY_HALVES
                 && let Some(columns) = self.right.columns(b, cols.clone())
+                && (rows.len() <= SKINNY || !matches!(columns.data, Numbers::Own(_)))
             {
                 return self.skinny(d, tile, columns);
             }

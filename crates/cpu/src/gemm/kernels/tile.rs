@@ -200,7 +200,7 @@ impl<V: Quad> Tile<V> {
                 for (v, right) in right.iter_mut().enumerate() {
                     *right = V::load(b.add(v * V::LANES));
                     // A panel that was not packed has a term on each page, which no hardware foresees. Tall tiles have
-                    // packed panels.
+                    // packed panels, or such as stay in the second-level cache.
                     if R <= 8 {
                         V::ahead(b.wrapping_add(AHEAD * self.next + v * V::LANES));
                     }
