@@ -1,6 +1,9 @@
 //! The project's own commands: `cargo xtask NAME`.
 
+mod arm;
+mod footprint;
 mod python;
+mod results;
 mod test;
 
 use std::env;
@@ -10,15 +13,21 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test      everything that must hold before a change goes in
-  parity    training, compared with PyTorch's, layer by layer and optimiser by optimiser
-  minilm    embeddings of a sentence-embedding model, compared with PyTorch's";
+  test       everything that must hold before a change goes in
+  arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
+  parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
+  minilm     embeddings of a sentence-embedding model, compared with PyTorch's
+  footprint  build time, crates, size and memory of a small program, as JSON lines
+  results    a page of measurements: --name NAME FILES...";
 
 fn main() -> ExitCode {
     match env::args().skip(1).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
+        ["arm"] => arm::arm(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),
+        ["footprint"] => footprint::footprint(),
+        ["results", ref files @ ..] => results::results(files),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

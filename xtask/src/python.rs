@@ -56,7 +56,7 @@ fn run(script: &str, build: &[&str], program: &str) -> Result<ExitCode> {
 }
 
 /// The target directory: this program lies in its `debug`.
-fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let own = env::current_exe().map_err(|e| format!("the path of this program is not known: {e}"))?;
     let target = own.ancestors().nth(2);
     Ok(target.ok_or_else(|| format!("{} lies in no target directory", own.display()))?.to_owned())

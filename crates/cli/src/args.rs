@@ -27,6 +27,7 @@ pub enum Command {
     Devices,
     Ulp(Ulp),
     Conformance(Conformance),
+    Bench(Bench),
     Completions(Completions),
 }
 
@@ -248,6 +249,36 @@ pub struct Conformance {
     /// Print how each backend runs each op, as a table in Markdown, instead
     #[arg(long, conflicts_with_all = ["golden", "ops"])]
     pub table: bool,
+}
+
+/// Measure how fast the ops are, as a line of JSON each
+///
+/// Each row is a workload on a shape, measured by rules that benchmarks of other libraries follow, too; the lines of all
+/// of them make a page by `cargo xtask results`. The exit status is 1 if a row fails.
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead), or texts that occur in
+    /// "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas between; else all rows]
+    #[arg(value_name = "GROUP|TEXT")]
+    pub only: Vec<String>,
+    /// Threads of the device [default: one for each processor]
+    #[arg(long, env = "BENCH_THREADS", value_parser = value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Where it runs; see `elinvar devices`
+    #[arg(long, default_value = "best")]
+    pub device: String,
+    /// Seconds of measuring for each row, after its warm-up
+    #[arg(long, env = "BENCH_SECS", default_value_t = 0.5, value_parser = positive, allow_negative_numbers = true)]
+    pub seconds: f64,
+    /// Also measure how much memory the steps of training take
+    #[arg(long)]
+    pub all: bool,
+    /// List the rows instead
+    #[arg(long)]
+    pub list: bool,
+    /// Print how many MiB this process holds at most that runs a few steps of a workload
+    #[arg(long, hide = true)]
+    pub memory_of: Option<String>,
 }
 
 /// Print a script that completes this program's commands in a shell

@@ -75,6 +75,7 @@ fn run(cli: Cli) -> Result<Verdict> {
         Command::Devices => command::devices::run(out),
         Command::Ulp(args) => command::ulp::run(&args, out),
         Command::Conformance(args) => command::conformance::run(&args, out),
+        Command::Bench(args) => command::bench::run(&args, out),
         Command::Completions(args) => command::completions::run(&args, out),
     }
 }

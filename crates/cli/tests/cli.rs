@@ -42,6 +42,8 @@ fn wrong_command_lines_are_told_with_status_2() {
         (&["train", "digits", "--lr=nan"], "it must be a positive number"),
         (&["train", "digits", "--seed", "x"], "invalid value 'x'"),
         (&["ulp", "foo"], "invalid value 'foo'"),
+        (&["bench", "--threads", "0"], "0 is not in 1..=1024"),
+        (&["bench", "--seconds", "0"], "it must be a positive number"),
         (&["completions", "cmd"], "possible values: bash"),
     ];
     for (args, sentence) in rows {
@@ -58,7 +60,7 @@ fn what_fails_is_told_in_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "text").unwrap();
     std::fs::create_dir(dir.path().join("empty")).unwrap();
-    let rows: [(&[&str], &str); 8] = [
+    let rows: [(&[&str], &str); 10] = [
         (&["train", "digits", "--device", "abacus"], "there is no device called \"abacus\""),
         (&["train", "digits", "--out", "file"], "file: this directory cannot be created, for file is a file"),
         (
@@ -70,6 +72,8 @@ fn what_fails_is_told_in_a_sentence() {
         (&["eval", "file", "--device", "abacus"], "there is no device called \"abacus\""),
         (&["conformance", "--golden", "empty"], "empty"),
         (&["conformance", "--op", "no such op"], "no such op"),
+        (&["bench", "gemm", "no such row"], "bench: no row has \"no such row\" in its name"),
+        (&["bench", "--memory-of", "train_elephant"], "there are train_mlp, train_cnn, train_gpt"),
     ];
     for (args, sentence) in rows {
         let o = elinvar(args, dir.path());
@@ -123,6 +127,55 @@ fn conformance_reports_its_cases() {
     assert!(o.status.success(), "{}{}", stdout(&o), stderr(&o));
     let last = stdout(&o).lines().last().unwrap();
     assert!(last.ends_with(" passed, 0 failed, 0 skipped") && !last.starts_with('0'), "{last}");
+}
+
+/// A row is a line of JSON on standard output; which row it is stands on standard error.
+#[test]
+fn bench_prints_a_line_for_each_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: [(&[&str], &[(&str, &str)]); 3] = [
+        (&["bench", "|tiny_add|", "--seconds", "0.01", "--device", "reference"], &[("ours", "tiny_add")]),
+        (
+            &["bench", "|tiny_add|", "--seconds", "0.01", "--threads", "1"],
+            &[("ours", "tiny_add"), ("ours-static", "tiny_add")],
+        ),
+        (
+            &["bench", "|create2|", "gemm_nn|64x", "--seconds", "0.01", "--device", "reference"],
+            &[("ours", "gemm_nn"), ("ours", "create2")],
+        ),
+    ];
+    for (args, want) in rows {
+        let o = elinvar(args, dir.path());
+        assert!(o.status.success(), "{args:?}: {}", stderr(&o));
+        let lines: Vec<serde_json::Value> =
+            stdout(&o).lines().map(|l| serde_json::from_str(l).expect(l)).collect();
+        let names: Vec<_> =
+            lines.iter().map(|l| (l["peer"].as_str().unwrap(), l["workload"].as_str().unwrap())).collect();
+        assert_eq!(names, want, "{args:?}");
+        for line in &lines {
+            let times = ["min_s", "median_s", "max_s"].map(|name| line[name].as_f64().unwrap());
+            assert!(times[0] > 0.0 && times.is_sorted(), "{line}");
+            assert!(line["samples"].as_u64().unwrap() >= 5 && line["threads"] == 1, "{line}");
+        }
+        assert!(stderr(&o).starts_with("[1/"), "{}", stderr(&o));
+    }
+    let o = elinvar(&["bench", "--list"], dir.path());
+    assert!(stdout(&o).lines().any(|l| l == "h. overhead|tiny_add|4|f32"), "{}", stdout(&o));
+}
+
+/// Scripts choose the rows of several libraries by the environment; the command line goes before it.
+#[test]
+fn bench_is_told_its_rows_by_the_environment() {
+    for (only, args, want) in [
+        ("|create2|,overhead|tiny_add|", &["bench", "--list"][..], 2),
+        ("attention", &["bench", "--list"], 4),
+        ("attention", &["bench", "--list", "inference"], 3),
+        ("", &["bench", "--list"], 93),
+    ] {
+        let o =
+            Command::new(env!("CARGO_BIN_EXE_elinvar")).args(args).env("BENCH_ONLY", only).output().unwrap();
+        assert_eq!(stdout(&o).lines().count(), want, "{only} {args:?}: {}", stderr(&o));
+    }
 }
 
 /// A reader that stops early, such as `head`, is no error.

@@ -4,17 +4,18 @@
 //! lets a backend pass which writes nothing, or one wrong bit, proves nothing.
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape, bf16, f16};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Backend, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, View,
+    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
 };
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::{RowOut, Rows};
+use elinvar_ops::update::Update;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kinds of work that a backend is asked for, but for `synchronize`, which has no result.
+/// The kinds of work that a backend is asked for, but for those about time and memory, which have no numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// [`Backend::upload`]
@@ -65,11 +66,13 @@ pub enum Work {
     Scatter,
     /// [`Backend::nonzero`]
     Nonzero,
+    /// [`Backend::update`]
+    Update,
 }
 
 impl Work {
     /// All of them.
-    pub const ALL: [Work; 24] = [
+    pub const ALL: [Work; 25] = [
         Work::Upload,
         Work::Download,
         Work::Fill,
@@ -94,6 +97,7 @@ impl Work {
         Work::Gather,
         Work::Scatter,
         Work::Nonzero,
+        Work::Update,
     ];
     /// Is it the moving of memory between host and device?
     pub const fn is_transfer(self) -> bool {
@@ -256,8 +260,20 @@ impl<B: Backend> Backend for Twisted<B> {
         let data = B::download(&d.inner, inner(x))?;
         Ok(if (d.twist.touches)(Work::Download) { (d.twist.change)(data) } else { data })
     }
+    fn finish(d: &Self::Device, buffer: &B::Buffer) -> Result<()> {
+        B::finish(&d.inner, buffer)
+    }
     fn synchronize(d: &Self::Device) -> Result<()> {
         B::synchronize(&d.inner)
+    }
+    fn memory_stats(d: &Self::Device) -> Result<MemoryStats> {
+        B::memory_stats(&d.inner)
+    }
+    fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()> {
+        B::set_memory_limit(&d.inner, limit)
+    }
+    fn release_memory(d: &Self::Device) -> Result<()> {
+        B::release_memory(&d.inner)
     }
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<B::Buffer> {
         after::<B>(d, Work::Fill, B::fill(&d.inner, value, dtype, len)?, dtype, len)
@@ -297,6 +313,32 @@ impl<B: Backend> Backend for Twisted<B> {
     ) -> Result<B::Buffer> {
         let len = x[0].shape().numel();
         after::<B>(d, Work::MapInt, B::map_int(&d.inner, m, x.map(inner), dtype)?, stored(M::OUT, dtype), len)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Self::Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        let mut items: Vec<UpdateItem<'_, B, M, R>> =
+            items.into_iter().map(|i| i.of(std::convert::identity, inner)).collect();
+        // The same items once more, for the work: what it changes is reached through these afterwards.
+        let again = items.iter_mut().map(|i| UpdateItem {
+            shape: i.shape.clone(),
+            dtype: i.dtype,
+            changes: i.changes.each_mut().map(|x| Changed { buffer: &mut *x.buffer, dtype: x.dtype }),
+            reads: i.reads.clone(),
+        });
+        B::update(&d.inner, u, again.collect())?;
+        if (d.twist.touches)(Work::Update) {
+            for (Changed { buffer, dtype }, len) in
+                items.into_iter().flat_map(|i| i.changes.map(|x| (x, i.shape.numel())))
+            {
+                let view = View { buffer: &*buffer, layout: Layout::contiguous(Shape::new(&[len])?), dtype };
+                let data = B::download(&d.inner, view)?;
+                *buffer = B::upload(&d.inner, (d.twist.change)(data))?;
+            }
+        }
+        Ok(())
     }
     fn fold(d: &Self::Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<B::Buffer> {
         let len = rows_of(x.shape(), kept);

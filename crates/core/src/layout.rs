@@ -4,11 +4,11 @@
 //! Strides count elements, may be negative (flip) and may be 0 (broadcast).
 
 use crate::shape::Dims;
-use crate::{Error, Result, Shape};
+use crate::{Error, Result, Shape, Small};
 use smallvec::SmallVec;
 
 /// Strides in elements, one per axis.
-pub type Strides = SmallVec<[isize; 6]>;
+pub type Strides = Small<isize>;
 
 /// Shape, strides and offset of a view into a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +107,7 @@ impl Layout {
     }
     /// Two axes swapped.
     pub fn transpose(&self, a: usize, b: usize) -> Layout {
-        let mut axes: SmallVec<[usize; 6]> = (0..self.rank()).collect();
+        let mut axes: Dims = (0..self.rank()).collect();
         axes.swap(a, b);
         self.permute(&axes)
     }

@@ -1,12 +1,12 @@
 //! Sizes of a tensor's axes.
 
+use crate::Small;
 use crate::{Error, Result};
-use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 
-/// A short list of sizes, kept in place up to rank 6.
-pub type Dims = SmallVec<[usize; 6]>;
+/// A short list of sizes.
+pub type Dims = Small<usize>;
 
 /// The sizes of a tensor's axes, outermost first. Rank 0 is a scalar with one element; sizes may be 0.
 ///
@@ -59,8 +59,8 @@ impl Shape {
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such axis or one is named twice.
-    pub fn axes(&self, op: &str, dims: &[isize]) -> Result<SmallVec<[usize; 6]>> {
-        let mut out = SmallVec::new();
+    pub fn axes(&self, op: &str, dims: &[isize]) -> Result<Dims> {
+        let mut out = Dims::new();
         for &d in dims {
             let a = self.axis(op, d)?;
             if out.contains(&a) {

@@ -1,6 +1,10 @@
 //! How long work along axes and attention take, with the reference, on one thread and on two: seconds of processor time
 //! for one thread (the mean of many runs), of the clock for two (the least of seven). An argument picks by name.
 
+#[path = "../tests/common/data.rs"]
+mod data;
+
+use data::{Data, Numbers};
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::*;
@@ -18,8 +22,25 @@ fn least(tries: usize, mut f: impl FnMut()) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-fn noise(n: usize) -> HostData {
-    HostData::F32((0..n).map(|i| ((i * 7919) % 1013) as f32 / 500.0 - 1.0).collect())
+fn noise(n: usize) -> Data {
+    HostData::F32((0..n).map(|i| ((i * 7919) % 1013) as f32 / 500.0 - 1.0).collect()).into()
+}
+
+/// A look at numbers, for either backend.
+trait Look<B: Backend> {
+    fn look(&self, layout: &Layout) -> View<'_, B>;
+}
+
+impl Look<Cpu> for Data {
+    fn look(&self, layout: &Layout) -> View<'_, Cpu> {
+        View { buffer: self.cpu(), layout: layout.clone(), dtype: self.dtype() }
+    }
+}
+
+impl Look<Reference> for Data {
+    fn look(&self, layout: &Layout) -> View<'_, Reference> {
+        View { buffer: self, layout: layout.clone(), dtype: self.dtype() }
+    }
 }
 
 /// Seconds that this thread was on a processor, which the machine's other work does not change; of the clock where the
@@ -76,7 +97,7 @@ fn main() {
     let shape = |d: &[usize]| Layout::contiguous(Shape::new(d).unwrap());
     macro_rules! view {
         ($x:expr, $l:expr) => {
-            View { buffer: &$x, layout: $l.clone(), dtype: $x.dtype() }
+            $x.look(&$l)
         };
     }
     let sums = [
@@ -117,7 +138,7 @@ fn main() {
                             Cpu::rows(
                                 d,
                                 &$r,
-                                $x.map(|(x, l): (&HostData, &Layout)| view!(*x, *l)),
+                                $x.map(|(x, l): (&Data, &Layout)| view!(*x, *l)),
                                 1,
                                 DType::F32,
                             )
@@ -129,7 +150,7 @@ fn main() {
                             Reference::rows(
                                 &ReferenceDevice,
                                 &$r,
-                                $x.map(|(x, l): (&HostData, &Layout)| view!(*x, *l)),
+                                $x.map(|(x, l): (&Data, &Layout)| view!(*x, *l)),
                                 1,
                                 DType::F32,
                             )
@@ -154,6 +175,7 @@ fn main() {
         let l = shape(&[4, 8, 512, 64]);
         let x = noise(l.shape().numel());
         let (o, lse) = Cpu::attention(&t.two, &a, view!(x, l), view!(x, l), view!(x, l), None).unwrap();
+        let [o, lse] = [o, lse].map(|y| Data::from(y.numbers().clone()));
         let ll = shape(&[4, 8, 512]);
         let flops = 4.0 * 32.0 * 512.0 * 512.0 * 64.0;
         t.show(

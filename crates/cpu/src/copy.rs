@@ -1,14 +1,14 @@
 //! Moving elements: copies of strided views, conversions, new tensors put together from parts.
 
+use crate::View;
 use crate::convert::{self, Odd, Simple};
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{BLOCK, Block, Room, fresh};
 use crate::walk::{Walk, gather};
-use crate::{Cpu, CpuDevice, Isa};
+use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
 };
-use elinvar_ops::View;
 use elinvar_reference::Cell;
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub(crate) fn is_crossed(layout: &Layout) -> bool {
 }
 
 /// The view, contiguous, as another (or the same) dtype.
-pub(crate) fn copy(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
+pub(crate) fn copy(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     if x.buffer.dtype() == to {
         return own(d, x);
     }
@@ -50,11 +50,11 @@ pub(crate) fn copy(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<HostDa
 }
 
 /// From what is read as `C` to any type.
-fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
+fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     /// Block by block.
     fn each<C: Number, T: Element>(
         d: &CpuDevice,
-        x: &View<'_, Cpu>,
+        x: &View<'_>,
         store: impl Fn(Isa, &[C], &mut Room<'_, T>) + Sync,
     ) -> Result<HostData> {
         let len = x.shape().numel();
@@ -73,7 +73,7 @@ fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<
         })?;
         Ok(T::wrap(v))
     }
-    fn plain<C: Number + Simple, T: Simple>(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<HostData> {
+    fn plain<C: Number + Simple, T: Simple>(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
         each(d, x, convert::simple::<C, T>)
     }
     match to {
@@ -93,7 +93,7 @@ fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_, Cpu>, to: DType) -> Result<
 }
 
 /// The elements of a view, row-major, in their own type.
-pub(crate) fn own(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<HostData> {
+pub(crate) fn own(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostData> {
         Ok(T::wrap(straight(d, v, layout)?))
     }
@@ -221,7 +221,7 @@ pub(crate) fn assemble(
     value: Scalar,
     dtype: DType,
     shape: &Shape,
-    parts: &[(View<'_, Cpu>, Layout)],
+    parts: &[(View<'_>, Layout)],
 ) -> Result<HostData> {
     fn write<T: Element>(
         d: &CpuDevice,

@@ -20,13 +20,19 @@ struct Inner {
     isa: Isa,
     threads: usize,
     /// None for one thread: the caller's.
-    pool: Option<ThreadPool>,
+    pool: Option<Arc<ThreadPool>>,
+    /// Elements from which maps are put off.
+    fuses_from: usize,
 }
 
 /// The environment's wish for an instruction set: `plain`, `avx2`, `avx512`.
 const ISA: &str = "ELINVAR_CPU_ISA";
 /// The environment's wish for a number of threads.
 const THREADS: &str = "ELINVAR_THREADS";
+/// The environment's wish for [`CpuDevice::fuse_from`].
+const FUSE: &str = "ELINVAR_FUSE_FROM";
+/// Elements from which maps are put off: 256 KiB of f32, what leaves a second-level cache with its operands.
+const FUSE_FROM: usize = 1 << 16;
 
 impl CpuDevice {
     /// A device of its own, with this instruction set and so many threads.
@@ -43,13 +49,14 @@ impl CpuDevice {
                     .num_threads(threads)
                     .thread_name(|i| format!("elinvar-{i}"))
                     .build()
+                    .map(Arc::new)
                     .map_err(|e| Error::argument(format!("cpu: {threads} threads: {e}")))
             })
             .transpose()?;
-        Ok(CpuDevice { inner: Arc::new(Inner { isa, threads, pool }) })
+        Ok(CpuDevice { inner: Arc::new(Inner { isa, threads, pool, fuses_from: FUSE_FROM }) })
     }
     /// The device that everybody shares: the best instruction set and one thread per processor, or what the environment
-    /// says by `ELINVAR_CPU_ISA` and `ELINVAR_THREADS`.
+    /// says by `ELINVAR_CPU_ISA`, `ELINVAR_THREADS` and `ELINVAR_FUSE_FROM`.
     ///
     /// # Errors
     /// `InvalidArgument` if the environment says something that does not exist here.
@@ -69,7 +76,26 @@ impl CpuDevice {
                 Error::argument(format!("{THREADS} is \"{n}\", and should be a number of threads"))
             })?,
         };
-        CpuDevice::new(isa, threads)
+        let device = CpuDevice::new(isa, threads)?;
+        Ok(match said(FUSE) {
+            None => device,
+            Some(n) => device.fuse_from(n.parse().map_err(|_| {
+                Error::argument(format!("{FUSE} is \"{n}\", and should be a number of elements"))
+            })?),
+        })
+    }
+    /// The same threads, with another size from which maps are put off so that several in a row take one pass over
+    /// memory (elements of the result; `usize::MAX`: never). As all else here it changes how long work takes, and no bit.
+    #[must_use]
+    pub fn fuse_from(self, elements: usize) -> CpuDevice {
+        let Inner { isa, threads, pool, .. } = &*self.inner;
+        CpuDevice {
+            inner: Arc::new(Inner { isa: *isa, threads: *threads, pool: pool.clone(), fuses_from: elements }),
+        }
+    }
+    /// Elements from which maps are put off.
+    pub fn fuses_from(&self) -> usize {
+        self.inner.fuses_from
     }
     /// The instruction set.
     pub fn isa(&self) -> Isa {
@@ -81,7 +107,7 @@ impl CpuDevice {
     }
     /// The threads, if there is more than the caller's.
     pub(crate) fn pool(&self) -> Option<&ThreadPool> {
-        self.inner.pool.as_ref()
+        self.inner.pool.as_deref()
     }
 }
 
@@ -90,7 +116,7 @@ impl Default for CpuDevice {
     /// does not exist.
     fn default() -> Self {
         CpuDevice::shared().unwrap_or_else(|_| CpuDevice {
-            inner: Arc::new(Inner { isa: Isa::best(), threads: 1, pool: None }),
+            inner: Arc::new(Inner { isa: Isa::best(), threads: 1, pool: None, fuses_from: FUSE_FROM }),
         })
     }
 }

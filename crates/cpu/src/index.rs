@@ -3,15 +3,15 @@
 //! Where the index is the same along the last axes (an embedding, a selection of rows, and their gradients), whole rows move.
 //! An index out of range gets no sentence here: the caller asks the reference for it.
 
+use crate::CpuDevice;
+use crate::View;
 use crate::copy::{copy, elements, own};
+use crate::memory::with_capacity;
 use crate::operand::misuse;
 use crate::parallel::pieces;
 use crate::simd::room::{BLOCK, Room, fresh};
 use crate::walk::{self, Walk};
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, each_data};
-use elinvar_ops::View;
 use elinvar_ops::backend::Scatter;
 use elinvar_ops::int::Int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -36,7 +36,7 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// None if there is nothing to index: no index, or an axis of size 0.
-    fn new(layout: &Layout, axis: usize, index: &'a View<'_, Cpu>) -> Result<Option<Self>> {
+    fn new(layout: &Layout, axis: usize, index: &'a View<'_>) -> Result<Option<Self>> {
         let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
         let shape = index.shape();
         let (size, step) = (layout.shape()[axis], layout.strides()[axis]);
@@ -89,12 +89,7 @@ impl<'a> Rows<'a> {
 }
 
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
-pub(crate) fn gather(
-    d: &CpuDevice,
-    x: &View<'_, Cpu>,
-    axis: usize,
-    index: &View<'_, Cpu>,
-) -> Result<Option<HostData>> {
+pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<Vec<T>> {
         let wide = rows.wide;
         let unit = if wide == 1 { BLOCK } else { wide };
@@ -130,16 +125,19 @@ pub(crate) fn gather(
 pub(crate) fn scatter(
     d: &CpuDevice,
     how: Scatter,
-    base: &View<'_, Cpu>,
+    base: &View<'_>,
     axis: usize,
-    index: &View<'_, Cpu>,
-    src: &View<'_, Cpu>,
+    index: &View<'_>,
+    src: &View<'_>,
 ) -> Result<Option<HostData>> {
     let dtype = base.buffer.dtype();
     if src.buffer.dtype() != dtype {
         return Err(misuse("a scatter of another type", src.buffer.dtype()));
     }
     let contiguous = Layout::contiguous(base.shape().clone());
+    if let Some(done) = into_rows(d, how, base, axis, index, src)? {
+        return Ok(done);
+    }
     let Some(rows) = Rows::new(&contiguous, axis, index)? else {
         return index.shape().contains(&0).then(|| own(d, base)).transpose();
     };
@@ -157,13 +155,90 @@ pub(crate) fn scatter(
     Ok(Some(write(d, own(d, base)?, &rows, src, how)?))
 }
 
-fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_, Cpu>, how: Scatter) -> Result<HostData> {
+/// [`scatter`] along the last axis, where rows of the target are independent of each other: each is made in the cache, from
+/// the base and what its own indices say. (The gradient of a max pool is of this kind.) `Some(None)` if an index is out of
+/// range, None if the views are of another kind.
+fn into_rows(
+    d: &CpuDevice,
+    how: Scatter,
+    base: &View<'_>,
+    axis: usize,
+    index: &View<'_>,
+    src: &View<'_>,
+) -> Result<Option<Option<HostData>>> {
+    fn one<T: Element>(
+        d: &CpuDevice,
+        base: (&[T], &Layout),
+        index: &[i64],
+        src: &[T],
+        f: impl Fn(&mut T, T) + Sync,
+    ) -> Result<Option<HostData>> {
+        let (data, layout) = base;
+        let len = layout.shape().numel();
+        let size = layout.shape().last().copied().unwrap_or(1);
+        // Indices of a row.
+        let count = index.len() / (len / size);
+        let missed = AtomicBool::new(false);
+        let y = fresh(d, len, size, &|start, room: &mut Room<'_, T>| {
+            let mut out = false;
+            for row in start / size..(start + room.left()) / size {
+                let y = if layout.is_contiguous() {
+                    room.copied(&data[layout.offset() + row * size..][..size])
+                } else {
+                    room.zeroed(size, data[layout.offset()])
+                };
+                let part = row * count..(row + 1) * count;
+                for (&at, &x) in index[part.clone()].iter().zip(&src[part]) {
+                    // A negative index becomes a large one.
+                    match y.get_mut(at as usize) {
+                        Some(y) => f(y, x),
+                        None => out = true,
+                    }
+                }
+            }
+            if out {
+                missed.store(true, Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok((!missed.into_inner()).then(|| T::wrap(y)))
+    }
+    fn part<'a, T>(v: &'a [T], view: &View<'_>) -> &'a [T] {
+        &v[view.layout.offset()..][..view.shape().numel()]
+    }
+    let straight = base.layout.is_contiguous() || Walk::new(&base.layout).is_one();
+    let rest = index.layout.is_contiguous() && src.layout.is_contiguous() && src.shape() == index.shape();
+    let some = base.shape().numel() > 0 && index.shape().numel() > 0;
+    let (HostData::I64(at), true) =
+        (index.buffer, straight && rest && some && axis + 1 == base.shape().rank())
+    else {
+        return Ok(None);
+    };
+    let (at, l) = (part(at, index), &base.layout);
+    Ok(Some(match (base.buffer, src.buffer, how) {
+        (HostData::F32(b), HostData::F32(x), Scatter::Add) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y += x)?
+        }
+        (HostData::F64(b), HostData::F64(x), Scatter::Add) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y += x)?
+        }
+        (HostData::F32(b), HostData::F32(x), Scatter::Set) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y = x)?
+        }
+        (HostData::F64(b), HostData::F64(x), Scatter::Set) => {
+            one(d, (b, l), at, part(x, src), |y, x| *y = x)?
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_>, how: Scatter) -> Result<HostData> {
     /// Each thread has a part of the target, and takes the rows that go there, in their order.
     fn one<T: Element>(
         d: &CpuDevice,
         mut y: Vec<T>,
         rows: &Rows<'_>,
-        src: &View<'_, Cpu>,
+        src: &View<'_>,
         f: impl Fn(&mut T, T) + Sync,
     ) -> Result<HostData> {
         let x =
@@ -199,7 +274,7 @@ fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_, Cpu>, how: 
 }
 
 /// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
-pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<(HostData, usize)> {
+pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_>) -> Result<(HostData, usize)> {
     fn one<T: Element>(v: &[T]) -> Result<(HostData, usize)> {
         // Counted by the block, in the width of the elements; all at once, the count would be as wide as a number.
         let count = |part: &[T]| part.iter().map(|&x| u16::from(x != T::ZERO)).sum::<u16>();

@@ -1,135 +1,210 @@
 //! The CPU backend: the bits of the reference, with vector instructions and threads.
 //!
-//! Memory is that of the reference (`HostData`), so what is not written for speed yet runs the reference's own loops on
-//! the same memory, by name: each such line below says `Reference::`.
+//! Kernels look at host memory (`View`), as the reference does, so what is not written for speed yet runs the
+//! reference's own loops on the same memory, by name: each such line below says `Reference::`.
 //!
 //! * [`Isa`]: which instructions; found out at run time, one compiled copy of each kernel for each.
 //! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
+//! * [`CpuBuffer`]: a tensor's numbers, in memory that is kept for the next tensor (`memory.rs`), or put off until somebody
+//!   reads them, so that several maps take one pass (`chain.rs`).
 
 mod along;
 mod attention;
+mod buffer;
+mod chain;
 mod conv;
 mod convert;
 mod copy;
 mod device;
 mod gemm;
 mod index;
-mod isa;
 mod lane;
 mod map;
+mod memory;
 mod operand;
 mod parallel;
 mod pool;
 mod random;
 mod simd;
-mod simd_tile;
+mod update;
 mod walk;
 
+pub use buffer::CpuBuffer;
 pub use device::CpuDevice;
-pub use isa::Isa;
+pub use simd::isa::Isa;
 
+use simd::isa;
+
+use buffer::View;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
-use elinvar_ops::backend::*;
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_ops::backend::{self, *};
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// The CPU backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
+/// A view of numbers that are there, or are computed now.
+fn host<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
+    Ok(View { buffer: v.buffer.data()?, layout: v.layout.clone(), dtype: v.dtype })
+}
+
+/// All views, of numbers that are there.
+fn hosts<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
+    let all = x.iter().map(host).collect::<Result<Vec<_>>>()?;
+    Ok(all.try_into().unwrap_or_else(|_| unreachable!("as many as there were")))
+}
+
 /// A view, for the reference.
-fn to(v: View<'_, Cpu>) -> View<'_, Reference> {
-    View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+fn to(v: View<'_>) -> backend::View<'_, Reference> {
+    backend::View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+/// The result of a kernel, as a tensor's memory.
+fn own(y: Result<HostData>) -> Result<CpuBuffer> {
+    y.map(CpuBuffer::new)
+}
+
+/// A view as the trait has it.
+type Look<'a> = backend::View<'a, Cpu>;
+
+/// Items of an update, as the reference has them: what changes is memory that nobody else sees, and what is read is there.
+fn host_items<'a, const M: usize, const R: usize>(
+    items: Vec<UpdateItem<'a, Cpu, M, R>>,
+) -> Result<Vec<UpdateItem<'a, Reference, M, R>>> {
+    let item = |i: UpdateItem<'a, Cpu, M, R>| {
+        let mut changes = Vec::with_capacity(M);
+        for x in i.changes {
+            changes.push(Changed { buffer: x.buffer.data_mut()?, dtype: x.dtype });
+        }
+        let changes = changes.try_into().unwrap_or_else(|_| unreachable!("as many as there were"));
+        Ok(UpdateItem { shape: i.shape, dtype: i.dtype, changes, reads: hosts(&i.reads)?.map(to) })
+    };
+    items.into_iter().map(item).collect()
 }
 
 impl Backend for Cpu {
     type Device = CpuDevice;
-    type Buffer = HostData;
+    type Buffer = CpuBuffer;
     const NAME: &'static str = "cpu";
 
-    fn upload(_: &CpuDevice, data: HostData) -> Result<HostData> {
-        Reference::upload(&ReferenceDevice, data)
+    fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
+        memory::allows(&data)?;
+        own(Reference::upload(&ReferenceDevice, data))
     }
-    fn download(d: &CpuDevice, x: View<'_, Self>) -> Result<HostData> {
-        copy::own(d, &x)
+    fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
+        copy::own(d, &host(&x)?)
+    }
+    fn finish(_: &CpuDevice, buffer: &CpuBuffer) -> Result<()> {
+        buffer.data().map(drop)
     }
     fn synchronize(_: &CpuDevice) -> Result<()> {
         Reference::synchronize(&ReferenceDevice)
     }
-    fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
-        copy::fill(d, value, dtype, len)
+    fn memory_stats(_: &CpuDevice) -> Result<MemoryStats> {
+        Ok(memory::stats())
     }
-    fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-        random::random(d, r, s, dtype, len)
+    fn set_memory_limit(_: &CpuDevice, limit: Option<u64>) -> Result<()> {
+        memory::set_limit(limit);
+        Ok(())
     }
-    fn copy(d: &CpuDevice, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
-        copy::copy(d, &x, dtype)
+    fn release_memory(_: &CpuDevice) -> Result<()> {
+        memory::release();
+        Ok(())
+    }
+    fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
+        own(copy::fill(d, value, dtype, len))
+    }
+    fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
+        own(random::random(d, r, s, dtype, len))
+    }
+    fn copy(d: &CpuDevice, x: Look<'_>, dtype: DType) -> Result<CpuBuffer> {
+        own(copy::copy(d, &host(&x)?, dtype))
     }
     fn assemble(
         d: &CpuDevice,
         fill: Scalar,
         dtype: DType,
         shape: &Shape,
-        parts: &[(View<'_, Self>, Layout)],
-    ) -> Result<HostData> {
-        copy::assemble(d, fill, dtype, shape, parts)
+        parts: &[(Look<'_>, Layout)],
+    ) -> Result<CpuBuffer> {
+        let parts: Vec<(View<'_>, Layout)> =
+            parts.iter().map(|(v, l)| Ok((host(v)?, l.clone()))).collect::<Result<_>>()?;
+        own(copy::assemble(d, fill, dtype, shape, &parts))
     }
     fn map<M: Map<N>, const N: usize>(
         d: &CpuDevice,
         m: &M,
-        x: [View<'_, Self>; N],
+        x: [Look<'_>; N],
         dtype: DType,
-    ) -> Result<HostData> {
+    ) -> Result<CpuBuffer> {
         if !d.isa().has_formulas() {
-            return Reference::map(&ReferenceDevice, m, x.map(to), dtype);
+            return own(Reference::map(&ReferenceDevice, m, hosts(&x)?.map(to), dtype));
         }
         map::map(d, m, &x, dtype)
     }
     fn map_int<M: IntMap<N>, const N: usize>(
         d: &CpuDevice,
         m: &M,
-        x: [View<'_, Self>; N],
+        x: [Look<'_>; N],
         dtype: DType,
-    ) -> Result<HostData> {
+    ) -> Result<CpuBuffer> {
         if !d.isa().has_formulas() {
-            return Reference::map_int(&ReferenceDevice, m, x.map(to), dtype);
+            return own(Reference::map_int(&ReferenceDevice, m, hosts(&x)?.map(to), dtype));
         }
         map::map_int(d, m, &x, dtype)
     }
-    fn fold(d: &CpuDevice, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
-        along::fold(d, f, &x, kept, dtype)
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &CpuDevice,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        let items = host_items(items)?;
+        if !d.isa().has_formulas() {
+            return Reference::update(&ReferenceDevice, u, items);
+        }
+        update::update(d, u, items)
     }
-    fn arg_fold(d: &CpuDevice, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
-        along::arg_fold(d, f, &x, kept)
+    fn fold(d: &CpuDevice, f: Fold, x: Look<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
+        own(along::fold(d, f, &host(&x)?, kept, dtype))
     }
-    fn scan(d: &CpuDevice, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
-        along::scan(d, f, &x, dtype)
+    fn arg_fold(d: &CpuDevice, f: ArgFold, x: Look<'_>, kept: usize) -> Result<CpuBuffer> {
+        own(along::arg_fold(d, f, &host(&x)?, kept))
+    }
+    fn scan(d: &CpuDevice, f: Scan, x: Look<'_>, dtype: DType) -> Result<CpuBuffer> {
+        own(along::scan(d, f, &host(&x)?, dtype))
     }
     fn rows<R: Rows<N>, const N: usize>(
         d: &CpuDevice,
         r: &R,
-        x: [View<'_, Self>; N],
+        x: [Look<'_>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<HostData> {
-        if !d.isa().has_formulas() {
-            return Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype);
-        }
-        along::rows(d, r, &x, kept, dtype)
+    ) -> Result<CpuBuffer> {
+        let x = hosts(&x)?;
+        own(if d.isa().has_formulas() {
+            along::rows(d, r, &x, kept, dtype)
+        } else {
+            Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
+        })
     }
-    fn sort(d: &CpuDevice, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
-        along::sort(d, &x, descending)
+    fn sort(d: &CpuDevice, x: Look<'_>, descending: bool) -> Result<(CpuBuffer, CpuBuffer)> {
+        let (values, places) = along::sort(d, &host(&x)?, descending)?;
+        Ok((CpuBuffer::new(values), CpuBuffer::new(places)))
     }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &CpuDevice,
-        x: View<'_, Self>,
-        w: View<'_, Self>,
+        x: Look<'_>,
+        w: Look<'_>,
         e: &E,
-        extra: [View<'_, Self>; N],
-    ) -> Result<HostData> {
-        match x.dtype {
+        extra: [Look<'_>; N],
+    ) -> Result<CpuBuffer> {
+        let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
+        own(match x.dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
                 gemm::contract::contract::<f32, E, N>(d, &x, &w, e, &extra)
             }
@@ -137,106 +212,118 @@ impl Backend for Cpu {
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 Reference::contract(&ReferenceDevice, to(x), to(w), e, extra.map(to))
             }
-        }
+        })
     }
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &CpuDevice,
         c: &Conv,
-        x: View<'_, Self>,
-        w: View<'_, Self>,
+        x: Look<'_>,
+        w: Look<'_>,
         out: &[usize],
         e: &E,
-        extra: [View<'_, Self>; N],
-    ) -> Result<HostData> {
-        match x.dtype {
+        extra: [Look<'_>; N],
+    ) -> Result<CpuBuffer> {
+        let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
+        own(match x.dtype {
             DType::F64 => conv::conv::<f64, E, N>(d, c, &x, &w, out, e, &extra),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 conv::conv::<f32, E, N>(d, c, &x, &w, out, e, &extra)
             }
-        }
+        })
     }
     fn conv_input_grad(
         d: &CpuDevice,
         c: &Conv,
-        g: View<'_, Self>,
-        w: View<'_, Self>,
+        g: Look<'_>,
+        w: Look<'_>,
         spatial: &[usize],
-    ) -> Result<HostData> {
-        match g.dtype {
+    ) -> Result<CpuBuffer> {
+        let (g, w) = (host(&g)?, host(&w)?);
+        own(match g.dtype {
             DType::F64 => conv::input_grad::<f64>(d, c, &g, &w, spatial),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 conv::input_grad::<f32>(d, c, &g, &w, spatial)
             }
-        }
+        })
     }
     fn conv_weight_grad(
         d: &CpuDevice,
         c: &Conv,
-        x: View<'_, Self>,
-        g: View<'_, Self>,
+        x: Look<'_>,
+        g: Look<'_>,
         taps: &[usize],
-    ) -> Result<HostData> {
-        match x.dtype {
+    ) -> Result<CpuBuffer> {
+        let (x, g) = (host(&x)?, host(&g)?);
+        own(match x.dtype {
             DType::F64 => conv::weight_grad::<f64>(d, c, &x, &g, taps),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 conv::weight_grad::<f32>(d, c, &x, &g, taps)
             }
-        }
+        })
     }
-    fn pool(d: &CpuDevice, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
-        pool::pool(d, p, &x)
+    fn pool(d: &CpuDevice, p: &Pool, x: Look<'_>) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
+        let (y, places) = pool::pool(d, p, &host(&x)?)?;
+        Ok((CpuBuffer::new(y), places.map(CpuBuffer::new)))
     }
-    fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
-        pool::avg_pool_grad(d, p, &g, spatial)
+    fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: Look<'_>, spatial: &[usize]) -> Result<CpuBuffer> {
+        own(pool::avg_pool_grad(d, p, &host(&g)?, spatial))
     }
     fn attention(
         d: &CpuDevice,
         a: &Attention,
-        q: View<'_, Self>,
-        k: View<'_, Self>,
-        v: View<'_, Self>,
-        mask: Option<View<'_, Self>>,
-    ) -> Result<(HostData, HostData)> {
-        attention::attention(d, a, q, k, v, mask)
+        q: Look<'_>,
+        k: Look<'_>,
+        v: Look<'_>,
+        mask: Option<Look<'_>>,
+    ) -> Result<(CpuBuffer, CpuBuffer)> {
+        let mask = mask.as_ref().map(host).transpose()?;
+        let (o, lse) = attention::attention(d, a, host(&q)?, host(&k)?, host(&v)?, mask)?;
+        Ok((CpuBuffer::new(o), CpuBuffer::new(lse)))
     }
     fn attention_grad(
         d: &CpuDevice,
         a: &Attention,
-        q: View<'_, Self>,
-        k: View<'_, Self>,
-        v: View<'_, Self>,
-        mask: Option<View<'_, Self>>,
-        o: View<'_, Self>,
-        lse: View<'_, Self>,
-        g: View<'_, Self>,
-    ) -> Result<(HostData, HostData, HostData)> {
-        attention::attention_grad(d, a, q, k, v, mask, attention::Results { o, lse, g })
+        q: Look<'_>,
+        k: Look<'_>,
+        v: Look<'_>,
+        mask: Option<Look<'_>>,
+        o: Look<'_>,
+        lse: Look<'_>,
+        g: Look<'_>,
+    ) -> Result<(CpuBuffer, CpuBuffer, CpuBuffer)> {
+        let mask = mask.as_ref().map(host).transpose()?;
+        let results = attention::Results { o: host(&o)?, lse: host(&lse)?, g: host(&g)? };
+        let (q, k, v) = attention::attention_grad(d, a, host(&q)?, host(&k)?, host(&v)?, mask, results)?;
+        Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)))
     }
-    fn gather(d: &CpuDevice, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
-        if let Some(y) = index::gather(d, &x, axis, &index)? {
-            return Ok(y);
-        }
-        // An index is out of range: the reference says which.
-        Reference::gather(&ReferenceDevice, to(x), axis, to(index))
+    fn gather(d: &CpuDevice, x: Look<'_>, axis: usize, index: Look<'_>) -> Result<CpuBuffer> {
+        let (x, index) = (host(&x)?, host(&index)?);
+        own(match index::gather(d, &x, axis, &index)? {
+            Some(y) => Ok(y),
+            // An index is out of range: the reference says which.
+            None => Reference::gather(&ReferenceDevice, to(x), axis, to(index)),
+        })
     }
     fn scatter(
         d: &CpuDevice,
         how: Scatter,
-        base: View<'_, Self>,
+        base: Look<'_>,
         axis: usize,
-        index: View<'_, Self>,
-        src: View<'_, Self>,
-    ) -> Result<HostData> {
-        if let Some(y) = index::scatter(d, how, &base, axis, &index, &src)? {
-            return Ok(y);
-        }
-        // An index is out of range: the reference says which.
-        Reference::scatter(&ReferenceDevice, how, to(base), axis, to(index), to(src))
+        index: Look<'_>,
+        src: Look<'_>,
+    ) -> Result<CpuBuffer> {
+        let (base, index, src) = (host(&base)?, host(&index)?, host(&src)?);
+        own(match index::scatter(d, how, &base, axis, &index, &src)? {
+            Some(y) => Ok(y),
+            // An index is out of range: the reference says which.
+            None => Reference::scatter(&ReferenceDevice, how, to(base), axis, to(index), to(src)),
+        })
     }
-    fn nonzero(d: &CpuDevice, x: View<'_, Self>) -> Result<(HostData, usize)> {
-        index::nonzero(d, &x)
+    fn nonzero(d: &CpuDevice, x: Look<'_>) -> Result<(CpuBuffer, usize)> {
+        let (places, n) = index::nonzero(d, &host(&x)?)?;
+        Ok((CpuBuffer::new(places), n))
     }
 }

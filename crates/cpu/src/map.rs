@@ -5,31 +5,38 @@
 //! broadcast, of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is
 //! stored as another type than it is computed in.
 
-use crate::copy;
+use crate::buffer::{CpuBuffer, View};
 use crate::isa::formula;
 use crate::lane::V;
 use crate::operand::{Number, Operand, misuse};
-use crate::simd::room::{At, BLOCK, Block, Compute, Room};
-use crate::{Cpu, CpuDevice};
+use crate::simd::room::{At, BLOCK, Block, Compute, Room, fresh};
+use crate::{Cpu, CpuDevice, Isa, chain, copy, host};
 use elinvar_core::{DType, Element, HostData, Layout, Result};
-use elinvar_ops::View;
+use elinvar_ops::backend;
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{IntMap, Map, Out};
+use smallvec::SmallVec;
 
 /// A formula over contiguous operands: fills the room with the results.
-type Formula<'a, T, const N: usize> = dyn Fn([&[T]; N], &mut Room<'_, T>) + Sync + 'a;
+type Formula<'a, T> = dyn Fn(&[&[T]], &mut Room<'_, T>) + Sync + 'a;
 
 /// A float formula at every element.
 pub(crate) fn map<M: Map<N>, const N: usize>(
     d: &CpuDevice,
     m: &M,
-    x: &[View<'_, Cpu>; N],
+    x: &[backend::View<'_, Cpu>; N],
     dtype: DType,
-) -> Result<HostData> {
+) -> Result<CpuBuffer> {
+    if (dtype, M::OUT) == (DType::F32, Out::Same)
+        && let Some(y) = chain::put_off(d, &|| Box::new(floats::<f32, M, N>(d.isa(), *m)), x)?
+    {
+        return Ok(y);
+    }
+    let to = stored(M::OUT, dtype);
     match dtype {
-        DType::F32 | DType::F16 | DType::BF16 => floats::<f32, M, N>(d, m, x, dtype),
-        DType::F64 => floats::<f64, M, N>(d, m, x, dtype),
+        DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, &floats::<f32, M, N>(d.isa(), *m)),
+        DType::F64 => blocks(d, x, to, &floats::<f64, M, N>(d.isa(), *m)),
         DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse(M::NAME, dtype)),
     }
 }
@@ -38,14 +45,15 @@ pub(crate) fn map<M: Map<N>, const N: usize>(
 pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
     d: &CpuDevice,
     m: &M,
-    x: &[View<'_, Cpu>; N],
+    x: &[backend::View<'_, Cpu>; N],
     dtype: DType,
-) -> Result<HostData> {
+) -> Result<CpuBuffer> {
+    let to = stored(M::OUT, dtype);
     match dtype {
-        DType::I64 => ints::<i64, M, N>(d, m, x),
-        DType::I32 => ints::<i32, M, N>(d, m, x),
-        DType::U8 => ints::<u8, M, N>(d, m, x),
-        DType::Bool => ints::<bool, M, N>(d, m, x),
+        DType::I64 => blocks(d, x, to, &ints::<i64, M, N>(d.isa(), *m)),
+        DType::I32 => blocks(d, x, to, &ints::<i32, M, N>(d.isa(), *m)),
+        DType::U8 => blocks(d, x, to, &ints::<u8, M, N>(d.isa(), *m)),
+        DType::Bool => blocks(d, x, to, &ints::<bool, M, N>(d.isa(), *m)),
         DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse(M::NAME, dtype)),
     }
 }
@@ -77,14 +85,15 @@ impl<M: Map<N>, T: Lane + Element, const N: usize> At<T> for Floats<'_, M, T, N>
 }
 
 fn floats<T: Number + Lane, M: Map<N>, const N: usize>(
-    d: &CpuDevice,
-    m: &M,
-    x: &[View<'_, Cpu>; N],
-    dtype: DType,
-) -> Result<HostData> {
-    blocks::<T, N>(d, x, stored(M::OUT, dtype), &|x, room| {
-        formula::<T, _>(d.isa(), Compute(Floats(*m, x), room))
-    })
+    isa: Isa,
+    m: M,
+) -> impl Fn(&[&[T]], &mut Room<'_, T>) + Send + Sync + 'static {
+    move |x, room| formula::<T, _>(isa, Compute(Floats(m, all(x)), room))
+}
+
+/// The operands of a formula of `N`.
+fn all<'a, T, const N: usize>(x: &[&'a [T]]) -> [&'a [T]; N] {
+    x.try_into().expect("a formula is given as many operands as it has")
 }
 
 /// An integer formula and its operands.
@@ -103,13 +112,10 @@ impl<M: IntMap<N>, T: Int + Element, const N: usize> At<T> for Ints<'_, M, T, N>
 }
 
 fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
-    d: &CpuDevice,
-    m: &M,
-    x: &[View<'_, Cpu>; N],
-) -> Result<HostData> {
-    blocks::<T, N>(d, x, stored(M::OUT, T::DTYPE), &|x, room| {
-        formula::<T, _>(d.isa(), Compute(Ints(*m, x), room))
-    })
+    isa: Isa,
+    m: M,
+) -> impl Fn(&[&[T]], &mut Room<'_, T>) + Send + Sync + 'static {
+    move |x, room| formula::<T, _>(isa, Compute(Ints(m, all(x)), room))
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
@@ -119,53 +125,69 @@ fn stored(out: Out, dtype: DType) -> DType {
     }
 }
 
+/// The operands, if they lie in memory as a formula reads them: what most of the small ones do.
+fn straight<'a, T: Element>(x: &[backend::View<'a, Cpu>]) -> Result<Option<SmallVec<[&'a [T]; 6]>>> {
+    let mut all = SmallVec::new();
+    for v in x {
+        if !v.layout.is_contiguous() {
+            return Ok(None);
+        }
+        let Some(data) = T::slice(v.buffer.data()?) else { return Ok(None) };
+        let len = v.shape().numel();
+        all.push(if len == 0 { &[] } else { &data[v.layout.offset()..][..len] });
+    }
+    Ok(Some(all))
+}
+
 /// A formula at every element of views of any kind.
-fn blocks<T: Number, const N: usize>(
+fn blocks<T: Number>(
     d: &CpuDevice,
-    x: &[View<'_, Cpu>; N],
+    x: &[backend::View<'_, Cpu>],
     to: DType,
-    f: &Formula<'_, T, N>,
-) -> Result<HostData> {
+    f: &Formula<'_, T>,
+) -> Result<CpuBuffer> {
+    if to == T::DTYPE
+        && let Some(x) = straight::<T>(x)?
+    {
+        let y = fresh(d, x[0].len(), BLOCK, &|start, room| {
+            let n = room.left();
+            let part: SmallVec<[&[T]; 6]> = x.iter().map(|x| &x[start..start + n]).collect();
+            f(&part, room);
+            Ok(())
+        })?;
+        return Ok(CpuBuffer::new(T::wrap(y)));
+    }
+    let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
-    let mut straight = [const { None }; N];
-    for (straight, v) in straight.iter_mut().zip(x) {
-        if copy::is_crossed(&v.layout) {
-            *straight = Some(copy::own(d, v)?);
-        }
-    }
-    let mut operands = [const { Operand::<T>::Slice(&[]) }; N];
-    for ((operand, v), straight) in operands.iter_mut().zip(x).zip(&straight) {
-        *operand = match straight {
-            None => Operand::new(v, len)?,
+    let straight: SmallVec<[Option<HostData>; 3]> = x
+        .iter()
+        .map(|v| copy::is_crossed(&v.layout).then(|| copy::own(d, v)).transpose())
+        .collect::<Result<_>>()?;
+    let operands: SmallVec<[Operand<'_, T>; 3]> = x
+        .iter()
+        .zip(&straight)
+        .map(|(v, straight)| match straight {
+            None => Operand::new(v, len),
             Some(buffer) => {
                 let layout = Layout::contiguous(v.shape().clone());
-                Operand::new(&View { buffer, layout, dtype: v.dtype }, len)?
+                Operand::new(&View { buffer, layout, dtype: v.dtype }, len)
             }
-        };
-    }
-    let in_place = operands.iter().all(|operand| matches!(operand, Operand::Slice(_)));
-    T::stored(d, len, to, &|mut start, room| {
-        if in_place {
-            let n = room.left();
-            f(
-                operands
-                    .each_ref()
-                    .map(|x| if let Operand::Slice(x) = x { &x[start..start + n] } else { &[] }),
-                room,
-            );
-            return Ok(());
-        }
-        let mut held = [const { Block::<T>::new() }; N];
+        })
+        .collect::<Result<_>>()?;
+    let y = T::stored(d, len, to, &|mut start, room| {
+        let mut held: SmallVec<[Block<T>; 3]> = operands.iter().map(|_| Block::new()).collect();
         while room.left() > 0 {
             let n = room.left().min(BLOCK);
-            let mut parts: [&[T]; N] = [&[]; N];
-            for ((part, operand), block) in parts.iter_mut().zip(&operands).zip(&mut held) {
-                *part = operand.part(d.isa(), block, start, n);
-            }
-            room.part(n, |room| f(parts, room));
+            let parts: SmallVec<[&[T]; 6]> = operands
+                .iter()
+                .zip(&mut held)
+                .map(|(operand, block)| operand.part(d.isa(), block, start, n))
+                .collect();
+            room.part(n, |room| f(&parts, room));
             start += n;
         }
         Ok(())
-    })
+    })?;
+    Ok(CpuBuffer::new(y))
 }

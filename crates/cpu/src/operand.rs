@@ -1,11 +1,11 @@
 //! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
 
+use crate::View;
 use crate::convert;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
 use crate::walk::{Walk, gather};
-use crate::{Cpu, CpuDevice, Isa};
+use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use elinvar_ops::View;
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
 pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
@@ -124,7 +124,7 @@ pub(crate) enum Operand<'a, T> {
 }
 
 impl<'a, T: Number> Operand<'a, T> {
-    pub(crate) fn new(v: &View<'a, Cpu>, len: usize) -> Result<Self> {
+    pub(crate) fn new(v: &View<'a>, len: usize) -> Result<Self> {
         let dtype = v.buffer.dtype();
         match T::slice(v.buffer) {
             Some(_) if len == 0 => return Ok(Operand::Slice(&[])),
@@ -138,14 +138,24 @@ impl<'a, T: Number> Operand<'a, T> {
         Ok(if walk.is_one() { Operand::One(v.buffer, walk) } else { Operand::Blocks(v.buffer, walk) })
     }
     /// The elements number `start` to `start + n`; `block` is this operand's own.
-    pub(crate) fn part<'b>(&'b self, isa: Isa, block: &'b mut Block<T>, start: usize, n: usize) -> &'b [T] {
+    pub(crate) fn part<'b, const MOST: usize>(
+        &'b self,
+        isa: Isa,
+        block: &'b mut Block<T, MOST>,
+        start: usize,
+        n: usize,
+    ) -> &'b [T] {
         match self {
             Operand::Slice(x) => &x[start..start + n],
             Operand::One(..) if block.held().len() >= n => &block.held()[..n],
             Operand::One(data, walk) | Operand::Blocks(data, walk) => {
                 block.fill(n, |room| match T::slice(data) {
                     Some(x) => gather(x, walk, start, n, room),
-                    None => T::load(isa, data, walk, start, n, room),
+                    None => {
+                        for at in (0..n).step_by(BLOCK) {
+                            T::load(isa, data, walk, start + at, BLOCK.min(n - at), room);
+                        }
+                    }
                 })
             }
         }

@@ -39,3 +39,19 @@ pub(crate) fn try_pieces<T: Send, E: Send>(
         _ => out.chunks_mut(piece).enumerate().try_for_each(|(i, part)| f(i * piece, part)),
     }
 }
+
+/// Calls `f` for each task, on several threads if the whole work, of `ns` nanoseconds, takes long enough; gives the first
+/// error.
+pub(crate) fn try_tasks<X: Send, E: Send>(
+    d: &CpuDevice,
+    tasks: Vec<X>,
+    ns: f64,
+    f: impl Fn(X) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    match d.pool() {
+        Some(pool) if tasks.len() > 1 && ns > WORTH => {
+            pool.install(|| tasks.into_par_iter().try_for_each(&f))
+        }
+        _ => tasks.into_iter().try_for_each(f),
+    }
+}

@@ -1,15 +1,18 @@
 //! Pools over the last one to three axes: one plane after another, its windows cut to the plane beforehand.
 
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::{Number, Stage};
-use crate::isa::Isa;
+use crate::isa::{Isa, Kernel, dispatch};
+use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::{filled, with_capacity};
+use crate::simd::room::{Room, fresh_both};
+use elinvar_core::host::with_capacity;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
-use elinvar_ops::View;
 use elinvar_ops::backend::{Fold, Pool, PoolKind, Windows};
+use std::ops::Range;
 
 /// The taps of a window along one axis that lie in the plane.
 #[derive(Clone, Copy, Debug)]
@@ -62,37 +65,6 @@ impl Plane {
             }
         }
     }
-    /// The largest elements of a row of windows and their places. The row goes by once for each tap, so that the loop is
-    /// long; each window sees its elements in row-major order.
-    fn largest<T: Number + PartialOrd>(
-        &self,
-        [a, b]: [Taps; 2],
-        x: &[T],
-        best: &mut [T],
-        places: &mut [i64],
-    ) {
-        let windows = &self.axes[2];
-        let most = windows.iter().map(|w| w.count).max().unwrap_or(0);
-        for i in 0..a.count {
-            for j in 0..b.count {
-                let at = (a.first + i * self.dilation[0]) * self.size[1] + b.first + j * self.dilation[1];
-                let line = &x[at * self.size[2]..][..self.size[2]];
-                for k in 0..most {
-                    let first = (i, j, k) == (0, 0, 0);
-                    for ((w, best), place) in windows.iter().zip(&mut *best).zip(&mut *places) {
-                        if k >= w.count {
-                            continue;
-                        }
-                        let e = w.first + k * self.dilation[2];
-                        let v = line[e];
-                        let wins = first | (v > *best) | (is_nan(v) & !is_nan(*best));
-                        *best = if wins { v } else { *best };
-                        *place = if wins { (at * self.size[2] + e) as i64 } else { *place };
-                    }
-                }
-            }
-        }
-    }
     /// Calls `f` with the place of each element of a window, row-major.
     #[inline(always)]
     fn elements(&self, [a, b, c]: [Taps; 3], mut f: impl FnMut(usize)) {
@@ -127,7 +99,7 @@ fn divisor(w: &[Taps; 3]) -> usize {
 }
 
 /// y[.., s'] from x[.., s], and for a maximum the winner's row-major index in its plane.
-pub(crate) fn pool(d: &CpuDevice, p: &Pool, x: &View<'_, Cpu>) -> Result<(HostData, Option<HostData>)> {
+pub(crate) fn pool(d: &CpuDevice, p: &Pool, x: &View<'_>) -> Result<(HostData, Option<HostData>)> {
     let dims = x.shape().dims();
     let (lead, spatial) = dims.split_at(dims.len() - p.axes.len());
     let (planes, plane) = (lead.iter().product(), Plane::new(p, spatial)?);
@@ -153,7 +125,7 @@ pub(crate) fn pool(d: &CpuDevice, p: &Pool, x: &View<'_, Cpu>) -> Result<(HostDa
 
 fn wrapped<T: Number + PartialOrd>(
     d: &CpuDevice,
-    x: &View<'_, Cpu>,
+    x: &View<'_>,
     planes: usize,
     plane: &Plane,
 ) -> Result<(HostData, Option<HostData>)> {
@@ -161,24 +133,180 @@ fn wrapped<T: Number + PartialOrd>(
     Ok((T::wrap(y), Some(HostData::I64(winners))))
 }
 
-/// Not equal to itself?
-#[allow(clippy::eq_op, reason = "that is what a NaN is")]
+/// Windows along the last axis of which each begins `step` elements after the one before, and all have as many taps.
+#[derive(Clone, Copy, Debug)]
+struct Even {
+    from: usize,
+    to: usize,
+    step: usize,
+}
+
+impl Even {
+    /// The longest run of such windows.
+    fn find(windows: &[Taps]) -> Even {
+        let mut best = Even { from: 0, to: 0, step: 1 };
+        let mut from = 0;
+        for i in 1..=windows.len() {
+            let step = |i: usize| windows[i].first.checked_sub(windows[i - 1].first).filter(|s| *s > 0);
+            let ends = i == windows.len()
+                || windows[i].count != windows[from].count
+                || step(i).is_none()
+                || step(i) != step(from + 1);
+            if ends {
+                if i - from > best.to - best.from {
+                    let step = if i - from > 1 { step(from + 1).unwrap_or(1) } else { 1 };
+                    best = Even { from, to: i, step };
+                }
+                // The window that ended a run may begin the next.
+                from = if i < windows.len() && i - from > 1 && windows[i - 1].count == windows[i].count {
+                    i - 1
+                } else {
+                    i
+                };
+            }
+        }
+        best
+    }
+}
+
+/// The largest elements of the windows of a plane, and their places.
+struct Largest<'a, 'r, 's, T> {
+    plane: &'a Plane,
+    even: Even,
+    x: &'a [T],
+    best: &'a mut Room<'r, T>,
+    places: &'a mut Room<'s, i64>,
+}
+
+/// Is `v` to be taken instead of the best so far? NaN wins, the first among equals stays.
+#[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord, reason = "both are false for a NaN")]
 #[inline(always)]
-fn is_nan<T: PartialEq>(v: T) -> bool {
-    v != v
+fn wins<T: PartialOrd + Copy>(v: T, best: T) -> bool {
+    !(v <= best) & (best == best)
+}
+
+impl<T: Number + PartialOrd> Kernel for Largest<'_, '_, '_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(mut self) {
+        let plane = self.plane;
+        for &a in &plane.axes[0] {
+            for &b in &plane.axes[1] {
+                self.some(a, b, 0..self.even.from);
+                match (self.even.to - self.even.from, self.even.step) {
+                    (16.., 1) => self.row::<16, 1>(a, b),
+                    (16.., 2) => self.row::<16, 2>(a, b),
+                    (16.., _) => self.row::<16, 0>(a, b),
+                    (8.., 1) => self.row::<8, 1>(a, b),
+                    (8.., 2) => self.row::<8, 2>(a, b),
+                    _ => self.some(a, b, self.even.from..self.even.to),
+                }
+                self.some(a, b, self.even.to..plane.axes[2].len());
+            }
+        }
+    }
+}
+
+impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
+    /// A few windows of a row, one by one.
+    #[inline(always)]
+    fn some(&mut self, a: Taps, b: Taps, windows: Range<usize>) {
+        for &c in &self.plane.axes[2][windows] {
+            let (mut best, mut place) = (T::ZERO, None);
+            self.plane.elements([a, b, c], |e| {
+                if place.is_none() || wins(self.x[e], best) {
+                    (best, place) = (self.x[e], Some(e));
+                }
+            });
+            self.best.copy(&[best]);
+            self.places.copy(&[place.unwrap_or(0) as i64]);
+        }
+    }
+    /// The even windows of a row, `L` at a time; the last ones overlap with those before. `STEP` is that of the windows, 0
+    /// for any.
+    #[inline(always)]
+    fn row<const L: usize, const STEP: usize>(&mut self, a: Taps, b: Taps) {
+        let Even { from, to, step } = self.even;
+        let mut at = from;
+        while at < to {
+            let start = at.min(to - L);
+            let (best, places) = self.block::<L, STEP>(a, b, start, step);
+            if at == start {
+                self.best.copy(&best);
+                self.places.copy(&places);
+            } else {
+                self.best.copy(&best[at - start..]);
+                self.places.copy(&places[at - start..]);
+            }
+            at = start + L;
+        }
+    }
+    #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
+    #[inline(always)]
+    fn block<const L: usize, const STEP: usize>(
+        &self,
+        a: Taps,
+        b: Taps,
+        window: usize,
+        step: usize,
+    ) -> ([T; L], [i64; L]) {
+        let p = self.plane;
+        let (first, count) = (p.axes[2][window].first, p.axes[2][window].count);
+        let at = (a.first * p.size[1] + b.first) * p.size[2] + first;
+        let mut best = self.lanes::<L, STEP>(at, true, step);
+        // How far behind `at` each was found; planes are small enough.
+        let mut found = [0i32; L];
+        for i in 0..a.count {
+            for j in 0..b.count {
+                let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
+                for k in usize::from((i, j) == (0, 0))..count {
+                    let tap = line + k * p.dilation[2];
+                    let v = self.lanes::<L, STEP>(at + tap, k == 0, step);
+                    for l in 0..L {
+                        let wins = wins(v[l], best[l]);
+                        best[l] = if wins { v[l] } else { best[l] };
+                        found[l] = if wins { tap as i32 } else { found[l] };
+                    }
+                }
+            }
+        }
+        (best, std::array::from_fn(|l| (at + l * step) as i64 + i64::from(found[l])))
+    }
+    /// Elements `at`, `at + step`, ...
+    #[inline(always)]
+    fn lanes<const L: usize, const STEP: usize>(&self, at: usize, head: bool, step: usize) -> [T; L] {
+        match STEP {
+            1 => {
+                let x = &self.x[at..at + L];
+                return std::array::from_fn(|l| x[l]);
+            }
+            // Whole registers, of which every second element is taken. What lies behind the last element may not be there,
+            // but before a tap that is not the first, there is another.
+            2 if head => {
+                if let Some(x) = self.x.get(at..at + 2 * L) {
+                    return std::array::from_fn(|l| x[2 * l]);
+                }
+            }
+            2 => {
+                let x = &self.x[at - 1..at - 1 + 2 * L];
+                return std::array::from_fn(|l| x[2 * l + 1]);
+            }
+            _ => {}
+        }
+        std::array::from_fn(|l| self.x[at + l * step])
+    }
 }
 
 fn max<T: Number + PartialOrd>(
     d: &CpuDevice,
-    x: &View<'_, Cpu>,
+    x: &View<'_>,
     planes: usize,
     plane: &Plane,
 ) -> Result<(Vec<T>, Vec<i64>)> {
     let x = Stage::<T>::new("a maximum pool", x)?;
     let (n, windows) = (plane.len(), plane.windows());
-    let (mut y, mut winners) = (filled(planes * windows, T::ZERO)?, filled(planes * windows, 0i64)?);
-    if y.is_empty() {
-        return Ok((y, winners));
+    if planes * windows == 0 {
+        return Ok((Vec::new(), Vec::new()));
     }
     let mut empty = false;
     plane.each(|_, w| empty |= w.iter().any(|t| t.count == 0));
@@ -187,26 +315,24 @@ fn max<T: Number + PartialOrd>(
             "max_pool: a window holds no element of the input; padding or dilation is too large",
         ));
     }
-    let mut all = with_capacity(planes)?;
-    all.extend(y.chunks_mut(windows).zip(winners.chunks_mut(windows)).enumerate());
+    // Places are counted in 32 bits within a window's reach.
+    let small = i32::try_from(n).is_ok();
+    let even = if small { Even::find(&plane.axes[2]) } else { Even { from: 0, to: 0, step: 1 } };
     let together = (4096 / windows).max(1);
-    try_pieces(d, &mut all, together, (n + 4 * windows) as f64, |_, part| {
-        let mut buffer = filled(n, T::ZERO)?;
-        for (i, (y, winners)) in part {
-            let x = x.block(*i * n, n, n, &mut buffer);
-            let row = plane.axes[2].len();
-            let mut rows = y.chunks_exact_mut(row).zip(winners.chunks_exact_mut(row));
-            for &a in &plane.axes[0] {
-                for &b in &plane.axes[1] {
-                    let Some((y, winners)) = rows.next() else { break };
-                    plane.largest([a, b], x, y, winners);
-                }
+    let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
+    fresh_both(d, planes * windows, together * windows, ns, &|start, y, places| {
+        let mut buffer = Vec::new();
+        for i in start / windows..(start + y.left()) / windows {
+            if buffer.is_empty() && !x.lies(i * n, n) {
+                buffer = filled(n, T::ZERO)?;
             }
+            let x = x.block(i * n, n, n, &mut buffer);
+            y.part(windows, |best| {
+                places.part(windows, |places| dispatch(d.isa(), Largest { plane, even, x, best, places }));
+            });
         }
-        Ok::<(), Error>(())
-    })?;
-    drop(all);
-    Ok((y, winners))
+        Ok(())
+    })
 }
 
 fn average<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<Vec<C>> {
@@ -259,12 +385,7 @@ fn sum<C: Float>(isa: Isa, terms: &[C]) -> C {
 }
 
 /// Each input element adds g / divisor of the windows that hold it, in row-major order of the windows.
-pub(crate) fn avg_pool_grad(
-    d: &CpuDevice,
-    p: &Pool,
-    g: &View<'_, Cpu>,
-    spatial: &[usize],
-) -> Result<HostData> {
+pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[usize]) -> Result<HostData> {
     let dims = g.shape().dims();
     let planes = dims[..dims.len() - p.axes.len()].iter().product();
     let plane = Plane::new(p, spatial)?;

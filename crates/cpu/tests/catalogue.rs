@@ -3,6 +3,8 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "equal/common.rs"]
 mod common;
+#[path = "common/data.rs"]
+mod data;
 #[allow(dead_code, reason = "other tests draw more than these do")]
 #[path = "../../conformance/src/equal/dice.rs"]
 mod dice;
@@ -69,9 +71,9 @@ fn kind(role: &str, dtype: DType) -> DType {
     if role == "cond" || role == "mask" { DType::Bool } else { dtype }
 }
 
-fn array<B: Backend<Buffer = HostData>>(d: &B::Device, x: &Operand) -> Array<B> {
+fn array<B: Backend<Buffer: From<HostData>>>(d: &B::Device, x: &Operand) -> Array<B> {
     let shape = elinvar_core::Shape::new(&[x.data.len()]).unwrap();
-    Array::new(d, x.data.clone(), shape, x.data.dtype()).with_layout(x.layout.clone())
+    Array::new(d, HostData::clone(&x.data).into(), shape, x.data.dtype()).with_layout(x.layout.clone())
 }
 
 fn args<V: Value>(name: &str, roles: &[&str], choice: &str, x: Vec<V>) -> Args<V> {
@@ -80,7 +82,7 @@ fn args<V: Value>(name: &str, roles: &[&str], choice: &str, x: Vec<V>) -> Args<V
     Args { op: name.into(), inputs: roles.iter().map(|r| r.to_string()).zip(x).collect(), attrs }
 }
 
-fn forward<B: Backend<Buffer = HostData>>(
+fn forward<B: Backend<Buffer: From<HostData>>>(
     d: &B::Device,
     name: &str,
     roles: &[&str],
@@ -92,7 +94,7 @@ fn forward<B: Backend<Buffer = HostData>>(
 }
 
 /// The gradients of the sum of the result by all operands that have one.
-fn gradients<B: Backend<Buffer = HostData>>(
+fn gradients<B: Backend<Buffer: From<HostData>>>(
     d: &B::Device,
     name: &str,
     roles: &[&str],
@@ -122,7 +124,7 @@ fn operands(dice: &mut Dice, roles: &[&str], dtype: DType, round: usize) -> Vec<
             let dtype = kind(role, dtype);
             if round == 0 {
                 let layout = elinvar_core::Layout::contiguous(elinvar_core::Shape::new(shape).unwrap());
-                Operand { data: dice.data(dtype, 1237, values), layout }
+                Operand { data: dice.data(dtype, 1237, values).into(), layout }
             } else {
                 Operand::draw(dice, dtype, shape, values)
             }

@@ -3,11 +3,12 @@
 //! A new backend is one line in `backends!` and its line in [`crate::devices`].
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
 use std::fmt;
 
@@ -22,6 +23,7 @@ impl DeviceOf for Device {
 /// A backend that is one of `Any`'s.
 trait Member: Backend {
     fn pick(b: &AnyBuffer) -> Option<&Self::Buffer>;
+    fn pick_mut(b: &mut AnyBuffer) -> Option<&mut Self::Buffer>;
     fn wrap(b: Self::Buffer) -> AnyBuffer;
 }
 
@@ -43,6 +45,12 @@ macro_rules! backends {
 
         $(impl Member for $Backend {
             fn pick(b: &AnyBuffer) -> Option<&Self::Buffer> {
+                match b {
+                    AnyBuffer::$Variant(b) => Some(b),
+                    _ => None,
+                }
+            }
+            fn pick_mut(b: &mut AnyBuffer) -> Option<&mut Self::Buffer> {
                 match b {
                     AnyBuffer::$Variant(b) => Some(b),
                     _ => None,
@@ -80,10 +88,19 @@ backends! {
     Reference: Reference;
 }
 
-/// A view of `Any` as a view of the backend that holds it. Every caller checks that operands share a device.
+/// Memory of the backend that holds it. Every caller checks that operands share a device.
+fn pick<B: Member>(buffer: &AnyBuffer) -> &B::Buffer {
+    B::pick(buffer).expect("operands of one op live on one device")
+}
+
+/// A view of `Any` as a view of the backend that holds it.
 fn to<B: Member>(v: View<'_, Any>) -> View<'_, B> {
-    let buffer = B::pick(v.buffer).expect("operands of one op live on one device");
-    View { buffer, layout: v.layout, dtype: v.dtype }
+    View { buffer: pick::<B>(v.buffer), layout: v.layout, dtype: v.dtype }
+}
+
+/// Memory of `Any` as that of the backend that holds it.
+fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
+    B::pick_mut(b).expect("operands of one op live on one device")
 }
 
 impl Backend for Any {
@@ -97,8 +114,20 @@ impl Backend for Any {
     fn download(d: &Device, x: View<'_, Self>) -> Result<HostData> {
         on!(d, B, d => B::download(d, to::<B>(x)))
     }
+    fn finish(d: &Device, buffer: &AnyBuffer) -> Result<()> {
+        on!(d, B, d => B::finish(d, pick::<B>(buffer)))
+    }
     fn synchronize(d: &Device) -> Result<()> {
         on!(d, B, d => B::synchronize(d))
+    }
+    fn memory_stats(d: &Device) -> Result<MemoryStats> {
+        on!(d, B, d => B::memory_stats(d))
+    }
+    fn set_memory_limit(d: &Device, limit: Option<u64>) -> Result<()> {
+        on!(d, B, d => B::set_memory_limit(d, limit))
+    }
+    fn release_memory(d: &Device) -> Result<()> {
+        on!(d, B, d => B::release_memory(d))
     }
     fn fill(d: &Device, value: Scalar, dtype: DType, len: usize) -> Result<AnyBuffer> {
         on!(d, B, d => B::fill(d, value, dtype, len).map(B::wrap))
@@ -136,6 +165,13 @@ impl Backend for Any {
         dtype: DType,
     ) -> Result<AnyBuffer> {
         on!(d, B, d => B::map_int(d, m, x.map(to::<B>), dtype).map(B::wrap))
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        on!(d, B, d => B::update(d, u, items.into_iter().map(|i| i.of(to_mut::<B>, to::<B>)).collect()))
     }
     fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<AnyBuffer> {
         on!(d, B, d => B::fold(d, f, to::<B>(x), kept, dtype).map(B::wrap))

@@ -1,9 +1,10 @@
 //! Naming, choosing and listing devices.
 
-use crate::any::Device;
+use crate::any::{Any, Device};
 use crate::probe::{Exactness, probe};
-use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
+use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 impl Device {
@@ -35,6 +36,30 @@ impl Device {
     /// The fastest device of this machine that gives exact results.
     pub fn best() -> Device {
         Device::cpu()
+    }
+
+    /// How much memory tensors take on this device, and how much of it is kept for the next ones. The CPU's is counted for
+    /// the whole process.
+    ///
+    /// # Errors
+    /// `Unsupported` on `reference`, which leaves memory to the system.
+    pub fn memory_stats(&self) -> Result<MemoryStats> {
+        Any::memory_stats(self)
+    }
+    /// Limits the memory of this device's tensors, in bytes: what would need more fails with `OutOfMemory`, and what exists
+    /// stays as it is. `None` takes the limit away.
+    ///
+    /// # Errors
+    /// `Unsupported` on `reference`, which leaves memory to the system.
+    pub fn set_memory_limit(&self, limit: Option<u64>) -> Result<()> {
+        Any::set_memory_limit(self, limit)
+    }
+    /// Gives memory that is only kept for the next tensors back to the system.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn release_memory(&self) -> Result<()> {
+        Any::release_memory(self)
     }
 }
 

@@ -7,10 +7,11 @@
 //! ```
 
 use elinvar::core::philox::Stream;
-use elinvar::core::{DType, HostData, Layout, Scalar, Shape};
+use elinvar::core::{DType, HostData, Layout, MemoryStats, Scalar, Shape};
 use elinvar::ops::backend::*;
 use elinvar::ops::map::{IntMap, Map};
 use elinvar::ops::rows::Rows;
+use elinvar::ops::update::Update;
 use elinvar::{Reference, ReferenceDevice, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -64,8 +65,20 @@ impl Backend for Counting {
     fn download(d: &Counter, x: View<'_, Self>) -> Result<HostData> {
         Reference::download(d.count("download"), to(x))
     }
+    fn finish(d: &Counter, buffer: &HostData) -> Result<()> {
+        Reference::finish(d.count("finish"), buffer)
+    }
     fn synchronize(d: &Counter) -> Result<()> {
         Reference::synchronize(d.count("synchronize"))
+    }
+    fn memory_stats(d: &Counter) -> Result<MemoryStats> {
+        Reference::memory_stats(d.count("memory_stats"))
+    }
+    fn set_memory_limit(d: &Counter, limit: Option<u64>) -> Result<()> {
+        Reference::set_memory_limit(d.count("set_memory_limit"), limit)
+    }
+    fn release_memory(d: &Counter) -> Result<()> {
+        Reference::release_memory(d.count("release_memory"))
     }
     fn fill(d: &Counter, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
         Reference::fill(d.count("fill"), value, dtype, len)
@@ -106,6 +119,14 @@ impl Backend for Counting {
         dtype: DType,
     ) -> Result<HostData> {
         Reference::map_int(d.count("map_int"), m, x.map(to), dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Counter,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        let items = items.into_iter().map(|i| i.of(std::convert::identity, to)).collect();
+        Reference::update(d.count("update"), u, items)
     }
     fn fold(d: &Counter, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
         Reference::fold(d.count("fold"), f, to(x), kept, dtype)

@@ -252,6 +252,20 @@
 //! # Ok::<(), elinvar::Error>(())
 //! ```
 //!
+//! A device counts the memory of its tensors and keeps what was dropped for the next ones; a limit turns a program that would
+//! take the whole machine into one that gets an error it can handle.
+//!
+//! ```standalone_crate
+//! # use elinvar::prelude::*;
+//! let d = Device::cpu();
+//! d.set_memory_limit(Some(d.memory_stats()?.in_use + (1 << 20)))?;
+//! let large = try_run(|| Tensor::zeros([1 << 20], DType::F32, &d));
+//! d.set_memory_limit(None)?;
+//! assert_eq!(large.unwrap_err().kind(), ErrorKind::OutOfMemory);
+//! println!("{}", d.memory_stats()?);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
 //! Without gradients, generic code can be written on arrays through the typed door, where every op is a function of
 //! the backend that returns a `Result`:
 //!
@@ -269,7 +283,7 @@
 
 pub use elinvar_core as core;
 pub use elinvar_core::{
-    DType, Element, Error, ErrorKind, HostData, HostTensor, Result, Scalar, Shape, bf16, f16,
+    DType, Element, Error, ErrorKind, HostData, HostTensor, MemoryStats, Result, Scalar, Shape, bf16, f16,
 };
 pub use elinvar_cpu as cpu;
 pub use elinvar_cpu::{Cpu, CpuDevice};

@@ -4,7 +4,7 @@
 //! | | as a whole | tensor by tensor | written by |
 //! |---|---|---|---|
 //! | safetensors | [`load_safetensors`] | [`SafetensorsFile`] | [`save_safetensors`] |
-//! | a model in several files | | [`Checkpoint`] | [`save_sharded`] |
+//! | a model in several files | | [`ModelFiles`] | [`save_sharded`] |
 //! | `.npy` | [`load_npy`] | [`NpyFile`] | [`save_npy`] |
 //! | `.npz` | [`load_npz`] | [`NpzFile`] | [`save_npz`], [`save_npz_compressed`] |
 //! | whichever it is | | [`TensorFile`] | |
@@ -18,12 +18,12 @@
 //! `fuzz/` hold the readers to that.
 
 mod atomic;
-mod checkpoint;
 mod hash;
 mod header;
 mod info;
 mod json_lines;
 mod mapped;
+mod model_files;
 mod npy;
 mod npz;
 mod safetensors;
@@ -32,10 +32,10 @@ mod shard_index;
 mod tensor_file;
 
 pub use atomic::{atomic_write, writable_dir};
-pub use checkpoint::{Checkpoint, save_sharded};
 pub use hash::weights_hash;
 pub use info::{StoredType, TensorInfo};
 pub use json_lines::JsonLines;
+pub use model_files::{ModelFiles, save_sharded};
 pub use npy::{NpyFile, load_npy, read_npy, save_npy, write_npy};
 pub use npz::{NpzFile, load_npz, read_npz, save_npz, save_npz_compressed, write_npz};
 pub use safetensors::{Safetensors, load_safetensors, read_safetensors, save_safetensors, write_safetensors};

@@ -2,7 +2,7 @@
 
 use crate::info::{TensorInfo, no_such_tensor};
 use crate::npy::header::MAGIC;
-use crate::{Checkpoint, NpyFile, NpzFile, io_error};
+use crate::{ModelFiles, NpyFile, NpzFile, io_error};
 use elinvar_core::{HostTensor, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub enum TensorFile {
     /// Safetensors: a file, an index or a directory.
-    Safetensors(Checkpoint),
+    Safetensors(ModelFiles),
     /// Several NumPy arrays.
     Npz(NpzFile),
     /// One NumPy array.
@@ -28,7 +28,7 @@ impl TensorFile {
     /// Opens a file or directory and checks its headers; no elements are read.
     ///
     /// # Errors
-    /// As [`Checkpoint::open`], [`NpzFile::open`] and [`NpyFile::open`]. What is none of the three is read as
+    /// As [`ModelFiles::open`], [`NpzFile::open`] and [`NpyFile::open`]. What is none of the three is read as
     /// safetensors, which have no mark by which they could be told.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
         let path = path.as_ref();
@@ -42,7 +42,7 @@ impl TensorFile {
         } else if ZIP.iter().any(|zip| first.starts_with(zip)) {
             NpzFile::open(path).map(TensorFile::Npz)
         } else {
-            Checkpoint::open(path).map(TensorFile::Safetensors)
+            ModelFiles::open(path).map(TensorFile::Safetensors)
         }
     }
 
@@ -66,7 +66,7 @@ impl TensorFile {
     /// Reads one tensor.
     ///
     /// # Errors
-    /// As [`Checkpoint::tensor`], [`NpzFile::tensor`] and [`NpyFile::tensor`].
+    /// As [`ModelFiles::tensor`], [`NpzFile::tensor`] and [`NpyFile::tensor`].
     pub fn tensor(&self, name: &str) -> Result<HostTensor> {
         match self {
             TensorFile::Safetensors(file) => file.tensor(name),

@@ -1,12 +1,12 @@
 //! `Ema`: running averages of a module's weights, which often do better than the weights themselves.
 
 use crate::module::StateDict;
-use crate::optim::{Run, Update};
 use crate::{Module, Param};
 use elinvar_core::{Error, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::{Part, Update, update};
 use elinvar_tensor::Tensor;
 use std::collections::BTreeMap;
 
@@ -58,14 +58,14 @@ pub struct Ema<B: Backend> {
     weights: Option<BTreeMap<String, Tensor<B>>>,
 }
 
-/// average + (weight - average) * part, of (average, weight, part).
+/// average + (weight - average) * part, of average by (weight, part).
 #[derive(Clone, Copy, Debug)]
 struct Toward;
 
-impl Update<3, 1> for Toward {
+impl Update<1, 2> for Toward {
     const NAME: &'static str = "ema";
     #[inline(always)]
-    fn lane<L: Lane>(&self, [average, weight, part]: [L; 3]) -> [L; 1] {
+    fn lane<L: Lane>(&self, [average]: [L; 1], [weight, part]: [L; 2]) -> [L; 1] {
         [(weight - average).fma(part, average)]
     }
 }
@@ -136,38 +136,50 @@ impl<B: Backend> Ema<B> {
             Average::Exponential { decay } => 1.0 - decay,
             Average::Equal => 1.0 / (self.updates as f64 + 1.0),
         };
-        let mut next = BTreeMap::new();
-        for leaf in leaves {
-            let new = self.toward(&leaf, part).map_err(|e| place(e.at(&leaf.name)))?;
-            next.insert(leaf.name, new);
+        // Everything that can fail but the update itself: what is copied, and what the averages move towards.
+        let (mut copies, mut towards) = (BTreeMap::new(), BTreeMap::new());
+        for leaf in &leaves {
+            self.prepare(leaf, part, &mut copies, &mut towards).map_err(|e| place(e.at(&leaf.name)))?;
         }
-        self.averages = next;
+        let mut parts = vec![];
+        for (name, average) in &mut self.averages {
+            if let Some((value, part)) = towards.get(name.as_str()) {
+                parts.push(Part { changes: [average], reads: [value.array(), part] });
+            }
+        }
+        update(&Toward, &mut parts).map_err(place)?;
+        self.averages.extend(copies);
         self.updates += 1;
         Ok(())
     }
-    fn toward(&self, leaf: &Leaf<'_, B>, part: f64) -> Result<Array<B>> {
+    /// A leaf is copied, or its average, on its device and in its type, moves towards it.
+    fn prepare<'a>(
+        &mut self,
+        leaf: &'a Leaf<'_, B>,
+        part: f64,
+        copies: &mut BTreeMap<String, Array<B>>,
+        towards: &mut BTreeMap<&'a str, (&'a Tensor<B>, Array<B>)>,
+    ) -> Result<()> {
         let value = leaf.value.array();
-        if !leaf.is_averaged {
-            return Ok(value.clone());
-        }
-        let wide = value.cast(value.dtype().compute())?;
-        let Some(average) = self.averages.get(&leaf.name) else { return Ok(wide) };
-        if average.shape() != wide.shape() {
+        let wide = if leaf.is_averaged { value.dtype().compute() } else { value.dtype() };
+        let Some(average) = self.averages.get_mut(&leaf.name).filter(|_| leaf.is_averaged) else {
+            copies.insert(leaf.name.clone(), value.cast(wide)?);
+            return Ok(());
+        };
+        if average.shape() != value.shape() {
             return Err(Error::shape(format!(
                 "the average has shape {}, and the weight {}",
                 average.shape(),
-                wide.shape()
+                value.shape()
             )));
         }
-        let average = if average.device() == wide.device() {
-            average.clone()
-        } else {
-            Array::from_host(wide.device(), average.to_host()?)?
-        };
-        let average = average.cast(wide.dtype())?;
-        let part = Array::scalar(wide.device(), Scalar::Float(part), wide.dtype())?;
-        let [new] = Toward.run([&average, &wide, &part])?;
-        Ok(new)
+        if average.device() != value.device() {
+            *average = Array::from_host(value.device(), average.to_host()?)?;
+        }
+        *average = average.cast(wide)?;
+        let part = Array::scalar(value.device(), Scalar::Float(part), wide)?;
+        towards.insert(&leaf.name, (&leaf.value, part));
+        Ok(())
     }
     fn same_names(&self, leaves: &[Leaf<'_, B>]) -> Result<()> {
         let lacks = leaves.iter().find(|l| !self.averages.contains_key(&l.name));
@@ -259,6 +271,11 @@ impl<B: Backend> Ema<B> {
     /// `InvalidArgument` if a name is missing or unexpected, or the number of updates is none; `ShapeMismatch` or
     /// `DTypeMismatch` with the name; `OutOfMemory`.
     pub fn load_state_dict(&mut self, module: &dyn Module<B>, from: &StateDict) -> Result<()> {
+        *self = self.loaded(module, from)?;
+        Ok(())
+    }
+    /// What [`Ema::load_state_dict`] puts in the place of these averages.
+    pub(crate) fn loaded(&self, module: &dyn Module<B>, from: &StateDict) -> Result<Self> {
         let place = |e: Error| e.at("load_state_dict").at("ema");
         let updates = from.get(UPDATES).filter(|t| t.shape().numel() == 1).map(|t| t.to_f64_vec()[0]);
         // 2^53: f64 holds every number of updates up to there.
@@ -291,7 +308,6 @@ impl<B: Backend> Ema<B> {
         {
             return Err(place(Error::argument(format!("the module has no \"{name}\""))));
         }
-        *self = next;
-        Ok(())
+        Ok(next)
     }
 }

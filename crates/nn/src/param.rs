@@ -5,7 +5,7 @@ use crate::module::Visit;
 use elinvar_core::{DType, Error, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 /// A weight: a variable whose value an optimiser replaces.
 ///
@@ -34,14 +34,18 @@ impl<B: Backend> Param<B> {
     /// # Errors
     /// `ShapeMismatch`, `DTypeMismatch` if they are not of the parameter's shape and dtype.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
-        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cell = self.lock();
         same_kind("parameter", cell.shape(), cell.dtype(), value.shape(), value.dtype())?;
         *cell = if cell.is_variable() { value.requires_grad() } else { value.detach() };
         Ok(())
     }
+    /// The value, to be changed where it lies; everybody else waits meanwhile.
+    pub(crate) fn lock(&self) -> RwLockWriteGuard<'_, Tensor<B>> {
+        self.cell.write().unwrap_or_else(PoisonError::into_inner)
+    }
     /// As another float dtype.
     pub(crate) fn convert(&self, dtype: DType) -> Result<()> {
-        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cell = self.lock();
         let value = Tensor::from_array(cell.array().cast(dtype)?);
         *cell = if cell.is_variable() { value.requires_grad() } else { value };
         Ok(())
@@ -61,12 +65,12 @@ impl<B: Backend> Param<B> {
     }
     /// Makes it a constant: no gradient, and optimisers pass it by.
     pub fn freeze(&self) {
-        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cell = self.lock();
         *cell = cell.detach();
     }
     /// Makes it a variable again.
     pub fn unfreeze(&self) {
-        let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cell = self.lock();
         *cell = cell.requires_grad();
     }
     /// Is it a constant now?

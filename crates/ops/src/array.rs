@@ -5,7 +5,8 @@ use crate::map::{IntMap, Map, Out};
 use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result, Scalar, Shape};
 use std::sync::Arc;
 
-/// A strided tensor of backend `B`. Cloning shares the memory; the memory is never written again.
+/// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is never written again;
+/// what changes numbers where they lie (see [`mod@crate::update`]) does so in memory that one `Array` alone holds.
 pub struct Array<B: Backend> {
     device: B::Device,
     buffer: Arc<B::Buffer>,
@@ -72,6 +73,14 @@ impl<B: Backend> Array<B> {
         HostTensor::new(self.shape().clone(), B::download(&self.device, self.view())?)
     }
 
+    /// Waits until the elements are computed: a backend may put that off until somebody reads them.
+    ///
+    /// # Errors
+    /// What the device reports; `OutOfMemory`.
+    pub fn block_until_ready(&self) -> Result<()> {
+        B::finish(&self.device, &self.buffer)
+    }
+
     /// Where it lives.
     pub fn device(&self) -> &B::Device {
         &self.device
@@ -91,6 +100,22 @@ impl<B: Backend> Array<B> {
     /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype
+    }
+    /// Makes the memory this tensor's own, so that it can be written: held by nobody else, with the elements row-major
+    /// from its first on. That is a copy, unless it is so already. The numbers stay what they are.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, after which the tensor is as it was.
+    pub fn own(&mut self) -> Result<()> {
+        let is_plain = self.layout.is_contiguous() && self.layout.offset() == 0;
+        if !is_plain || Arc::get_mut(&mut self.buffer).is_none() {
+            *self = self.copy()?;
+        }
+        Ok(())
+    }
+    /// The memory, to be written, if nobody else holds it.
+    pub(crate) fn buffer_mut(&mut self) -> Option<&mut B::Buffer> {
+        Arc::get_mut(&mut self.buffer)
     }
     /// What a backend takes.
     pub fn view(&self) -> View<'_, B> {
@@ -207,6 +232,9 @@ pub fn align<'a, B: Backend, const N: usize>(
 ) -> Result<([View<'a, B>; N], DType, Shape)> {
     one_device(op, &x)?;
     let dtype = one_dtype(op, &x)?;
+    if x[1..].iter().all(|a| a.shape() == x[0].shape()) {
+        return Ok((x.map(Array::view), dtype, x[0].shape().clone()));
+    }
     let shape = broadcast_shape(op, &x)?;
     let views = x.map(|a| {
         let layout = a.layout.broadcast_to(&shape, op).expect("the common shape fits every operand");
@@ -220,7 +248,7 @@ pub fn align<'a, B: Backend, const N: usize>(
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
-    let device = x[0].device.clone();
+    let device = &x[0].device;
     let (views, dtype, shape) = align(M::NAME, x)?;
     if !dtype.is_float() {
         return Err(Error::dtype(format!(
@@ -228,8 +256,8 @@ pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> R
             M::NAME
         )));
     }
-    let b = B::map(&device, m, views, dtype)?;
-    Ok(Array::new(&device, b, shape, out_dtype(M::OUT, dtype)))
+    let b = B::map(device, m, views, dtype)?;
+    Ok(Array::new(device, b, shape, out_dtype(M::OUT, dtype)))
 }
 
 /// An integer formula at every element, operands broadcast.

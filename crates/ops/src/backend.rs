@@ -12,8 +12,9 @@
 
 use crate::map::{IntMap, Map};
 use crate::rows::Rows;
+use crate::update::Update;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use std::fmt::{Debug, Display};
 
 /// A strided look at a buffer.
@@ -36,6 +37,42 @@ impl<B: Backend> View<'_, B> {
 impl<B: Backend> Clone for View<'_, B> {
     fn clone(&self) -> Self {
         View { buffer: self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+    }
+}
+
+/// Memory that an update changes. Nobody else sees it: it is reached through this `&mut` alone.
+pub struct Changed<'a, B: Backend> {
+    /// The memory. The numbers are its first elements, row-major.
+    pub buffer: &'a mut B::Buffer,
+    /// Their type.
+    pub dtype: DType,
+}
+
+/// A tensor's part in an update. See [`Backend::update`].
+pub struct UpdateItem<'a, B: Backend, const M: usize, const R: usize> {
+    /// The shape of everything.
+    pub shape: Shape,
+    /// In which is computed: f32 or f64.
+    pub dtype: DType,
+    /// What changes: floats that are computed in `dtype`.
+    pub changes: [Changed<'a, B>; M],
+    /// What is read: views of `shape` of such floats, or of bool (read as 0 or 1).
+    pub reads: [View<'a, B>; R],
+}
+
+impl<'a, B: Backend, const M: usize, const R: usize> UpdateItem<'a, B, M, R> {
+    /// The same, of the backend that does the work.
+    pub fn of<C: Backend>(
+        self,
+        buffer: impl Fn(&'a mut B::Buffer) -> &'a mut C::Buffer,
+        view: impl Fn(View<'a, B>) -> View<'a, C>,
+    ) -> UpdateItem<'a, C, M, R> {
+        UpdateItem {
+            shape: self.shape,
+            dtype: self.dtype,
+            changes: self.changes.map(|x| Changed { buffer: buffer(x.buffer), dtype: x.dtype }),
+            reads: self.reads.map(view),
+        }
     }
 }
 
@@ -227,8 +264,22 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer>;
     /// Brings a view to the host, in row-major order; waits for it.
     fn download(d: &Self::Device, x: View<'_, Self>) -> Result<HostData>;
-    /// Waits until everything that was asked for is done.
+    /// Waits until this memory holds its numbers. A backend may put work off until its result is read; here it is.
+    fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()>;
+    /// Waits until everything that the device was told to do is done.
     fn synchronize(d: &Self::Device) -> Result<()>;
+    /// How much memory this device's tensors take.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend does not count it.
+    fn memory_stats(d: &Self::Device) -> Result<MemoryStats>;
+    /// Limits the memory of this device's tensors, in bytes; what would need more fails with `OutOfMemory`.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend does not count it.
+    fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()>;
+    /// Gives memory that is only kept for the next tensors back to the system.
+    fn release_memory(d: &Self::Device) -> Result<()>;
     /// `len` copies of a value.
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer>;
     /// `len` random numbers.
@@ -264,6 +315,16 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         x: [View<'_, Self>; N],
         dtype: DType,
     ) -> Result<Self::Buffer>;
+    /// An update of several tensors: at every element of every item, what changes and what is read go through the
+    /// formula, and the results are written over what changes, each rounded to its dtype once.
+    ///
+    /// # Errors
+    /// After an error no number of any item has changed.
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Self::Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()>;
 
     // Along axes. The view's first `kept` axes stay, the others are taken together in row-major order.
 

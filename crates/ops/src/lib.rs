@@ -2,7 +2,7 @@
 //!
 //! From the bottom up:
 //! * [`lane`] and [`math`]: formulas over single numbers, and the elementary functions.
-//! * [`map`], [`rows`]: what an elementwise op and a row-wise op are.
+//! * [`map`], [`rows`], [`mod@update`]: what an elementwise op, a row-wise op and a step of an optimiser are.
 //! * [`backend`]: the kinds of work that a backend is asked for.
 //! * [`mod@array`]: a strided tensor on a backend, without gradients.
 //! * [`op`], [`value`]: what the tape records, and the abstraction over "with tape" and "without tape" in which
@@ -23,6 +23,7 @@ pub mod op;
 pub mod prelude;
 pub mod rows;
 pub mod trace;
+pub mod update;
 pub mod value;
 
 pub use array::Array;

@@ -160,7 +160,7 @@ macro_rules! pointwise {
             }
             fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
                 let [$($x),*] = x else { unreachable!("a map of {} operands", $n) };
-                Ok(Outputs::from_iter([array::map(&self.0, [*$($x),*])?]))
+                Ok(Outputs::from_buf([array::map(&self.0, [*$($x),*])?]))
             }
             fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
                 let g = g[0].as_ref().expect("a map has one result");

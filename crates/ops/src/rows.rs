@@ -45,6 +45,15 @@ pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// The result at one element, or for a row (then `x` is NaN).
     fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
 
+    /// Is [`Rows::out`] what [`Rows::out_of_term`] says, of the last statistic's term at the same element? A backend may then
+    /// keep the terms instead of computing them anew.
+    const KEEPS: bool = false;
+    /// The result at one element from the last statistic's term there, if [`Rows::KEEPS`].
+    #[inline(always)]
+    fn out_of_term<L: Lane>(&self, term: L, _s: [L; STATS], _n: L) -> L {
+        term
+    }
+
     /// The gradients, as in [`Op::backward`]; `axes` are the axes that make up a row, and `g` has the result's
     /// shape with axes of size 1 kept ([`RowOut::Once`]). All tensors are wide (never f16 or bf16). A gradient
     /// may have the common shape of the operands; it is summed to its operand's.

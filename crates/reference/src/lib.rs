@@ -19,15 +19,19 @@ mod pool;
 mod ring;
 mod rows;
 mod sort;
+mod update;
 
 pub use cell::Cell;
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_ops::Backend;
-use elinvar_ops::backend::{ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter};
+use elinvar_ops::backend::{
+    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem,
+};
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
 use std::fmt;
 
 /// The reference backend.
@@ -51,6 +55,10 @@ impl elinvar_ops::DeviceOf for ReferenceDevice {
     type Backend = Reference;
 }
 
+fn uncounted<T>() -> Result<T> {
+    Err(Error::unsupported("reference: memory comes from the system and goes back to it, uncounted"))
+}
+
 impl Backend for Reference {
     type Device = ReferenceDevice;
     type Buffer = HostData;
@@ -62,7 +70,21 @@ impl Backend for Reference {
     fn download(_: &Device, x: View<'_>) -> Result<HostData> {
         compute::own(x.buffer, &x.layout)
     }
+    fn finish(_: &Device, _: &HostData) -> Result<()> {
+        // Everything is computed at once.
+        Ok(())
+    }
     fn synchronize(_: &Device) -> Result<()> {
+        Ok(())
+    }
+    fn memory_stats(_: &Device) -> Result<MemoryStats> {
+        uncounted()
+    }
+    fn set_memory_limit(_: &Device, _: Option<u64>) -> Result<()> {
+        uncounted()
+    }
+    fn release_memory(_: &Device) -> Result<()> {
+        // Nothing is kept.
         Ok(())
     }
     fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
@@ -94,6 +116,13 @@ impl Backend for Reference {
         dtype: DType,
     ) -> Result<HostData> {
         map::map_int(m, &x, dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        _: &Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        update::update(u, items)
     }
 
     fn fold(_: &Device, f: Fold, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {

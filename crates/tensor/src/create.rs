@@ -275,7 +275,7 @@ fn linspace(start: f64, end: f64, steps: usize, dtype: DType) -> Result<HostTens
 }
 
 fn eye(n: usize, dtype: DType) -> Result<HostTensor> {
-    let shape = Shape::new(Dims::from_elem(n, 2).as_slice())?;
+    let shape = Shape::new(&Dims::from_elem(n, 2))?;
     let mut data = HostData::full(dtype, shape.numel(), Scalar::Int(0))?;
     elinvar_core::each_data!(&mut data, v => {
         v.iter_mut().step_by(n + 1).for_each(|x| *x = Element::from_f64(1.0));

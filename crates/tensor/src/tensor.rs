@@ -1,7 +1,7 @@
 //! The tensor itself: numbers, and where they came from.
 
 use crate::fail::OrFail;
-use crate::tape::node::{Edge, Node, run};
+use crate::tape::node::{Edge, Node, run, run_one};
 use crate::tape::{Backward, Gradients, Hook, backward};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::array::Array;
@@ -42,7 +42,7 @@ impl<B: Backend> Value for Tensor<B> {
         Ok(run(op, x)?.into_vec())
     }
     fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self> {
-        Ok(run(op, x)?.pop().expect("an op has a result"))
+        run_one(op, x)
     }
 }
 
@@ -57,6 +57,21 @@ impl<B: Backend> Tensor<B> {
     /// The numbers, without the tape.
     pub fn array(&self) -> &Array<B> {
         &self.inner.array
+    }
+    /// The numbers, for whoever changes them where they lie: an optimiser, say. Other handles on this tensor are parted from
+    /// it first and keep what they have. A variable stays the same variable until [`Tensor::renew`].
+    pub fn array_mut(&mut self) -> &mut Array<B> {
+        if Arc::get_mut(&mut self.inner).is_none() {
+            *self = Self::with_edge(self.array().clone(), self.edge().cloned());
+        }
+        &mut Arc::get_mut(&mut self.inner).expect("nobody else holds it").array
+    }
+    /// Makes a variable a new one, to which no gradient belongs yet, and anything else a constant: what it was computed
+    /// from does not matter any more.
+    pub fn renew(&mut self) {
+        let edge =
+            self.is_variable().then(|| Edge { node: Node::leaf(self.name().map(str::to_owned)), output: 0 });
+        *self = Self::with_edge(self.array().clone(), edge);
     }
     /// The sizes of the axes.
     pub fn shape(&self) -> &Shape {
@@ -208,6 +223,14 @@ impl<B: Backend> Tensor<B> {
     /// What the device reports.
     pub fn to_host(&self) -> Result<HostTensor> {
         self.array().to_host()
+    }
+    /// Waits until the elements are computed. What reads them waits by itself; this is for those who measure time, or
+    /// want to know of an error here and not later.
+    ///
+    /// # Errors
+    /// What the device reports; `OutOfMemory`.
+    pub fn block_until_ready(&self) -> Result<()> {
+        self.array().block_until_ready()
     }
     /// Host memory, moved to the device.
     ///

@@ -1,5 +1,6 @@
 //! The commands, one file each: `run` does what the command line asks for and writes to `out`.
 
+pub mod bench;
 pub mod completions;
 pub mod conformance;
 pub mod devices;

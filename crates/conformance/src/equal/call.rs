@@ -4,13 +4,15 @@ use crate::twist::Work;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, HostTensor, Layout, Result, Scalar, Shape};
 use elinvar_ops::backend::{
-    AddBias, ArgFold, Attention, Backend, Conv, Fold, Plain, Pool, Random, Scan, Scatter, View,
+    AddBias, ArgFold, Attention, Backend, Changed, Conv, Fold, Plain, Pool, Random, Scan, Scatter,
+    UpdateItem, View,
 };
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::op::{Context, Saves};
 use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::update::Update;
 use elinvar_ops::value::Value;
 use std::fmt;
 
@@ -162,6 +164,10 @@ pub enum Call {
     Nonzero {
         x: Operand,
     },
+    /// Of each item: two that change, and two that are read.
+    Update {
+        items: Vec<[Operand; 4]>,
+    },
 }
 
 impl Call {
@@ -192,6 +198,7 @@ impl Call {
             Call::Gather { .. } => Work::Gather,
             Call::Scatter { .. } => Work::Scatter,
             Call::Nonzero { .. } => Work::Nonzero,
+            Call::Update { .. } => Work::Update,
         }
     }
 
@@ -361,6 +368,31 @@ impl Call {
                 let (buffer, count) = B::nonzero(d, up(x)?.view())?;
                 vec![down(buffer, DType::I64, count)?]
             }
+            Call::Update { items } => {
+                let mut held = vec![];
+                for [a, b, g, s] in items {
+                    held.push((B::upload(d, a.data.clone())?, B::upload(d, b.data.clone())?, up(g)?, up(s)?));
+                }
+                let mut parts = vec![];
+                for ((a, b, g, s), x) in held.iter_mut().zip(items) {
+                    parts.push(UpdateItem {
+                        shape: x[0].layout.shape().clone(),
+                        dtype: x[0].data.dtype().compute(),
+                        changes: [
+                            Changed { buffer: a, dtype: x[0].data.dtype() },
+                            Changed { buffer: b, dtype: x[1].data.dtype() },
+                        ],
+                        reads: [g.view(), s.view()],
+                    });
+                }
+                B::update(d, &Averages, parts)?;
+                let mut all = vec![];
+                for ((a, b, ..), x) in held.into_iter().zip(items) {
+                    let len = x[0].layout.shape().numel();
+                    all.extend([down(a, x[0].data.dtype(), len)?, down(b, x[1].data.dtype(), len)?]);
+                }
+                all
+            }
         })
     }
 }
@@ -495,5 +527,17 @@ impl Rows<2> for Spread {
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(elinvar_core::Error::autograd("test_spread: has no gradient"))
+    }
+}
+
+/// (x, m) by (g, s): m goes towards g, and x down by what m has become.
+#[derive(Clone, Copy, Debug)]
+struct Averages;
+impl Update<2, 2> for Averages {
+    const NAME: &'static str = "test_averages";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, m]: [L; 2], [g, s]: [L; 2]) -> [L; 2] {
+        let m = s.fma(g - m, m);
+        [x - m / (x.abs().sqrt() + s), m]
     }
 }

@@ -122,12 +122,37 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
         Work::Attention | Work::AttentionGrad => attention(dice, work, float)?,
         Work::Gather | Work::Scatter => by_index(dice, work, any, values, largest),
         Work::Nonzero => Call::Nonzero { x: operand(dice, any, &shape, Values::Few) },
+        Work::Update => {
+            let count = dice.between(1, 3);
+            let items = (0..count).map(|_| {
+                let rank = dice.between(0, 2);
+                let shape = dice.shape(rank, largest);
+                let float = dice.pick(FLOATS);
+                updated(dice, float, &shape, values)
+            });
+            Call::Update { items: items.collect() }
+        }
     })
 }
 
 fn operand(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> Operand {
     let (layout, len) = dice.layout(shape);
     Operand { data: dice.data(dtype, len, values), layout }
+}
+
+/// A parameter, a state in the type in which it is computed, a gradient and a scalar.
+fn updated(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> [Operand; 4] {
+    let layout = Layout::contiguous(Shape::new(shape).expect("sizes are small"));
+    let n = layout.shape().numel();
+    let mut flat = |dtype| Operand { data: dice.data(dtype, n, values), layout: layout.clone() };
+    let (x, m) = (flat(dtype), flat(dtype.compute()));
+    let s = Operand {
+        data: dice.data(dtype.compute(), 1, Values::Tame),
+        layout: Layout::contiguous(Shape::scalar())
+            .broadcast_to(layout.shape(), "draw")
+            .expect("a scalar fits every shape"),
+    };
+    [x, m, operand(dice, dtype, shape, values), s]
 }
 
 /// An operand whose last axes are rows.

@@ -3,16 +3,16 @@
 
 use super::lanes::{self, Combine, Max, Min};
 use super::stage::{Number, either, turned};
+use crate::CpuDevice;
+use crate::View;
+use crate::memory::filled;
 use crate::parallel::pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, Result};
-use elinvar_ops::View;
 use elinvar_ops::backend::ArgFold;
 
 /// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
-pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_, Cpu>, kept: usize) -> Result<HostData> {
+pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData> {
     match x.buffer.dtype() {
         DType::F32 | DType::F16 | DType::BF16 => typed::<f32>(d, f, x, kept),
         DType::F64 => typed::<f64>(d, f, x, kept),
@@ -23,12 +23,7 @@ pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_, Cpu>, kept: usize
     }
 }
 
-fn typed<T: Number + PartialOrd>(
-    d: &CpuDevice,
-    f: ArgFold,
-    x: &View<'_, Cpu>,
-    kept: usize,
-) -> Result<HostData>
+fn typed<T: Number + PartialOrd>(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData>
 where
     Max: Combine<T>,
     Min: Combine<T>,
@@ -47,7 +42,7 @@ fn is_nan<T: PartialEq>(v: T) -> bool {
 
 fn find<T: Number + PartialOrd, F: Combine<T>>(
     d: &CpuDevice,
-    x: &View<'_, Cpu>,
+    x: &View<'_>,
     kept: usize,
     better: impl Fn(T, T) -> bool + Sync,
 ) -> Result<HostData> {

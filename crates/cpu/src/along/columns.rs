@@ -7,13 +7,14 @@
 
 use super::lanes::Combine;
 use super::stage::{Axis, Number, joined, offset};
+use crate::CpuDevice;
+use crate::View;
 use crate::isa::{Kernel, dispatch};
+use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use elinvar_core::host;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostData, Result};
-use elinvar_ops::View;
 use std::marker::PhantomData;
 
 /// Columns that go side by side at most: eight levels of the tree, of f32, fill half of a first-level cache.
@@ -38,7 +39,7 @@ pub(crate) struct Columns<'a, T> {
 
 impl<'a, T: Number> Columns<'a, T> {
     /// The view in columns, if it lies so.
-    pub fn new(what: &str, x: &View<'a, Cpu>, kept: usize) -> Result<Option<Self>> {
+    pub fn new(what: &str, x: &View<'a>, kept: usize) -> Result<Option<Self>> {
         // Checks the type.
         super::stage::Stage::<T>::new(what, x)?;
         let (sizes, strides) = (x.layout.shape().dims(), x.layout.strides());
@@ -153,7 +154,7 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
             d,
             x,
             n,
-            places: filled(BLOCK.min(n), 0)?,
+            places: host::filled(BLOCK.min(n), 0)?,
             base: 0,
             width: 0,
             stack: filled(levels * width, F::start())?,

@@ -7,12 +7,12 @@
 use super::columns::{self, Columns};
 use super::lanes::{self, Combine, Max, Min, Prod, Sum, each_fold};
 use super::stage::{Number, Stage};
+use crate::CpuDevice;
+use crate::View;
+use crate::memory::filled;
 use crate::parallel::{pieces, try_pieces};
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use elinvar_ops::View;
 use elinvar_ops::backend::Fold;
 use half::slice::HalfFloatSliceExt;
 
@@ -20,7 +20,7 @@ use half::slice::HalfFloatSliceExt;
 const NS: f64 = 0.2;
 
 /// Combines the elements of each row: the view's first `kept` axes stay.
-pub(crate) fn fold(d: &CpuDevice, f: Fold, x: &View<'_, Cpu>, kept: usize, to: DType) -> Result<HostData> {
+pub(crate) fn fold(d: &CpuDevice, f: Fold, x: &View<'_>, kept: usize, to: DType) -> Result<HostData> {
     match (x.buffer.dtype(), f) {
         (DType::F32 | DType::F16 | DType::BF16, _) => {
             each_fold!(f, F => store_f32(view::<f32, F>(d, x, kept)?, to))
@@ -72,7 +72,7 @@ fn misuse(from: DType, to: DType) -> Error {
 }
 
 /// The fold of each row of a view.
-fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_, Cpu>, kept: usize) -> Result<Vec<T>> {
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, kept: usize) -> Result<Vec<T>> {
     let dims = x.layout.shape().dims();
     let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let mut out = filled(rows, F::start())?;

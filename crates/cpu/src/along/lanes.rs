@@ -15,6 +15,11 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
     fn start() -> T;
     /// Two terms as one.
     fn two(a: T, b: T) -> T;
+    /// What changes no bit of a term that it is combined with: for a sum -0, which leaves -0 as it is.
+    #[inline(always)]
+    fn neutral() -> T {
+        Self::start()
+    }
 }
 
 /// A sum.
@@ -37,6 +42,8 @@ macro_rules! float {
             fn start() -> $t { 0.0 }
             #[inline(always)]
             fn two(a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn neutral() -> $t { -0.0 }
         }
         impl Combine<$t> for Prod {
             #[inline(always)]

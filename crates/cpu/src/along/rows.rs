@@ -6,14 +6,15 @@
 
 use super::float::{Float, each_float};
 use super::stage::{Stage, either, turned};
+use crate::CpuDevice;
+use crate::View;
 use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
+use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, Error, HostData, Result};
-use elinvar_ops::View;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
 /// Elements that are staged at a time: four operands and the terms are 20 KiB of f32.
@@ -27,7 +28,7 @@ const NS: f64 = 0.5;
 pub(crate) fn rows<R: Rows<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
-    x: &[View<'_, Cpu>; N],
+    x: &[View<'_>; N],
     kept: usize,
     dtype: DType,
 ) -> Result<HostData> {
@@ -37,15 +38,15 @@ pub(crate) fn rows<R: Rows<N>, const N: usize>(
 fn compute<C: Float, R: Rows<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
-    x: &[View<'_, Cpu>; N],
+    x: &[View<'_>; N],
     kept: usize,
 ) -> Result<Vec<C>> {
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let each = R::OUT == RowOut::Each;
-    let mut y = filled(if each { rows * n } else { rows }, C::NOTHING)?;
-    if y.is_empty() {
-        return Ok(y);
+    let width = if each { n } else { 1 };
+    if rows * width == 0 {
+        return Ok(Vec::new());
     }
     let copies: Vec<_> = x.iter().map(|x| turned::<C>(d, R::NAME, x)).collect::<Result<_>>()?;
     let x: Vec<Stage<'_, C>> =
@@ -54,56 +55,60 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     let passes = (R::FOLDS.len() + usize::from(each)) as f64;
     if n > 2 * BLOCK && rows < 4 * d.threads() {
         // Few long rows: threads share the blocks of each.
-        for row in 0..rows {
-            let mut s = [C::NOTHING; STATS];
+        let mut all = elinvar_core::host::filled(rows, [C::NOTHING; STATS])?;
+        for (row, s) in all.iter_mut().enumerate() {
             for k in 0..R::FOLDS.len() {
                 let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
                 try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, |first, part| {
                     let mut scratch = Scratch::new()?;
                     for (b, y) in part.iter_mut().enumerate() {
-                        *y = work.block(k, row * n, (first + b) * BLOCK, &s, &mut scratch);
+                        *y = work.block(k, row * n, (first + b) * BLOCK, s, &mut scratch, None);
                     }
                     Ok::<(), Error>(())
                 })?;
-                s[k] = work.finish(k, &blocks, &s);
-            }
-            if each {
-                try_pieces(d, &mut y[row * n..(row + 1) * n], 4 * BLOCK, NS, |first, part| {
-                    work.write(row * n + first, &s, part, &mut Scratch::new()?);
-                    Ok::<(), Error>(())
-                })?;
-            } else {
-                y[row] = work.once(&s);
+                s[k] = work.finish(k, &blocks, s);
             }
         }
-        return Ok(y);
+        if !each {
+            return Ok(all.iter().map(|s| work.once(s)).collect());
+        }
+        return fresh_pieces(d, rows * n, 4 * BLOCK, NS, &|mut at, room| {
+            let mut scratch = Scratch::new()?;
+            while room.left() > 0 {
+                let some = (n - at % n).min(room.left());
+                room.part(some, |room| work.write(at, &all[at / n], room, &mut scratch));
+                at += some;
+            }
+            Ok(())
+        });
     }
-    let width = if each { n } else { 1 };
     let together = (16 * PART / n.max(1)).max(1);
     let ns = passes * NS * n as f64 / width as f64;
-    try_pieces(d, &mut y, together * width, ns, |first, part| {
+    fresh_pieces(d, rows * width, together * width, ns, &|first, room| {
         let mut scratch = Scratch::new()?;
-        let first = first / width;
-        if n > PART {
-            for (i, y) in part.chunks_mut(width).enumerate() {
-                work.long(first + i, y, &mut scratch)?;
-            }
-        } else {
-            // Several rows are staged at once.
-            let group = (PART / n.max(1)).max(1);
-            for (g, y) in part.chunks_mut(group * width).enumerate() {
-                work.short(first + g * group, y, &mut scratch);
+        let mut row = first / width;
+        // Several short rows are staged at once.
+        let group = (PART / n.max(1)).max(1);
+        while room.left() > 0 {
+            if n > PART {
+                work.long(row, room, &mut scratch)?;
+                row += 1;
+            } else {
+                let some = group.min(room.left() / width);
+                work.short(row, room.zeroed(some * width, C::NOTHING), &mut scratch);
+                row += some;
             }
         }
-        Ok::<(), Error>(())
-    })?;
-    Ok(y)
+        Ok(())
+    })
 }
 
 /// Buffers of a thread.
 struct Scratch<C, const N: usize> {
     /// Operands that do not lie in memory as they are read.
     x: [Vec<C>; N],
+    /// The row whose one element fills an operand's buffer.
+    repeated: [Option<usize>; N],
     /// Terms, or results that have no room behind them.
     terms: Vec<C>,
 }
@@ -114,7 +119,7 @@ impl<C: Float, const N: usize> Scratch<C, N> {
         for x in &mut x {
             *x = filled(PART + PAD, C::NOTHING)?;
         }
-        Ok(Scratch { x, terms: filled(PART + PAD, C::NOTHING)? })
+        Ok(Scratch { x, repeated: [None; N], terms: filled(PART + PAD, C::NOTHING)? })
     }
 }
 
@@ -128,14 +133,43 @@ struct Work<'a, C, R, const N: usize> {
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
-    /// The operands at `len` elements from `start` on, with as much behind them as padding takes.
-    fn stage<'b>(&self, start: usize, len: usize, buffers: &'b mut [Vec<C>; N]) -> [&'b [C]; N]
+    /// The operands at `len` elements from `start` on, and what is behind them up to `reach` elements.
+    fn stage<'b>(&self, start: usize, len: usize, reach: usize, buffers: &'b mut [Vec<C>; N]) -> [&'b [C]; N]
     where
         Self: 'b,
     {
         let mut all: [&[C]; N] = [&[]; N];
         for ((x, stage), buffer) in all.iter_mut().zip(&self.x).zip(buffers) {
-            *x = stage.block(start, len, len + PAD, buffer);
+            *x = stage.block(start, len, reach, buffer);
+        }
+        all
+    }
+    /// The operands at `len` elements of one row from `start` on, padded.
+    fn part<'b>(
+        &self,
+        start: usize,
+        len: usize,
+        buffers: &'b mut [Vec<C>; N],
+        repeated: &mut [Option<usize>; N],
+    ) -> [&'b [C]; N]
+    where
+        Self: 'b,
+    {
+        let (row, padded) = (start / self.n, len.next_multiple_of(PAD));
+        let mut all: [&[C]; N] = [&[]; N];
+        for (((x, stage), buffer), repeated) in all.iter_mut().zip(&self.x).zip(buffers).zip(repeated) {
+            if !stage.repeats(self.n) {
+                *x = stage.block(start, len, padded, buffer);
+                continue;
+            }
+            // A number for each row, such as the weight of a channel: written once for all parts and passes.
+            if *repeated != Some(row) {
+                stage.read(start, &mut buffer[..1]);
+                let value = buffer[0];
+                buffer.fill(value);
+                *repeated = Some(row);
+            }
+            *x = &buffer[..padded];
         }
         all
     }
@@ -146,16 +180,28 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn length(&self) -> C {
         C::lit(self.n as f64)
     }
-    /// The fold of a block of a row's terms.
-    fn block(&self, k: usize, row: usize, start: usize, s: &[C; STATS], scratch: &mut Scratch<C, N>) -> C {
+    /// The fold of a block of a row's terms; they stay in `kept`, which has the block's size, if there is one.
+    fn block(
+        &self,
+        k: usize,
+        row: usize,
+        start: usize,
+        s: &[C; STATS],
+        scratch: &mut Scratch<C, N>,
+        mut kept: Option<&mut [C]>,
+    ) -> C {
         let f = R::FOLDS[k];
         let len = BLOCK.min(self.n - start);
         let mut lanes = [C::start(f); LANES];
         for at in (0..len).step_by(PART) {
             let some = PART.min(len - at);
-            let x = self.stage(row + start + at, some, &mut scratch.x);
-            self.formula(k, x, s, &mut scratch.terms[..some.next_multiple_of(PAD)]);
-            C::accumulate(self.isa, f, &mut lanes, &scratch.terms[..some]);
+            let x = self.part(row + start + at, some, &mut scratch.x, &mut scratch.repeated);
+            let terms = &mut scratch.terms[..some.next_multiple_of(PAD)];
+            self.formula(k, x, s, terms);
+            C::accumulate(self.isa, f, &mut lanes, &terms[..some]);
+            if let Some(kept) = &mut kept {
+                kept[at..at + some].copy_from_slice(&terms[..some]);
+            }
         }
         C::halved(self.isa, f, lanes, len)
     }
@@ -166,12 +212,14 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn once(&self, s: &[C; STATS]) -> C {
         self.r.out([C::lit(f64::NAN); N], *s, self.length())
     }
-    /// Results of the elements from `start` on, all of one row.
-    fn write(&self, start: usize, s: &[C; STATS], y: &mut [C], scratch: &mut Scratch<C, N>) {
-        for at in (0..y.len()).step_by(PART) {
-            let some = PART.min(y.len() - at);
-            let x = self.stage(start + at, some, &mut scratch.x);
-            self.results(x, some, s, &mut y[at..], &mut scratch.terms);
+    /// Fills the room with the results of the elements from `start` on, all of one row.
+    fn write(&self, start: usize, s: &[C; STATS], room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) {
+        let mut at = start;
+        while room.left() > 0 {
+            let some = PART.min(room.left());
+            let x = self.part(at, some, &mut scratch.x, &mut scratch.repeated);
+            self.results(x, some, s, room.zeroed(some, C::NOTHING), &mut scratch.terms);
+            at += some;
         }
     }
     /// Results of `len` elements. What follows them in `y` may be overwritten.
@@ -184,20 +232,33 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         y[..len].copy_from_slice(&spare[..len]);
     }
     /// A row of several parts.
-    fn long(&self, row: usize, y: &mut [C], scratch: &mut Scratch<C, N>) -> Result<()> {
+    fn long(&self, row: usize, room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
         let mut s = [C::NOTHING; STATS];
         let mut blocks = filled(self.n.div_ceil(BLOCK), C::NOTHING)?;
+        // The last statistic's terms stay where the results will be.
+        let mut y: &mut [C] = &mut [];
+        if R::OUT == RowOut::Each && R::KEEPS {
+            y = room.zeroed(self.n, C::NOTHING);
+        }
         for k in 0..R::FOLDS.len() {
-            for (b, y) in blocks.iter_mut().enumerate() {
-                *y = self.block(k, row * self.n, b * BLOCK, &s, scratch);
+            let keep = !y.is_empty() && k + 1 == R::FOLDS.len();
+            for (b, folded) in blocks.iter_mut().enumerate() {
+                let start = b * BLOCK;
+                let kept = keep.then(|| &mut y[start..self.n.min(start + BLOCK)]);
+                *folded = self.block(k, row * self.n, start, &s, scratch, kept);
             }
             s[k] = self.finish(k, &blocks, &s);
         }
         match R::OUT {
-            RowOut::Each => self.write(row * self.n, &s, y, scratch),
-            RowOut::Once => y[0] = self.once(&s),
+            RowOut::Each if R::KEEPS => y.chunks_mut(PART).for_each(|y| self.out_of_terms(&s, y)),
+            RowOut::Each => room.part(self.n, |room| self.write(row * self.n, &s, room, scratch)),
+            RowOut::Once => room.copy(&[self.once(&s)]),
         }
         Ok(())
+    }
+    /// Terms of the last statistic become results.
+    fn out_of_terms(&self, s: &[C; STATS], terms: &mut [C]) {
+        formula::<C, _>(self.isa, FromTerms::<C, R, N> { r: self.r, s: *s, n: self.length(), terms });
     }
     /// Several rows that fit into a part together, from `first` on.
     fn short(&self, first: usize, y: &mut [C], scratch: &mut Scratch<C, N>) {
@@ -207,7 +268,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let padded = n.next_multiple_of(PAD);
         let x = match n {
             0 => [&[] as &[C]; N],
-            _ => self.stage(first * n, rows * n, &mut scratch.x),
+            _ => self.stage(first * n, rows * n, (rows - 1) * n + padded, &mut scratch.x),
         };
         for i in 0..rows {
             let x = x.map(|x| &x[i * n..]);
@@ -217,7 +278,10 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 let folded = C::block(self.isa, f, &scratch.terms[..n]);
                 s[k] = self.r.finish(k, folded, s, self.length());
             }
-            if each {
+            if each && R::KEEPS {
+                self.out_of_terms(&s, &mut scratch.terms[..padded]);
+                y[i * n..(i + 1) * n].copy_from_slice(&scratch.terms[..n]);
+            } else if each {
                 self.results(x, n, &s, &mut y[i * n..], &mut scratch.terms);
             } else {
                 y[i] = self.once(&s);
@@ -242,7 +306,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Formula<'_, C, R, N> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let (r, s, n) = (self.r, self.s.map(V), V(self.n));
+        let (r, s, n) = (*self.r, self.s.map(V), V(self.n));
         let folds = R::FOLDS.len();
         let (x, out) = (self.x, self.out);
         match self.k {
@@ -252,6 +316,27 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Formula<'_, C, R, N> {
             3 if folds > 3 => each(x, out, |x| r.term(3, x, s, n)),
             _ if R::OUT == RowOut::Each => each(x, out, |x| r.out(x, s, n)),
             _ => unreachable!("a formula has no more than it says"),
+        }
+    }
+}
+
+/// Results from the terms of the last statistic.
+struct FromTerms<'a, C, R, const N: usize> {
+    r: &'a R,
+    s: [C; STATS],
+    n: C,
+    terms: &'a mut [C],
+}
+
+impl<C: Float, R: Rows<N>, const N: usize> Kernel for FromTerms<'_, C, R, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        if R::KEEPS {
+            let (r, s, n) = (*self.r, self.s.map(V), V(self.n));
+            for y in self.terms {
+                *y = r.out_of_term(V(*y), s, n).0;
+            }
         }
     }
 }

@@ -3,18 +3,19 @@
 use super::fold::{store, store_f32};
 use super::lanes::{Combine, Prod, Sum};
 use super::stage::{Number, either, turned};
+use crate::CpuDevice;
+use crate::View;
 use crate::isa::{Kernel, dispatch};
+use crate::memory::filled;
 use crate::parallel::pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use crate::simd::room::fresh_pieces;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, Result};
-use elinvar_ops::View;
 use elinvar_ops::backend::Scan;
 use std::marker::PhantomData;
 
 /// Prefix sums or products along the last axis.
-pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_, Cpu>, to: DType) -> Result<HostData> {
+pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<HostData> {
     match (x.buffer.dtype(), f) {
         (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => store_f32(view::<f32, Sum>(d, x)?, to),
         (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => store_f32(view::<f32, Prod>(d, x)?, to),
@@ -27,16 +28,17 @@ pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_, Cpu>, to: DType) -> Resu
     }
 }
 
-fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<Vec<T>> {
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Vec<T>> {
     let n = x.shape().last().copied().unwrap_or(1);
-    let mut y = filled(x.shape().numel(), F::start())?;
-    if y.is_empty() {
-        return Ok(y);
+    let len = x.shape().numel();
+    if len == 0 {
+        return Ok(Vec::new());
     }
     let copy = turned::<T>(d, "a scan", x)?;
     let stage = either::<T>("a scan", x, &copy)?;
     let isa = d.isa();
-    if n >= 32 * SCAN_BLOCK && y.len() / n < 2 * d.threads() && d.threads() > 1 {
+    if n >= 32 * SCAN_BLOCK && len / n < 2 * d.threads() && d.threads() > 1 {
+        let mut y = filled(len, F::start())?;
         // Few long rows: threads share the blocks, whose offsets are one short chain.
         for (r, row) in y.chunks_mut(n).enumerate() {
             pieces(d, row, 8 * SCAN_BLOCK, 1.0, |start, part| {
@@ -64,12 +66,22 @@ fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_, Cpu>) -> Result<Ve
         }
         return Ok(y);
     }
-    let together = (8 * SCAN_BLOCK / n).max(1);
-    pieces(d, &mut y, together * n, 1.0, |start, part| {
-        stage.read(start, part);
-        dispatch(isa, Rows { x: part, n, f: PhantomData::<F> });
-    });
-    Ok(y)
+    let rows = (4 * SCAN_BLOCK / n).max(1);
+    fresh_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
+        while room.left() > 0 {
+            let some = (rows * n).min(room.left());
+            let x = if stage.lies(start, some) {
+                room.copied(stage.block(start, some, some, &mut []))
+            } else {
+                let x = room.zeroed(some, F::start());
+                stage.read(start, x);
+                x
+            };
+            dispatch(isa, Rows { x, n, f: PhantomData::<F> });
+            start += some;
+        }
+        Ok(())
+    })
 }
 
 /// Every row of `n` elements, scanned in place.
@@ -86,17 +98,16 @@ impl<T: Copy, F: Combine<T>> Kernel for Rows<'_, T, F> {
         for row in self.x.chunks_mut(self.n) {
             let mut offset: Option<T> = None;
             for block in row.chunks_mut(SCAN_BLOCK) {
-                let mut carry: Option<T> = None;
+                let mut carry = F::neutral();
                 let (groups, rest) = block.as_chunks_mut::<SCAN_GROUP>();
                 for group in groups {
-                    steps::<T, F>(group);
-                    if let Some(c) = carry {
-                        group.iter_mut().for_each(|v| *v = F::two(c, *v));
-                    }
-                    carry = Some(group[SCAN_GROUP - 1]);
+                    let mut x = steps::<T, F>(*group);
+                    x.iter_mut().for_each(|v| *v = F::two(carry, *v));
+                    carry = x[SCAN_GROUP - 1];
                     if let Some(o) = offset {
-                        group.iter_mut().for_each(|v| *v = F::two(o, *v));
+                        x.iter_mut().for_each(|v| *v = F::two(o, *v));
                     }
+                    *group = x;
                 }
                 let mut d = 1;
                 while d < rest.len() {
@@ -106,9 +117,7 @@ impl<T: Copy, F: Combine<T>> Kernel for Rows<'_, T, F> {
                     d *= 2;
                 }
                 for v in rest {
-                    if let Some(c) = carry {
-                        *v = F::two(c, *v);
-                    }
+                    *v = F::two(carry, *v);
                     if let Some(o) = offset {
                         *v = F::two(o, *v);
                     }
@@ -119,13 +128,26 @@ impl<T: Copy, F: Combine<T>> Kernel for Rows<'_, T, F> {
     }
 }
 
-/// A group by log-steps: what stands `d` places before is added, for d = 1, 2, 4, 8.
+/// A group by log-steps: what stands d places before is added, for d = 1, 2, 4, 8.
 #[inline(always)]
-fn steps<T: Copy, F: Combine<T>>(x: &mut [T; SCAN_GROUP]) {
-    let y: [T; SCAN_GROUP] = std::array::from_fn(|i| if i >= 1 { F::two(x[i - 1], x[i]) } else { x[i] });
-    let z: [T; SCAN_GROUP] = std::array::from_fn(|i| if i >= 2 { F::two(y[i - 2], y[i]) } else { y[i] });
-    let y: [T; SCAN_GROUP] = std::array::from_fn(|i| if i >= 4 { F::two(z[i - 4], z[i]) } else { z[i] });
-    *x = std::array::from_fn(|i| if i >= 8 { F::two(y[i - 8], y[i]) } else { y[i] });
+fn steps<T: Copy, F: Combine<T>>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
+    let x = step::<T, F, 1>(x);
+    let x = step::<T, F, 2>(x);
+    let x = step::<T, F, 4>(x);
+    step::<T, F, 8>(x)
+}
+
+/// The first `D` get what changes nothing, so that all are one vector, shifted and added.
+#[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become a register")]
+#[inline(always)]
+fn step<T: Copy, F: Combine<T>, const D: usize>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
+    let mut before = [F::neutral(); SCAN_GROUP];
+    before[D..].copy_from_slice(&x[..SCAN_GROUP - D]);
+    let mut y = x;
+    for i in 0..SCAN_GROUP {
+        y[i] = F::two(before[i], x[i]);
+    }
+    y
 }
 
 /// Each element, with the offset of earlier blocks on its left.

@@ -2,11 +2,12 @@
 //! equal and the fastest sort is stable.
 
 use super::stage::{Number, Stage, either, turned};
+use crate::CpuDevice;
+use crate::View;
+use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::{filled, with_capacity};
+use elinvar_core::host;
 use elinvar_core::{Error, HostData, Result, bf16, each_data, f16};
-use elinvar_ops::View;
 use rayon::prelude::*;
 
 /// A type whose elements have an order.
@@ -68,13 +69,8 @@ fn rank_64(v: f64) -> u64 {
 }
 
 /// Sorts each row along the last axis, stable, also when descending: the values, and where they came from.
-pub(crate) fn sort(d: &CpuDevice, x: &View<'_, Cpu>, descending: bool) -> Result<(HostData, HostData)> {
-    fn typed<T: Ordered>(
-        _: &[T],
-        d: &CpuDevice,
-        x: &View<'_, Cpu>,
-        down: bool,
-    ) -> Result<(HostData, HostData)> {
+pub(crate) fn sort(d: &CpuDevice, x: &View<'_>, descending: bool) -> Result<(HostData, HostData)> {
+    fn typed<T: Ordered>(_: &[T], d: &CpuDevice, x: &View<'_>, down: bool) -> Result<(HostData, HostData)> {
         let n = x.shape().last().copied().unwrap_or(1);
         if u32::try_from(n).is_err() {
             return Err(Error::argument(format!(
@@ -105,7 +101,7 @@ fn rows<T: Ordered>(
     let one = |row: usize, values: &mut [T], places: &mut [i64]| {
         let mut buffer = filled(n, T::ZERO)?;
         let x = x.block(row * n, n, n, &mut buffer);
-        let mut keys = with_capacity(n)?;
+        let mut keys = host::with_capacity(n)?;
         keys.extend(x.iter().enumerate().map(|(i, &v)| v.key(i, down)));
         match shared {
             Some(pool) => pool.install(|| keys.par_sort_unstable()),
@@ -117,7 +113,7 @@ fn rows<T: Ordered>(
         }
         Ok::<(), Error>(())
     };
-    let mut all = with_capacity(len / n)?;
+    let mut all = host::with_capacity(len / n)?;
     all.extend(values.chunks_mut(n).zip(places.chunks_mut(n)).enumerate());
     if shared.is_some() {
         all.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))?;

@@ -3,11 +3,11 @@
 //! Nothing here depends on a formula: kernels see contiguous blocks of the type in which they compute. A block that lies
 //! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
 
+use crate::CpuDevice;
+use crate::View;
+use crate::memory::filled;
 use crate::parallel::pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use elinvar_ops::View;
 use half::slice::HalfFloatSliceExt;
 
 /// A type in which is computed, and how it is read from storage.
@@ -153,7 +153,7 @@ impl<'a, T: Number> Stage<'a, T> {
     ///
     /// # Errors
     /// `DTypeMismatch` if its elements are no such numbers: the op should have converted them.
-    pub fn new(what: &str, x: &View<'a, Cpu>) -> Result<Self> {
+    pub fn new(what: &str, x: &View<'a>) -> Result<Self> {
         let dtype = x.buffer.dtype();
         if !T::reads(dtype) {
             return Err(Error::dtype(format!(
@@ -168,6 +168,15 @@ impl<'a, T: Number> Stage<'a, T> {
     /// Elements in row-major order, from the first to the last.
     pub fn whole(data: &'a HostData) -> Self {
         Stage { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
+    }
+    /// Is each row of `n` elements one element, repeated?
+    pub fn repeats(&self, n: usize) -> bool {
+        self.inner.1 == 0 && n > 0 && self.inner.0.is_multiple_of(n)
+    }
+    /// Does [`Stage::block`] borrow these elements, so that it needs no buffer?
+    pub fn lies(&self, start: usize, len: usize) -> bool {
+        let (n, stride) = self.inner;
+        self.own.is_some() && stride == 1 && start % n.max(1) + len <= n
     }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.
@@ -207,7 +216,7 @@ impl<'a, T: Number> Stage<'a, T> {
 ///
 /// # Errors
 /// `DTypeMismatch` as for [`Stage::new`]; `OutOfMemory`.
-pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_, Cpu>) -> Result<Option<HostData>> {
+pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<HostData>> {
     /// Elements of a side of a tile: a cache line of f32.
     const SIDE: usize = 16;
     let stage = Stage::<T>::new(what, x)?;
@@ -246,7 +255,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_, Cpu>) ->
 /// As for [`Stage::new`].
 pub(crate) fn either<'a, T: Number>(
     what: &str,
-    x: &View<'a, Cpu>,
+    x: &View<'a>,
     copy: &'a Option<HostData>,
 ) -> Result<Stage<'a, T>> {
     match copy {

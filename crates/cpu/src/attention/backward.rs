@@ -6,16 +6,17 @@
 
 use super::scores::{Mask, Masking, Row, Slopes};
 use super::{Number, Sizes, TILE, rows_of, turned};
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::isa::{Isa, dispatch};
+use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
-use crate::simd_tile::Strided;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::{filled, with_capacity};
+use crate::simd::tile::Strided;
+use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, Result};
-use elinvar_ops::View;
 use elinvar_ops::backend::{Attention, Backend, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::ops::Range;
@@ -23,21 +24,21 @@ use std::ops::Range;
 /// What the gradient reads besides q, k, v and the mask.
 pub(crate) struct Results<'a> {
     /// The output.
-    pub o: View<'a, Cpu>,
+    pub o: View<'a>,
     /// Its row statistics.
-    pub lse: View<'a, Cpu>,
+    pub lse: View<'a>,
     /// The gradient of the output.
-    pub g: View<'a, Cpu>,
+    pub g: View<'a>,
 }
 
 /// The gradients by q, k and v.
 pub(crate) fn attention_grad(
     d: &CpuDevice,
     a: &Attention,
-    q: View<'_, Cpu>,
-    k: View<'_, Cpu>,
-    v: View<'_, Cpu>,
-    mask: Option<View<'_, Cpu>>,
+    q: View<'_>,
+    k: View<'_>,
+    v: View<'_>,
+    mask: Option<View<'_>>,
     r: Results<'_>,
 ) -> Result<(HostData, HostData, HostData)> {
     if Sizes::new(&q, &k, &v).empty() {
@@ -69,8 +70,8 @@ struct Item<'a, C> {
 fn backward<C: Number>(
     d: &CpuDevice,
     a: &Attention,
-    [q, k, v]: [&View<'_, Cpu>; 3],
-    mask: Option<&View<'_, Cpu>>,
+    [q, k, v]: [&View<'_>; 3],
+    mask: Option<&View<'_>>,
     r: &Results<'_>,
 ) -> Result<[Vec<C>; 3]> {
     let z = Sizes::new(q, k, v);
@@ -210,15 +211,16 @@ impl<C: Number> Walk<'_, C> {
         let keys_turned = &self.keys_turned[item.kv * blocks * z.d * TILE..];
         let values_turned = &self.values_turned[item.kv * blocks * z.v * TILE..];
         let scale = C::lit(self.a.scale);
-        let mut tile = [filled(TILE, [C::NOTHING; TILE])?, filled(TILE, [C::NOTHING; TILE])?];
-        let mut masked: Vec<Row<C>> = filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
+        let mut tile = [host::filled(TILE, [C::NOTHING; TILE])?, host::filled(TILE, [C::NOTHING; TILE])?];
+        let mut masked: Vec<Row<C>> =
+            host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
         let mut spare = filled(if z.d.max(z.v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
         let mut dq = Sums::new(TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
         let terms = z.group() * z.l;
         let (mut dk, mut dv) = (Sums::new(side, wide_d, terms)?, Sums::new(side, wide_v, terms)?);
         // Terms that the sums of each block of keys had so far.
-        let mut had = filled(item.keys.len().div_ceil(TILE), 0)?;
+        let mut had = host::filled(item.keys.len().div_ceil(TILE), 0)?;
         for (nth, head) in item.heads.clone().enumerate() {
             for query in item.queries.clone().step_by(TILE) {
                 let visited = z.visited(self.a, query).min(item.keys.end);

@@ -2,16 +2,17 @@
 
 use super::scores::{Mask, Masking, Row, Running, Weigh};
 use super::{Number, Sizes, TILE, rows_of, turned};
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::simd_tile::Strided;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::{filled, with_capacity};
+use crate::simd::tile::Strided;
+use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Result};
-use elinvar_ops::View;
 use elinvar_ops::backend::{Attention, Backend};
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -19,10 +20,10 @@ use elinvar_reference::{Reference, ReferenceDevice};
 pub(crate) fn attention(
     d: &CpuDevice,
     a: &Attention,
-    q: View<'_, Cpu>,
-    k: View<'_, Cpu>,
-    v: View<'_, Cpu>,
-    mask: Option<View<'_, Cpu>>,
+    q: View<'_>,
+    k: View<'_>,
+    v: View<'_>,
+    mask: Option<View<'_>>,
 ) -> Result<(HostData, HostData)> {
     if Sizes::new(&q, &k, &v).empty() {
         let to = crate::to;
@@ -48,10 +49,10 @@ struct Item<'a, C> {
 fn forward<C: Number>(
     d: &CpuDevice,
     a: &Attention,
-    q: &View<'_, Cpu>,
-    k: &View<'_, Cpu>,
-    v: &View<'_, Cpu>,
-    mask: Option<&View<'_, Cpu>>,
+    q: &View<'_>,
+    k: &View<'_>,
+    v: &View<'_>,
+    mask: Option<&View<'_>>,
 ) -> Result<(Vec<C>, Vec<C>)> {
     let z = Sizes::new(q, k, v);
     let q = Stage::new("attention", q)?;
@@ -60,7 +61,7 @@ fn forward<C: Number>(
     let tiles = Tiles { isa: d.isa(), a, z, q, keys, values, mask: Mask::new(mask)? };
     let mut y = filled(z.b * z.h * z.l * z.v, C::NOTHING)?;
     let mut lse = filled(z.b * z.h * z.l, C::NOTHING)?;
-    let mut items = with_capacity(z.b * z.h * z.l.div_ceil(TILE))?;
+    let mut items = host::with_capacity(z.b * z.h * z.l.div_ceil(TILE))?;
     let heads = y.chunks_mut(z.l * z.v).zip(lse.chunks_mut(z.l));
     for (head, (y, lse)) in heads.enumerate() {
         let all = y.chunks_mut(TILE * z.v).zip(lse.chunks_mut(TILE)).enumerate();
@@ -95,9 +96,10 @@ impl<C: Number> Tiles<'_, C> {
         let first = item.head * z.l + item.query;
         let mut buffer = filled(rows * z.d, C::NOTHING)?;
         let q = self.q.block(first * z.d, rows * z.d, rows * z.d, &mut buffer);
-        let mut tile = filled(rows, [C::NOTHING; TILE])?;
+        let mut tile = host::filled(rows, [C::NOTHING; TILE])?;
         let mut spare = filled(if z.d > CHUNK { rows * TILE } else { 0 }, C::NOTHING)?;
-        let mut masked: Vec<Row<C>> = filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
+        let mut masked: Vec<Row<C>> =
+            host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
         let mut o = filled(rows * wide, C::NOTHING)?;
         let mut run = Running {
             m: [C::lit(f64::NEG_INFINITY); TILE],

@@ -1,7 +1,7 @@
 //! Attention and its gradient: tiles of 64 queries against blocks of 64 keys.
 //!
 //! The definition (`NUMERICS.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
-//! stands in memory. Products of tiles are chains of fma in registers ([`crate::simd_tile`]); between them, every step of
+//! stands in memory. Products of tiles are chains of fma in registers ([`crate::simd::tile`]); between them, every step of
 //! the definition is a vector loop over a row of 64 scores.
 
 mod backward;
@@ -11,15 +11,15 @@ mod scores;
 pub(crate) use backward::{Results, attention_grad};
 pub(crate) use forward::attention;
 
+use crate::CpuDevice;
+use crate::View;
 use crate::along::float::Float;
 use crate::along::stage::Stage;
+use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::simd_tile::{COLUMNS, Tiled};
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::filled;
+use crate::simd::tile::{COLUMNS, Tiled};
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{Error, Result};
-use elinvar_ops::View;
 use elinvar_ops::backend::Attention;
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
@@ -43,7 +43,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    fn new(q: &View<'_, Cpu>, k: &View<'_, Cpu>, v: &View<'_, Cpu>) -> Self {
+    fn new(q: &View<'_>, k: &View<'_>, v: &View<'_>) -> Self {
         let (q, k) = (q.shape(), k.shape());
         Sizes { b: q[0], h: q[1], j: k[1], l: q[2], s: k[2], d: q[3], v: v.shape()[3] }
     }

@@ -1,12 +1,11 @@
 //! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
 
 use super::{Number, Sizes, TILE};
-use crate::Cpu;
+use crate::View;
 use crate::along::stage::Stage;
 use crate::isa::Kernel;
 use crate::lane::V;
 use elinvar_core::{DType, Result};
-use elinvar_ops::View;
 use elinvar_ops::lane::Lane;
 
 /// A row of scores.
@@ -20,7 +19,7 @@ pub(super) struct Mask<'a, C> {
 }
 
 impl<'a, C: Number> Mask<'a, C> {
-    pub fn new(mask: Option<&View<'a, Cpu>>) -> Result<Option<Self>> {
+    pub fn new(mask: Option<&View<'a>>) -> Result<Option<Self>> {
         mask.map(|m| {
             Ok(Mask { stage: Stage::new("attention's mask", m)?, keep: m.buffer.dtype() == DType::Bool })
         })

@@ -1,24 +1,29 @@
-//! Convolutions with few output channels in a group, depthwise ones above all: packing a patch would cost more than
-//! multiplying it. The planes of a group get their padding once, and each row of the result is chained from them.
+//! Convolutions with few output channels in a group: depthwise ones, and the gradients by x of those with few input
+//! channels. Packing a patch would cost more than multiplying it, so chains run over padded planes, a few rows at a time.
 
+use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{Finish, Real, scratch};
-use crate::isa::{Kernel, dispatch};
-use crate::parallel::try_pieces;
+use crate::simd::chains::{FEW, UNIT, Unit, Windows, windows};
+use crate::simd::room::fresh_pieces;
 use elinvar_core::Result;
-use elinvar_core::host::filled;
 use elinvar_core::order::CHUNK;
 
-/// Output channels of a group up to which this is faster than tiles.
-const FEW: usize = 2;
-/// Positions that are computed together: one to four registers.
-const LANES: usize = 16;
+/// Padded elements that are made at once, if a row takes no more: 256 KiB of f32, a part of a second-level cache.
+const BAND: usize = 1 << 16;
+/// Rows that take more than this go another way: the memory would be worth more than the time.
+const MOST: usize = 1 << 22;
 
-/// Is a convolution with `o` output channels in a group one of these? The terms have to fit one chain.
+/// Is a convolution with `o` output channels in a group one of these?
 pub(super) fn is_few<T: Real>(patches: &Patches<'_, T>, o: usize) -> bool {
     let terms = patches.channels * patches.taps.len();
-    (1..=FEW).contains(&o) && (1..=CHUNK).contains(&terms) && patches.positions() > 0
+    if !(1..=FEW).contains(&o) || terms == 0 || patches.positions() == 0 {
+        return false;
+    }
+    // Planes that are the matrix themselves need no packing.
+    let cheap = terms <= 16 || !patches.is_plain();
+    cheap && Padded::new(patches, 0..1).size().saturating_mul(patches.channels) <= MOST
 }
 
 /// y[batch, o, positions]; weights [groups, o, (channel, tap)], where batch `b` is of group `b % groups`.
@@ -35,87 +40,76 @@ pub(super) fn few<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
     let (terms, n) = (patches.channels * patches.taps.len(), patches.positions());
-    let low: [isize; 3] = std::array::from_fn(|a| patches.taps.iter().map(|t| t[a]).min().unwrap_or(0));
-    let high: [isize; 3] = std::array::from_fn(|a| patches.taps.iter().map(|t| t[a]).max().unwrap_or(0));
-    // From the first to the last element under any tap.
-    let sizes: [usize; 3] =
-        std::array::from_fn(|a| (patches.grid[a] - 1) * patches.step[a] + (high[a] - low[a]) as usize + 1);
-    let size = sizes.iter().product::<usize>();
-    let place = |t: &[isize; 3]| {
-        let [i, j, k] = std::array::from_fn(|a| (t[a] - low[a]) as usize);
-        (i * sizes[1] + j) * sizes[2] + k
-    };
-    let taps: Vec<usize> = patches.taps.iter().map(place).collect();
-    // Lanes past the end of a row read on; past the last row, too.
-    let room = patches.channels * size + LANES * patches.step[2];
-    let mut y = filled(batch * o * n, T::ZERO)?;
-    // Nanoseconds for an element: half of one for a term.
-    try_pieces(d, &mut y, o * n, terms as f64 * 0.5, |at, y| {
-        let b = at / (o * n);
-        scratch(room, |padded| {
-            padded.fill(T::ZERO);
-            patches.pad(b, low, sizes, padded);
-            let w = &w[b % groups * o * terms..][..o * terms];
-            let (grid, step) = (patches.grid, patches.step);
-            dispatch(
-                d.isa(),
-                Rows { padded, sizes, taps: &taps, channels: patches.channels, grid, step, w, y },
-            );
-            if !finish.nothing() {
-                for (i, y) in y.chunks_exact_mut(n).enumerate() {
-                    finish.finish(d.isa(), b, i, 0, y);
+    let bands = bands(patches);
+    // Planes of a piece share what is zero around them.
+    let planes = ((1 << 16) / (o * n)).clamp(1, (batch / (4 * d.threads())).max(1));
+    // Nanoseconds for an element: a tenth of one for a term.
+    fresh_pieces(d, batch * o * n, planes * o * n, terms as f64 * 0.1 + 0.3, &|start, room| {
+        let largest = bands.iter().map(|b| b.padded.size()).max().unwrap_or(0);
+        // A unit may reach over the end of the last row.
+        scratch(patches.channels * largest + UNIT, |x| {
+            let first = start / (o * n);
+            for b in first..first + room.left() / (o * n) {
+                let y = room.zeroed(o * n, T::ZERO);
+                for band in &bands {
+                    let size = band.padded.size();
+                    if b == first || bands.len() > 1 {
+                        x[..patches.channels * size].fill(T::ZERO);
+                    }
+                    for (c, x) in x.chunks_exact_mut(size).take(patches.channels).enumerate() {
+                        band.padded.fill(patches.plane, patches.at(b, c), x);
+                    }
+                    for (chunk, places) in band.places.chunks(CHUNK).enumerate() {
+                        let w = &w[b % groups * o * terms + chunk * CHUNK..];
+                        let (x, units, y, first) = (&*x, &band.units[..], &mut *y, chunk == 0);
+                        let all = Windows { x, places, w, across: terms, units, o, y, plane: n, first };
+                        windows(d.isa(), all);
+                    }
+                }
+                if !finish.nothing() {
+                    for (i, y) in y.chunks_exact_mut(n).enumerate() {
+                        finish.finish(d.isa(), b, i, 0, y);
+                    }
                 }
             }
         })
-    })?;
-    Ok(y)
+    })
 }
 
-struct Rows<'a, T> {
-    /// Planes of `sizes`, with padding.
-    padded: &'a [T],
-    sizes: [usize; 3],
-    /// Where each tap lies in a plane at position 0.
-    taps: &'a [usize],
-    channels: usize,
-    grid: [usize; 3],
-    step: [usize; 3],
-    w: &'a [T],
-    y: &'a mut [T],
+/// Rows of positions, or a part of a long one, that are made together; they lie in one plane along the first axis.
+struct Band {
+    padded: Padded,
+    /// Where each term's element lies at the first position.
+    places: Vec<usize>,
+    units: Vec<Unit>,
 }
 
-impl<T: Real> Kernel for Rows<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run(self) {
-        let step = self.step[2];
-        let terms = self.channels * self.taps.len();
-        let rows = self.grid[0] * self.grid[1];
-        for (row, y) in self.y.chunks_exact_mut(self.grid[2]).enumerate() {
-            let w = &self.w[row / rows * terms..][..terms];
-            let (i, j) = (row % rows / self.grid[1] * self.step[0], row % self.grid[1] * self.step[1]);
-            let start = (i * self.sizes[1] + j) * self.sizes[2];
-            for (block, y) in y.chunks_mut(LANES).enumerate() {
-                let start = start + block * LANES * step;
-                let mut sums = [T::ZERO; LANES];
-                for (c, w) in w.chunks_exact(self.taps.len()).enumerate() {
-                    let plane = start + c * self.sizes.iter().product::<usize>();
-                    for (tap, w) in self.taps.iter().zip(w) {
-                        let x = &self.padded[plane + tap..][..(LANES - 1) * step + 1];
-                        // Neighbours are whole registers; the compiler has to see that they are.
-                        if step == 1 {
-                            for (l, sum) in sums.iter_mut().enumerate() {
-                                *sum = x[l].fma(*w, *sum);
-                            }
-                        } else {
-                            for (l, sum) in sums.iter_mut().enumerate() {
-                                *sum = x[l * step].fma(*w, *sum);
-                            }
-                        }
-                    }
-                }
-                y.copy_from_slice(&sums[..y.len()]);
+fn bands<T: Real>(patches: &Patches<'_, T>) -> Vec<Band> {
+    let [g0, g1, g2] = patches.grid;
+    let row = Padded::new(patches, 0..g2).size() * patches.channels;
+    let together = (BAND / row).clamp(1, g1);
+    let cut = if row <= BAND { g2 } else { (g2 / (row / BAND + 1)).next_multiple_of(16 * UNIT) };
+    let mut bands = Vec::new();
+    for outer in 0..g0 {
+        for inner in (0..g1).step_by(together) {
+            for k in (0..g2).step_by(cut) {
+                let rows = outer * g1 + inner..outer * g1 + (inner + together).min(g1);
+                let across = k..g2.min(k + cut);
+                let padded = Padded::new(patches, rows.start * g2 + k..(rows.end - 1) * g2 + across.end);
+                let size = padded.size();
+                let places =
+                    (0..patches.channels).flat_map(|c| padded.places.iter().map(move |p| c * size + p));
+                let places = places.collect();
+                let unit = |row: usize, k: usize| {
+                    let count = UNIT.min(across.end - k);
+                    Unit { from: padded.position(row, k), to: row * g2 + k, count }
+                };
+                let starts = || across.clone().step_by(UNIT);
+                let units =
+                    rows.flat_map(|row| starts().map(move |k| (row, k))).map(|(r, k)| unit(r, k)).collect();
+                bands.push(Band { padded, places, units });
             }
         }
     }
+    bands
 }

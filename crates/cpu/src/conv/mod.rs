@@ -4,9 +4,13 @@
 //! position). With a stride, the gradient by x is several products: input elements that meet the stride's grid through
 //! the same taps make one.
 
+mod beside;
 mod few;
+mod padded;
 mod patches;
 
+use crate::CpuDevice;
+use crate::View;
 use crate::copy::{elements, own};
 use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
@@ -16,11 +20,10 @@ use crate::gemm::{
     width,
 };
 use crate::isa::Isa;
+use crate::memory::{filled, with_capacity};
 use crate::parallel::pieces;
-use crate::{Cpu, CpuDevice};
-use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{HostData, Layout, Result, Shape};
-use elinvar_ops::backend::{Conv, Epilogue, View};
+use elinvar_ops::backend::{Conv, Epilogue};
 use patches::{Patches, Turned, images};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -97,11 +100,11 @@ fn matrices<T>(data: &[T], rows: usize, cols: usize) -> Matrix<'_, T> {
 pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
     c: &Conv,
-    x: &View<'_, Cpu>,
-    w: &View<'_, Cpu>,
+    x: &View<'_>,
+    w: &View<'_>,
     out: &[usize],
     e: &E,
-    extra: &[View<'_, Cpu>; N],
+    extra: &[View<'_>; N],
 ) -> Result<HostData> {
     let (xs, ws) = (x.shape(), w.shape());
     let window = Window::new(c, &xs[2..], &ws[2..], out);
@@ -155,8 +158,8 @@ fn windows<T: Real>(
 pub(crate) fn input_grad<T: Real>(
     d: &CpuDevice,
     c: &Conv,
-    g: &View<'_, Cpu>,
-    w: &View<'_, Cpu>,
+    g: &View<'_>,
+    w: &View<'_>,
     spatial: &[usize],
 ) -> Result<HostData> {
     let (gs, ws) = (g.shape(), w.shape());
@@ -225,8 +228,8 @@ pub(crate) fn input_grad<T: Real>(
 pub(crate) fn weight_grad<T: Real>(
     d: &CpuDevice,
     c: &Conv,
-    x: &View<'_, Cpu>,
-    g: &View<'_, Cpu>,
+    x: &View<'_>,
+    g: &View<'_>,
     taps: &[usize],
 ) -> Result<HostData> {
     let (xs, gs) = (x.shape(), g.shape());
@@ -234,6 +237,10 @@ pub(crate) fn weight_grad<T: Real>(
     let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
     let (xv, gv) = (load::<T>(d, x)?, load::<T>(d, g)?);
     let patches = window.patches(&xv, channels);
+    if beside::is_beside(&patches, c.groups, o) {
+        let dw = beside::weight_grad(d, &patches, &gv, xs[0], c.groups, o)?;
+        return store(dw, x.buffer.dtype());
+    }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
     let left = Turned { patches, groups: c.groups };
@@ -286,7 +293,7 @@ impl<T: Real> Right<T> for Planes<'_, T> {
 }
 
 /// A view as another shape; its elements are copied if strides cannot say that.
-fn flattened<'a>(d: &CpuDevice, v: &View<'a, Cpu>, shape: &Shape) -> Result<(Cow<'a, HostData>, Layout)> {
+fn flattened<'a>(d: &CpuDevice, v: &View<'a>, shape: &Shape) -> Result<(Cow<'a, HostData>, Layout)> {
     Ok(match v.layout.reshape(shape) {
         Some(l) => (Cow::Borrowed(v.buffer), l),
         None => (Cow::Owned(own(d, v)?), Layout::contiguous(shape.clone())),
@@ -294,7 +301,7 @@ fn flattened<'a>(d: &CpuDevice, v: &View<'a, Cpu>, shape: &Shape) -> Result<(Cow
 }
 
 /// The elements of a view, row-major, in the type in which is computed.
-fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a, Cpu>) -> Result<Cow<'a, [T]>> {
+fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Cow<'a, [T]>> {
     let l = &v.layout;
     Ok(match numbers::<T>(v.buffer)? {
         Numbers::Own(data) => elements(d, data, l)?,

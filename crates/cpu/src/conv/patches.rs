@@ -1,10 +1,12 @@
 //! The elements under the taps of a window, for all positions of the window: a matrix that is never made whole.
 //!
-//! Row (channel, tap), column position. A tile's part of it is packed where it is needed. Positions are walked in runs
-//! along the last axis; taps that fall outside contribute +0.
+//! Row (channel, tap), column position. A tile's part of it is packed where it is needed: the lines that it sees get their
+//! padding, and then every row of it is a few whole registers.
 
-use crate::gemm::{Columns, Left, Lines, PITCH, Panels, Real, Right, width};
-use crate::isa::Isa;
+use super::padded::Padded;
+use crate::gemm::{Columns, Left, Lines, PITCH, Panels, Real, Right, scratch, width};
+use crate::isa::{Isa, Kernel, dispatch};
+use elinvar_core::order::CHUNK;
 use std::ops::Range;
 
 /// Windows over planes. There are always three axes; missing ones have size 1.
@@ -21,14 +23,6 @@ pub(super) struct Patches<'a, T> {
     pub(super) taps: Vec<[isize; 3]>,
 }
 
-/// Elements that lie in the plane: so many from position `to` on, in the plane from `from` on.
-#[derive(Clone, Copy)]
-struct Run {
-    to: usize,
-    from: usize,
-    len: usize,
-}
-
 impl<T: Real> Patches<'_, T> {
     /// Number of positions.
     pub(super) fn positions(&self) -> usize {
@@ -41,29 +35,13 @@ impl<T: Real> Patches<'_, T> {
     pub(super) fn is_plain(&self) -> bool {
         self.taps.len() == 1 && self.taps[0] == [0; 3] && self.step == [1; 3] && self.grid == self.plane
     }
-    /// Copies the planes of a batch into larger ones, of these sizes, whose first element lies at `low` of the plane.
-    pub(super) fn pad(&self, batch: usize, low: [isize; 3], sizes: [usize; 3], to: &mut [T]) {
-        // The part of an axis that both have: first index in the plane, and how many.
-        let both = |a: usize| {
-            let first = low[a].max(0);
-            let last = (low[a] + sizes[a] as isize).min(self.plane[a] as isize);
-            (first as usize, (last - first).max(0) as usize)
-        };
-        let [(i, ni), (j, nj), (k, nk)] = [both(0), both(1), both(2)];
-        let at = |a: usize, index: usize| (index as isize - low[a]) as usize;
-        for c in 0..self.channels {
-            let plane = &self.data[(batch * self.channels + c) * self.size()..][..self.size()];
-            let to = &mut to[c * sizes.iter().product::<usize>()..];
-            for i in i..i + ni {
-                for j in j..j + nj {
-                    let from = (i * self.plane[1] + j) * self.plane[2] + k;
-                    let start = (at(0, i) * sizes[1] + at(1, j)) * sizes[2];
-                    if nk > 0 {
-                        to[start + at(2, k)..][..nk].copy_from_slice(&plane[from..][..nk]);
-                    }
-                }
-            }
-        }
+    /// A plane of a batch.
+    pub(super) fn at(&self, batch: usize, channel: usize) -> &[T] {
+        &self.data[(batch * self.channels + channel) * self.size()..][..self.size()]
+    }
+    /// Rows of positions: all but the last axis.
+    pub(super) fn rows(&self) -> usize {
+        self.grid[0] * self.grid[1]
     }
     /// Axes taken together if nothing tells them apart.
     pub(super) fn simple(mut self) -> Self {
@@ -73,79 +51,130 @@ impl<T: Real> Patches<'_, T> {
         }
         self
     }
-    /// What of a range of positions lies in the plane under a tap, ascending.
-    fn runs(&self, tap: [isize; 3], positions: Range<usize>, runs: &mut Vec<Run>) {
-        runs.clear();
-        let [_, g1, g2] = self.grid;
-        let [p0, p1, p2] = self.plane.map(|n| n as isize);
-        let step = self.step.map(|n| n as isize);
-        // Positions along the last axis whose element is in the plane: 0 <= q * step + tap < p2.
-        let low = (-tap[2]).max(0) as usize;
-        let first = low.div_ceil(self.step[2]);
-        let last = if p2 > tap[2] { ((p2 - tap[2] - 1) / step[2] + 1) as usize } else { 0 };
+    /// Positions cut at the ends of rows, if rows are so long that padding the rest of one would take long.
+    fn pieces(&self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        /// Positions of a row that is long: several times what is packed at once.
+        const LONG: usize = 2048;
+        let row = if self.grid[2] < LONG { usize::MAX } else { self.grid[2] };
         let mut at = positions.start;
-        while at < positions.end {
-            let (row, q2) = (at / g2, at % g2);
-            let len = (g2 - q2).min(positions.end - at);
-            let (i0, i1) = ((row / g1) as isize * step[0] + tap[0], (row % g1) as isize * step[1] + tap[1]);
-            let (begin, end) = (q2.max(first), (q2 + len).min(last));
-            if begin < end && (0..p0).contains(&i0) && (0..p1).contains(&i1) {
-                let from = (i0 * p1 + i1) * p2 + begin as isize * step[2] + tap[2];
-                runs.push(Run {
-                    to: at + begin - q2 - positions.start,
-                    from: from as usize,
-                    len: end - begin,
-                });
+        std::iter::from_fn(move || {
+            let end = positions.end.min((at / row).saturating_add(1).saturating_mul(row));
+            let piece = at..end;
+            at = end;
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+    /// Pads what `positions` see of some channels of a batch, and gives it to `f`.
+    fn padded(
+        &self,
+        batch: usize,
+        channels: Range<usize>,
+        positions: &Range<usize>,
+        f: impl FnOnce(&Padded, &[T]),
+    ) {
+        let padded = Padded::new(self, positions.clone());
+        let size = padded.size();
+        let done = scratch(channels.len() * size, |x| {
+            x.fill(T::ZERO);
+            for (c, x) in channels.zip(x.chunks_exact_mut(size)) {
+                padded.fill(self.plane, self.at(batch, c), x);
             }
-            at += len;
+            f(&padded, x);
+        });
+        done.expect("padding some rows takes little memory");
+    }
+}
+
+/// Elements that follow one another in planes and in what is packed.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Where they go, in a row.
+    to: usize,
+    /// Where they lie, under a tap at place 0.
+    from: usize,
+    len: usize,
+}
+
+/// Rows (channel, tap) of what is packed, made of the same pieces of padded planes.
+struct Lay<'a, T> {
+    x: &'a [T],
+    /// Where each row's tap and channel begin.
+    places: &'a [usize],
+    pieces: &'a [Piece],
+    out: &'a mut [T],
+    /// Distance of rows.
+    pitch: usize,
+    /// How many elements may be written at once: a piece may so be followed by that many less one. 0: none may.
+    most: usize,
+}
+
+impl<T: Real> Kernel for Lay<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        match self.pieces.iter().map(|p| p.len).max().unwrap_or(0).min(self.most) {
+            0 => self.by::<0>(),
+            1..=8 => self.by::<8>(),
+            9..=16 => self.by::<16>(),
+            _ => self.by::<32>(),
         }
     }
-    /// Writes a run's elements.
+}
+
+impl<T: Real> Lay<'_, T> {
+    /// Copies `W` elements at a time. More than a piece has may be written: what follows it is written later, and behind the
+    /// last nobody looks. With 0, nothing more is.
     #[inline(always)]
-    fn lay(&self, plane: &[T], run: Run, to: &mut [T]) {
-        let to = &mut to[run.to..run.to + run.len];
-        if self.step[2] == 1 {
-            let from = &plane[run.from..run.from + run.len];
-            // Runs are short: a call would take longer than the copy.
-            for (to, from) in to.chunks_mut(8).zip(from.chunks(8)) {
-                if let (Ok(to), Ok(from)) = (<&mut [T; 8]>::try_from(&mut *to), <&[T; 8]>::try_from(from)) {
-                    *to = *from;
-                } else {
-                    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    fn by<const W: usize>(self) {
+        for (row, &place) in self.places.iter().enumerate() {
+            for piece in self.pieces {
+                let (mut to, mut from) = (row * self.pitch + piece.to, place + piece.from);
+                let end = to + piece.len;
+                while to < end {
+                    match (self.out.get_mut(to..to + W), self.x.get(from..from + W)) {
+                        (Some(to), Some(from)) if W > 0 => to.copy_from_slice(from),
+                        _ => {
+                            self.out[to..end].copy_from_slice(&self.x[from..from + (end - to)]);
+                            break;
+                        }
+                    }
+                    (to, from) = (to + W, from + W);
                 }
-            }
-        } else {
-            for (to, from) in to.iter_mut().zip(plane[run.from..].iter().step_by(self.step[2])) {
-                *to = *from;
             }
         }
     }
 }
 
+/// Where the rows (channel, tap) of a range begin in padded planes, the first of which is of channel `first`.
+fn places(padded: &Padded, rows: Range<usize>, first: usize) -> Vec<usize> {
+    let (taps, size) = (padded.places.len(), padded.size());
+    rows.map(|row| (row / taps - first) * size + padded.places[row % taps]).collect()
+}
+
 /// The patches as columns: the convolution, and its gradient by x.
 impl<T: Real> Right<T> for Patches<'_, T> {
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
-        let (w, taps, size) = (width::<T>(isa), self.taps.len(), self.size());
-        let planes = &self.data[batch * self.channels * size..(batch + 1) * self.channels * size];
-        let mut runs = Vec::new();
-        for (panel, j) in out.chunks_exact_mut(w * terms.len()).zip(cols.clone().step_by(w)) {
-            let n = w.min(cols.end - j);
-            for (t, tap) in self.taps.iter().enumerate() {
-                self.runs(*tap, j..j + n, &mut runs);
-                let gaps = runs.iter().map(|r| r.len).sum::<usize>() < w;
-                // The channels whose (channel, tap) is one of the terms.
-                let channels =
-                    terms.start.saturating_sub(t).div_ceil(taps)..terms.end.saturating_sub(t).div_ceil(taps);
-                for c in channels {
-                    let row = c * taps + t - terms.start;
-                    let to = &mut panel[row * w..(row + 1) * w];
-                    if gaps {
-                        to.fill(T::ZERO);
+        if terms.is_empty() || cols.is_empty() {
+            return;
+        }
+        let (w, taps) = (width::<T>(isa), self.taps.len());
+        let channels = terms.start / taps..(terms.end - 1) / taps + 1;
+        for positions in self.pieces(cols.clone()) {
+            // What another piece has written stays.
+            let most = if positions == cols { w } else { 0 };
+            self.padded(batch, channels.clone(), &positions, |padded, x| {
+                let places = places(padded, terms.clone(), channels.start);
+                let mut pieces = Vec::new();
+                for (i, j) in cols.clone().step_by(w).enumerate() {
+                    pieces.clear();
+                    let some = j.max(positions.start)..positions.end.min(j + w);
+                    padded.runs(some, |at, from, len| pieces.push(Piece { to: at - j, from, len }));
+                    if !pieces.is_empty() {
+                        let (out, pitch) = (&mut out[i * w * places.len()..], w);
+                        dispatch(isa, Lay { x, places: &places, pieces: &pieces, out, pitch, most });
                     }
-                    let plane = &planes[c * size..(c + 1) * size];
-                    runs.iter().for_each(|run| self.lay(plane, *run, to));
                 }
-            }
+            });
         }
     }
     fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
@@ -169,26 +198,25 @@ impl<T: Real> Left<T> for Turned<'_, T> {
     fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
         None
     }
-    fn pack(&self, _: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
+    fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         let p = &self.patches;
-        let (taps, size) = (p.taps.len(), p.size());
-        let mut runs = Vec::new();
+        if rows.is_empty() || terms.is_empty() {
+            return;
+        }
+        let taps = p.taps.len();
+        let channels = rows.start / taps..(rows.end - 1) / taps + 1;
         for (image, positions, at) in images(terms, p.positions()) {
-            let planes = (image * self.groups + group) * p.channels;
-            for (t, tap) in p.taps.iter().enumerate() {
-                p.runs(*tap, positions.clone(), &mut runs);
-                let gaps = runs.iter().map(|r| r.len).sum::<usize>() < positions.len();
-                let channels =
-                    rows.start.saturating_sub(t).div_ceil(taps)..rows.end.saturating_sub(t).div_ceil(taps);
-                for c in channels {
-                    let start = (c * taps + t - rows.start) * PITCH + at;
-                    let to = &mut out[start..start + positions.len()];
-                    if gaps {
-                        to.fill(T::ZERO);
-                    }
-                    let plane = &p.data[(planes + c) * size..(planes + c + 1) * size];
-                    runs.iter().for_each(|run| p.lay(plane, *run, to));
-                }
+            let batch = image * self.groups + group;
+            for some in p.pieces(positions.clone()) {
+                p.padded(batch, channels.clone(), &some, |padded, x| {
+                    let places = places(padded, rows.clone(), channels.start);
+                    let mut pieces = Vec::new();
+                    padded.runs(some.clone(), |k, from, len| {
+                        pieces.push(Piece { to: at + k - positions.start, from, len });
+                    });
+                    let (places, pieces, out, pitch) = (&places, &pieces, &mut *out, PITCH);
+                    dispatch(isa, Lay { x, places, pieces, out, pitch, most: PITCH - CHUNK });
+                });
             }
         }
     }

@@ -2,9 +2,11 @@
 
 use super::finish::Follow;
 use super::{Extra, Finish, Job, Matrix, Real, Share, product};
-use crate::{Cpu, CpuDevice};
-use elinvar_core::{DType, Error, HostData, Layout, Result, bf16, f16, host::with_capacity};
-use elinvar_ops::backend::{Epilogue, View};
+use crate::CpuDevice;
+use crate::View;
+use crate::memory::with_capacity;
+use elinvar_core::{DType, Error, HostData, Layout, Result, bf16, f16};
+use elinvar_ops::backend::Epilogue;
 use half::slice::HalfFloatSliceExt;
 
 /// Contracts views of floats.
@@ -13,10 +15,10 @@ use half::slice::HalfFloatSliceExt;
 /// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
 pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
-    x: &View<'_, Cpu>,
-    w: &View<'_, Cpu>,
+    x: &View<'_>,
+    w: &View<'_>,
     e: &E,
-    extra: &[View<'_, Cpu>; N],
+    extra: &[View<'_>; N],
 ) -> Result<HostData> {
     let (xs, n) = (x.shape(), w.shape()[2]);
     let (left, right) = (matrix::<T>(x.buffer, &x.layout)?, matrix::<T>(w.buffer, &w.layout)?);

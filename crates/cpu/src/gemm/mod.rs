@@ -11,12 +11,14 @@
 pub(crate) mod contract;
 pub(crate) mod finish;
 mod kernels;
+mod real;
 mod scratch;
 pub(crate) mod source;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{Lines, PITCH, Panels, Real, turn, width};
+pub(crate) use kernels::{Lines, PITCH, Panels, turn, width};
+pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{Columns, Left, Matrix, Numbers, Right};
 

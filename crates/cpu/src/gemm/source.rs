@@ -1,7 +1,9 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
-use super::kernels::{Lines, PITCH, Panels, Real, halves, turn, width};
+use super::Real;
+use super::kernels::{Lines, PITCH, Panels, halves, turn, width};
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::simd::quad::Half;
 use elinvar_core::{Element, bf16, f16};
 use std::ops::Range;
 
@@ -169,26 +171,6 @@ pub(crate) fn copy<T: Real>(
         Numbers::BF16(src) => each(src, at, step, rows, cols, dst, pitch, Half::wide::<T>),
     }
 }
-
-/// A half as a number; exact.
-pub(crate) trait Half: Copy + Sync {
-    /// Is it the upper half of an f32?
-    const UPPER: bool;
-    /// One.
-    fn wide<T: Real>(self) -> T;
-}
-macro_rules! half {
-    ($($t:ty: $upper:literal),*) => {$(
-        impl Half for $t {
-            const UPPER: bool = $upper;
-            #[inline(always)]
-            fn wide<T: Real>(self) -> T {
-                T::lit(self.to_f64())
-            }
-        }
-    )*};
-}
-half!(f16: false, bf16: true);
 
 /// Element by element.
 #[inline(always)]

@@ -1,10 +1,12 @@
 //! Random operands in awkward memory, and comparison with the reference by bits.
 
+use crate::data::{Data, Numbers};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::View;
 use elinvar_reference::Reference;
+use std::fmt::Debug;
 
 /// All instruction sets, with one thread and with several. Without optimisation, where a call takes a hundred times as
 /// long, each instruction set has one number of threads.
@@ -42,7 +44,7 @@ impl Dice {
         of[self.below(of.len())]
     }
     /// Numbers of this type; `wild`: of all magnitudes, with special ones among them.
-    pub fn data(&mut self, dtype: DType, len: usize, wild: bool) -> HostData {
+    pub fn data(&mut self, dtype: DType, len: usize, wild: bool) -> Data {
         const SPECIAL: [f64; 9] = [
             0.0,
             -0.0,
@@ -68,10 +70,10 @@ impl Dice {
             };
             T::wrap((0..len).map(|_| T::from_f64(number(dice))).collect())
         }
-        each_dtype!(dtype, T => draw::<T>(self, len, wild))
+        each_dtype!(dtype, T => draw::<T>(self, len, wild)).into()
     }
     /// A tensor of this shape, somewhere in a buffer: as it is, permuted, flipped, with gaps, or broadcast.
-    pub fn operand(&mut self, dtype: DType, dims: &[usize], wild: bool) -> (HostData, Layout) {
+    pub fn operand(&mut self, dtype: DType, dims: &[usize], wild: bool) -> (Data, Layout) {
         let rank = dims.len();
         let mut order: Vec<usize> = (0..rank).collect();
         if rank > 1 && self.below(2) == 0 {
@@ -103,18 +105,18 @@ impl Dice {
     }
 }
 
-pub fn cpu<'a>(x: &'a (HostData, Layout)) -> View<'a, Cpu> {
-    View { buffer: &x.0, layout: x.1.clone(), dtype: x.0.dtype() }
+pub fn cpu<'a>(x: &'a (Data, Layout)) -> View<'a, Cpu> {
+    View { buffer: x.0.cpu(), layout: x.1.clone(), dtype: x.0.dtype() }
 }
 
-pub fn reference<'a>(x: &'a (HostData, Layout)) -> View<'a, Reference> {
+pub fn reference<'a>(x: &'a (Data, Layout)) -> View<'a, Reference> {
     View { buffer: &x.0, layout: x.1.clone(), dtype: x.0.dtype() }
 }
 
 /// The same bits? NaN is like any other NaN.
-pub fn same(what: &str, got: Result<HostData>, want: Result<HostData>) {
-    let (got, want) = match (got, want) {
-        (Ok(got), Ok(want)) => (got, want),
+pub fn same(what: &str, got: Result<impl Numbers + Debug>, want: Result<impl Numbers + Debug>) {
+    let (got, want) = match (&got, &want) {
+        (Ok(got), Ok(want)) => (got.numbers(), want.numbers()),
         (Err(a), Err(b)) => return assert_eq!(a.kind(), b.kind(), "{what}"),
         (got, want) => panic!("{what}: {got:?} where the reference gives {want:?}"),
     };
@@ -128,7 +130,7 @@ pub fn same(what: &str, got: Result<HostData>, want: Result<HostData>) {
             assert!(same, "{what}: element {i} is {a:?}, and should be {b:?}");
         }
     }
-    each_data!(&got, v => compare(what, v, &want));
+    each_data!(got, v => compare(what, v, want));
 }
 
 /// What a fold of this type gives.

@@ -1,5 +1,6 @@
 use super::common::*;
-use elinvar_core::{DType, HostData, Layout, Shape};
+use crate::data::Data;
+use elinvar_core::{DType, Layout, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::Backend;
 use elinvar_ops::backend::Fold;
@@ -7,7 +8,7 @@ use elinvar_reference::{Reference, ReferenceDevice};
 
 const FOLDS: [Fold; 4] = [Fold::Sum, Fold::Prod, Fold::Max, Fold::Min];
 
-fn check(what: &str, f: Fold, x: &(HostData, Layout), kept: usize, to: DType) {
+fn check(what: &str, f: Fold, x: &(Data, Layout), kept: usize, to: DType) {
     let want = Reference::fold(&ReferenceDevice, f, reference(x), kept, to);
     for d in devices() {
         let got = Cpu::fold(&d, f, cpu(x), kept, to);
@@ -87,7 +88,7 @@ fn any_memory_and_type() {
 #[test]
 fn negative_zeros_sum_to_zero() {
     for n in [1, 5, 200, 5000] {
-        let x = (full(DType::F32, 16 * n, -0.0), Layout::contiguous(Shape::new(&[16, n]).unwrap()));
+        let x = (full(DType::F32, 16 * n, -0.0).into(), Layout::contiguous(Shape::new(&[16, n]).unwrap()));
         check("zeros", Fold::Sum, &x, 1, DType::F32);
         check("zeros", Fold::Max, &x, 1, DType::F32);
         let turned = (x.0, Layout::contiguous(Shape::new(&[n, 16]).unwrap()).transpose(0, 1));

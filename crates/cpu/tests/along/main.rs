@@ -2,6 +2,8 @@
 
 mod attention;
 mod common;
+#[path = "../common/data.rs"]
+mod data;
 mod fold;
 mod others;
 mod rows;

@@ -1,13 +1,14 @@
 //! Scans, indices of extremes, sorting, pools.
 
 use super::common::*;
+use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{ArgFold, Pool, PoolKind, Scan, Windows};
 use elinvar_reference::{Reference, ReferenceDevice};
 
-fn check_scan(x: &(HostData, Layout), f: Scan, to: DType) {
+fn check_scan(x: &(Data, Layout), f: Scan, to: DType) {
     let want = Reference::scan(&ReferenceDevice, f, reference(x), to);
     for d in devices() {
         let got = Cpu::scan(&d, f, cpu(x), to);
@@ -15,7 +16,7 @@ fn check_scan(x: &(HostData, Layout), f: Scan, to: DType) {
     }
 }
 
-fn check_rows(x: &(HostData, Layout), kept: usize) {
+fn check_rows(x: &(Data, Layout), kept: usize) {
     for f in [ArgFold::Max, ArgFold::Min] {
         let want = Reference::arg_fold(&ReferenceDevice, f, reference(x), kept);
         for d in devices() {
@@ -25,7 +26,7 @@ fn check_rows(x: &(HostData, Layout), kept: usize) {
     }
 }
 
-fn check_sort(x: &(HostData, Layout)) {
+fn check_sort(x: &(Data, Layout)) {
     for down in [false, true] {
         let want = Reference::sort(&ReferenceDevice, reference(x), down).unwrap();
         for d in devices() {
@@ -87,7 +88,7 @@ fn many_equals_keep_their_order() {
     // Long enough for several threads in one row.
     let n = 70_000;
     let few = (0..n).map(|_| dice.pick(&[0.0f32, -0.0, 1.0, f32::NAN, f32::INFINITY, -1.0])).collect();
-    let x = (HostData::F32(few), Layout::contiguous(Shape::new(&[n]).unwrap()));
+    let x = (HostData::F32(few).into(), Layout::contiguous(Shape::new(&[n]).unwrap()));
     check_sort(&x);
     check_rows(&x, 0);
 }
@@ -131,12 +132,53 @@ fn pools() {
             match (Cpu::pool(&d, &p, cpu(&x)), &want) {
                 (Ok((y, winners)), Ok((want, want_winners))) => {
                     same(&what, Ok(y), Ok(want.clone()));
-                    assert_eq!(winners, *want_winners, "{what}");
+                    let winners = winners.as_ref().map(|w| w.data().unwrap());
+                    assert_eq!(winners, want_winners.as_ref(), "{what}");
                 }
                 (Err(a), Err(b)) => assert_eq!(a.kind(), b.kind(), "{what}"),
                 (got, want) => panic!("{what}: {got:?} where the reference gives {want:?}"),
             }
             same(&what, Cpu::avg_pool_grad(&d, &p, cpu(&g), &dims[2..]), want_g.clone());
+        }
+    }
+}
+
+#[test]
+fn windows_that_are_not_alike() {
+    let mut dice = Dice::new(26);
+    for round in 0..rounds(60) {
+        let mut p = Pool { kind: PoolKind::Max, axes: Vec::new() };
+        let mut dims = vec![2];
+        for _ in 0..2 {
+            let size = 40 + dice.below(30);
+            let (mut axis, mut at) =
+                (Windows { start: vec![], len: vec![], divisor: vec![], dilation: 1 }, 0);
+            // Stretches of windows with the same step and number of taps.
+            while at + 4 < size {
+                let (step, len) = (dice.below(4), 1 + dice.below(4));
+                for _ in 0..1 + dice.below(24) {
+                    if at + len > size {
+                        break;
+                    }
+                    axis.start.push(at as isize);
+                    axis.len.push(len);
+                    axis.divisor.push(1);
+                    at += step;
+                }
+                at += usize::from(step == 0);
+            }
+            p.axes.push(axis);
+            dims.push(size);
+        }
+        let dtype = dice.pick(&[DType::F32, DType::F64, DType::I64, DType::U8]);
+        let x = dice.operand(dtype, &dims, round % 2 == 0);
+        let (want, places) = Reference::pool(&ReferenceDevice, &p, reference(&x)).unwrap();
+        for d in devices() {
+            let (y, winners) = Cpu::pool(&d, &p, cpu(&x)).unwrap();
+            let what = format!("round {round}: {p:?} of {dtype} {:?} on {d:?}", x.1);
+            same(&what, Ok(y), Ok(want.clone()));
+            let winners = winners.as_ref().map(|w| w.data().unwrap());
+            assert_eq!(winners, places.as_ref(), "{what}");
         }
     }
 }

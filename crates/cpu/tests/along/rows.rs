@@ -1,5 +1,6 @@
 use super::common::*;
-use elinvar_core::{DType, Error, HostData, Layout, Result, Shape};
+use crate::data::Data;
+use elinvar_core::{DType, Error, Layout, Result, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
@@ -65,7 +66,32 @@ impl Rows<3> for Spread {
     }
 }
 
-fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(HostData, Layout); N], kept: usize, t: DType) {
+/// A result from the last statistic's term: exp(x * w - max) / sum.
+#[derive(Clone, Copy, Debug)]
+struct Kept;
+impl Rows<2> for Kept {
+    const NAME: &'static str = "kept";
+    const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
+    const OUT: RowOut = RowOut::Each;
+    const KEEPS: bool = true;
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, w]: [L; 2], s: [L; STATS], _: L) -> L {
+        if k == 0 { x * w } else { (x * w - s[0]).exp() }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, x: [L; 2], s: [L; STATS], n: L) -> L {
+        self.out_of_term(self.term(1, x, s, n), s, n)
+    }
+    #[inline(always)]
+    fn out_of_term<L: Lane>(&self, term: L, s: [L; STATS], n: L) -> L {
+        term / s[1] + n
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        no_gradient()
+    }
+}
+
+fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(Data, Layout); N], kept: usize, t: DType) {
     let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t);
     for d in devices() {
         let got = Cpu::rows(&d, r, x.each_ref().map(cpu), kept, t);
@@ -85,7 +111,18 @@ fn rows_of_every_length() {
             let l = Layout::contiguous(Shape::new(&[rows, n]).unwrap());
             let mut x = || (dice.data(DType::F32, rows * n, rows == 3), l.clone());
             check("rows", &Weighed, &[x(), x()], 1, DType::F32);
+            check("rows", &Kept, &[x(), x()], 1, DType::F32);
             check("rows", &Spread, &[x(), x(), x()], 1, DType::F32);
+            if n == 0 {
+                continue;
+            }
+            // A number for each row, and one row for all.
+            let each = |shape: &[usize]| {
+                Layout::contiguous(Shape::new(shape).unwrap()).broadcast_to(l.shape(), "t").unwrap()
+            };
+            let numbers = (x().0, each(&[rows, 1]));
+            check("numbers", &Kept, &[x(), numbers.clone()], 1, DType::F32);
+            check("numbers", &Spread, &[x(), (x().0, each(&[n])), numbers], 1, DType::F32);
         }
     }
 }
@@ -109,7 +146,8 @@ fn any_memory_and_type() {
         let (x, w) = (dice.operand(t, &dims, wild), dice.operand(mask, &dims, wild));
         let v = dice.operand(t, &dims, wild);
         check(&format!("round {round}"), &Spread, &[x.clone(), w.clone(), v], kept, t);
-        check(&format!("round {round}"), &Weighed, &[x, w], kept, t);
+        check(&format!("round {round}"), &Weighed, &[x.clone(), w.clone()], kept, t);
+        check(&format!("round {round}"), &Kept, &[x, w], kept, t);
     }
 }
 
@@ -125,6 +163,29 @@ fn rows_across_memory() {
             let w = (dice.data(t, 3 * n * columns, false), if columns == 9 { l.flip(2) } else { l.flip(1) });
             check("across", &Weighed, &[x.clone(), w.clone()], 2, t);
             check("across", &Spread, &[x.clone(), w, x], 1, t);
+        }
+    }
+}
+
+#[test]
+fn products_with_normalized_rows() {
+    // The gradient of a weight for each row: one pass has the bits of the two ops.
+    use elinvar_ops::catalogue::normalize::{NormalProducts, Normalize, Products};
+    let mut dice = Dice::new(10);
+    let eps = 1e-5;
+    for n in [1, 17, 130, 1024, 5000, 9000] {
+        // A channel's elements in three images.
+        let l = Layout::contiguous(Shape::new(&[3, 4, n]).unwrap()).transpose(0, 1);
+        let mut x = || (dice.data(DType::F32, 12 * n, n == 17), l.clone());
+        let (x, g) = (x(), x());
+        let y =
+            Reference::rows(&ReferenceDevice, &Normalize { eps }, [reference(&x)], 1, DType::F32).unwrap();
+        let y = (Data::from(y), Layout::contiguous(l.shape().clone()));
+        let both = [reference(&g), reference(&y)];
+        let want = Reference::rows(&ReferenceDevice, &Products, both, 1, DType::F32);
+        for d in devices() {
+            let got = Cpu::rows(&d, &NormalProducts { eps }, [cpu(&x), cpu(&g)], 1, DType::F32);
+            same(&format!("{n} on {d:?}"), got, want.clone());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the tests share: devices, operands, and the comparison.
 
+use crate::data::{Data, Numbers};
 use crate::dice::{Dice, Values};
 use elinvar_core::{DType, HostData, Layout, Result};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
@@ -20,17 +21,17 @@ pub fn devices() -> Vec<CpuDevice> {
 /// Memory and a look at it.
 #[derive(Clone)]
 pub struct Operand {
-    pub data: HostData,
+    pub data: Data,
     pub layout: Layout,
 }
 
 impl Operand {
     pub fn draw(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> Operand {
         let (layout, len) = dice.layout(shape);
-        Operand { data: dice.data(dtype, len, values), layout }
+        Operand { data: dice.data(dtype, len, values).into(), layout }
     }
     pub fn cpu(&self) -> View<'_, Cpu> {
-        View { buffer: &self.data, layout: self.layout.clone(), dtype: self.data.dtype() }
+        View { buffer: self.data.cpu(), layout: self.layout.clone(), dtype: self.data.dtype() }
     }
     pub fn reference(&self) -> View<'_, Reference> {
         View { buffer: &self.data, layout: self.layout.clone(), dtype: self.data.dtype() }
@@ -58,9 +59,10 @@ pub fn bits(data: &HostData) -> Vec<u64> {
 }
 
 /// Panics unless both are the same memory, or the same error.
-pub fn same(got: &Result<HostData>, want: &Result<HostData>, what: &str) {
+pub fn same(got: &Result<impl Numbers>, want: &Result<impl Numbers>, what: &str) {
     match (got, want) {
         (Ok(got), Ok(want)) => {
+            let (got, want) = (got.numbers(), want.numbers());
             assert_eq!((got.dtype(), got.len()), (want.dtype(), want.len()), "{what}");
             let (g, w) = (bits(got), bits(want));
             if let Some(i) = (0..g.len()).find(|&i| g[i] != w[i]) {
@@ -70,6 +72,10 @@ pub fn same(got: &Result<HostData>, want: &Result<HostData>, what: &str) {
         (Err(got), Err(want)) => {
             assert_eq!((got.kind(), got.message()), (want.kind(), want.message()), "{what}")
         }
-        (got, want) => panic!("{what}: {:?}, not {:?}", got.as_ref().map(bits), want.as_ref().map(bits)),
+        (got, want) => panic!(
+            "{what}: {:?}, not {:?}",
+            got.as_ref().map(|x| bits(x.numbers())),
+            want.as_ref().map(|x| bits(x.numbers()))
+        ),
     }
 }

@@ -1,6 +1,7 @@
 //! Copies, conversions, assembled tensors, filled and random memory.
 
 use crate::common::{Operand, devices, same};
+use crate::data::Data;
 use crate::dice::{Dice, Values};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
@@ -34,7 +35,7 @@ fn every_bit_of_a_copy_stays() {
     // Payloads of NaN, which `same` does not look at.
     let x: Vec<u32> = (0..1000).map(|i| 0x7f80_0001 + i * 37).collect();
     let x = Operand {
-        data: HostData::F32(x.into_iter().map(f32::from_bits).collect()),
+        data: HostData::F32(x.into_iter().map(f32::from_bits).collect()).into(),
         layout: Layout::contiguous(Shape::new(&[50, 20]).unwrap()).transpose(0, 1),
     };
     for d in devices() {
@@ -67,7 +68,7 @@ fn transposes_of_all_kinds() {
         for (n, (shape, axes)) in rows.iter().enumerate() {
             let mut dice = Dice::new(2, n as u64);
             let len: usize = shape.iter().product();
-            let data = dice.data(dtype, len + 5, Values::Tame);
+            let data: Data = dice.data(dtype, len + 5, Values::Tame).into();
             let l = Layout::contiguous(Shape::new(shape).unwrap()).permute(axes);
             let moved = Layout::strided(l.shape().clone(), l.strides(), 5, len + 5).unwrap();
             let views = [moved, l.flip(0), l.flip(axes.len() - 1), l.slice(0, 1, l.shape()[0] - 1, 1)];
@@ -118,7 +119,10 @@ fn assembled_tensors() {
         }
     }
     // A part of another type is refused, as by the reference.
-    let x = Operand { data: HostData::F32(vec![1.0]), layout: Layout::contiguous(Shape::new(&[1]).unwrap()) };
+    let x = Operand {
+        data: HostData::F32(vec![1.0]).into(),
+        layout: Layout::contiguous(Shape::new(&[1]).unwrap()),
+    };
     let part = (x.cpu(), x.layout.clone());
     for d in devices() {
         let got =

@@ -146,6 +146,54 @@ fn one_channel_for_each_group() {
 }
 
 #[test]
+fn many_groups_side_by_side() {
+    // Groups around a register of them; three images of 13 by 17 are 663 terms of a weight, a chunk ends within a line.
+    let (mut dice, on) = (Dice::new(16), devices());
+    for (groups, channels, outs) in [(4, 1, 1), (15, 1, 2), (16, 2, 1), (17, 2, 2), (33, 1, 1), (34, 1, 4)] {
+        for stride in [1, 2, 3] {
+            let c = Conv { stride: vec![1, stride], padding: vec![1, 2], dilation: vec![1, stride], groups };
+            let case = Case { images: 3, channels, outs, plane: vec![13, 17], taps: vec![3, 3], c };
+            case.check(&mut dice, &on[..on.len().min(4 + stride)], DType::F32, stride == 2);
+            case.check(&mut dice, &on[on.len() - 2..], DType::F64, false);
+        }
+    }
+}
+
+#[test]
+fn few_results_of_many_terms() {
+    // Forward with one to four results, and with as many channels the gradient by x; 64 channels of 9 taps are 576 terms,
+    // and several bands of rows.
+    let (mut dice, on) = (Dice::new(17), devices());
+    let on: Vec<_> = on.into_iter().filter(|d| d.threads() == 2).collect();
+    for few in 1..=4 {
+        for stride in [1, 2] {
+            let c = Conv { stride: vec![stride; 2], padding: vec![1, 0], dilation: vec![1; 2], groups: 1 };
+            for (channels, outs) in [(64, few), (few, 64)] {
+                let plane = vec![24, 37];
+                let case = Case { images: 1, channels, outs, plane, taps: vec![3, 3], c: c.clone() };
+                case.check(&mut dice, &on, if few == 2 { DType::F64 } else { DType::F32 }, few == 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_lines() {
+    // Lines that are padded part by part.
+    let mut dice = Dice::new(18);
+    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    for (channels, outs, plane, stride) in
+        [(2, 5, vec![2100], 1), (3, 4, vec![4200], 2), (32, 2, vec![2500], 1), (1, 1, vec![2, 2050], 1)]
+    {
+        let rank = plane.len();
+        let c =
+            Conv { stride: vec![stride; rank], padding: vec![1; rank], dilation: vec![2; rank], groups: 1 };
+        let case = Case { images: 2, channels, outs, plane, taps: vec![2; rank], c };
+        case.check(&mut dice, &on, DType::F32, false);
+    }
+}
+
+#[test]
 fn nothing_to_convolve() {
     let (mut dice, on) = (Dice::new(15), devices());
     for (images, channels, outs) in [(0, 2, 3), (2, 0, 3), (2, 3, 0)] {

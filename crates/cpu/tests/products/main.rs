@@ -2,4 +2,6 @@
 
 mod contract;
 mod conv;
+#[path = "../common/data.rs"]
+mod data;
 mod tools;

@@ -1,5 +1,6 @@
 //! Numbers, views and comparison by bits.
 
+use crate::data::{Data, Numbers};
 use elinvar_core::{DType, HostData, Layout, Shape, bf16, f16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::View;
@@ -79,22 +80,22 @@ impl Dice {
         }
         let back: Vec<usize> = (0..rank).map(|a| order.iter().position(|o| *o == a).unwrap()).collect();
         let layout = l.permute(&back).broadcast_to(&Shape::new(shape).unwrap(), "draw").unwrap();
-        Operand { data: self.data(dtype, len, wild), layout }
+        Operand { data: self.data(dtype, len, wild).into(), layout }
     }
 }
 
 /// Memory and a look at it.
 pub struct Operand {
-    pub data: HostData,
+    pub data: Data,
     pub layout: Layout,
 }
 
 impl Operand {
-    pub fn contiguous(data: HostData, shape: &[usize]) -> Operand {
-        Operand { data, layout: Layout::contiguous(Shape::new(shape).unwrap()) }
+    pub fn contiguous(data: impl Into<Data>, shape: &[usize]) -> Operand {
+        Operand { data: data.into(), layout: Layout::contiguous(Shape::new(shape).unwrap()) }
     }
     pub fn cpu(&self) -> View<'_, Cpu> {
-        View { buffer: &self.data, layout: self.layout.clone(), dtype: self.data.dtype() }
+        View { buffer: self.data.cpu(), layout: self.layout.clone(), dtype: self.data.dtype() }
     }
     pub fn reference(&self) -> View<'_, Reference> {
         View { buffer: &self.data, layout: self.layout.clone(), dtype: self.data.dtype() }
@@ -109,7 +110,8 @@ pub fn devices() -> Vec<CpuDevice> {
 }
 
 /// Every bit, but for the payload of NaN.
-pub fn same(got: &HostData, want: &HostData, what: &str) {
+pub fn same(got: &impl Numbers, want: &impl Numbers, what: &str) {
+    let (got, want) = (got.numbers(), want.numbers());
     assert_eq!((got.dtype(), got.len()), (want.dtype(), want.len()), "{what}");
     let bits = |d: &HostData| -> Vec<u64> {
         const NAN: u64 = u64::MAX;

@@ -153,6 +153,15 @@ impl<D: Dataset, C> Loader<D, C> {
         self.order = Order::Shuffled { seed };
         self
     }
+    /// An epoch is `count` samples, by this seed and anew for each epoch: each drawn from all of them, so that one may come
+    /// several times and another not at all.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is nothing to draw from.
+    pub fn draw(mut self, count: usize, seed: u64) -> Result<Self> {
+        self.order = Order::drawn(self.data.len(), count, seed)?;
+        Ok(self)
+    }
     /// An epoch is `count` samples drawn by weight, by this seed and anew for each epoch.
     ///
     /// A sample is drawn in proportion to its weight, from all of them or, with [`Draw::Once`], from those that were not

@@ -24,11 +24,22 @@ pub(crate) enum Order {
     AsIs,
     /// All samples, shuffled.
     Shuffled { seed: u64 },
+    /// So many samples, each drawn from all.
+    Drawn { count: usize, seed: u64 },
     /// So many samples, by weight.
     Weighted { weights: Arc<[f64]>, count: usize, draw: Draw, seed: u64 },
 }
 
 impl Order {
+    /// Draws `count` samples in each epoch, each from all of them.
+    pub(crate) fn drawn(n: usize, count: usize, seed: u64) -> Result<Self> {
+        if n == 0 && count > 0 {
+            return Err(Error::argument(format!(
+                "loader: {count} samples are to be drawn, and there are none"
+            )));
+        }
+        Ok(Order::Drawn { count, seed })
+    }
     /// Draws `count` samples by weight in each epoch.
     pub(crate) fn weighted(n: usize, weights: Vec<f64>, count: usize, draw: Draw, seed: u64) -> Result<Self> {
         if weights.len() != n {
@@ -64,7 +75,7 @@ impl Order {
     pub(crate) fn count(&self, n: usize) -> usize {
         match self {
             Order::AsIs | Order::Shuffled { .. } => n,
-            Order::Weighted { count, .. } => *count,
+            Order::Drawn { count, .. } | Order::Weighted { count, .. } => *count,
         }
     }
 
@@ -73,6 +84,12 @@ impl Order {
         match self {
             Order::AsIs => (0..n).collect(),
             Order::Shuffled { seed } => permutation(n, Stream { seed: *seed, stream: ORDERS | epoch }),
+            Order::Drawn { count, seed } => {
+                let stream = Stream { seed: *seed, stream: ORDERS | epoch };
+                // The high half of the product lies in 0..n, each number as often as 2^64 / n allows.
+                let at = |i| (u128::from(stream.word64(i)) * n as u128) >> 64;
+                (0..*count as u64).map(|i| at(i) as usize).collect()
+            }
             Order::Weighted { weights, count, draw, seed } => {
                 let stream = Stream { seed: *seed, stream: ORDERS | epoch };
                 match draw {

@@ -5,7 +5,7 @@ use super::source::Source;
 use crate::layers::attention::{WeightDropout, attend, join_heads, split_heads};
 use crate::layers::positions::places;
 use crate::layers::{Dropout, Embedding, LayerNorm, Linear, MlpActivation};
-use crate::{Layer, Module};
+use crate::{Layer, Module, StateDict};
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, OrFail, Tensor};
@@ -233,23 +233,13 @@ impl<B: Backend> Bert<B> {
     /// # Errors
     /// As [`Bert::from_pretrained`].
     pub fn from_pretrained_as(dir: impl AsRef<Path>, floats: Floats, device: &B::Device) -> Result<Self> {
-        let dir = dir.as_ref();
-        let load = || {
-            let config = hf::config(dir, "bert")?;
-            let mut tensors = hf::weights(dir)?;
+        let names = |_: &BertConfig, mut tensors: StateDict| {
             if tensors.keys().any(|name| name.starts_with("bert.")) {
                 tensors.retain(|name, _| name.starts_with("bert."));
             }
-            let tensors = hf::without_prefix(tensors, "bert.", "embeddings.word_embeddings.weight");
-            let mut g = Generator::new(0);
-            let mut source = Source::file(tensors, floats, &mut g, device)?;
-            let model = Self::build(config, &mut source)?;
-            source.finish(&["embeddings.position_ids"])?;
-            Ok(model)
+            Ok(hf::without_prefix(tensors, "bert.", "embeddings.word_embeddings.weight"))
         };
-        let model: Self = load().map_err(|e: Error| e.at(format!("bert in {}", dir.display())))?;
-        model.eval();
-        Ok(model)
+        hf::load(dir.as_ref(), "bert", (floats, device), names, Self::build, &["embeddings.position_ids"])
     }
     fn build(config: BertConfig, s: &mut Source<B>) -> Result<Self> {
         config.check()?;

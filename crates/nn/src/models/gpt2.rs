@@ -266,22 +266,21 @@ impl<B: Backend> Gpt2<B> {
     /// # Errors
     /// As [`Gpt2::from_pretrained`].
     pub fn from_pretrained_as(dir: impl AsRef<Path>, floats: Floats, device: &B::Device) -> Result<Self> {
-        let dir = dir.as_ref();
-        let load = || {
-            let config: Gpt2Config = hf::config(dir, "gpt2")?;
-            let mut tensors = hf::without_prefix(hf::weights(dir)?, "transformer.", "wte.weight");
+        let names = |config: &Gpt2Config, tensors| {
+            let mut tensors = hf::without_prefix(tensors, "transformer.", "wte.weight");
             if config.tie_word_embeddings {
                 hf::tie(&mut tensors, "lm_head.weight", "wte.weight")?;
             }
-            let mut g = Generator::new(0);
-            let mut source = Source::file(tensors, floats, &mut g, device)?;
-            let model = Self::build(config, &mut source)?;
-            source.finish(&[".attn.bias", ".attn.masked_bias"])?;
-            Ok(model)
+            Ok(tensors)
         };
-        let model: Self = load().map_err(|e: Error| e.at(format!("gpt2 in {}", dir.display())))?;
-        model.eval();
-        Ok(model)
+        hf::load(
+            dir.as_ref(),
+            "gpt2",
+            (floats, device),
+            names,
+            Self::build,
+            &[".attn.bias", ".attn.masked_bias"],
+        )
     }
     fn build(config: Gpt2Config, s: &mut Source<B>) -> Result<Self> {
         config.check()?;

@@ -3,10 +3,12 @@
 //! Nothing is allocated on the word of a config: each weight that a model wants is first found in the file and its shape
 //! compared, so a config that speaks of 10^12 weights fails at the first name.
 
+use super::source::Source;
 use crate::layers::MlpActivation;
 use crate::{Module, StateDict};
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
+use elinvar_tensor::Generator;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -39,11 +41,39 @@ pub fn model_type(dir: impl AsRef<Path>) -> Result<String> {
         .map_err(|e| e.at(path.display()))
 }
 
+/// A model of this kind from a directory. `names` gives the weights of the file the names that `build` asks for; those of
+/// `unused` may be left over. The model evaluates.
+///
+/// # Errors
+/// Those of [`config`], [`weights`], `names` and `build`; `Format` if a weight is left over.
+pub(super) fn load<B: Backend, C: DeserializeOwned, M: Module<B>>(
+    dir: &Path,
+    kind: &str,
+    (floats, device): (Floats, &B::Device),
+    names: impl FnOnce(&C, StateDict) -> Result<StateDict>,
+    build: impl FnOnce(C, &mut Source<'_, B>) -> Result<M>,
+    unused: &[&str],
+) -> Result<M> {
+    let load = || {
+        let config = config(dir, kind)?;
+        let tensors = names(&config, weights(dir)?)?;
+        // For dropout alone: every weight is in the file.
+        let mut g = Generator::new(0);
+        let mut source = Source::file(tensors, floats, &mut g, device)?;
+        let model = build(config, &mut source)?;
+        source.finish(unused)?;
+        Ok(model)
+    };
+    let model = load().map_err(|e: Error| e.at(format!("{kind} in {}", dir.display())))?;
+    model.eval();
+    Ok(model)
+}
+
 /// Reads `config.json` of a directory, of a model of this kind; fields that nobody asks for are ignored.
 ///
 /// # Errors
 /// `Io` if it cannot be read; `Format` if it is damaged, lacks a field, or is of another kind of model.
-pub(super) fn config<C: DeserializeOwned>(dir: &Path, wanted: &str) -> Result<C> {
+fn config<C: DeserializeOwned>(dir: &Path, wanted: &str) -> Result<C> {
     let path = dir.join("config.json");
     let read = || {
         let text = text(&path)?;
@@ -83,8 +113,8 @@ fn damaged(e: serde_json::Error) -> Error {
 ///
 /// # Errors
 /// `Io`, `Format`, `Unsupported`, `OutOfMemory` with the path in the sentence.
-pub(super) fn weights(dir: &Path) -> Result<StateDict> {
-    let file = elinvar_io::Checkpoint::open(dir)?;
+fn weights(dir: &Path) -> Result<StateDict> {
+    let file = elinvar_io::ModelFiles::open(dir)?;
     let renamed = |name: String| match name.rsplit_once('.') {
         Some((layer, "gamma")) => format!("{layer}.weight"),
         Some((layer, "beta")) => format!("{layer}.bias"),

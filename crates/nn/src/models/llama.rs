@@ -7,7 +7,7 @@ use crate::layers::attention::WeightDropout;
 use crate::layers::{
     Attention, AttentionContext, Embedding, KvCache, Linear, MlpActivation, RMSNorm, Rotary, RotaryScaling,
 };
-use crate::{Layer, Module};
+use crate::{Layer, Module, StateDict};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
@@ -346,10 +346,7 @@ impl<B: Backend> Llama<B> {
     /// # Errors
     /// As [`Llama::from_pretrained`].
     pub fn from_pretrained_as(dir: impl AsRef<Path>, floats: Floats, device: &B::Device) -> Result<Self> {
-        let dir = dir.as_ref();
-        let load = || {
-            let config: LlamaConfig = hf::config(dir, "llama")?;
-            let mut tensors = hf::weights(dir)?;
+        let names = |config: &LlamaConfig, mut tensors: StateDict| {
             if tensors.contains_key("embed_tokens.weight") {
                 // A LlamaModel that was saved without its head.
                 tensors = tensors.into_iter().map(|(name, t)| (format!("model.{name}"), t)).collect();
@@ -357,15 +354,9 @@ impl<B: Backend> Llama<B> {
             if config.tie_word_embeddings {
                 hf::tie(&mut tensors, "lm_head.weight", "model.embed_tokens.weight")?;
             }
-            let mut g = Generator::new(0);
-            let mut source = Source::file(tensors, floats, &mut g, device)?;
-            let model = Self::build(config, &mut source)?;
-            source.finish(&[".rotary_emb.inv_freq"])?;
-            Ok(model)
+            Ok(tensors)
         };
-        let model: Self = load().map_err(|e: Error| e.at(format!("llama in {}", dir.display())))?;
-        model.eval();
-        Ok(model)
+        hf::load(dir.as_ref(), "llama", (floats, device), names, Self::build, &[".rotary_emb.inv_freq"])
     }
     fn build(config: LlamaConfig, s: &mut Source<B>) -> Result<Self> {
         config.check()?;

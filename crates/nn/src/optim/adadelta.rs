@@ -57,7 +57,7 @@ impl Rule for AdadeltaRule {
         *u = keep.fma(*u, take * down * down);
         (-s[0]).fma(down, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        each::<_, _, 6, 3>(step, all)
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        each::<_, _, 3, 3>(step, all)
     }
 }

@@ -60,7 +60,7 @@ impl Rule for AdagradRule {
         *sum = g.fma(g, *sum);
         (-s[0]).fma(g / (sum.sqrt() + L::lit(self.eps)), x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        each::<_, _, 5, 2>(step, all)
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        each::<_, _, 2, 3>(step, all)
     }
 }

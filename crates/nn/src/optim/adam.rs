@@ -83,7 +83,7 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
         let (size, unbias) = (s[0], s[1]);
         (-size).fma(*m / (scale.sqrt() / unbias + L::lit(self.eps)), x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        if step.rule.amsgrad { each::<_, _, 8, 4>(step, all) } else { each::<_, _, 7, 3>(step, all) }
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        if step.rule.amsgrad { each::<_, _, 4, 4>(step, all) } else { each::<_, _, 3, 4>(step, all) }
     }
 }

@@ -55,7 +55,7 @@ impl Rule for AdamaxRule {
         *u = (L::lit(b2) * *u).max(g.abs() + L::lit(self.eps));
         (-s[0]).fma(*m / *u, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        each::<_, _, 6, 3>(step, all)
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        each::<_, _, 3, 3>(step, all)
     }
 }

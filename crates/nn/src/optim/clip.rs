@@ -6,10 +6,10 @@
 use crate::Module;
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
-use elinvar_ops::array::{self, Array};
+use elinvar_ops::array::Array;
 use elinvar_ops::catalogue::{clamp, norm, stack};
 use elinvar_ops::lane::Lane;
-use elinvar_ops::map::Map;
+use elinvar_ops::update::{Part, Update, update};
 use elinvar_tensor::{Gradients, Tensor};
 
 /// How the size of gradients is measured.
@@ -57,11 +57,11 @@ struct Factor {
     most: f64,
 }
 
-impl Map<2> for Factor {
+impl Update<1, 1> for Factor {
     const NAME: &'static str = "clip_grad_norm";
     #[inline(always)]
-    fn lane<L: Lane>(&self, [x, norm]: [L; 2]) -> L {
-        x * (L::lit(self.most) / (norm + L::lit(1e-6))).min(L::lit(1.0))
+    fn lane<L: Lane>(&self, [x]: [L; 1], [norm]: [L; 1]) -> [L; 1] {
+        [x * (L::lit(self.most) / (norm + L::lit(1e-6))).min(L::lit(1.0))]
     }
 }
 
@@ -154,10 +154,18 @@ pub fn clip_grad_norm_with<B: Backend>(
             return Err(Error::argument(format!("{OP}: the norm of the gradients is {norm}")));
         }
     }
-    replace(gradients, &all, |g| {
-        let wide = g.dtype().compute();
-        array::map(&Factor { most: max_norm }, [&g.cast(wide)?, &total.array().cast(wide)?])?.cast(g.dtype())
-    })?;
+    let norms =
+        all.iter().map(|(_, g)| total.array().cast(g.dtype().compute())).collect::<Result<Vec<_>>>()?;
+    // The gradients are taken out, so that those that nobody else holds are scaled where they lie.
+    let variables: Vec<Tensor<B>> = all.into_iter().map(|(x, _)| x).collect();
+    let mut taken: Vec<Tensor<B>> = variables.iter().filter_map(|x| gradients.take(x)).collect();
+    let parts =
+        taken.iter_mut().zip(&norms).map(|(g, norm)| Part { changes: [g.array_mut()], reads: [norm] });
+    let done = update(&Factor { most: max_norm }, &mut parts.collect::<Vec<_>>());
+    for (x, g) in variables.iter().zip(taken) {
+        gradients.set(x, if done.is_ok() { g.detach() } else { g });
+    }
+    done?;
     Ok(total)
 }
 

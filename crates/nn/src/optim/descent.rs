@@ -5,12 +5,13 @@ use super::kept::{Kept, Scalars};
 use super::update::{Step, Work};
 use super::{At, Group, Named, Optimizer, OptimizerState, Range, Rule, Setting};
 use crate::Param;
-use elinvar_core::{DType, Error, HostTensor, Result, Shape};
+use elinvar_core::{DType, Error, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::Backend;
-use elinvar_ops::array::Array;
+use elinvar_ops::array::{Array, one_device};
 use elinvar_tensor::{Gradients, Tensor};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::RwLockWriteGuard;
 
 /// An optimiser: a rule with its learning rate, weight decay, groups, and what it keeps per parameter.
 #[derive(Clone, Debug)]
@@ -29,8 +30,9 @@ struct Plan<R> {
     rule: R,
 }
 
-/// So many elements make a step together: enough to fill a device, and with their states in f32 little (256 MiB) beside
-/// the weights of a model that has more. A few in the tests of this file, so that they see several batches.
+/// So many elements make a step together: enough to fill a device, and what a rule makes of them on its way (Muon, of each
+/// matrix another one) is little beside the weights of a model that has more. A few in the tests of this file, so that
+/// they see several batches.
 const BATCH: usize = if cfg!(test) { 4 } else { 1 << 24 };
 
 /// Settings of PyTorch's that are about how it computes, or that its schedules keep.
@@ -174,13 +176,15 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         Ok(all)
     }
 
-    /// A parameter's part in a step, and what is kept of it after that but for the tensors.
-    fn work(
-        &self,
+    /// What a parameter needs for a step: everything that can fail, but for the step itself. The states that there are
+    /// already are taken out of `kept`, and nothing else of it changes.
+    fn prepare_step<'a>(
+        &mut self,
         plan: &Plan<R>,
-        (name, value, gradient): (&str, &Tensor<B>, &Tensor<B>),
+        (index, name, value): (usize, &'a str, &'a mut Tensor<B>),
+        gradient: &Tensor<B>,
         scalars: &mut Scalars<B>,
-    ) -> Result<(Work<B>, Kept<B>)> {
+    ) -> Result<(Work<'a, B>, Rest)> {
         if (gradient.shape(), gradient.dtype()) != (value.shape(), value.dtype()) {
             return Err(Error::shape(format!(
                 "the gradient is {} {}, the parameter {} {}",
@@ -190,83 +194,142 @@ impl<B: Backend, R: Rule> Descent<B, R> {
                 value.shape()
             )));
         }
-        let wide = value.dtype().compute();
-        let (x, g) = (value.array().cast(wide)?, gradient.array().cast(wide)?);
-        let none = Kept::default();
-        let old = self.kept.get(name).unwrap_or(&none);
+        one_device(R::NAME, &[value.array(), gradient.array()])?;
+        let (wide, device) = (value.dtype().compute(), value.device().clone());
+        let mut none = Kept::default();
+        let old = self.kept.get_mut(name).unwrap_or(&mut none);
         let rule = &plan.rule;
-        let keeps = rule.keeps();
-        for (key, _) in &keeps {
-            if let Some(t) = old.tensors.get(key) {
-                fits(key, t.shape(), t.dtype(), &x, wide)?;
-            }
-        }
-        let mut states = Vec::with_capacity(keeps.len());
-        for (key, start) in &keeps {
-            states.push(old.tensor(key, *start, &x)?);
-        }
         let step = old.step + 1;
         let names = rule.numbers();
         let mut numbers: Vec<f64> =
             names.iter().map(|(n, start)| old.numbers.get(n).copied().unwrap_or(*start)).collect();
-        let at = At { lr: plan.lr, step, fresh: old.tensors.is_empty(), shape: x.shape() };
+        let at = At { lr: plan.lr, step, fresh: old.tensors.is_empty(), shape: value.shape() };
         let shrink = if rule.decoupled() { 1.0 - plan.lr * plan.weight_decay } else { 1.0 };
         let mut values = vec![shrink];
         values.extend(rule.scalars(at, &mut numbers));
-        let scalars = scalars.get(values, &x)?;
+        let scalars = scalars.get(values, wide, &device)?;
+        let keeps = rule.keeps();
+        let mut fresh = vec![];
+        for (key, start) in &keeps {
+            fresh.push(match old.tensors.get_mut(key) {
+                Some(t) => {
+                    fits(key, t, value.shape(), wide)?;
+                    if *t.device() != device {
+                        *t = Array::from_host(&device, t.to_host()?)?;
+                    }
+                    None
+                }
+                None => Some(Array::full(&device, value.shape(), Scalar::Float(*start), wide)?),
+            });
+        }
+        let x = value.array_mut();
+        x.own()?;
+        let had = fresh.iter().map(Option::is_none).collect();
+        let states = keeps.iter().zip(fresh).map(|((key, _), fresh)| {
+            fresh.unwrap_or_else(|| old.tensors.remove(key).expect("it was looked at above"))
+        });
+        let work = Work { name, x, g: gradient.array().clone(), states: states.collect(), scalars };
         let numbers = names.iter().map(|(n, _)| *n).zip(numbers).collect();
-        let kept = Kept { step, numbers, tensors: BTreeMap::new() };
-        Ok((Work { name: name.to_owned(), x, g, states, scalars }, kept))
+        Ok((work, Rest { index, step, numbers, had, done: false }))
     }
 
-    /// Makes the step of parameters of one group, and only then writes.
-    fn make(&mut self, plan: &Plan<R>, batch: &mut Batch<'_, B>) -> Result<()> {
-        let rule = plan.rule;
-        let decay = if rule.decoupled() { 0.0 } else { plan.weight_decay };
-        R::run(&Step { rule, maximize: plan.maximize, decay }, &mut batch.work)?;
-        let done = batch.work.drain(..).zip(batch.rest.drain(..));
-        for (w, (p, dtype, mut kept)) in done {
-            p.set(&Tensor::from_array(w.x.cast(dtype)?)).map_err(|e| e.at(&w.name))?;
-            kept.tensors = rule.keeps().into_iter().map(|(key, _)| key).zip(w.states).collect();
-            self.kept.insert(w.name, kept);
+    /// Prepares the step of all parameters, group by group, and only then makes it.
+    fn make<'a>(
+        &mut self,
+        parameters: &'a Named<'_, B>,
+        plans: &[(Plan<R>, Vec<usize>)],
+        cells: &'a mut [Option<Cell<'_, B>>],
+        gradients: &Gradients<B>,
+        all: &mut [Vec<(Work<'a, B>, Rest)>],
+    ) -> Result<()> {
+        let mut scalars = Scalars::new();
+        let mut cells: Vec<_> = cells.iter_mut().map(Option::as_mut).collect();
+        for ((plan, members), all) in plans.iter().zip(&mut *all) {
+            for &i in members {
+                let Some(value) = cells[i].take().map(|cell| &mut **cell) else { continue };
+                let Some(g) = gradients.get(value).filter(|_| value.is_variable()) else { continue };
+                let name = parameters[i].0.as_str();
+                let prepared = self.prepare_step(plan, (i, name, value), g, &mut scalars);
+                all.push(prepared.map_err(|e| e.at(name))?);
+            }
         }
-        batch.elements = 0;
+        for ((plan, _), all) in plans.iter().zip(all) {
+            let decay = if plan.rule.decoupled() { 0.0 } else { plan.weight_decay };
+            let step = Step { rule: plan.rule, maximize: plan.maximize, decay };
+            let (mut work, mut rest): (Vec<_>, Vec<_>) = all.drain(..).unzip();
+            let mut from = 0;
+            let mut result = Ok(());
+            while from < work.len() && result.is_ok() {
+                let mut elements = 0;
+                let fits = |w: &&Work<'_, B>| {
+                    let takes = elements < BATCH;
+                    elements += w.x.shape().numel();
+                    takes
+                };
+                let to = from + work[from..].iter().take_while(fits).count();
+                result = R::run(&step, &mut work[from..to]);
+                rest[from..to].iter_mut().for_each(|r| r.done = result.is_ok());
+                from = to;
+            }
+            all.extend(work.into_iter().zip(rest));
+            result?;
+        }
         Ok(())
     }
 }
 
-/// Parameters of one group that make their step together.
-struct Batch<'a, B: Backend> {
-    work: Vec<Work<B>>,
-    rest: Vec<(&'a Param<B>, DType, Kept<B>)>,
-    elements: usize,
+/// What is kept of a parameter after its step, but for the tensors.
+struct Rest {
+    /// The parameter's place.
+    index: usize,
+    step: u64,
+    numbers: BTreeMap<&'static str, f64>,
+    /// Which states there were before.
+    had: Vec<bool>,
+    /// Has the step been made?
+    done: bool,
+}
+
+/// A parameter that nobody else reads meanwhile.
+type Cell<'a, B> = RwLockWriteGuard<'a, Tensor<B>>;
+
+/// Locks parameters: in the order of their addresses, so that no two optimisers wait for each other; one that is
+/// there twice only at its first place.
+fn lock<'a, B: Backend>(parameters: &Named<'a, B>) -> Vec<Option<Cell<'a, B>>> {
+    let mut order: Vec<usize> = (0..parameters.len()).collect();
+    order.sort_by_key(|&i| parameters[i].1.identity());
+    order.dedup_by_key(|i| parameters[*i].1.identity());
+    let mut cells: Vec<_> = parameters.iter().map(|_| None).collect();
+    order.into_iter().for_each(|i| cells[i] = Some(parameters[i].1.lock()));
+    cells
 }
 
 impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
     fn step_some(&mut self, parameters: &Named<'_, B>, gradients: &Gradients<B>) -> Result<usize> {
-        let place = |e: Error| e.at(R::NAME);
-        let plans = self.plans()?;
-        let places: Vec<usize> = parameters.iter().map(|(name, _)| self.group_of(name)).collect();
-        let mut scalars = Scalars::new();
-        let mut moved = 0;
-        for (group, plan) in plans.iter().enumerate() {
-            let mut batch = Batch { work: vec![], rest: vec![], elements: 0 };
-            for ((name, p), _) in parameters.iter().zip(&places).filter(|(_, place)| **place == group) {
-                let value = p.get();
-                let Some(g) = gradients.get(&value).filter(|_| value.is_variable()) else { continue };
-                let work = self.work(plan, (name, &value, g), &mut scalars);
-                let (work, kept) = work.map_err(|e| place(e.at(name)))?;
-                batch.elements += value.numel();
-                batch.work.push(work);
-                batch.rest.push((*p, value.dtype(), kept));
-                moved += 1;
-                if batch.elements >= BATCH {
-                    self.make(plan, &mut batch).map_err(place)?;
+        let mut plans: Vec<_> = self.plans()?.into_iter().map(|plan| (plan, vec![])).collect();
+        for (i, (name, _)) in parameters.iter().enumerate() {
+            plans[self.group_of(name)].1.push(i);
+        }
+        let mut cells = lock(parameters);
+        let mut all: Vec<_> = plans.iter().map(|_| vec![]).collect();
+        let result = self.make(parameters, &plans, &mut cells, gradients, &mut all);
+        // States come back whatever happened, new ones where the step was made.
+        let mut moved = vec![];
+        for ((plan, _), all) in plans.iter().zip(all) {
+            for (w, rest) in all {
+                let states = plan.rule.keeps().into_iter().map(|(key, _)| key).zip(w.states);
+                if rest.done {
+                    let kept = Kept { step: rest.step, numbers: rest.numbers, tensors: states.collect() };
+                    self.kept.insert(w.name.to_owned(), kept);
+                    moved.push(rest.index);
+                } else if let Some(kept) = self.kept.get_mut(w.name) {
+                    kept.tensors.extend(states.zip(rest.had).filter(|(_, had)| *had).map(|(state, _)| state));
                 }
             }
-            self.make(plan, &mut batch).map_err(place)?;
         }
-        Ok(moved)
+        moved.iter().for_each(|&i| cells[i].as_mut().expect("it made its step").renew());
+        result.map_err(|e| e.at(R::NAME))?;
+        Ok(moved.len())
     }
     fn lr(&self) -> f64 {
         self.plan.lr
@@ -396,11 +459,12 @@ fn unknown(name: &str) -> Error {
     Error::argument(format!("the state is of a parameter \"{name}\", which the module has not"))
 }
 
-fn fits<B: Backend>(key: &str, shape: &Shape, dtype: DType, x: &Array<B>, wide: DType) -> Result<()> {
-    if shape != x.shape() || dtype != wide {
+fn fits<B: Backend>(key: &str, state: &Array<B>, shape: &Shape, wide: DType) -> Result<()> {
+    if (state.shape(), state.dtype()) != (shape, wide) {
         return Err(Error::shape(format!(
-            "the optimiser's {key} is {dtype} {shape}, and should be {wide} {}",
-            x.shape()
+            "the optimiser's {key} is {} {}, and should be {wide} {shape}",
+            state.dtype(),
+            state.shape()
         )));
     }
     Ok(())

@@ -22,17 +22,6 @@ impl<B: Backend> Default for Kept<B> {
     }
 }
 
-impl<B: Backend> Kept<B> {
-    /// The tensor of this name on `like`'s device; `start` everywhere if there is none yet.
-    pub fn tensor(&self, name: &str, start: f64, like: &Array<B>) -> Result<Array<B>> {
-        match self.tensors.get(name) {
-            Some(t) if t.device() == like.device() => Ok(t.clone()),
-            Some(t) => Array::from_host(like.device(), t.to_host()?),
-            None => Array::full(like.device(), like.shape(), Scalar::Float(start), like.dtype()),
-        }
-    }
-}
-
 /// The scalars of one step on the device. Parameters mostly make their steps together, with the same numbers, which
 /// are then uploaded once.
 pub(super) struct Scalars<B: Backend> {
@@ -43,27 +32,24 @@ impl<B: Backend> Scalars<B> {
     pub fn new() -> Self {
         Scalars { seen: vec![] }
     }
-    /// These numbers as operands of shape [], rounded to `like`'s dtype, on its device.
-    pub fn get(&mut self, values: Vec<f64>, like: &Array<B>) -> Result<Vec<Array<B>>> {
+    /// These numbers as operands of shape [], rounded to a dtype.
+    pub fn get(&mut self, values: Vec<f64>, dtype: DType, device: &B::Device) -> Result<Vec<Array<B>>> {
         let same = |a: &[f64]| a.iter().map(|v| v.to_bits()).eq(values.iter().map(|v| v.to_bits()));
-        let known = self
-            .seen
-            .iter()
-            .find(|(v, dtype, device, _)| *dtype == like.dtype() && device == like.device() && same(v));
+        let known = self.seen.iter().find(|(v, of, on, _)| *of == dtype && on == device && same(v));
         if let Some((.., all)) = known {
             return Ok(all.clone());
         }
-        let all = upload(like, &values)?;
-        self.seen.push((values, like.dtype(), like.device().clone(), all.clone()));
+        let all = upload(&values, dtype, device)?;
+        self.seen.push((values, dtype, device.clone(), all.clone()));
         Ok(all)
     }
 }
 
 /// One upload for all, and a view for each.
-fn upload<B: Backend>(like: &Array<B>, values: &[f64]) -> Result<Vec<Array<B>>> {
+fn upload<B: Backend>(values: &[f64], dtype: DType, device: &B::Device) -> Result<Vec<Array<B>>> {
     let n = values.len();
-    let mut data = HostData::full(like.dtype(), n, Scalar::Int(0))?;
+    let mut data = HostData::full(dtype, n, Scalar::Int(0))?;
     each_data!(&mut data, d => d.iter_mut().zip(values).for_each(|(d, v)| *d = Element::from_f64(*v)));
-    let all = Array::from_host(like.device(), HostTensor::new(Shape::new(&[n])?, data)?)?;
+    let all = Array::from_host(device, HostTensor::new(Shape::new(&[n])?, data)?)?;
     (0..n).map(|i| Ok(all.with_layout(Layout::strided(Shape::scalar(), &[], i, n)?))).collect()
 }

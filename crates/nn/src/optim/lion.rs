@@ -57,7 +57,7 @@ impl Rule for LionRule {
         states[0] = blend(self.betas[1]);
         (-s[0]).fma(sign, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        each::<_, _, 5, 2>(step, all)
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        each::<_, _, 2, 3>(step, all)
     }
 }

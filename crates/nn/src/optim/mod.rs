@@ -22,6 +22,10 @@
 //! that a step never needs another kernel than the step before. Powers are `power`, not the platform's.
 //! **Numbers that stay** (momentum, eps) are attributes of the formula.
 //!
+//! **Parameters and states change where they lie**, in one pass over all of them ([`elinvar_ops::update`]), unless somebody
+//! else holds the memory: who took a parameter's value before a step keeps the numbers of then. While a step is made,
+//! nobody else can read the parameters: [`Param::get`] waits.
+//!
 //! f16 and bf16 parameters take their step in f32 with a state in f32, and are rounded once.
 
 mod adadelta;
@@ -60,7 +64,7 @@ pub use rule::{At, Range, Rule, Setting};
 pub use sgd::{Sgd, SgdRule};
 pub use split::Split;
 pub use state::{OptimizerState, names_of};
-pub use update::{Run, Step, Update, Work, each};
+pub use update::{Step, Work, each};
 
 use crate::{Module, Param};
 use elinvar_core::{Error, Result};
@@ -72,7 +76,8 @@ pub type Named<'a, B> = [(String, &'a Param<B>)];
 
 /// Changes a module's parameters by their gradients.
 pub trait Optimizer<B: Backend> {
-    /// One step of these parameters: each that is not frozen and has a gradient gets a new value. Gives their number.
+    /// One step of these parameters: each that is not frozen and has a gradient gets a new value; one that is there twice
+    /// makes one step, under its first name. Gives their number.
     ///
     /// # Errors
     /// As [`Optimizer::step`], but that no parameter has a gradient is none.
@@ -103,8 +108,10 @@ pub trait Optimizer<B: Backend> {
     ///
     /// # Errors
     /// `InvalidArgument` if a setting is out of its range; `Autograd` if no parameter at all has a gradient here: those
-    /// of the weights before the last step, say; `OutOfMemory` or what the device reports, after which some
-    /// parameters may have made the step and others not.
+    /// of the weights before the last step, say; `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if a gradient or a
+    /// state does not fit its parameter; `OutOfMemory`. All of this is found out before the first parameter changes; after
+    /// an error in the step itself (a device that fails, or memory for what Muon makes of its matrices) some parameters, with
+    /// their states, may have made the step and others not.
     fn step(&mut self, module: &dyn Module<B>, gradients: &Gradients<B>) -> Result<()> {
         let parameters = module.named_parameters();
         let trained = parameters.iter().filter(|(_, p)| !p.is_frozen()).count();

@@ -4,7 +4,6 @@
 //! Newton-Schulz iteration come near enough, with matrix products alone: singular values end between about 0.7 and 1.2.
 
 use super::rule::setters;
-use super::update::{Run, Update};
 use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
 use elinvar_core::{Error, Result, Shape};
 use elinvar_ops::Backend;
@@ -88,20 +87,18 @@ fn matrix(shape: &Shape) -> Option<[usize; 2]> {
     }
 }
 
-/// (gradient, buffer) to (direction, buffer).
+/// momentum * buffer + (1 - momentum) * g, of (g, buffer): the new buffer from the old one, and from that the direction if
+/// it looks ahead.
 #[derive(Clone, Copy, Debug)]
 struct Momentum {
     momentum: f64,
-    nesterov: bool,
 }
 
-impl Update<2, 2> for Momentum {
+impl Map<2> for Momentum {
     const NAME: &'static str = "muon_momentum";
     #[inline(always)]
-    fn lane<L: Lane>(&self, [g, buffer]: [L; 2]) -> [L; 2] {
-        let (keep, take) = (L::lit(self.momentum), L::lit(1.0 - self.momentum));
-        let buffer = keep.fma(buffer, take * g);
-        [if self.nesterov { keep.fma(buffer, take * g) } else { buffer }, buffer]
+    fn lane<L: Lane>(&self, [g, buffer]: [L; 2]) -> L {
+        L::lit(self.momentum).fma(buffer, L::lit(1.0 - self.momentum) * g)
     }
 }
 
@@ -200,18 +197,31 @@ impl Rule for MuonRule {
     fn lane<L: Lane>(&self, x: L, g: L, _: &mut [L], s: &[L]) -> L {
         (-s[0]).fma(g, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
         let rule = &step.rule;
-        let momentum = Momentum { momentum: rule.momentum, nesterov: rule.nesterov };
-        let mut buffers = Vec::with_capacity(all.len());
-        for w in &mut *all {
-            let old = w.states.pop().expect("a buffer");
-            let [direction, buffer] = momentum.run([&w.g, &old]).map_err(|e| e.at(&w.name))?;
-            w.g = rule.orthogonal(&direction).map_err(|e| e.at(&w.name))?;
-            buffers.push(buffer);
+        let momentum = Momentum { momentum: rule.momentum };
+        // All of this may fail, so nothing is written before all of it is there.
+        let mut new = Vec::with_capacity(all.len());
+        for w in &*all {
+            let direction = || {
+                let g = w.g.cast(w.g.dtype().compute())?;
+                let buffer = array::map(&momentum, [&g, &w.states[0]])?;
+                let ahead =
+                    if rule.nesterov { array::map(&momentum, [&g, &buffer])? } else { buffer.clone() };
+                Ok((rule.orthogonal(&ahead)?, buffer))
+            };
+            new.push(direction().map_err(|e: Error| e.at(w.name))?);
         }
-        each::<_, _, 4, 1>(step, all)?;
-        all.iter_mut().zip(buffers).for_each(|(w, buffer)| w.states.push(buffer));
-        Ok(())
+        // The buffers stay out of the formula, which has the direction in the place of the gradient.
+        let mut buffers = Vec::with_capacity(all.len());
+        for (w, (direction, buffer)) in all.iter_mut().zip(new) {
+            w.g = direction;
+            buffers.push((std::mem::take(&mut w.states), buffer));
+        }
+        let done = each::<_, _, 1, 3>(step, all);
+        for (w, (old, new)) in all.iter_mut().zip(buffers) {
+            w.states = if done.is_ok() { vec![new] } else { old };
+        }
+        done
     }
 }

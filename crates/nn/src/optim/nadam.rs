@@ -84,7 +84,7 @@ impl Rule for NAdamRule {
         let (of_g, of_m, unbias) = (s[0], s[1], s[2]);
         x - of_g.fma(g, of_m * *m) / (v.sqrt() / unbias + L::lit(self.eps))
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        each::<_, _, 8, 3>(step, all)
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        each::<_, _, 3, 5>(step, all)
     }
 }

@@ -73,7 +73,7 @@ impl Rule for RAdamRule {
         let scaled = *m * (scale / (v.sqrt() + L::lit(self.eps)));
         (-size).fma(L::select(scale.eq(L::lit(0.0)), *m, scaled), x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        each::<_, _, 7, 3>(step, all)
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        each::<_, _, 3, 4>(step, all)
     }
 }

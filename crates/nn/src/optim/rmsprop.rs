@@ -82,11 +82,11 @@ impl Rule for RmsPropRule {
         }
         (-s[0]).fma(down, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
         match step.rule.keeps().len() {
-            1 => each::<_, _, 5, 2>(step, all),
-            2 => each::<_, _, 6, 3>(step, all),
-            _ => each::<_, _, 7, 4>(step, all),
+            1 => each::<_, _, 2, 3>(step, all),
+            2 => each::<_, _, 3, 3>(step, all),
+            _ => each::<_, _, 4, 3>(step, all),
         }
     }
 }

@@ -32,9 +32,9 @@ use std::fmt::Debug;
 ///     fn lane<L: Lane>(&self, x: L, g: L, _: &mut [L], s: &[L]) -> L {
 ///         x - s[0].copysign(g)
 ///     }
-///     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> elinvar_core::Result<()> {
-///         // Operands: parameter, gradient, shrink, lr. Results: the parameter.
-///         each::<_, _, 4, 1>(step, all)
+///     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> elinvar_core::Result<()> {
+///         // Changes: the parameter. Reads: gradient, shrink, lr.
+///         each::<_, _, 1, 3>(step, all)
 ///     }
 /// }
 ///
@@ -76,11 +76,11 @@ pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
     /// (already with weight decay, if it joins the gradient); puts new values in the place of the states. `s` are the
     /// numbers of [`Rule::scalars`].
     fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L;
-    /// Runs the formula, with [`super::each`] and its numbers of operands and results.
+    /// Runs the formula, with [`super::each`] and how many numbers it changes and reads. After an error nothing has changed.
     ///
     /// # Errors
     /// Those of [`super::each`].
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()>;
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()>;
 }
 
 /// Where a parameter is in its training.

@@ -68,7 +68,7 @@ impl Rule for SgdRule {
         let down = if self.nesterov { L::lit(self.momentum).fma(*buffer, g) } else { *buffer };
         (-lr).fma(down, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<B>]) -> Result<()> {
-        if step.rule.momentum == 0.0 { each::<_, _, 4, 1>(step, all) } else { each::<_, _, 6, 2>(step, all) }
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        if step.rule.momentum == 0.0 { each::<_, _, 1, 3>(step, all) } else { each::<_, _, 2, 4>(step, all) }
     }
 }

@@ -1,7 +1,7 @@
 //! What a training run tells while it runs, and in its end.
 
 use super::score::{LOSS, number};
-use super::{Checkpoint, Measured, Score};
+use super::{Checkpoint, Score};
 use elinvar_core::Result;
 use elinvar_ops::Backend;
 use serde::{Deserialize, Serialize};
@@ -88,11 +88,4 @@ pub struct Report {
     pub stopped: bool,
     /// The step from which it was resumed, if it was.
     pub resumed: Option<u64>,
-}
-
-/// Sums of a step's batches.
-pub(super) fn sums<B: Backend>(batches: &[Measured<B>]) -> super::score::Sums<B> {
-    let mut sums = super::score::Sums::default();
-    batches.iter().for_each(|b| sums.add(b));
-    sums
 }

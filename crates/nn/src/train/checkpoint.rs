@@ -18,7 +18,7 @@ use elinvar_io as io;
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -166,6 +166,14 @@ impl Checkpoint {
     pub fn settings(&self) -> &BTreeMap<String, String> {
         &self.record.settings
     }
+    /// What early stopping remembers.
+    pub(super) fn early(&self) -> Option<&EarlyStopping> {
+        self.record.early.as_ref()
+    }
+    /// What a plateau remembers.
+    pub(super) fn plateau(&self) -> Option<&serde_json::Value> {
+        self.record.plateau.as_ref()
+    }
     /// The weights and buffers.
     pub fn model(&self) -> &StateDict {
         &self.model
@@ -209,31 +217,26 @@ impl Checkpoint {
         })
     }
     /// Puts the state into a model, an optimiser and an average of weights, and gives back what the trainer keeps itself.
+    /// Everything is checked, and moved to the device, before the first of them changes: after an error they are as they
+    /// were. `early` and `plateau` tell whether the run has early stopping and a plateau.
     pub(super) fn restore<B: Backend>(
         &self,
         model: &dyn Module<B>,
         optimizer: &mut dyn Optimizer<B>,
         ema: Option<&mut Ema<B>>,
+        (early, plateau): (bool, bool),
         device: &B::Device,
     ) -> Result<Restored<B>> {
         let leaves = model.leaves();
-        let names: Vec<&String> = leaves.randoms.iter().map(|(n, _)| n).collect();
-        if names.iter().copied().ne(self.record.random.keys()) {
-            let sorted: std::collections::BTreeSet<_> = names.into_iter().collect();
-            if sorted.into_iter().ne(self.record.random.keys()) {
-                return Err(Error::argument(
-                    "resume: the checkpoint's sources of random numbers are not those of this model",
-                ));
-            }
+        let sources: BTreeSet<&String> = leaves.randoms.iter().map(|(name, _)| name).collect();
+        if sources.into_iter().ne(self.record.random.keys()) {
+            return Err(Error::argument(
+                "resume: the checkpoint's sources of random numbers are not those of this model",
+            ));
         }
-        let sums = self
-            .sums
-            .iter()
-            .map(|(n, t)| Ok((n.clone(), Tensor::from_host(t.clone(), device)?)))
-            .collect::<Result<_>>()?;
-        match (&self.ema, ema) {
-            (Some(state), Some(ema)) => ema.load_state_dict(model, state)?,
-            (None, None) => {}
+        let ema = match (&self.ema, ema) {
+            (Some(state), Some(ema)) => Some((ema.loaded(model, state)?, ema)),
+            (None, None) => None,
             (Some(_), None) => {
                 return Err(Error::argument(
                     "resume: the checkpoint has averaged weights, and this run averages none",
@@ -244,9 +247,25 @@ impl Checkpoint {
                     "resume: this run averages weights, and the checkpoint has no averaged ones",
                 ));
             }
+        };
+        if self.early().is_some() != early || self.plateau().is_some() != plateau {
+            return Err(Error::argument(
+                "resume: the checkpoint's run and this one differ in early stopping or in reducing the rate on a plateau",
+            ));
         }
+        let sums = self
+            .sums
+            .iter()
+            .map(|(n, t)| Ok((n.clone(), Tensor::from_host(t.clone(), device)?)))
+            .collect::<Result<_>>()?;
+        let parameters = model.named_parameters();
+        let commit = optimizer.prepare(&parameters, &self.optimizer)?;
+        // The first that changes something, and the last that can fail.
         model.load_state_dict(&self.model, Strict::Yes)?;
-        optimizer.load_state_dict(model, &self.optimizer)?;
+        commit();
+        if let Some((loaded, ema)) = ema {
+            *ema = loaded;
+        }
         for (name, r) in &leaves.randoms {
             let (seed, stream) = self.record.random[name];
             r.set_state(Stream { seed, stream });
@@ -257,8 +276,6 @@ impl Checkpoint {
             finished: self.record.finished,
             history: self.record.history.clone(),
             sums: Sums { sums, samples: self.record.samples },
-            early: self.record.early.clone(),
-            plateau: self.record.plateau.clone(),
         })
     }
 }
@@ -270,8 +287,6 @@ pub(super) struct Restored<B: Backend> {
     pub finished: bool,
     pub history: Vec<EpochReport>,
     pub sums: Sums<B>,
-    pub early: Option<EarlyStopping>,
-    pub plateau: Option<serde_json::Value>,
 }
 
 /// When and where checkpoints are written: always after each epoch, and in between if asked for.

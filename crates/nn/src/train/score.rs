@@ -52,6 +52,13 @@ impl<B: Backend> Sums<B> {
             self.put(name, sum.detach());
         }
     }
+    /// Adds other sums. Panics as tensors do.
+    pub(super) fn merge(&mut self, other: &Sums<B>) {
+        self.samples += other.samples;
+        for (name, sum) in &other.sums {
+            self.put(name, sum.clone());
+        }
+    }
     fn put(&mut self, name: &str, value: Tensor<B>) {
         let sum = match self.sums.remove(name) {
             None => value,

@@ -4,7 +4,7 @@ use super::checkpoint::{Restored, State};
 use super::score::Sums;
 use super::{
     Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Measured, Objective, Position, Report,
-    Score, Source, Step, callback,
+    Score, Source, Step,
 };
 use crate::Module;
 use crate::ema::Ema;
@@ -210,15 +210,13 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
 
     /// Takes over what a checkpoint holds. Had the run come to its end?
     fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
-        let r: Restored<B> = from.restore(self.model, self.optimizer, self.ema.as_deref_mut(), device)?;
-        if r.early.is_some() != self.early.is_some() || r.plateau.is_some() != self.plateau.is_some() {
-            return Err(Error::argument(
-                "resume: the checkpoint's run and this one differ in early stopping or in reducing the rate on a plateau",
-            ));
-        }
-        self.early = r.early;
-        if let (Some(plateau), Some(state)) = (&mut self.plateau, &r.plateau) {
-            plateau.set_state(PlateauState::from_json(state)?);
+        let state = from.plateau().map(PlateauState::from_json).transpose()?;
+        let watches = (self.early.is_some(), self.plateau.is_some());
+        let ema = self.ema.as_deref_mut();
+        let r: Restored<B> = from.restore(self.model, self.optimizer, ema, watches, device)?;
+        self.early = from.early().cloned();
+        if let (Some(plateau), Some(state)) = (&mut self.plateau, state) {
+            plateau.set_state(state);
         }
         run.report.resumed = Some(r.position.step);
         (run.at, run.base_lr, run.sums, run.report.epochs) = (r.position, r.base_lr, r.sums, r.history);
@@ -276,8 +274,10 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             ema.update(self.model)?;
         }
         let sums = try_run(|| {
-            measured.iter().for_each(|m| run.sums.add(m));
-            callback::sums(&measured)
+            let mut sums = Sums::default();
+            measured.iter().for_each(|m| sums.add(m));
+            run.sums.merge(&sums);
+            sums
         })?;
         let told = Step {
             epoch: run.at.epoch,

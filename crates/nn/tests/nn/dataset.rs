@@ -177,6 +177,28 @@ fn a_closure_makes_batches() {
 }
 
 #[test]
+fn samples_are_drawn_from_all() {
+    let load = |n: usize, count| Loader::new(Arc::new(Numbers(n)), 4).unwrap().draw(count, 3);
+    let l = load(3, 9000).unwrap();
+    assert_eq!((l.batches(), l.order(0).len()), (2250, 9000));
+    for i in 0..3 {
+        // 3,000 are meant; the standard deviation is 45.
+        let count = l.order(0).iter().filter(|s| **s == i).count();
+        assert!(count.abs_diff(3000) < 225, "{count} of {i}");
+    }
+    assert_ne!(l.order(0), l.order(1));
+    assert_eq!(l.order(1), l.clone().order(1));
+    // Nothing is kept for each sample.
+    assert!(load(usize::MAX, 3).unwrap().order(0).iter().all(|i| *i > 0));
+    // Pinned: this is the order on every machine.
+    assert_eq!(load(8, 8).unwrap().order(0), DRAWN);
+    assert_eq!(load(0, 0).unwrap().batches(), 0);
+    let e = load(0, 1).unwrap_err();
+    assert_eq!(e.message(), "loader: 1 samples are to be drawn, and there are none");
+}
+const DRAWN: [usize; 8] = [3, 5, 1, 6, 2, 3, 0, 1];
+
+#[test]
 fn samples_are_drawn_by_weight() {
     let load = |weights: Vec<f64>, count, draw| {
         Loader::new(Arc::new(Numbers(weights.len())), 4).unwrap().weighted(weights, count, draw, 3)

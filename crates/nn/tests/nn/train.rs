@@ -197,7 +197,7 @@ fn a_checkpoint_that_does_not_fit_is_an_error() {
     kept.run(7);
     let checkpoint = || Checkpoint::load(kept.path()).unwrap();
     assert_eq!((checkpoint().position().step, checkpoint().history().len()), (8, 1));
-    let (train, _) = data();
+    let (train, test) = data();
     let loader = Loader::new(train, 48).unwrap();
     let run = |m: &dyn Fn() -> Sequential<B>, early: bool| {
         let m = m();
@@ -215,6 +215,29 @@ fn a_checkpoint_that_does_not_fit_is_an_error() {
     assert!(run(&|| noisy(1), false).message().contains("the checkpoint has averaged weights"));
     let other = || Sequential::new().with(Linear::new(64, 10, &mut Generator::new(1), &D));
     assert!(run(&other, false).message().contains("random numbers"));
+
+    // Everything fits but one: the optimiser, or early stopping. None of the others changes.
+    let sgd = || -> Box<dyn Optimizer<B>> { Box::new(Sgd::new(0.01)) };
+    let adamw = || -> Box<dyn Optimizer<B>> { Box::new(AdamW::new(0.01)) };
+    for (mut o, early, sentence) in [
+        (sgd(), true, "sgd: load_state_dict: "),
+        (adamw(), false, "resume: the checkpoint's run and this one differ in early"),
+    ] {
+        let m = noisy(1);
+        let mut ema = Ema::new(Average::Exponential { decay: 0.9 }, BufferAverage::Copied).unwrap();
+        ema.update(&m).unwrap();
+        let before = (bits(&m), ema.state_dict().unwrap(), o.state_dict(&m).unwrap());
+        let mut t = Trainer::new(&m, &mut *o, &loader, Classification::new())
+            .ema(&mut ema)
+            .validate(|m: &Sequential<B>| evaluate(m, &test, 50, &D))
+            .resume(checkpoint());
+        if early {
+            t = t.early_stopping(EarlyStopping::new(3));
+        }
+        let e = t.run(&D).unwrap_err();
+        assert!(e.message().contains(sentence), "{e}");
+        assert!((bits(&m), ema.state_dict().unwrap(), o.state_dict(&m).unwrap()) == before, "{e}");
+    }
 
     let file = kept.dir.path().join("weights.safetensors");
     elinvar_io::save_safetensors(&file, checkpoint().model(), &BTreeMap::new()).unwrap();

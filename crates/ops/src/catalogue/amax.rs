@@ -31,7 +31,7 @@ impl Op for Extreme {
         Saves::BOTH
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([sum::fold(x[0], self.fold, &self.axes)?]))
+        Ok(Outputs::from_buf([sum::fold(x[0], self.fold, &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a fold has one result");

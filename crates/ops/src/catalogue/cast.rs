@@ -16,7 +16,7 @@ impl Op for Cast {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([x[0].cast(self.to)?]))
+        Ok(Outputs::from_buf([x[0].cast(self.to)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a cast has one result");

@@ -16,7 +16,7 @@ impl Op for Expand {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([x[0].broadcast_to(&self.shape, "expand")?]))
+        Ok(Outputs::from_buf([x[0].broadcast_to(&self.shape, "expand")?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a view has one result");

@@ -21,7 +21,7 @@ impl Op for Gather {
         array::one_device("gather", &[x, index])?;
         let view = View { layout: corner(x.layout(), index.shape(), self.axis), ..x.view() };
         let buffer = B::gather(x.device(), view, self.axis, index.view())?;
-        Ok(Outputs::from_iter([Array::new(x.device(), buffer, index.shape().clone(), x.dtype())]))
+        Ok(Outputs::from_buf([Array::new(x.device(), buffer, index.shape().clone(), x.dtype())]))
     }
     /// The gradient goes to where the element came from; several uses add in the order of the index.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {

@@ -26,7 +26,7 @@ impl Op for Linear {
                 B::contract(device, rows, columns, &AddBias, [bias.view()])?
             }
         };
-        Ok(Outputs::from_iter([Array::new(device, buffer, Shape::new(&[m, n])?, x[0].dtype())]))
+        Ok(Outputs::from_buf([Array::new(device, buffer, Shape::new(&[m, n])?, x[0].dtype())]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("linear has one result");

@@ -48,7 +48,7 @@ impl Op for Matmul {
         let (xf, wf) = (flat(x, [m, k])?, flat(w, [k, n])?);
         let out = shape([m, n])?;
         let buffer = B::contract(x.device(), xf.view(), wf.view(), &Plain, [])?;
-        Ok(Outputs::from_iter([Array::new(x.device(), buffer, out, x.dtype())]))
+        Ok(Outputs::from_buf([Array::new(x.device(), buffer, out, x.dtype())]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("matmul has one result");

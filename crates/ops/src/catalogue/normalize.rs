@@ -93,7 +93,16 @@ impl<const N: usize> Rows<N> for Normalize {
         };
         let mut all = vec![c.want(0, dx)?];
         if N > 1 {
-            all.push(c.want(1, || products(g, &y()?, c.shape(1)))?);
+            all.push(c.want(1, || {
+                // A number for each row is summed where the row is in the cache already.
+                if !V::TRACKS && summed(x.shape(), c.shape(1))[..] == *axes {
+                    return V::apply(
+                        RowsOp { rows: NormalProducts { eps }, axes: Dims::from_slice(axes) },
+                        &[x, g],
+                    );
+                }
+                products(g, &y()?, c.shape(1))
+            })?);
         }
         if N > 2 {
             all.push(c.want(2, || Ok(g.clone()))?);
@@ -182,12 +191,47 @@ impl Rows<2> for Products {
     }
 }
 
+/// The sum of g times normalized x over a row, from (x, g): [`Products`] without the normalized x in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct NormalProducts {
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+impl Rows<2> for NormalProducts {
+    const NAME: &'static str = "normal_products";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, g]: [L; 2], s: [L; STATS], _: L) -> L {
+        if k < 2 { moment(k, x, s) } else { g * ((x - s[0]) * s[1]) }
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        if k < 2 { spread(k, folded, n, self.eps) } else { folded }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
+        s[2]
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(Error::autograd(
+            "normal_products: it stands in for the recorded gradient only where nothing records",
+        ))
+    }
+}
+
+/// The axes along which a tensor of `shape` is repeated to be of shape `s`, which has perhaps more axes in front.
+fn summed(s: &Shape, shape: &Shape) -> Dims {
+    let new = s.rank() - shape.rank();
+    (0..s.rank()).filter(|&i| i < new || (shape[i - new] == 1 && s[i] != 1)).collect()
+}
+
 /// x * y (of one shape) summed over the axes along which `shape` is to be repeated to that of x. In one pass, without
 /// the products in memory; the bits of the product and its sum. New axes in front of `shape` stay with size 1.
 pub(super) fn products<V: Value>(x: &V, y: &V, shape: &Shape) -> Result<V> {
-    let s = x.shape();
-    let new = s.rank() - shape.rank();
-    let axes: Dims = (0..s.rank()).filter(|&i| i < new || (shape[i - new] == 1 && s[i] != 1)).collect();
+    let axes = summed(x.shape(), shape);
     if axes.is_empty() { mul(x, y) } else { V::apply(RowsOp { rows: Products, axes }, &[x, y]) }
 }
 

@@ -15,7 +15,7 @@ impl Op for Permute {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([x[0].with_layout(x[0].layout().permute(&self.axes))]))
+        Ok(Outputs::from_buf([x[0].with_layout(x[0].layout().permute(&self.axes))]))
     }
     fn backward<V: Value>(&self, _: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a view has one result");

@@ -66,7 +66,8 @@ impl Op for MaxPool {
         let g = g[0].as_ref().expect("only the largest elements have a gradient, their numbers have none");
         let n = self.0.axes.len();
         let base = planes(c.shape(0), n)?;
-        let zeros = V::from_array(Array::full(g.device(), &base, Scalar::Float(0.0), g.dtype())?);
+        let zero = Array::scalar(g.device(), Scalar::Float(0.0), g.dtype())?;
+        let zeros = V::from_array(zero.broadcast_to(&base, "max_pool")?);
         let flat = planes(g.shape(), n)?;
         let (index, g) = (reshape::to_shape(c.y(1), &flat)?, reshape::to_shape(g, &flat)?);
         let dx = scatter_add(&zeros, -1, &index, &g)?;

@@ -15,7 +15,7 @@ impl Op for Reshape {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([x[0].reshape(&self.shape)?]))
+        Ok(Outputs::from_buf([x[0].reshape(&self.shape)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a view has one result");

@@ -19,8 +19,13 @@ impl Rows<1> for Softmax {
         if k == 0 { x } else { (x - s[0]).exp() }
     }
     #[inline(always)]
-    fn out<L: Lane>(&self, [x]: [L; 1], s: [L; STATS], _: L) -> L {
-        (x - s[0]).exp() / s[1]
+    fn out<L: Lane>(&self, x: [L; 1], s: [L; STATS], n: L) -> L {
+        self.out_of_term(self.term(1, x, s, n), s, n)
+    }
+    const KEEPS: bool = true;
+    #[inline(always)]
+    fn out_of_term<L: Lane>(&self, term: L, s: [L; STATS], _: L) -> L {
+        term / s[1]
     }
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         Ok(vec![Some(rows(SoftmaxGrad, axes, [c.y(0), g])?)])

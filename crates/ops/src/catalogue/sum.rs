@@ -3,7 +3,6 @@
 use super::{expand, reshape};
 use crate::prelude::*;
 use crate::rows::rows_last;
-use smallvec::SmallVec;
 
 /// A sum over `axes`, which stay with size 1.
 #[derive(Clone, Debug)]
@@ -18,7 +17,7 @@ impl Op for Sum {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([fold(x[0], Fold::Sum, &self.axes)?]))
+        Ok(Outputs::from_buf([fold(x[0], Fold::Sum, &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a sum has one result");
@@ -57,7 +56,7 @@ pub(super) fn row_len(shape: &Shape, axes: &[usize]) -> usize {
 }
 
 /// Axes as a list that functions for users take. No axes stay no axes only for a scalar.
-pub(super) fn as_dims(axes: &[usize]) -> SmallVec<[isize; 6]> {
+pub(super) fn as_dims(axes: &[usize]) -> elinvar_core::layout::Strides {
     axes.iter().map(|&a| a as isize).collect()
 }
 

@@ -85,7 +85,7 @@ impl Op for Take {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([x[0].with_layout(self.part.layout(x[0].layout()))]))
+        Ok(Outputs::from_buf([x[0].with_layout(self.part.layout(x[0].layout()))]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a view has one result");
@@ -115,7 +115,7 @@ impl Op for Assemble {
         let parts: Vec<_> = x.iter().zip(&self.parts).map(|(x, p)| (x.view(), p.layout(&whole))).collect();
         let (device, dtype) = (x[0].device(), x[0].dtype());
         let buffer = B::assemble(device, self.fill, dtype, &self.shape, &parts)?;
-        Ok(Outputs::from_iter([Array::new(device, buffer, self.shape.clone(), dtype)]))
+        Ok(Outputs::from_buf([Array::new(device, buffer, self.shape.clone(), dtype)]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("an assembly has one result");

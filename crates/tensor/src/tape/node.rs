@@ -230,6 +230,17 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
     }
 }
 
+/// As [`run`], for an op with one result, as most have.
+pub(crate) fn run_one<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<Tensor<B>> {
+    let arrays = arrays(x);
+    let mut outputs = op.forward(&arrays)?;
+    if !records(x) {
+        return Ok(Tensor::from_array(outputs.pop().expect("an op has a result")));
+    }
+    let kept = Kept::new(op.saves(float_dtype(&arrays)), &arrays, &outputs);
+    Ok(record(x, outputs, Box::new(Run { op, kept })).pop().expect("an op has a result"))
+}
+
 /// Runs an op on tensors and records it if the thread records and an operand depends on a variable.
 pub(crate) fn run<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<SmallVec<[Tensor<B>; 1]>> {
     let arrays = arrays(x);

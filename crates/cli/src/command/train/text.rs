@@ -9,7 +9,7 @@ use crate::args::TrainText;
 use crate::command::generate::{sampler, write_on};
 use crate::metrics::Metrics;
 use crate::progress::{Progress, TOKENS, Watch};
-use elinvar::nn::data::{BpeOptions, Dataset, Draw, Text, Tokenize, Tokenizer};
+use elinvar::nn::data::{BpeOptions, Text, Tokenize, Tokenizer};
 use elinvar::nn::loader::Loader;
 use elinvar::nn::models::{Gpt2, Gpt2Config};
 use elinvar::nn::optim::schedule::{CosineAnnealingLr, Warmup};
@@ -65,13 +65,7 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let epochs = EPOCHS.min(steps);
     let per_epoch = steps.div_ceil(epochs) as usize;
     let total = per_epoch as u64 * u64::from(epochs);
-    let places = blocks.len();
-    let loader = Loader::new(Arc::new(blocks), batch)?.weighted(
-        vec![1.0; places],
-        per_epoch * batch,
-        Draw::Again,
-        seed,
-    )?;
+    let loader = Loader::new(Arc::new(blocks), batch)?.draw(per_epoch * batch, seed)?;
     let config = Gpt2Config::new(layers, heads, width, context, tokenizer.vocab_size()).dropout(dropout);
     let net: Gpt2<Any> = Gpt2::new(config, &mut Generator::new(seed), &device)?;
     // Norms, biases and positions are no directions that should shrink.

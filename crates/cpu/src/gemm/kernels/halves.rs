@@ -1,11 +1,10 @@
 //! Halves as numbers, on their way into packed blocks: row by row, or turned.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use super::Real;
-use super::quad::{Quad, one};
-use super::vector::Four;
-use crate::gemm::source::Half;
-use crate::isa::{Isa, Kernel, Level, dispatch};
+use crate::gemm::Real;
+use crate::isa::Isa;
+use crate::simd::quad::{Half, Quad, one};
+use crate::simd::vector::{InRegisters, in_registers};
 
 /// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], widened, where a step is 1.
 ///
@@ -30,14 +29,7 @@ pub(crate) fn halves<T: Real, H: Half>(
     assert!(low >= 0 && (high as usize) < src.len(), "a block leaves its buffer");
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     assert!(step.0 == 1 || step.1 == 1, "halves that are no neighbours");
-    let block = Block { src, at, step, rows, cols, dst, pitch };
-    match isa.level() {
-        Level::Plain => dispatch(isa, Widen::<Four<T>, H>(block)),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => dispatch(isa, Widen::<T::V256, H>(block)),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, Widen::<T::V512, H>(block)),
-    }
+    in_registers(isa, Widen(Block { src, at, step, rows, cols, dst, pitch }));
 }
 
 struct Block<'a, T, H> {
@@ -51,17 +43,17 @@ struct Block<'a, T, H> {
 }
 
 /// A block whose corners have been checked, by `halves` alone.
-struct Widen<'a, V: Quad, H>(Block<'a, V::T, H>);
+struct Widen<'a, T, H>(Block<'a, T, H>);
 
-impl<V: Quad, H: Half> Kernel for Widen<'_, V, H> {
-    type Out = ();
+impl<T: Real, H: Half> InRegisters for Widen<'_, T, H> {
+    type T = T;
     #[inline(always)]
-    fn run(self) {
+    unsafe fn run<V: Quad<T = T>>(self) {
         let Block { src, at, step, rows, cols, dst, pitch } = self.0;
         let from = src.as_ptr().wrapping_offset(at);
         let to = dst.as_mut_ptr();
         // SAFETY: every number that is read or written belongs to a row r < rows and a column c < cols, which `halves`
-        // found inside of both slices.
+        // found inside of both slices. The instructions are there: our caller's.
         unsafe {
             if step.1 == 1 {
                 for r in 0..rows {

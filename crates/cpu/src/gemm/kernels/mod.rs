@@ -6,15 +6,12 @@
 
 mod halves;
 mod output;
-mod quad;
 mod skinny;
 mod tile;
 mod turn;
-mod vector;
 
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use skinny::Lines;
 pub(crate) use tile::{PITCH, Panels, height, width};
 pub(crate) use turn::turn;
-pub(crate) use vector::Real;

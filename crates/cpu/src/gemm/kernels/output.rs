@@ -3,12 +3,13 @@
 //! The tiles are cut here, so that they cover the result and none overlaps another; each knows whether it has been written.
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
-use super::Real;
 use super::skinny::{Lines, Skinny, skinny};
 use super::tile::{Block, Panels, multiply};
+use crate::gemm::Real;
 use crate::gemm::source::Columns;
 use crate::isa::Isa;
-use elinvar_core::{Result, host::with_capacity};
+use crate::memory::with_capacity;
+use elinvar_core::{Result, host};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -57,7 +58,7 @@ pub(crate) fn fill<T: Real>(
         return Ok(y);
     }
     let all = y.as_mut_ptr();
-    let mut tiles = with_capacity(batch * m.div_ceil(rows) * n.div_ceil(cols))?;
+    let mut tiles = host::with_capacity(batch * m.div_ceil(rows) * n.div_ceil(cols))?;
     for b in 0..batch {
         for j in (0..n).step_by(cols) {
             for i in (0..m).step_by(rows) {

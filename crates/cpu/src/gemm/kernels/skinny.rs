@@ -4,12 +4,12 @@
 //! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::Real;
-use super::quad::{Quad, one};
 use super::tile::each_row;
-use super::vector::Four;
-use crate::gemm::source::{Columns, Half, Numbers};
-use crate::isa::{Isa, Kernel, Level, dispatch};
+use crate::gemm::Real;
+use crate::gemm::source::{Columns, Numbers};
+use crate::isa::Isa;
+use crate::simd::quad::{Half, Quad, one};
+use crate::simd::vector::{InRegisters, in_registers};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_ops::lane::Lane;
 
@@ -53,21 +53,11 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
         Numbers::BF16(b) => b.len(),
     };
     assert!(low >= 0 && high as usize <= len, "columns leave their buffer");
+    let at = s.b.at;
     match s.b.data {
-        Numbers::Own(b) => from::<T, Own<T>>(isa, s, b.as_ptr()),
-        Numbers::F16(b) => from::<T, Wide<f16>>(isa, s, b.as_ptr()),
-        Numbers::BF16(b) => from::<T, Wide<bf16>>(isa, s, b.as_ptr()),
-    }
-}
-
-fn from<T: Real, S: Stored<T>>(isa: Isa, s: Skinny<'_, T>, data: *const S::Number) {
-    let b = data.wrapping_offset(s.b.at);
-    match isa.level() {
-        Level::Plain => dispatch(isa, Run::<Four<T>, S> { s, b }),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => dispatch(isa, Run::<T::V256, S> { s, b }),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, Run::<T::V512, S> { s, b }),
+        Numbers::Own(b) => in_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::F16(b) => in_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::BF16(b) => in_registers(isa, Run::<T, Wide<bf16>> { s, b: b.as_ptr().wrapping_offset(at) }),
     }
 }
 
@@ -139,15 +129,16 @@ impl<T: Real, H: Half> Stored<T> for Wide<H> {
 }
 
 /// A product whose lengths have been checked, by `skinny` alone.
-struct Run<'a, V: Quad, S: Stored<V::T>> {
-    s: Skinny<'a, V::T>,
+struct Run<'a, T, S: Stored<T>> {
+    s: Skinny<'a, T>,
+    /// The first term of the first column.
     b: *const S::Number,
 }
 
-impl<V: Quad, S: Stored<V::T>> Kernel for Run<'_, V, S> {
-    type Out = ();
+impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
+    type T = T;
     #[inline(always)]
-    fn run(self) {
+    unsafe fn run<V: Quad<T = T>>(self) {
         let Skinny { a, b, rows, cols, k, c, step } = self.s;
         let mut j = 0;
         while j < cols {
@@ -160,7 +151,7 @@ impl<V: Quad, S: Stored<V::T>> Kernel for Run<'_, V, S> {
             let mut i = 0;
             while i < rows {
                 // SAFETY: rows i.. and columns j.. are there, as many as each case says; `skinny` checked the factors,
-                // and its caller vouches for the result.
+                // and its caller vouches for the result. The instructions are there: our caller's.
                 unsafe {
                     let p = Part::<V, S> {
                         a: a.data.as_ptr().add(i * a.step),

@@ -5,10 +5,9 @@
 //! panels: for each term, [`width`] columns.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::Real;
-use super::quad::Quad;
-use super::vector::{Four, Vector};
-use crate::isa::{Isa, Kernel, Level, dispatch};
+use crate::gemm::Real;
+use crate::isa::Isa;
+use crate::simd::vector::{InRegisters, Vector, in_registers, lanes, rows};
 use elinvar_core::{Element, order::CHUNK};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
@@ -51,24 +50,12 @@ pub(crate) struct Block<'a, T> {
 
 /// Columns of a panel.
 pub(crate) fn width<T: Real>(isa: Isa) -> usize {
-    match isa.level() {
-        Level::Plain => 2 * Four::<T>::LANES,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => 2 * T::V256::LANES,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => 2 * T::V512::LANES,
-    }
+    2 * lanes::<T>(isa)
 }
 
 /// Rows of a full tile.
 pub(crate) fn height<T: Real>(isa: Isa) -> usize {
-    match isa.level() {
-        Level::Plain => Four::<T>::ROWS,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => T::V256::ROWS,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => T::V512::ROWS,
-    }
+    rows::<T>(isa)
 }
 
 /// Multiplies a block.
@@ -88,29 +75,23 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     assert!(k <= CHUNK && (rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
     let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
     assert!(reach <= block.b.data.len(), "the right block is too short");
-    match isa.level() {
-        Level::Plain => dispatch(isa, Tiles::<Four<T>>(block)),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => dispatch(isa, Tiles::<T::V256>(block)),
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, Tiles::<T::V512>(block)),
-    }
+    in_registers(isa, Tiles(block));
 }
 
 /// A block whose lengths have been checked, by `multiply` alone.
-struct Tiles<'a, V: Quad>(Block<'a, V::T>);
+struct Tiles<'a, T>(Block<'a, T>);
 
-impl<V: Quad> Kernel for Tiles<'_, V> {
-    type Out = ();
+impl<T: Real> InRegisters for Tiles<'_, T> {
+    type T = T;
     #[inline(always)]
-    fn run(self) {
+    unsafe fn run<V: Vector<T = T>>(self) {
         let Block { a, b, rows, cols, k, c, step, first } = self.0;
         let w = 2 * V::LANES;
         for (panel, j) in (0..cols).step_by(w).enumerate() {
             let mut i = 0;
             while i < rows {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
-                // which its caller vouches.
+                // which its caller vouches. The instructions are there: our caller's.
                 unsafe {
                     let t = Tile::<V> {
                         a: a.as_ptr().add(i * PITCH),
@@ -155,7 +136,7 @@ pub(super) use each_row;
 /// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
 const AHEAD: usize = 6;
 
-struct Tile<V: Quad> {
+struct Tile<V: Vector> {
     a: *const V::T,
     b: *const V::T,
     /// Distance of terms in the panel.
@@ -167,7 +148,7 @@ struct Tile<V: Quad> {
     first: bool,
 }
 
-impl<V: Quad> Tile<V> {
+impl<V: Vector> Tile<V> {
     /// Computes `R` rows, one or two registers wide; gives `R`.
     ///
     /// # Safety

@@ -1,6 +1,7 @@
 //! Optimisers, schedules, clipping, averages of weights.
 
 mod clip;
+mod devices;
 mod ema;
 mod groups;
 mod muon;

@@ -3,7 +3,7 @@
 use elinvar_core::ErrorKind::{self, Format, InvalidArgument, Io, Unsupported};
 use elinvar_core::{HostData, HostTensor, Result, Shape};
 use elinvar_io::{
-    Checkpoint, SafetensorsFile, StoredType, TensorFile, load_safetensors, save_npy, save_npz,
+    ModelFiles, SafetensorsFile, StoredType, TensorFile, load_safetensors, save_npy, save_npz,
     save_safetensors, save_sharded, weights_hash,
 };
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ fn metadata() -> BTreeMap<String, String> {
     BTreeMap::from([("format".to_string(), "pt".to_string())])
 }
 
-fn read(file: &Checkpoint) -> Tensors {
+fn read(file: &ModelFiles) -> Tensors {
     file.tensors().map(|t| (t.name.clone(), file.tensor(&t.name).unwrap())).collect()
 }
 
@@ -116,7 +116,7 @@ fn a_file_that_is_larger_than_the_memory() {
     let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     file.set_len(8 + header.len() as u64 + tib).unwrap();
     std::io::Write::write_all(&mut &file, &7_i64.to_le_bytes()).unwrap();
-    let model = Checkpoint::open(dir.path()).unwrap();
+    let model = ModelFiles::open(dir.path()).unwrap();
     assert_eq!(model.tensors().map(|t| t.bytes).sum::<u64>(), tib + 8);
     assert_eq!(model.tensor("small").unwrap(), tensor(&[1], HostData::I64(vec![7])));
 }
@@ -130,7 +130,7 @@ fn a_model_is_distributed() {
     for (max, files) in [(1, 3), (16, 3), (39, 2), (40, 2), (41, 1)] {
         save_sharded(&out, &tensors(), &metadata(), max).unwrap();
         for path in [out.clone(), out.join("model.safetensors.index.json")] {
-            let model = Checkpoint::open(&path).unwrap();
+            let model = ModelFiles::open(&path).unwrap();
             assert_eq!(read(&model), tensors(), "{max}");
             assert_eq!(weights_hash(&read(&model)), weights_hash(&tensors()));
             let told: Vec<_> = model.metadata().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -142,7 +142,7 @@ fn a_model_is_distributed() {
         fs::remove_dir_all(&out).unwrap();
     }
     save_sharded(&out, &Tensors::new(), &BTreeMap::new(), 1).unwrap();
-    assert!(read(&Checkpoint::open(&out).unwrap()).is_empty());
+    assert!(read(&ModelFiles::open(&out).unwrap()).is_empty());
     told(save_sharded(&out, &tensors(), &metadata(), 0), InvalidArgument, "a file for 0 bytes");
     let reserved = BTreeMap::from([("total_size".to_string(), "1".to_string())]);
     told(save_sharded(&out, &tensors(), &reserved, 9), InvalidArgument, "cannot have the key `total_size`");
@@ -158,7 +158,7 @@ fn an_interrupted_model_is_no_model() {
     fs::remove_file(&second).unwrap();
     fs::create_dir(&second).unwrap();
     told(save_sharded(dir.path(), &tensors(), &metadata(), 1), Io, "exists and is not a regular file");
-    told(Checkpoint::open(dir.path()), Io, "has neither model.safetensors.index.json nor model.safetensors");
+    told(ModelFiles::open(dir.path()), Io, "has neither model.safetensors.index.json nor model.safetensors");
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn an_index_that_does_not_fit_is_told() {
     ];
     for (json, kind, sentence) in rows {
         fs::write(&index, json).unwrap();
-        let e = Checkpoint::open(dir.path()).map(drop).unwrap_err();
+        let e = ModelFiles::open(dir.path()).map(drop).unwrap_err();
         assert!(e.message().starts_with(&index.display().to_string()), "{e}");
         told(Err::<(), _>(e), kind, sentence);
     }
     // The tensors are those that the index names.
     fs::write(&index, map("b", "m.safetensors")).unwrap();
-    let model = Checkpoint::open(dir.path()).unwrap();
+    let model = ModelFiles::open(dir.path()).unwrap();
     assert_eq!(read(&model).into_keys().collect::<Vec<_>>(), ["b"]);
     told(model.tensor("a"), InvalidArgument, "there is no tensor `a`; there are 1, the first is `b`");
 }
@@ -190,9 +190,9 @@ fn an_index_that_does_not_fit_is_told() {
 #[test]
 fn a_directory_with_one_file() {
     let dir = tempfile::tempdir().unwrap();
-    told(Checkpoint::open(dir.path()), Io, "has neither");
+    told(ModelFiles::open(dir.path()), Io, "has neither");
     save_safetensors(dir.path().join("model.safetensors"), &tensors(), &metadata()).unwrap();
-    let model = Checkpoint::open(dir.path()).unwrap();
+    let model = ModelFiles::open(dir.path()).unwrap();
     assert_eq!((read(&model), model.metadata()), (tensors(), &metadata()));
 }
 

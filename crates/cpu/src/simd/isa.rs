@@ -5,7 +5,9 @@
 //! the same bits: what differs is how many elements go at once. The copies are chosen by [`Isa`], a value that exists
 //! only for instruction sets that this processor has.
 
-use elinvar_core::{DType, Element, Error, Result};
+#[cfg(target_arch = "x86_64")]
+use elinvar_core::DType;
+use elinvar_core::{Element, Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +17,8 @@ pub struct Isa(Level);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// What every processor of this architecture has. On x86-64 that is SSE2, without fma: slow, and exact.
+    /// What the compiler makes of loops for any processor of this architecture. On x86-64 that is SSE2, without fma: slow,
+    /// and exact.
     Plain,
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
@@ -23,6 +26,9 @@ pub(crate) enum Level {
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// aarch64, all of which has NEON: like plain, with register tiles written for it.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 impl Isa {
@@ -32,7 +38,7 @@ impl Isa {
     }
     /// All that this processor has, the plainest first.
     pub fn all() -> Vec<Isa> {
-        #[allow(unused_mut, reason = "other architectures have one so far")]
+        #[allow(unused_mut, reason = "some architectures have one")]
         let mut all = vec![Isa(Level::Plain)];
         #[cfg(target_arch = "x86_64")]
         {
@@ -44,6 +50,8 @@ impl Isa {
                 }
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        all.push(Isa(Level::Neon));
         all
     }
     pub(crate) fn level(self) -> Level {
@@ -59,6 +67,8 @@ impl fmt::Display for Isa {
             Level::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "neon",
         })
     }
 }
@@ -91,7 +101,11 @@ pub(crate) trait Kernel {
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa.level() {
+        #[cfg(not(target_arch = "aarch64"))]
         Level::Plain => kernel.run(),
+        // All code of this architecture may use NEON, so one copy does for both.
+        #[cfg(target_arch = "aarch64")]
+        Level::Plain | Level::Neon => kernel.run(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { avx2(kernel) },
@@ -105,7 +119,8 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 ///
 /// There are hundreds of formulas, and what counts of each is the time to compile it and its bytes. So f32, which
 /// networks are made of, has a copy for AVX2 and one for AVX-512; all else has one for AVX2. There is none for plain x86-64,
-/// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]).
+/// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]). Other
+/// architectures have one copy of everything.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub(crate) fn formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
@@ -125,10 +140,7 @@ pub(crate) fn formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    {
-        let Level::Plain = isa.level();
-        kernel.run()
-    }
+    dispatch(isa, kernel)
 }
 
 impl Isa {

@@ -22,14 +22,14 @@ const TOTAL_SIZE: &str = "total_size";
 /// The tensors of a model, in one safetensors file or in several with an index, mapped as by [`SafetensorsFile`] and
 /// read one at a time.
 #[derive(Debug)]
-pub struct Checkpoint {
+pub struct ModelFiles {
     shards: Vec<(PathBuf, SafetensorsFile)>,
     /// Which shard holds a tensor.
     place: BTreeMap<String, usize>,
     metadata: BTreeMap<String, String>,
 }
 
-impl Checkpoint {
+impl ModelFiles {
     /// Opens a safetensors file, an index (a name that ends in `.json`), or a directory with one of the two:
     /// `model.safetensors.index.json` or, if there is none, `model.safetensors`.
     ///
@@ -38,32 +38,32 @@ impl Checkpoint {
     /// # Errors
     /// As [`SafetensorsFile::open`], for each file; `Format` if the index is damaged or names a tensor that its file
     /// has not; `Io` if a directory has neither of the two.
-    pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
+    pub fn open(path: impl AsRef<Path>) -> Result<ModelFiles> {
         let path = path.as_ref();
         if path.is_dir() {
             let (index, single) = (path.join(INDEX), path.join(SINGLE));
             return if there(&index)? {
-                Checkpoint::indexed(&index)
+                ModelFiles::indexed(&index)
             } else if there(&single)? {
-                Checkpoint::single(&single)
+                ModelFiles::single(&single)
             } else {
                 Err(Error::io(format!("{}: has neither {INDEX} nor {SINGLE}", path.display())))
             };
         }
         match path.extension().is_some_and(|e| e == "json") {
-            true => Checkpoint::indexed(path),
-            false => Checkpoint::single(path),
+            true => ModelFiles::indexed(path),
+            false => ModelFiles::single(path),
         }
     }
 
-    fn single(path: &Path) -> Result<Checkpoint> {
+    fn single(path: &Path) -> Result<ModelFiles> {
         let file = SafetensorsFile::open(path)?;
         let place = file.tensors().map(|t| (t.name.clone(), 0)).collect();
         let metadata = file.metadata().clone();
-        Ok(Checkpoint { shards: vec![(path.to_path_buf(), file)], place, metadata })
+        Ok(ModelFiles { shards: vec![(path.to_path_buf(), file)], place, metadata })
     }
 
-    fn indexed(path: &Path) -> Result<Checkpoint> {
+    fn indexed(path: &Path) -> Result<ModelFiles> {
         let index = ShardIndex::parse(&Bytes::read(path)?).map_err(|e| e.at(path.display()))?;
         let mut metadata: BTreeMap<String, String> = index
             .metadata
@@ -100,7 +100,7 @@ impl Checkpoint {
             }
             place.insert(name, i);
         }
-        Ok(Checkpoint { shards, place, metadata })
+        Ok(ModelFiles { shards, place, metadata })
     }
 
     /// The tensors, in the order of their names.

@@ -1,0 +1,50 @@
+//! How fast elinvar is: the workloads that other libraries are measured with, too, and a stopwatch.
+//!
+//! [`rows()`] is the list of workloads, a table in Rust: what is computed, on which shapes, and how many operations
+//! and bytes the work takes at least. [`Row::measure`] runs one on a device, and gives a [`Line`] of JSON. `elinvar bench`
+//! prints those lines, and `cargo xtask results` makes a page of them.
+//!
+//! The names of groups, workloads, shapes and dtypes are what joins our lines with those of other libraries: a name that
+//! changes here is a row without a peer there.
+//!
+//! Every workload is written as a user would write it, on [`Tensor`](elinvar::Tensor), whose backend is chosen at run
+//! time; rows that measure nothing but the cost of a call run with the backend chosen at compile time, too.
+
+mod data;
+mod harness;
+mod line;
+mod memory;
+mod models;
+mod row;
+mod rows;
+
+pub use data::Data;
+pub use harness::{Stats, done, measure};
+pub use line::{Figure, Line};
+pub use memory::{START, memory_of};
+pub use row::{Group, OURS, Row, STATIC, Term, Variant};
+pub use rows::rows;
+
+use elinvar::{CpuDevice, Device, Result};
+
+/// The version in every line.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The device of this name, with so many threads if it is one that has threads.
+///
+/// # Errors
+/// `UnknownDevice`; `InvalidArgument` if the system gives no threads.
+pub fn device(name: &str, threads: Option<usize>) -> Result<Device> {
+    Ok(match (Device::parse(name)?, threads) {
+        (Device::Cpu(cpu), Some(n)) if n != cpu.threads() => Device::Cpu(CpuDevice::new(cpu.isa(), n)?),
+        (device @ (Device::Cpu(_) | Device::Reference(_)), _) => device,
+    })
+}
+
+/// How many threads of the processor work for a device.
+pub fn threads(device: &Device) -> usize {
+    match device {
+        Device::Cpu(cpu) => cpu.threads(),
+        Device::Reference(_) => 1,
+    }
+}

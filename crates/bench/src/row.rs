@@ -1,0 +1,266 @@
+//! A row of the catalogue: a workload on a shape.
+
+use crate::data::Data;
+use crate::harness::measure;
+use crate::line::Line;
+use crate::{VERSION, threads};
+use elinvar::{CpuDevice, DType, Device, Result, no_grad, try_run};
+use std::fmt;
+
+/// The name under which our results stand.
+pub const OURS: &str = "ours";
+/// The name of results with the backend chosen at compile time.
+pub const STATIC: &str = "ours-static";
+
+/// What kind of work a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Products of matrices.
+    Gemm,
+    /// One or two elements in, one out.
+    Elementwise,
+    /// Sums, softmax, norms.
+    Reductions,
+    /// Convolutions, pools, batch norm.
+    Conv,
+    /// Scaled dot-product attention.
+    Attention,
+    /// Whole steps of training.
+    Training,
+    /// A model's forward pass.
+    Inference,
+    /// What a call costs that computes next to nothing.
+    Overhead,
+}
+
+impl Group {
+    /// All of them, in the order of their letters.
+    pub const ALL: [Group; 8] = [
+        Group::Gemm,
+        Group::Elementwise,
+        Group::Reductions,
+        Group::Conv,
+        Group::Attention,
+        Group::Training,
+        Group::Inference,
+        Group::Overhead,
+    ];
+    /// One word, for a command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Group::Gemm => "gemm",
+            Group::Elementwise => "elementwise",
+            Group::Reductions => "reductions",
+            Group::Conv => "conv",
+            Group::Attention => "attention",
+            Group::Training => "training",
+            Group::Inference => "inference",
+            Group::Overhead => "overhead",
+        }
+    }
+}
+
+/// As it stands in the catalogue that all libraries share.
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Group::Gemm => "a. GEMM",
+            Group::Elementwise => "b. elementwise",
+            Group::Reductions => "c. reductions",
+            Group::Conv => "d. conv",
+            Group::Attention => "e. attention",
+            Group::Training => "f. training step",
+            Group::Inference => "g. inference",
+            Group::Overhead => "h. overhead",
+        })
+    }
+}
+
+/// Which rows are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// All of a group.
+    Group(Group),
+    /// Those in whose name this text is: see [`Row::name`].
+    Text(String),
+}
+
+impl Term {
+    /// A group's word is that group; anything else is a text.
+    pub fn of(text: &str) -> Term {
+        let group = Group::ALL.into_iter().find(|g| g.word() == text);
+        group.map_or_else(|| Term::Text(text.into()), Term::Group)
+    }
+    /// Is this row wanted?
+    pub fn takes(&self, row: &Row) -> bool {
+        match self {
+            Term::Group(group) => row.group == *group,
+            Term::Text(text) => row.name().contains(text),
+        }
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Term::Group(group) => write!(f, "the group {group}"),
+            Term::Text(text) => write!(f, "\"{text}\" in its name"),
+        }
+    }
+}
+
+/// One call does the work, once, and waits for the device.
+pub(crate) type Task = Box<dyn FnMut() -> Result<()>>;
+
+type Make = Box<dyn Fn(&mut Data<Device>) -> Result<Task>>;
+type MakeStatic = Box<dyn Fn(&mut Data<CpuDevice>) -> Result<Task>>;
+
+/// A workload on a shape.
+pub struct Row {
+    /// What kind of work.
+    pub group: Group,
+    /// Which work.
+    pub workload: &'static str,
+    /// On which sizes.
+    pub shape: String,
+    /// Of which elements.
+    pub dtype: DType,
+    /// Operations of the useful work; 0 if that says nothing.
+    pub flops: f64,
+    /// Every input read once and every output written once; 0 if that says nothing.
+    pub bytes: f64,
+    recorded: bool,
+    make: Make,
+    make_static: Option<MakeStatic>,
+}
+
+/// A way to run a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// As users write it.
+    Ours,
+    /// With the backend chosen at compile time.
+    Static,
+}
+
+impl Variant {
+    /// The name under which its results stand.
+    pub fn peer(self) -> &'static str {
+        match self {
+            Variant::Ours => OURS,
+            Variant::Static => STATIC,
+        }
+    }
+}
+
+impl Row {
+    /// Without operations and bytes, not recorded.
+    pub(crate) fn new<F>(
+        group: Group,
+        workload: &'static str,
+        shape: impl Into<String>,
+        dtype: DType,
+        make: impl Fn(&mut Data<Device>) -> F + 'static,
+    ) -> Row
+    where
+        F: FnMut() -> Result<()> + 'static,
+    {
+        Row {
+            group,
+            workload,
+            shape: shape.into(),
+            dtype,
+            flops: 0.0,
+            bytes: 0.0,
+            recorded: false,
+            make: Box::new(move |data| Ok(Box::new(try_run(|| make(data))?) as Task)),
+            make_static: None,
+        }
+    }
+    /// Operations of the useful work.
+    pub(crate) fn flops(mut self, flops: usize) -> Row {
+        self.flops = flops as f64;
+        self
+    }
+    /// Bytes that are read and written at least.
+    pub(crate) fn bytes(mut self, bytes: usize) -> Row {
+        self.bytes = bytes as f64;
+        self
+    }
+    /// With the tape on, as it is for gradients.
+    pub(crate) fn recorded(mut self) -> Row {
+        self.recorded = true;
+        self
+    }
+    /// The same work with the backend chosen at compile time.
+    pub(crate) fn also_static<F>(mut self, make: impl Fn(&mut Data<CpuDevice>) -> F + 'static) -> Row
+    where
+        F: FnMut() -> Result<()> + 'static,
+    {
+        self.make_static = Some(Box::new(move |data| Ok(Box::new(try_run(|| make(data))?) as Task)));
+        self
+    }
+
+    /// `group|workload|shape|dtype`, as the catalogue that all libraries share has it.
+    pub fn name(&self) -> String {
+        format!("{}|{}|{}|{}", self.group, self.workload, self.shape, self.dtype)
+    }
+    /// The ways to run it on a device.
+    pub fn variants(&self, device: &Device) -> Vec<Variant> {
+        let fixed = self.make_static.is_some() && matches!(device, Device::Cpu(_));
+        [Variant::Ours].into_iter().chain(fixed.then_some(Variant::Static)).collect()
+    }
+    /// Measures it for about so many seconds.
+    ///
+    /// # Errors
+    /// `Unsupported` if the device cannot do it, or there is no such variant; what it reports.
+    pub fn measure(&self, variant: Variant, device: &Device, seconds: f64) -> Result<Line> {
+        let mut task = self.task(variant, device)?;
+        let stats = self.run(|| measure(seconds, &mut task))?;
+        let rate = |work: f64| (work > 0.0).then(|| (work / stats.median / 1e7).round() / 100.0);
+        Ok(Line {
+            peer: variant.peer(),
+            version: VERSION,
+            group: self.group.to_string(),
+            workload: self.workload,
+            shape: self.shape.clone(),
+            dtype: self.dtype.name(),
+            threads: threads(device),
+            median_s: stats.median,
+            min_s: stats.min,
+            max_s: stats.max,
+            samples: stats.samples,
+            flops: self.flops,
+            bytes: self.bytes,
+            gflops: rate(self.flops),
+            gbps: rate(self.bytes),
+        })
+    }
+    /// Runs it so many times.
+    ///
+    /// # Errors
+    /// As [`Row::measure`].
+    pub fn repeat(&self, device: &Device, times: usize) -> Result<()> {
+        let mut task = self.task(Variant::Ours, device)?;
+        self.run(|| (0..times).try_for_each(|_| task()))
+    }
+    fn task(&self, variant: Variant, device: &Device) -> Result<Task> {
+        match (variant, device, &self.make_static) {
+            (Variant::Ours, ..) => (self.make)(&mut Data::new(device.clone())),
+            (Variant::Static, Device::Cpu(cpu), Some(make)) => make(&mut Data::new(cpu.clone())),
+            (Variant::Static, ..) => Err(elinvar::Error::unsupported(format!(
+                "bench: {} has no variant {STATIC} on {device}",
+                self.name()
+            ))),
+        }
+    }
+    fn run<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        try_run(|| if self.recorded { run() } else { no_grad(run) })?
+    }
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Row({})", self.name())
+    }
+}

@@ -1,0 +1,34 @@
+//! The forward pass of a sentence-embedding model of MiniLM's size, up to the last hidden state.
+
+use super::forward;
+use crate::row::{Group, Row};
+use elinvar::Any;
+use elinvar::DType;
+use elinvar::nn::Module;
+use elinvar::nn::models::{Bert, BertConfig};
+
+const LAYERS: usize = 6;
+const FEATURES: usize = 384;
+const HEADS: usize = 12;
+const INNER: usize = 1536;
+const POSITIONS: usize = 512;
+const TOKENS: usize = 30522;
+
+/// b sentences of t tokens.
+fn bert([b, t]: [usize; 2]) -> Row {
+    let weights = LAYERS * (4 * FEATURES * FEATURES + 2 * FEATURES * INNER);
+    let shape = format!("L{LAYERS}_d{FEATURES}_h{HEADS}_ff{INNER}_b{b}_s{t}");
+    Row::new(Group::Inference, "bert_fwd", shape, DType::F32, move |data| {
+        let config = BertConfig::new(LAYERS, HEADS, FEATURES, INNER, POSITIONS, TOKENS);
+        let net = Bert::<Any>::new(config, &mut data.generator, &data.device).expect("BERT has these sizes");
+        net.eval();
+        let x = data.numbers(&[b, t], TOKENS as i64);
+        forward(move || net.forward(&x, None, None))
+    })
+    .flops(2 * b * t * weights + LAYERS * 4 * b * t * t * FEATURES)
+    .bytes(4 * weights)
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    [[1, 16], [1, 128], [32, 64]].into_iter().map(bert).collect()
+}

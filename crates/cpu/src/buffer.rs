@@ -1,0 +1,168 @@
+//! What a tensor on the CPU holds: numbers, or what they will be computed from.
+
+use crate::chain::{self, Plan};
+use crate::memory::{self, Held};
+use elinvar_core::{DType, HostData, Layout, Result, Shape};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Memory of the CPU backend.
+pub struct CpuBuffer(Kind);
+
+enum Kind {
+    /// A few numbers, which are always there.
+    Small(Held),
+    /// Many, which may be put off, and which what is put off refers to.
+    Large(Arc<Node>),
+}
+
+/// Elements from which a buffer is [`Kind::Large`].
+const LARGE: usize = 1024;
+
+impl CpuBuffer {
+    pub(crate) fn new(data: HostData) -> CpuBuffer {
+        CpuBuffer(if data.len() < LARGE {
+            Kind::Small(Held::new(data))
+        } else {
+            Kind::Large(Arc::new(Node::ready(data)))
+        })
+    }
+    /// Numbers that are computed when somebody reads them.
+    pub(crate) fn put_off(plan: Plan) -> CpuBuffer {
+        CpuBuffer(Kind::Large(Arc::new(Node::put_off(plan))))
+    }
+    /// The numbers; they are computed now if they were put off.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn data(&self) -> Result<&HostData> {
+        match &self.0 {
+            Kind::Small(held) => Ok(held.data()),
+            Kind::Large(node) => node.data(),
+        }
+    }
+    /// The numbers, to be changed. What is put off and would read them keeps a copy of the old ones.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; those of computing numbers that were put off.
+    pub(crate) fn data_mut(&mut self) -> Result<&mut HostData> {
+        match &mut self.0 {
+            Kind::Small(held) => Ok(held.data_mut()),
+            Kind::Large(node) => {
+                let old = node.data()?;
+                if Arc::strong_count(node) > 1 {
+                    *node = Arc::new(Node::ready(memory::copy(old)?));
+                }
+                let node = Arc::get_mut(node).expect("nobody else has just got hold of it");
+                Ok(node.data.get_mut().expect("numbers that were read are there").data_mut())
+            }
+        }
+    }
+    /// The numbers if they are few, else what others can hold.
+    pub(crate) fn node(&self) -> std::result::Result<&Arc<Node>, &HostData> {
+        match &self.0 {
+            Kind::Small(held) => Err(held.data()),
+            Kind::Large(node) => Ok(node),
+        }
+    }
+    fn dtype_and_len(&self) -> (DType, usize) {
+        match &self.0 {
+            Kind::Small(held) => (held.data().dtype(), held.data().len()),
+            Kind::Large(node) => match node.data.get() {
+                Some(held) => (held.data().dtype(), held.data().len()),
+                None => (DType::F32, node.len),
+            },
+        }
+    }
+}
+
+impl From<HostData> for CpuBuffer {
+    fn from(data: HostData) -> CpuBuffer {
+        CpuBuffer::new(data)
+    }
+}
+
+impl fmt::Debug for CpuBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dtype, len) = self.dtype_and_len();
+        write!(f, "CpuBuffer({len} x {dtype})")
+    }
+}
+
+/// Numbers that several can hold, computed at most once.
+pub(crate) struct Node {
+    /// How many.
+    len: usize,
+    data: OnceLock<Held>,
+    /// How they are computed; None when they are there.
+    plan: Mutex<Option<Arc<Plan>>>,
+    /// Held by the thread that computes them, which waits for no other node's turn meanwhile.
+    turn: Mutex<()>,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is inside is replaced whole: a panic leaves it as it was.
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    fn ready(data: HostData) -> Node {
+        let len = data.len();
+        Node { len, data: OnceLock::from(Held::new(data)), plan: Mutex::new(None), turn: Mutex::new(()) }
+    }
+    fn put_off(plan: Plan) -> Node {
+        Node {
+            len: plan.len(),
+            data: OnceLock::new(),
+            plan: Mutex::new(Some(Arc::new(plan))),
+            turn: Mutex::new(()),
+        }
+    }
+    /// How the numbers will be computed, if they are not there.
+    pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
+        lock(&self.plan).clone()
+    }
+    /// Is that layout all the numbers, one after the other?
+    pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
+        layout.is_contiguous() && layout.offset() == 0 && layout.shape().numel() == self.len
+    }
+    /// The numbers if they are there.
+    pub(crate) fn get(&self) -> Option<&HostData> {
+        self.data.get().map(Held::data)
+    }
+    /// Here are the numbers. If somebody else was faster, his are the same.
+    pub(crate) fn set(&self, data: HostData) {
+        // The memory of the numbers that are there already goes back to the cache.
+        drop(self.data.set(Held::new(data)));
+        let done = lock(&self.plan).take();
+        // Outside of the lock: this may be the last that holds other nodes.
+        drop(done);
+    }
+    /// The numbers; they are computed now if they were put off.
+    pub(crate) fn data(&self) -> Result<&HostData> {
+        if self.data.get().is_none() {
+            let _turn = lock(&self.turn);
+            if let Some(plan) = self.plan() {
+                self.set(chain::compute(&plan)?);
+            }
+        }
+        Ok(self.get().expect("numbers without a plan are there"))
+    }
+}
+
+/// A strided look at numbers that are there.
+pub(crate) struct View<'a> {
+    /// The memory.
+    pub(crate) buffer: &'a HostData,
+    /// Where the elements lie in it.
+    pub(crate) layout: Layout,
+    /// The type of the elements.
+    pub(crate) dtype: DType,
+}
+
+impl View<'_> {
+    /// The shape of the view.
+    pub(crate) fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+}

@@ -1,0 +1,230 @@
+//! Maps that are put off, so that several in a row take one pass over memory.
+//!
+//! A large result of a map on f32 is not computed at once: its buffer keeps the formula and the operands. A map of such a
+//! buffer is put off too, and so on; whatever else reads a buffer has it computed first. Then all formulas that the
+//! result needs run one after the other on one block of elements, which stays in the first-level cache, then on the next
+//! block: what lies between two of them is never written to memory, unless somebody else still holds it, and then it is
+//! written on the way. Each formula rounds as it always does, so nothing changes but the time.
+//!
+//! How it can be wrong: by computing a result twice, or never (`Node` has its numbers or a plan, never neither), or
+//! by keeping operands alive too long (a plan holds at most [`MOST`] maps, and is dropped when its numbers are there).
+
+use crate::buffer::{CpuBuffer, Node, View};
+use crate::operand::Operand;
+use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many};
+use crate::{Cpu, CpuDevice, copy, memory};
+use elinvar_core::{HostData, Layout, Result};
+use elinvar_ops::backend;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A formula over contiguous operands: fills the room with the results.
+pub(crate) type Formula = dyn Fn(&[&[f32]], &mut Room<'_, f32>) + Send + Sync;
+
+/// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in the first.
+const MOST: usize = 8;
+/// Elements of the blocks of a pass: a block of 8 KiB and its operand's fit a first-level cache, and what a formula
+/// costs before its first element (some 40 ns) is little beside its elements.
+const WIDE: usize = 2048;
+
+/// How numbers will be computed.
+pub(crate) struct Plan {
+    d: CpuDevice,
+    formula: Box<Formula>,
+    operands: SmallVec<[Source; 3]>,
+    /// Elements of the result.
+    len: usize,
+    /// Maps in it and in what it reads; what is read twice counts twice.
+    maps: usize,
+}
+
+enum Source {
+    /// Numbers that are there, or are put off themselves; those are read whole.
+    Node(Arc<Node>, Layout),
+    /// A few numbers.
+    Own(HostData, Layout),
+}
+
+impl Plan {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// A buffer that will be computed by a formula; None if it had better be computed at once. Compiled once, for all formulas.
+///
+/// # Errors
+/// Those of computing an operand that cannot be part of the same pass.
+pub(crate) fn put_off(
+    d: &CpuDevice,
+    formula: &dyn Fn() -> Box<Formula>,
+    x: &[backend::View<'_, Cpu>],
+) -> Result<Option<CpuBuffer>> {
+    let len = x[0].shape().numel();
+    // A transposed operand is copied in tiles, which is another pass.
+    if len < d.fuses_from() || x.iter().any(|v| copy::is_crossed(&v.layout)) {
+        return Ok(None);
+    }
+    let mut maps = 1;
+    for v in x {
+        let Ok(node) = v.buffer.node() else { continue };
+        match node.plan() {
+            Some(plan) if node.is_whole(&v.layout) && maps + plan.maps <= MOST => maps += plan.maps,
+            Some(_) => drop(node.data()?),
+            None => {}
+        }
+    }
+    let mut operands = SmallVec::new();
+    for v in x {
+        operands.push(match v.buffer.node() {
+            Ok(node) => Source::Node(node.clone(), v.layout.clone()),
+            Err(few) => Source::Own(few.clone(), v.layout.clone()),
+        });
+    }
+    Ok(Some(CpuBuffer::put_off(Plan { d: d.clone(), formula: formula(), operands, len, maps })))
+}
+
+/// Where a formula finds an operand.
+#[derive(Clone, Copy)]
+enum From {
+    /// The block that this step has just filled.
+    Step(usize),
+    /// This operand of the whole pass.
+    Outside(usize),
+}
+
+/// One formula of a pass.
+struct Step {
+    plan: Arc<Plan>,
+    /// Whose numbers it makes; None for those that were asked for.
+    node: Option<Arc<Node>>,
+    operands: SmallVec<[From; 3]>,
+    /// How often later steps read it.
+    reads: usize,
+}
+
+/// The formulas of a pass, each after those that it reads.
+#[derive(Default)]
+struct Steps {
+    all: Vec<Step>,
+    /// Operands from outside: the step and its operand.
+    outside: Vec<(usize, usize)>,
+}
+
+impl Steps {
+    /// Adds what the plan needs, then itself; gives its number.
+    fn add(&mut self, plan: &Arc<Plan>, node: Option<&Arc<Node>>) -> usize {
+        let mut operands: SmallVec<[Option<usize>; 3]> = SmallVec::new();
+        for source in &plan.operands {
+            operands.push(match source {
+                Source::Own(..) => None,
+                Source::Node(inner, layout) => match inner.plan() {
+                    Some(plan) if inner.is_whole(layout) => Some(self.step(&plan, inner)),
+                    _ => None,
+                },
+            });
+        }
+        let number = self.all.len();
+        let operands = operands.into_iter().enumerate().map(|(i, step)| match step {
+            Some(step) => From::Step(step),
+            None => {
+                self.outside.push((number, i));
+                From::Outside(self.outside.len() - 1)
+            }
+        });
+        let operands = operands.collect();
+        self.all.push(Step { plan: plan.clone(), node: node.cloned(), operands, reads: 0 });
+        number
+    }
+    /// The step that makes this node's numbers.
+    fn step(&mut self, plan: &Arc<Plan>, node: &Arc<Node>) -> usize {
+        let is = |step: &Step| step.node.as_ref().is_some_and(|n| Arc::ptr_eq(n, node));
+        let number = match self.all.iter().position(is) {
+            Some(number) => number,
+            None => self.add(plan, Some(node)),
+        };
+        self.all[number].reads += 1;
+        number
+    }
+}
+
+/// Computes what a plan describes, and what others hold of what lies on the way.
+///
+/// # Errors
+/// `OutOfMemory`; then everything is as it was.
+pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
+    let mut steps = Steps::default();
+    let last = steps.add(plan, None);
+    let Steps { all, outside } = steps;
+    // A node is held by the plans that read it, by its step, and by whoever else wants its numbers.
+    let kept: Vec<usize> = (0..last)
+        .filter(|&i| all[i].node.as_ref().is_some_and(|n| Arc::strong_count(n) > all[i].reads + 1))
+        .chain([last])
+        .collect();
+    let mut operands = Vec::with_capacity(outside.len());
+    for &(step, i) in &outside {
+        let (buffer, layout) = match &all[step].plan.operands[i] {
+            Source::Node(node, layout) => (node.data()?, layout),
+            Source::Own(data, layout) => (data, layout),
+        };
+        let view = View { buffer, layout: layout.clone(), dtype: buffer.dtype() };
+        operands.push(Operand::<f32>::new(&view, plan.len)?);
+    }
+    let isa = plan.d.isa();
+    if last == 0 && operands.iter().all(|x| matches!(x, Operand::Slice(_))) {
+        // One formula on contiguous operands needs no blocks.
+        let y = fresh(&plan.d, plan.len, BLOCK, &|start, room| {
+            let n = room.left();
+            let x: SmallVec<[&[f32]; 6]> = operands
+                .iter()
+                .map(|x| if let Operand::Slice(x) = x { &x[start..start + n] } else { &[] })
+                .collect();
+            (plan.formula)(&x, room);
+            Ok(())
+        })?;
+        return Ok(HostData::F32(y));
+    }
+    let results =
+        fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
+            let mut blocks: Vec<Block<f32, WIDE>> = (0..last).map(|_| Block::of_any_size()).collect();
+            let mut staged: Vec<Block<f32, WIDE>> = operands.iter().map(|_| Block::of_any_size()).collect();
+            while rooms[0].left() > 0 {
+                let n = rooms[0].left().min(WIDE);
+                let from_outside: SmallVec<[&[f32]; 2 * MOST]> =
+                    operands.iter().zip(&mut staged).map(|(x, block)| x.part(isa, block, start, n)).collect();
+                let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
+                for (number, step) in all.iter().enumerate() {
+                    let (done, rest) = blocks.split_at_mut(number);
+                    let x: SmallVec<[&[f32]; 6]> = step
+                        .operands
+                        .iter()
+                        .map(|from| match *from {
+                            From::Step(i) => done[i].held(),
+                            From::Outside(i) => from_outside[i],
+                        })
+                        .collect();
+                    let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
+                    match (rest.first_mut(), keep) {
+                        (Some(block), keep) => {
+                            let results = block.fill(n, |room| (step.plan.formula)(&x, room));
+                            if let Some(room) = keep {
+                                room.copy(results);
+                            }
+                        }
+                        (None, Some(room)) => room.part(n, |room| (step.plan.formula)(&x, room)),
+                        (None, None) => unreachable!("the last step is what was asked for"),
+                    }
+                }
+                start += n;
+            }
+            Ok(())
+        })?;
+    let mut results = results.into_iter().map(HostData::F32);
+    for (&i, data) in kept.iter().zip(results.by_ref().take(kept.len() - 1)) {
+        match &all[i].node {
+            Some(node) => node.set(data),
+            None => memory::keep(data),
+        }
+    }
+    Ok(results.next().expect("the last step has a result"))
+}

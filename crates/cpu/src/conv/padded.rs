@@ -1,0 +1,130 @@
+//! Planes with the padding around them, of which windows are read without looking whether they lie inside.
+//!
+//! Where windows are `step` apart, each line is cut into `step` parts, every `step`-th element of it: what neighbouring
+//! windows see under a tap are then neighbours in memory, for any step.
+
+use super::patches::Patches;
+use crate::gemm::Real;
+use std::ops::Range;
+
+/// What the windows at a box of positions see, and where it lies in a padded plane.
+pub(super) struct Padded {
+    /// The box: its first position.
+    first: [usize; 3],
+    /// Positions of the grid along the second axis and the last.
+    grid: [usize; 2],
+    /// Step of the windows.
+    step: [usize; 3],
+    /// Where the first element lies in the plane.
+    low: [isize; 3],
+    /// Lines along the first two axes.
+    lines: [usize; 2],
+    /// Elements of a part of a line.
+    part: usize,
+    /// Where the element under each tap lies, at the first position.
+    pub(super) places: Vec<usize>,
+}
+
+impl Padded {
+    /// For some positions of the grid, at least one; if they lie in several rows along the last axis, for all of those rows.
+    pub(super) fn new<T: Real>(p: &Patches<'_, T>, positions: Range<usize>) -> Padded {
+        let (step, [_, g1, g2]) = (p.step, p.grid);
+        let (start, end) = (positions.start, positions.end.max(positions.start + 1) - 1);
+        let (first, last) = (start / g2, end / g2);
+        let across = if first == last { (start % g2, end % g2) } else { (0, g2 - 1) };
+        let outer = (first / g1, last / g1);
+        let inner = if outer.0 == outer.1 { (first % g1, last % g1) } else { (0, g1 - 1) };
+        let low: [isize; 3] = std::array::from_fn(|a| p.taps.iter().map(|t| t[a]).min().unwrap_or(0));
+        let high: [isize; 3] = std::array::from_fn(|a| p.taps.iter().map(|t| t[a]).max().unwrap_or(0));
+        let span = |a: usize, n: usize| (n - 1) * step[a] + (high[a] - low[a]) as usize + 1;
+        let lines = [span(0, outer.1 - outer.0 + 1), span(1, inner.1 - inner.0 + 1)];
+        let part = span(2, across.1 - across.0 + 1).div_ceil(step[2]);
+        let places = p
+            .taps
+            .iter()
+            .map(|t| {
+                let [i, j, k] = std::array::from_fn(|a| (t[a] - low[a]) as usize);
+                (i * lines[1] + j) * part * step[2] + k % step[2] * part + k / step[2]
+            })
+            .collect();
+        let first = [outer.0, inner.0, across.0];
+        let low = std::array::from_fn(|a| low[a] + (first[a] * step[a]) as isize);
+        Padded { first, grid: [g1, g2], step, low, lines, part, places }
+    }
+    /// Elements of a padded plane.
+    pub(super) fn size(&self) -> usize {
+        self.lines[0] * self.lines[1] * self.line()
+    }
+    fn line(&self) -> usize {
+        self.part * self.step[2]
+    }
+    /// Where the element under a tap at place 0 lies, at position `k` of row `row` of the grid.
+    pub(super) fn position(&self, row: usize, k: usize) -> usize {
+        let i = (row / self.grid[0] - self.first[0]) * self.step[0];
+        let j = (row % self.grid[0] - self.first[1]) * self.step[1];
+        (i * self.lines[1] + j) * self.line() + k - self.first[2]
+    }
+    /// Calls `f` for each part of a line that has elements of the plane: where they go, the first's place in the plane, how
+    /// far apart they are, and how many.
+    fn parts(&self, size: [usize; 3], mut f: impl FnMut(usize, usize, usize, usize)) {
+        let inside =
+            |a: usize, i: usize| usize::try_from(self.low[a] + i as isize).ok().filter(|i| *i < size[a]);
+        let step = self.step[2];
+        for i in 0..self.lines[0] {
+            let Some(from_i) = inside(0, i) else { continue };
+            for j in 0..self.lines[1] {
+                let Some(from_j) = inside(1, j) else { continue };
+                let (line, from) =
+                    ((i * self.lines[1] + j) * self.line(), (from_i * size[1] + from_j) * size[2]);
+                for phase in 0..step {
+                    // Element `m` of the part is number `low + phase + m * step` of the line.
+                    let low = self.low[2] + phase as isize;
+                    let skip = if low < 0 { (-low) as usize } else { 0 }.div_ceil(step);
+                    let start = (low + (skip * step) as isize) as usize;
+                    if start < size[2] && skip < self.part {
+                        let count = ((size[2] - start - 1) / step + 1).min(self.part - skip);
+                        f(line + phase * self.part + skip, from + start, step, count);
+                    }
+                }
+            }
+        }
+    }
+    /// Writes the elements of a plane to where they belong. What lies around them is not written.
+    pub(super) fn fill<T: Real>(&self, size: [usize; 3], plane: &[T], to: &mut [T]) {
+        self.parts(size, |at, from, step, count| {
+            let to = &mut to[at..at + count];
+            match step {
+                1 => to.copy_from_slice(&plane[from..from + count]),
+                _ => to.iter_mut().zip(plane[from..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
+            }
+        });
+    }
+    /// The same, where `to` has `pitch` numbers for each element, of which `turn(first, count, to)` is to write the first
+    /// ones for the `count` elements that follow one another from `first` on.
+    pub(super) fn fill_wide<T: Real>(
+        &self,
+        size: [usize; 3],
+        pitch: usize,
+        to: &mut [T],
+        mut turn: impl FnMut(usize, usize, &mut [T]),
+    ) {
+        self.parts(size, |at, from, step, count| {
+            if step == 1 {
+                return turn(from, count, &mut to[at * pitch..(at + count) * pitch]);
+            }
+            for m in 0..count {
+                turn(from + m * step, 1, &mut to[(at + m) * pitch..(at + m + 1) * pitch]);
+            }
+        });
+    }
+    /// Positions of the grid as runs that follow one another in memory: the first one, where it lies, how many.
+    pub(super) fn runs(&self, positions: Range<usize>, mut f: impl FnMut(usize, usize, usize)) {
+        let mut at = positions.start;
+        while at < positions.end {
+            let (row, k) = (at / self.grid[1], at % self.grid[1]);
+            let count = (self.grid[1] - k).min(positions.end - at);
+            f(at, self.position(row, k), count);
+            at += count;
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! f32 and f64, as contractions see them.
+
+use super::scratch::Shelf;
+use super::source::Numbers;
+use crate::simd::vector::Registers;
+use elinvar_core::HostData;
+
+/// f32 or f64: a type in which contractions are computed.
+pub(crate) trait Real: Registers {
+    /// Stored numbers that are computed in this type.
+    fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
+    /// Memory of this thread for use in between.
+    fn shelf() -> &'static std::thread::LocalKey<Shelf<Self>>;
+}
+
+impl Real for f32 {
+    fn numbers(data: &HostData) -> Option<Numbers<'_, f32>> {
+        match data {
+            HostData::F32(v) => Some(Numbers::Own(v)),
+            HostData::F16(v) => Some(Numbers::F16(v)),
+            HostData::BF16(v) => Some(Numbers::BF16(v)),
+            HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) | HostData::Bool(_) => {
+                None
+            }
+        }
+    }
+    fn shelf() -> &'static std::thread::LocalKey<Shelf<f32>> {
+        thread_local! { static SHELF: Shelf<f32> = const { Shelf::new(Vec::new()) } }
+        &SHELF
+    }
+}
+
+impl Real for f64 {
+    fn numbers(data: &HostData) -> Option<Numbers<'_, f64>> {
+        match data {
+            HostData::F64(v) => Some(Numbers::Own(v)),
+            HostData::F32(_)
+            | HostData::F16(_)
+            | HostData::BF16(_)
+            | HostData::I64(_)
+            | HostData::I32(_)
+            | HostData::U8(_)
+            | HostData::Bool(_) => None,
+        }
+    }
+    fn shelf() -> &'static std::thread::LocalKey<Shelf<f64>> {
+        thread_local! { static SHELF: Shelf<f64> = const { Shelf::new(Vec::new()) } }
+        &SHELF
+    }
+}

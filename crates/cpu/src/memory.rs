@@ -1,0 +1,276 @@
+//! The memory of tensors on the CPU: counted, limited, and kept for the next tensor.
+//!
+//! A page that the system hands out is cleared first, at a tenth of the speed at which memory is written; a large result in
+//! fresh pages costs mostly that. So memory of large tensors is not given back to the system when it is dropped, but kept
+//! here, by size, and the next tensor of about that size takes the piece that was dropped last, which is often still
+//! in a processor's cache. Small pieces are left to the system's allocator, which is good at them.
+//!
+//! All CPU devices of a process share this memory, and its limit.
+
+use elinvar_core::{Element, Error, HostData, MemoryStats, Result, each_data, host};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes from which pieces are kept. Below, the system's allocator reuses memory by itself.
+const LARGE: usize = 64 << 10;
+/// Bytes that may be kept however little was ever in use.
+const FLOOR: u64 = 32 << 20;
+
+/// What a tensor holds. Its memory goes back to the cache.
+#[derive(Debug)]
+pub(crate) struct Held(HostData);
+
+impl Held {
+    pub(crate) fn new(data: HostData) -> Held {
+        let now = IN_USE.fetch_add(bytes(&data), Relaxed) + bytes(&data);
+        if now > PEAK.load(Relaxed) {
+            PEAK.fetch_max(now, Relaxed);
+        }
+        Held(data)
+    }
+    pub(crate) fn data(&self) -> &HostData {
+        &self.0
+    }
+    pub(crate) fn data_mut(&mut self) -> &mut HostData {
+        &mut self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        IN_USE.fetch_sub(bytes(&self.0), Relaxed);
+        if bytes(&self.0) >= LARGE as u64 {
+            keep(std::mem::replace(&mut self.0, HostData::U8(Vec::new())));
+        }
+    }
+}
+
+static IN_USE: AtomicU64 = AtomicU64::new(0);
+static PEAK: AtomicU64 = AtomicU64::new(0);
+/// `u64::MAX`: none.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
+
+/// Bytes that a vector takes, used or not.
+fn bytes(data: &HostData) -> u64 {
+    each_data!(data, v => v.capacity() as u64) * data.dtype().size() as u64
+}
+
+/// Pieces of memory that nobody uses.
+struct Cache {
+    /// For each dtype: pieces by their size class.
+    shelves: [BTreeMap<usize, Vec<Piece>>; 8],
+    /// Bytes of all pieces.
+    size: u64,
+    /// Counts what is put in, so that the oldest is known.
+    clock: u64,
+    from_system: u64,
+    from_cache: u64,
+}
+
+struct Piece {
+    since: u64,
+    /// Without elements.
+    data: HostData,
+}
+
+/// Between two sizes of pieces: eight steps for each power of two, so a piece is at most an eighth larger than needed.
+fn step(bytes: usize) -> usize {
+    1 << (bytes.max(8).ilog2() - 3)
+}
+
+/// The size of the pieces that serve so many bytes.
+fn class(bytes: usize) -> usize {
+    bytes.next_multiple_of(step(bytes))
+}
+
+/// The largest class that a piece of this size serves.
+fn class_below(bytes: usize) -> usize {
+    bytes / step(bytes) * step(bytes)
+}
+
+impl Cache {
+    const fn new() -> Cache {
+        Cache { shelves: [const { BTreeMap::new() }; 8], size: 0, clock: 0, from_system: 0, from_cache: 0 }
+    }
+    fn lock() -> MutexGuard<'static, Cache> {
+        // A panic inside leaves at worst a wrong count of bytes.
+        CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// A piece of this class, or a little larger: the one that was put in last.
+    fn take<T: Element>(&mut self, class: usize) -> Option<Vec<T>> {
+        let shelf = &mut self.shelves[T::DTYPE as usize];
+        let (&found, pieces) = shelf.range_mut(class..=class + class / 8).next()?;
+        let piece = pieces.pop()?;
+        if pieces.is_empty() {
+            shelf.remove(&found);
+        }
+        self.size -= bytes(&piece.data);
+        self.from_cache += 1;
+        T::unwrap(piece.data)
+    }
+    fn put(&mut self, mut data: HostData) {
+        each_data!(&mut data, v => v.clear());
+        let size = bytes(&data);
+        self.clock += 1;
+        self.size += size;
+        self.shelves[data.dtype() as usize]
+            .entry(class_below(size as usize))
+            .or_default()
+            .push(Piece { since: self.clock, data });
+    }
+    /// Gives the oldest pieces back to the system until `size` bytes at most are kept.
+    fn shrink(&mut self, size: u64) {
+        while self.size > size {
+            let shelves = self.shelves.iter_mut();
+            let oldest = shelves
+                .flat_map(|shelf| shelf.iter_mut().map(|(_, pieces)| pieces))
+                .min_by_key(|pieces| pieces.first().map_or(u64::MAX, |p| p.since));
+            let Some(pieces) = oldest.filter(|pieces| !pieces.is_empty()) else { return };
+            self.size -= bytes(&pieces.remove(0).data);
+            self.shelves.iter_mut().for_each(|shelf| shelf.retain(|_, pieces| !pieces.is_empty()));
+        }
+    }
+}
+
+/// Puts memory that nobody uses any more into the cache.
+pub(crate) fn keep(data: HostData) {
+    if bytes(&data) >= LARGE as u64 {
+        Cache::lock().put(data);
+    }
+}
+
+/// May so many bytes more be in use?
+///
+/// # Errors
+/// `OutOfMemory` if the limit does not allow them.
+fn within_limit(size: u64) -> Result<()> {
+    let (limit, in_use) = (LIMIT.load(Relaxed), IN_USE.load(Relaxed));
+    if in_use.saturating_add(size) > limit {
+        return Err(Error::memory(format!(
+            "out of memory: {size} bytes more than the {in_use} in use are over the limit of {limit}"
+        )));
+    }
+    Ok(())
+}
+
+/// May memory that exists become a tensor's?
+///
+/// # Errors
+/// `OutOfMemory` if the limit does not allow it.
+pub(crate) fn allows(data: &HostData) -> Result<()> {
+    within_limit(bytes(data))
+}
+
+/// An empty vector with room for `len` elements.
+///
+/// # Errors
+/// `OutOfMemory` if the system or the limit refuses it.
+pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<Vec<T>> {
+    let size = len.saturating_mul(size_of::<T>());
+    within_limit(size as u64)?;
+    if size < LARGE || size > isize::MAX as usize / 2 {
+        return host::with_capacity(len);
+    }
+    let class = class(size);
+    let mut cache = Cache::lock();
+    if let Some(v) = cache.take(class) {
+        return Ok(v);
+    }
+    cache.from_system += 1;
+    // What is kept for later must not make the process larger than it would be at its largest anyway; a quarter more,
+    // since sizes change.
+    let then = IN_USE.load(Relaxed) + size as u64;
+    let peak = PEAK.load(Relaxed).max(then);
+    let most = (peak + peak / 4).max(FLOOR).min(LIMIT.load(Relaxed));
+    cache.shrink(most.saturating_sub(then));
+    drop(cache);
+    let room = class / size_of::<T>();
+    host::with_capacity(room).or_else(|_| {
+        // The system has no more: what is kept goes first.
+        Cache::lock().shrink(0);
+        host::with_capacity(len)
+    })
+}
+
+/// A vector of `len` copies of `value`.
+///
+/// # Errors
+/// `OutOfMemory` if the system or the limit refuses it.
+pub(crate) fn filled<T: Element>(len: usize, value: T) -> Result<Vec<T>> {
+    let mut v = with_capacity(len)?;
+    v.resize(len, value);
+    Ok(v)
+}
+
+/// The same elements in other memory.
+///
+/// # Errors
+/// `OutOfMemory` if the system or the limit refuses it.
+pub(crate) fn copy(data: &HostData) -> Result<HostData> {
+    fn one<T: Element>(v: &[T]) -> Result<HostData> {
+        let mut copy = with_capacity(v.len())?;
+        copy.extend_from_slice(v);
+        Ok(T::wrap(copy))
+    }
+    each_data!(data, v => one(v))
+}
+
+pub(crate) fn stats() -> MemoryStats {
+    let cache = Cache::lock();
+    let limit = LIMIT.load(Relaxed);
+    MemoryStats {
+        in_use: IN_USE.load(Relaxed),
+        peak: PEAK.load(Relaxed),
+        cached: cache.size,
+        limit: (limit != u64::MAX).then_some(limit),
+        from_system: cache.from_system,
+        from_cache: cache.from_cache,
+    }
+}
+
+pub(crate) fn set_limit(limit: Option<u64>) {
+    LIMIT.store(limit.unwrap_or(u64::MAX), Relaxed);
+}
+
+/// Gives everything that is kept back to the system.
+pub(crate) fn release() {
+    Cache::lock().shrink(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_they_are_asked_for_and_little_more() {
+        for size in (LARGE..LARGE * 40).step_by(977) {
+            let c = class(size);
+            assert!(c >= size && c <= size + size / 8 + 1, "{size}: {c}");
+            assert_eq!(class_below(c), c, "{size}: a piece goes back to where it came from");
+            assert_eq!(class(c), c);
+        }
+    }
+
+    #[test]
+    fn a_piece_is_found_again_and_the_oldest_goes_first() {
+        let mut cache = Cache::new();
+        assert!(cache.take::<f32>(class(LARGE)).is_none());
+        for n in [1, 2, 3] {
+            cache.put(HostData::F32(Vec::with_capacity(class(n * LARGE) / 4)));
+        }
+        let total = cache.size;
+        assert_eq!(total, 6 * LARGE as u64);
+        assert!(cache.take::<f64>(class(LARGE)).is_none(), "memory of f32 is not for f64");
+        assert!(
+            cache
+                .take::<f32>(class(2 * LARGE))
+                .is_some_and(|v| v.is_empty() && v.capacity() * 4 == 2 * LARGE)
+        );
+        cache.shrink(3 * LARGE as u64);
+        assert!(cache.take::<f32>(class(LARGE)).is_none(), "it was the oldest");
+        assert!(cache.take::<f32>(class(3 * LARGE)).is_some());
+        assert_eq!(cache.size, 0);
+    }
+}

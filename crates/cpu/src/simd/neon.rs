@@ -1,0 +1,49 @@
+//! Registers of NEON, which every aarch64 processor has.
+#![allow(unsafe_code, reason = "vector loads and stores")]
+
+use super::vector::Vector;
+use std::arch::aarch64::*;
+
+macro_rules! register {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident) => {
+        impl Vector for $v {
+            type T = $t;
+            const LANES: usize = $lanes;
+            const ROWS: usize = $rows;
+            #[inline(always)]
+            unsafe fn splat(v: $t) -> Self {
+                // SAFETY: here and below: NEON is part of the architecture.
+                unsafe { $splat(v) }
+            }
+            #[inline(always)]
+            unsafe fn load(p: *const $t) -> Self {
+                // SAFETY: the caller's for the memory.
+                unsafe { $load(p) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, p: *mut $t) {
+                // SAFETY: the caller's for the memory.
+                unsafe { $store(p, self) }
+            }
+            /// There is no hint without assembly, and nobody has measured yet whether one helps.
+            #[inline(always)]
+            unsafe fn ahead(_: *const $t) {}
+            /// As `ahead`.
+            #[inline(always)]
+            unsafe fn soon(_: *const u8) {}
+            #[inline(always)]
+            unsafe fn fma(self, b: Self, c: Self) -> Self {
+                // SAFETY: as above. The sum comes first there.
+                unsafe { $fma(c, self, b) }
+            }
+            #[inline(always)]
+            unsafe fn add(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $add(self, b) }
+            }
+        }
+    };
+}
+// 24 of 32 registers hold sums; the others feed them.
+register!(float32x4_t, f32, 4, 12: vdupq_n_f32 vld1q_f32 vst1q_f32 vfmaq_f32 vaddq_f32);
+register!(float64x2_t, f64, 2, 12: vdupq_n_f64 vld1q_f64 vst1q_f64 vfmaq_f64 vaddq_f64);

@@ -1,0 +1,169 @@
+//! Registers full of numbers, and work that is written once for all instruction sets.
+#![allow(unsafe_code, reason = "instructions that not every processor has")]
+
+use super::isa::{Isa, Kernel, Level, dispatch};
+use super::quad::Quad;
+use elinvar_core::Element;
+use elinvar_ops::lane::Lane;
+use std::marker::PhantomData;
+
+/// A register of numbers.
+///
+/// # Safety
+/// All functions may be called only on a processor that has the instruction set of the register; `load` and `store` reach
+/// `LANES` numbers from the pointer on.
+pub(crate) trait Vector: Copy {
+    /// The number.
+    type T: Registers;
+    /// How many numbers.
+    const LANES: usize;
+    /// Rows of a full tile that is two registers wide: as many as there are registers for.
+    const ROWS: usize;
+    /// Copies of a number.
+    unsafe fn splat(v: Self::T) -> Self;
+    /// Numbers from memory.
+    unsafe fn load(p: *const Self::T) -> Self;
+    /// Numbers to memory.
+    unsafe fn store(self, p: *mut Self::T);
+    /// Has the first-level cache fetch what lies there, if anything does.
+    unsafe fn ahead(p: *const Self::T);
+    /// Has the second-level cache fetch it: for lines that are many, or would push each other out of the first.
+    unsafe fn soon(p: *const u8);
+    /// self * b + c, rounded once.
+    unsafe fn fma(self, b: Self, c: Self) -> Self;
+    /// self + b
+    unsafe fn add(self, b: Self) -> Self;
+}
+
+/// f32 or f64: a number of which there are registers.
+pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
+    /// A register of AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    type V512: Quad<T = Self>;
+    /// A register of AVX2.
+    #[cfg(target_arch = "x86_64")]
+    type V256: Quad<T = Self>;
+    /// A register of NEON.
+    #[cfg(target_arch = "aarch64")]
+    type V128: Quad<T = Self>;
+}
+
+impl Registers for f32 {
+    #[cfg(target_arch = "x86_64")]
+    type V512 = std::arch::x86_64::__m512;
+    #[cfg(target_arch = "x86_64")]
+    type V256 = std::arch::x86_64::__m256;
+    #[cfg(target_arch = "aarch64")]
+    type V128 = std::arch::aarch64::float32x4_t;
+}
+
+impl Registers for f64 {
+    #[cfg(target_arch = "x86_64")]
+    type V512 = std::arch::x86_64::__m512d;
+    #[cfg(target_arch = "x86_64")]
+    type V256 = std::arch::x86_64::__m256d;
+    #[cfg(target_arch = "aarch64")]
+    type V128 = std::arch::aarch64::float64x2_t;
+}
+
+/// Work in the widest registers of an instruction set.
+pub(crate) trait InRegisters {
+    /// The number that is worked on.
+    type T: Registers;
+    /// The work. It must be `#[inline(always)]`, and so must be what it calls in its loops.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `V`.
+    unsafe fn run<V: Quad<T = Self::T>>(self);
+}
+
+/// Runs work in the copy for this instruction set.
+#[inline]
+pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
+    match isa.level() {
+        Level::Plain => dispatch(isa, In::<Four<W::T>, W>(work, PhantomData)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => dispatch(isa, In::<<W::T as Registers>::V256, W>(work, PhantomData)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => dispatch(isa, In::<<W::T as Registers>::V512, W>(work, PhantomData)),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => dispatch(isa, In::<<W::T as Registers>::V128, W>(work, PhantomData)),
+    }
+}
+
+/// Work in registers of this kind. Made by `in_registers` alone, which knows that the processor has them.
+struct In<V, W>(W, PhantomData<V>);
+
+impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        // SAFETY: `in_registers` pairs each kind of register with the instruction set that has it, and an `Isa` is made
+        // only for what this processor has.
+        unsafe { self.0.run::<V>() }
+    }
+}
+
+/// How many numbers are in the registers that [`in_registers`] takes.
+#[inline]
+pub(crate) fn lanes<T: Registers>(isa: Isa) -> usize {
+    match isa.level() {
+        Level::Plain => Four::<T>::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => T::V256::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => T::V512::LANES,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => T::V128::LANES,
+    }
+}
+
+/// Rows of a full tile that is two such registers wide.
+#[inline]
+pub(crate) fn rows<T: Registers>(isa: Isa) -> usize {
+    match isa.level() {
+        Level::Plain => Four::<T>::ROWS,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => T::V256::ROWS,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => T::V512::ROWS,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => T::V128::ROWS,
+    }
+}
+
+/// Four numbers, for processors of which nothing is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Four<T>([T; 4]);
+
+impl<T: Registers> Vector for Four<T> {
+    type T = T;
+    const LANES: usize = 4;
+    const ROWS: usize = 4;
+    #[inline(always)]
+    unsafe fn splat(v: T) -> Self {
+        Four([v; 4])
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const T) -> Self {
+        // SAFETY: the caller's: four numbers can be read.
+        Four(unsafe { p.cast::<[T; 4]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut T) {
+        // SAFETY: the caller's: four numbers can be written.
+        unsafe { p.cast::<[T; 4]>().write_unaligned(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn ahead(_: *const T) {}
+    #[inline(always)]
+    unsafe fn soon(_: *const u8) {}
+    #[inline(always)]
+    unsafe fn fma(self, b: Self, c: Self) -> Self {
+        Four(std::array::from_fn(|i| Lane::fma(self.0[i], b.0[i], c.0[i])))
+    }
+    #[inline(always)]
+    unsafe fn add(self, b: Self) -> Self {
+        Four(std::array::from_fn(|i| self.0[i] + b.0[i]))
+    }
+}

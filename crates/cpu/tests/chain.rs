@@ -1,0 +1,130 @@
+//! Maps that are put off: the bits of the reference, in whatever order, by however many, they are asked for.
+
+use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::Backend;
+use elinvar_ops::catalogue::gelu::Approximate;
+use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::{Generator, Tensor};
+
+/// Devices that put everything off, and one that puts nothing off.
+fn devices() -> Vec<CpuDevice> {
+    let mut all = vec![CpuDevice::new(Isa::best(), 2).unwrap().fuse_from(usize::MAX)];
+    for isa in Isa::all() {
+        all.extend([1, 2, 3].map(|threads| CpuDevice::new(isa, threads).unwrap().fuse_from(0)));
+    }
+    all
+}
+
+fn draw<B: Backend>(d: &B::Device, seed: u64, shape: &[usize]) -> Tensor<B> {
+    Generator::new(seed).randn(shape.to_vec(), d)
+}
+
+fn bits<B: Backend>(x: &Tensor<B>) -> Vec<u32> {
+    x.to_vec::<f32>().unwrap().into_iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()
+}
+
+/// A program of the test, for any backend: the bits of everything it makes.
+trait Program {
+    fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>>;
+}
+
+fn same(program: &impl Program, what: &str) {
+    let want = program.run::<Reference>(&ReferenceDevice);
+    for d in devices() {
+        assert_eq!(program.run::<Cpu>(&d), want, "{what}, {d:?}, from {}", d.fuses_from());
+    }
+}
+
+#[test]
+fn chains_of_every_length() {
+    struct Chain(usize, usize);
+    impl Program for Chain {
+        fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
+            let x = draw::<B>(d, 1, &[self.0]);
+            let mut y = x.clone();
+            let mut held = vec![];
+            for i in 0..self.1 {
+                y = match i % 5 {
+                    0 => &y * 1.5 + 0.25,
+                    1 => y.tanh(),
+                    2 => &y * &x,
+                    3 => y.exp().minimum(3.0),
+                    _ => y.gelu(Approximate::None),
+                };
+                // Some of what lies on the way is wanted, too.
+                if i % 3 == 1 {
+                    held.push(y.clone());
+                }
+            }
+            held.push(y);
+            held.iter().rev().map(bits).collect()
+        }
+    }
+    // Around blocks of 512 and the first piece of 4096; chains around the longest pass.
+    for len in [0, 1, 511, 512, 513, 4096, 8192, 8193, 20_011] {
+        for maps in [1, 2, 7, 8, 9, 30] {
+            same(&Chain(len, maps), &format!("{maps} maps on {len} elements"));
+        }
+    }
+}
+
+#[test]
+fn operands_of_all_kinds() {
+    struct Operands;
+    impl Program for Operands {
+        fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
+            let x = draw::<B>(d, 1, &[60, 70]);
+            let (row, column) = (draw::<B>(d, 2, &[70]), draw::<B>(d, 3, &[60, 1]));
+            let put_off = x.exp() + &row;
+            // Read whole, in part, turned, and twice.
+            let part = put_off.narrow(0, 7, 40) * 2.0;
+            let turned = put_off.transpose(0, 1) * draw::<B>(d, 4, &[70, 60]);
+            let twice = &put_off * &put_off + &put_off;
+            let chosen = twice.gt(&put_off).where_(&(&twice - 1.0), &(&column * &put_off));
+            let tall = put_off.reshape(&[70, 60]) + draw::<B>(d, 5, &[70, 60]);
+            let all = [part, turned, chosen.clone(), tall, put_off, chosen.sum()];
+            all.iter().map(bits).collect()
+        }
+    }
+    same(&Operands, "operands");
+}
+
+#[test]
+fn gradients_through_what_was_put_off() {
+    struct Gradients;
+    impl Program for Gradients {
+        fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
+            let x = draw::<B>(d, 1, &[33, 65]).requires_grad();
+            let w = draw::<B>(d, 2, &[65, 20]).requires_grad();
+            let y = ((&x * 2.0).sigmoid().matmul(&w).gelu(Approximate::None) + 1.0).square().mean();
+            let g = y.backward();
+            vec![bits(&y), bits(g.get(&x).unwrap()), bits(g.get(&w).unwrap())]
+        }
+    }
+    same(&Gradients, "gradients");
+}
+
+#[test]
+fn two_threads_ask_for_the_same() {
+    let d = CpuDevice::new(Isa::best(), 2).unwrap().fuse_from(0);
+    let want = {
+        let x = draw::<Reference>(&ReferenceDevice, 1, &[9000]);
+        bits(&(x.exp() * x.tanh()))
+    };
+    for _ in 0..50 {
+        let x = draw::<Cpu>(&d, 1, &[9000]);
+        let (a, b) = (x.exp(), x.tanh());
+        let y = &a * &b;
+        let z = &b * &a;
+        std::thread::scope(|s| {
+            for tensor in [&y, &z, &a, &b, &y] {
+                let want = &want;
+                let exact = std::ptr::eq(tensor, &raw const y) || std::ptr::eq(tensor, &raw const z);
+                s.spawn(move || {
+                    let got = bits(tensor);
+                    assert!(!exact || got == *want);
+                });
+            }
+        });
+    }
+}

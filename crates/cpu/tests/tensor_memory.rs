@@ -1,0 +1,65 @@
+//! The memory of the CPU backend: counted, limited, and used again.
+//!
+//! It is the process', so no other tests are in this file, and these take turns.
+
+use elinvar_core::{DType, ErrorKind, Result};
+use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::Backend;
+use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::{Generator, Tensor};
+use std::sync::Mutex;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn draw<B: Backend>(d: &B::Device, seed: u64, shape: &[usize]) -> Tensor<B> {
+    Generator::new(seed).randn(shape.to_vec(), d)
+}
+
+fn bits<B: Backend>(x: &Tensor<B>) -> Vec<u32> {
+    x.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+#[test]
+fn a_limit_is_an_error_and_nothing_is_lost() -> Result<()> {
+    let _turn = TURN.lock();
+    let d = CpuDevice::new(Isa::best(), 2)?.fuse_from(0);
+    let x = draw::<Cpu>(&d, 1, &[1 << 20]);
+    let y = x.exp() + 1.0;
+    let host = x.to_host()?;
+    Cpu::release_memory(&d)?;
+    let before = Cpu::memory_stats(&d)?;
+    Cpu::set_memory_limit(&d, Some(before.in_use + (1 << 20)))?;
+    let put_off = y.block_until_ready().map_err(|e| e.kind());
+    let at_once = elinvar_tensor::try_run(|| x.sort(0, false)).map(drop).map_err(|e| e.kind());
+    let uploaded = Tensor::<Cpu>::from_host(host, &d).map(drop).map_err(|e| e.kind());
+    Cpu::set_memory_limit(&d, None)?;
+    assert_eq!((put_off, at_once, uploaded), {
+        let no = Err(ErrorKind::OutOfMemory);
+        (no, no, no)
+    });
+    // With more memory, the same tensor is there after all.
+    let want = draw::<Reference>(&ReferenceDevice, 1, &[1 << 20]).exp() + 1.0;
+    assert_eq!(bits(&y), bits(&want));
+    Ok(())
+}
+
+#[test]
+fn memory_is_counted_and_used_again() -> Result<()> {
+    let _turn = TURN.lock();
+    let d = CpuDevice::new(Isa::best(), 1)?.fuse_from(usize::MAX);
+    let before = Cpu::memory_stats(&d)?;
+    let x = Tensor::<Cpu>::zeros([1 << 20], DType::F32, &d);
+    let with = Cpu::memory_stats(&d)?;
+    assert!(with.in_use >= before.in_use + (4 << 20), "{before} {with}");
+    assert!(with.peak >= with.in_use);
+    drop(x);
+    let kept = Cpu::memory_stats(&d)?;
+    assert!(kept.in_use < with.in_use && kept.cached >= 4 << 20, "{kept}");
+    let x = Tensor::<Cpu>::zeros([1 << 20], DType::F32, &d);
+    let again = Cpu::memory_stats(&d)?;
+    assert_eq!((again.from_system, again.from_cache), (kept.from_system, kept.from_cache + 1));
+    drop(x);
+    Cpu::release_memory(&d)?;
+    assert_eq!(Cpu::memory_stats(&d)?.cached, 0);
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Updates: a formula that changes numbers where they lie.
+
+use crate::compute::{Compute, each_float, misuse};
+use crate::map::{at, floats, slices};
+use elinvar_core::host::{filled, with_capacity};
+use elinvar_core::{Element, HostData, Layout, Result, each_data};
+use elinvar_ops::backend::Changed;
+use elinvar_ops::update::Update;
+
+type Item<'a, const M: usize, const R: usize> = elinvar_ops::backend::UpdateItem<'a, crate::Reference, M, R>;
+
+/// The formula at every element of every item. The results are all there before the first is written.
+pub fn update<U: Update<M, R>, const M: usize, const R: usize>(
+    u: &U,
+    items: Vec<Item<'_, M, R>>,
+) -> Result<()> {
+    let mut made = with_capacity(items.len())?;
+    for item in &items {
+        made.push(results(u, item)?);
+    }
+    for (item, made) in items.into_iter().zip(made) {
+        for (Changed { buffer, .. }, new) in item.changes.into_iter().zip(made) {
+            each_data!(&new, new => put(buffer, new));
+        }
+    }
+    Ok(())
+}
+
+/// What the numbers of an item become, as they are stored.
+fn results<U: Update<M, R>, const M: usize, const R: usize>(
+    u: &U,
+    item: &Item<'_, M, R>,
+) -> Result<Vec<HostData>> {
+    if let Some(x) = item.changes.iter().find(|x| x.buffer.dtype() != x.dtype) {
+        return Err(misuse("an update of memory of another type", x.buffer.dtype()));
+    }
+    each_float!(U::NAME, item.dtype, C => {
+        let layout = Layout::contiguous(item.shape.clone());
+        let old = item.changes.iter().map(|x| C::load(x.buffer, &layout)).collect::<Result<Vec<_>>>()?;
+        let read = floats::<C>(&item.reads)?;
+        let (old, read) = (slices::<C, M>(&old), slices::<C, R>(&read));
+        let n = item.shape.numel();
+        let mut new = (0..M).map(|_| filled(n, C::ZERO)).collect::<Result<Vec<_>>>()?;
+        for i in 0..n {
+            for (new, y) in new.iter_mut().zip(u.lane(at(&old, i), at(&read, i))) {
+                new[i] = y;
+            }
+        }
+        new.into_iter().zip(&item.changes).map(|(new, x)| C::store(new, x.dtype)).collect()
+    })
+}
+
+/// Writes over the first elements of memory of the same type.
+fn put<T: Element>(to: &mut HostData, new: &[T]) {
+    T::slice_mut(to).expect("the type was looked at")[..new.len()].copy_from_slice(new);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{layout, view};
+    use elinvar_core::{DType, bf16};
+    use elinvar_ops::lane::Lane;
+
+    /// (a, b) by c: (a + c, a * b).
+    #[derive(Clone, Copy, Debug)]
+    struct Both;
+    impl Update<2, 1> for Both {
+        const NAME: &'static str = "both";
+        fn lane<L: Lane>(&self, [a, b]: [L; 2], [c]: [L; 1]) -> [L; 2] {
+            [a + c, a * b]
+        }
+    }
+
+    fn item<'a>(
+        a: &'a mut HostData,
+        b: &'a mut HostData,
+        c: (&'a HostData, &Layout),
+        dtype: DType,
+    ) -> Item<'a, 2, 1> {
+        let (da, db) = (a.dtype(), b.dtype());
+        Item {
+            shape: c.1.shape().clone(),
+            dtype,
+            changes: [Changed { buffer: a, dtype: da }, Changed { buffer: b, dtype: db }],
+            reads: [view(c.0, c.1)],
+        }
+    }
+
+    #[test]
+    fn results_take_the_place_of_what_they_were_computed_from() {
+        // The second result is of the old a. 1 + 2^-9 is no bf16, and 2^-9 times 2 no less than that in f32. What lies
+        // behind the shape stays.
+        let mut a = HostData::BF16([1.0, -2.0, 8.0].map(bf16::from_f32).into());
+        let mut b = HostData::F32(vec![3.0, 0.5, 7.0]);
+        let c = HostData::BF16([2f32.powi(-9)].map(bf16::from_f32).into());
+        let l = layout(&[1]).broadcast_to(layout(&[2]).shape(), "t").unwrap();
+        update(&Both, vec![item(&mut a, &mut b, (&c, &l), DType::F32)]).unwrap();
+        assert_eq!(a, HostData::BF16([1.0, -2.0, 8.0].map(bf16::from_f32).into()));
+        assert_eq!(b, HostData::F32(vec![3.0, -1.0, 7.0]));
+    }
+
+    #[test]
+    fn nothing_is_written_if_one_item_does_not_fit() {
+        let (mut a, mut b) = (HostData::F64(vec![1.0]), HostData::F64(vec![2.0]));
+        let (mut x, mut y) = (HostData::F64(vec![1.0]), HostData::F32(vec![2.0]));
+        let c = HostData::F64(vec![4.0]);
+        let l = layout(&[1]);
+        let items =
+            vec![item(&mut a, &mut b, (&c, &l), DType::F64), item(&mut x, &mut y, (&c, &l), DType::F64)];
+        assert!(update(&Both, items).is_err());
+        assert_eq!((a, b), (HostData::F64(vec![1.0]), HostData::F64(vec![2.0])));
+    }
+}

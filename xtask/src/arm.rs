@@ -1,0 +1,195 @@
+//! `cargo xtask arm`: the device `cpu` on aarch64, with NEON.
+//!
+//! The tests and the program are compiled for aarch64 Linux and run by qemu's emulation of its programs; short training
+//! runs must end with the weights with which they end on this processor.
+
+use crate::python::target;
+use crate::test::{ISA, Outcome, PROGRAM, Scratch, THREADS, ended, summary, timed, weights};
+use crate::{cargo, root};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+/// Where Debian puts the C library of that target.
+const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+const LINKER: &str = "aarch64-linux-gnu-gcc";
+const EMULATORS: [&str; 2] = ["qemu-aarch64-static", "qemu-aarch64"];
+/// All that qemu knows.
+const NEWEST: &str = "max";
+/// A processor of 2012, without arithmetic in f16: there, conversions are integer arithmetic.
+const OLDEST: &str = "cortex-a53";
+
+/// Optimised: without, they take longer to run here than to compile.
+const TESTS: [&str; 6] = ["test", "--release", "--package", "elinvar-cpu", "--lib", "--tests"];
+/// What converts.
+const MEMORY: [&str; 7] = ["test", "--release", "--package", "elinvar-cpu", "--test", "equal", "memory"];
+
+/// A way to a standard library of the target.
+enum Std {
+    /// It is installed: `rustup target add`.
+    Installed,
+    /// It is compiled from the source that this compiler has beside it, as Debian's does. Cargo takes that for
+    /// experimental, and so wants to be told that it is allowed.
+    Source(PathBuf),
+}
+
+/// What there is no way around.
+struct Tools {
+    std: Std,
+    linker: bool,
+    emulator: &'static str,
+}
+
+/// Runs everything.
+pub fn arm() -> ExitCode {
+    if let Some(why) = elsewhere() {
+        println!("SKIPPED: {why}");
+        return ExitCode::SUCCESS;
+    }
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(missing) => {
+            eprintln!("xtask: {missing}");
+            return ExitCode::FAILURE;
+        }
+    };
+    summary(&[
+        timed("tests", &|| tools.test(&TESTS, NEWEST)),
+        timed("memory, no f16", &|| tools.test(&MEMORY, OLDEST)),
+        timed("same weights", &|| tools.same_weights().map_or_else(Outcome::Failed, |()| Outcome::Passed)),
+    ])
+}
+
+/// A step of `cargo xtask test`: does it compile, without a warning? Only where the target's standard library is installed,
+/// for compiling that takes longer than the step.
+pub fn check() -> Outcome {
+    if !matches!(standard_library(), Some(Std::Installed)) {
+        return Outcome::Skipped(format!("{TARGET} is not installed; rustup target add {TARGET} gets it"));
+    }
+    let check = ["check", "--package", "elinvar-cpu", "--target", TARGET];
+    ended(cargo(&check).env("RUSTFLAGS", "-D warnings"))
+}
+
+/// Why this is no machine for it, if it is none.
+fn elsewhere() -> Option<String> {
+    match (env::consts::OS, env::consts::ARCH) {
+        ("linux", "aarch64") => Some("this processor has NEON: `cargo xtask test` tests it".into()),
+        ("linux", _) => None,
+        (os, _) => Some(format!("qemu's emulation of programs needs Linux, and this is {os}")),
+    }
+}
+
+/// The tools, or what is missing and how to get it.
+fn tools() -> Result<Tools, String> {
+    let runs = |program: &str| {
+        let output = Command::new(program).arg("--version").output();
+        output.is_ok_and(|o| o.status.success())
+    };
+    let std = standard_library();
+    let emulator = EMULATORS.into_iter().find(|program| runs(program));
+    // Whoever has another linker names it as cargo does.
+    let linker = env::var_os(variable("LINKER")).is_none();
+    let mut missing = Vec::new();
+    if std.is_none() {
+        missing.push(format!(
+            "a standard library of {TARGET}: `rustup target add {TARGET}`, or Debian's packages rustc-web and rust-web-src"
+        ));
+    }
+    if linker && !runs(LINKER) {
+        missing.push(format!("{LINKER}: Debian's package gcc-aarch64-linux-gnu"));
+    }
+    if !Path::new(LIBRARIES).join("lib/libc.so.6").exists() {
+        missing.push(format!("a C library in {LIBRARIES}: Debian's package libc6-dev-arm64-cross"));
+    }
+    if emulator.is_none() {
+        missing.push(format!("{}: Debian's package qemu-user-static", EMULATORS[0]));
+    }
+    match (std, emulator) {
+        (Some(std), Some(emulator)) if missing.is_empty() => Ok(Tools { std, linker, emulator }),
+        _ => Err(format!(
+            "nothing ran, for want of\n  {}\nDebian installs its packages with apt-get install --no-install-recommends",
+            missing.join("\n  ")
+        )),
+    }
+}
+
+/// The name under which cargo looks for a setting of the target.
+fn variable(name: &str) -> String {
+    format!("CARGO_TARGET_{}_{name}", TARGET.to_uppercase().replace('-', "_"))
+}
+
+fn standard_library() -> Option<Std> {
+    let own = env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from);
+    if sysroot(&own).is_some_and(|root| root.join("lib/rustlib").join(TARGET).join("lib").is_dir()) {
+        return Some(Std::Installed);
+    }
+    // Debian's, which is not the first in the path where rustup is installed too.
+    let debian = PathBuf::from("/usr/bin/rustc");
+    let has_source = |rustc: &PathBuf| {
+        sysroot(rustc).is_some_and(|root| root.join("lib/rustlib/src/rust/library/std/Cargo.toml").is_file())
+    };
+    [own, debian].into_iter().find(has_source).map(Std::Source)
+}
+
+fn sysroot(rustc: &Path) -> Option<PathBuf> {
+    let output = Command::new(rustc).args(["--print", "sysroot"]).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    Some(PathBuf::from(path.trim_end()))
+}
+
+impl Tools {
+    /// Cargo, for the target. In a directory of its own: another compiler cannot read the libraries of this one.
+    fn cargo(&self, args: &[&str]) -> Result<Command, String> {
+        let mut command = cargo(&args[..1]);
+        command.args(["--target", TARGET]).args(&args[1..]);
+        command.env("CARGO_TARGET_DIR", home()?).env("RUSTFLAGS", "-D warnings");
+        if self.linker {
+            command.env(variable("LINKER"), LINKER);
+        }
+        if let Std::Source(rustc) = &self.std {
+            command.arg("-Zbuild-std").env("RUSTC_BOOTSTRAP", "1").env("RUSTC", rustc);
+        }
+        Ok(command)
+    }
+    /// qemu as such a processor, and its arguments.
+    fn emulator(&self, processor: &'static str) -> [&'static str; 5] {
+        [self.emulator, "-cpu", processor, "-L", LIBRARIES]
+    }
+    fn test(&self, args: &[&str], processor: &'static str) -> Outcome {
+        match self.cargo(args) {
+            Ok(mut cargo) => ended(cargo.env(variable("RUNNER"), self.emulator(processor).join(" "))),
+            Err(why) => Outcome::Failed(why),
+        }
+    }
+    /// Training runs end here and there with the same weights, on every instruction set, with several numbers of threads.
+    fn same_weights(&self) -> Result<(), String> {
+        let build = self.cargo(&["build", "--release", "--package", "elinvar-cli"])?.status();
+        let build = build.map_err(|e| format!("cargo did not start: {e}"))?;
+        if !build.success() {
+            return Err(format!("the program could not be built ({build}); what cargo says is above"));
+        }
+        let program = home()?.join(TARGET).join("release/elinvar");
+        let scratch = Scratch::new("arm");
+        for model in ["mlp", "cnn", "transformer"] {
+            let want = weights(&mut cargo(&PROGRAM), &scratch, model, "cpu")?;
+            println!("{model:12} {:19} {want}", env::consts::ARCH);
+            let [qemu, args @ ..] = self.emulator(NEWEST);
+            for (isa, threads) in [("neon", "1"), ("neon", "2"), ("neon", "3"), ("plain", "2")] {
+                let mut there = Command::new(qemu);
+                there.args(args).arg(&program).current_dir(root()).env(ISA, isa).env(THREADS, threads);
+                let got = weights(&mut there, &scratch, model, "cpu")?;
+                println!("{model:12} {isa:6} {threads} threads    {got}");
+                if got != want {
+                    return Err(format!("{model} on {isa} with {threads} threads has other weights"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where all of this is built.
+fn home() -> Result<PathBuf, String> {
+    Ok(target()?.join("arm"))
+}
