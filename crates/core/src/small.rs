@@ -16,6 +16,7 @@ pub struct Small<T> {
     len: u8,
     places: [T; PLACES],
     /// All numbers, if they are more than fit.
+    #[allow(clippy::box_collection, reason = "one word instead of three, and mostly nothing")]
     more: Option<Box<Vec<T>>>,
 }
 
@@ -204,6 +205,7 @@ impl<'a, T> IntoIterator for &'a mut Small<T> {
 impl<T: Copy + Default> IntoIterator for Small<T> {
     type Item = T;
     type IntoIter = std::vec::IntoIter<T>;
+    #[allow(clippy::unnecessary_to_owned, reason = "both branches give the iterator of a vector")]
     fn into_iter(self) -> Self::IntoIter {
         match self.more {
             None => self.places[..usize::from(self.len)].to_vec().into_iter(),
