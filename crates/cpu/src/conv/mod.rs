@@ -16,7 +16,8 @@ use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
 use crate::gemm::source::copy;
 use crate::gemm::{
-    Extra, Finish, Job, Left, Matrix, Numbers, Panels, Real, Right, Share, product, turn, width,
+    Columns, Extra, Finish, Job, Left, Lines, Matrix, Numbers, Panels, Real, Right, Share, product, turn,
+    width,
 };
 use crate::isa::Isa;
 use crate::memory::{filled, with_capacity};
@@ -80,6 +81,9 @@ impl<T: Real> Left<T> for Weights<'_, T> {
     }
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         self.matrix.pack_left(isa, batch % self.groups, rows, terms, out);
+    }
+    fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>> {
+        self.matrix.lines(batch % self.groups, rows)
     }
 }
 
@@ -281,6 +285,9 @@ impl<T: Real> Right<T> for Planes<'_, T> {
         }
     }
     fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
+    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
         None
     }
 }

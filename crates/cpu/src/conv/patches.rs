@@ -4,7 +4,7 @@
 //! padding, and then every row of it is a few whole registers.
 
 use super::padded::Padded;
-use crate::gemm::{Left, PITCH, Panels, Real, Right, scratch, width};
+use crate::gemm::{Columns, Left, Lines, PITCH, Panels, Real, Right, scratch, width};
 use crate::isa::{Isa, Kernel, dispatch};
 use elinvar_core::order::CHUNK;
 use std::ops::Range;
@@ -180,6 +180,9 @@ impl<T: Real> Right<T> for Patches<'_, T> {
     fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
         None
     }
+    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+        None
+    }
 }
 
 /// The patches of all images of a group as rows (channel, tap), with terms (image, position): the gradient by w.
@@ -191,6 +194,9 @@ pub(super) struct Turned<'a, T> {
 impl<T: Real> Left<T> for Turned<'_, T> {
     fn distinct(&self) -> usize {
         usize::MAX
+    }
+    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
+        None
     }
     fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         let p = &self.patches;

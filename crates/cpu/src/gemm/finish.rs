@@ -2,7 +2,8 @@
 
 use super::source::{Matrix, copy};
 use super::{Numbers, Real};
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, formula};
+use crate::lane::V;
 use elinvar_ops::backend::Epilogue;
 
 /// What is done to finished elements.
@@ -39,7 +40,14 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
                 let at = extra.at(batch, row, col + i * STAGE);
                 stage(isa, extra, at, &mut room[..y.len()])
             });
-            dispatch(isa, Lanes { e: self.e, x, y });
+            // Where formulas are not compiled, they are called: an fma is a call there anyway.
+            if isa.has_formulas() {
+                formula::<T, _>(isa, Lanes { e: self.e, x, y });
+            } else {
+                for (i, y) in y.iter_mut().enumerate() {
+                    *y = self.e.lane(*y, x.map(|x| x[i]));
+                }
+            }
         }
     }
 }
@@ -73,11 +81,11 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Kernel for Lanes<'_, T, E, N> {
         let n = self.y.len();
         let x = self.x.map(|x| &x[..n]);
         for (i, y) in self.y.iter_mut().enumerate() {
-            let mut all = [T::ZERO; N];
+            let mut all = [V(T::ZERO); N];
             for (a, x) in all.iter_mut().zip(&x) {
-                *a = x[i];
+                *a = V(x[i]);
             }
-            *y = self.e.lane(*y, all);
+            *y = self.e.lane(V(*y), all).0;
         }
     }
 }

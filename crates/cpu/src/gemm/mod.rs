@@ -17,10 +17,10 @@ pub(crate) mod source;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{PITCH, Panels, turn, width};
+pub(crate) use kernels::{Lines, PITCH, Panels, turn, width};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
-pub(crate) use source::{Left, Matrix, Numbers, Right};
+pub(crate) use source::{Columns, Left, Matrix, Numbers, Right};
 
 use crate::CpuDevice;
 use elinvar_core::Result;
@@ -44,6 +44,13 @@ const fn shared<T>() -> usize {
 }
 /// Columns of which a block takes no more.
 const WIDE: usize = 4096;
+/// Rows up to which columns that lie in memory are not packed: with eight, 1024 columns of 1024 terms took twice as long as
+/// packed ones.
+const SKINNY: usize = 4;
+/// The same for halves, whose packing costs more; a guess between 8, which was measured, and a tile's height.
+const SKINNY_HALVES: usize = 12;
+/// Bytes of a right factor that stays close without being packed: half of a core's L2.
+const CLOSE: usize = 512 << 10;
 /// Multiplications below which threads are not woken: about 20 microseconds of one of them.
 const WORTH: usize = 1 << 21;
 
@@ -143,8 +150,14 @@ impl<T: Real> Job<'_, T> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
         each(d, self.worth(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            // What is used by few tiles is not worth packing, where it can be helped.
-            let few = self.m <= 2 * height::<T>(isa);
+            if rows.len() <= SKINNY_HALVES
+                && let Some(columns) = self.right.columns(b, cols.clone())
+                && (rows.len() <= SKINNY || !matches!(columns.data, Numbers::Own(_)))
+            {
+                return self.skinny(d, tile, columns);
+            }
+            // What is used by few tiles, or stays in the second-level cache as it is, is not worth packing.
+            let few = self.m <= 2 * height::<T>(isa) || self.k * self.n * size_of::<T>() <= CLOSE;
             let whole = if few { cols.len() / w * w } else { 0 };
             scratch(rows.len() * PITCH, |left| {
                 scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
@@ -176,6 +189,29 @@ impl<T: Real> Job<'_, T> {
                 })
             })?
         })
+    }
+
+    /// Few rows, and columns that are read where they lie.
+    fn skinny(&self, d: &CpuDevice, tile: &mut Tile<'_, T>, columns: Columns<'_, T>) -> Result<()> {
+        let (isa, b, rows) = (d.isa(), tile.batch, tile.rows.clone());
+        if let Some(lines) = self.left.lines(b, rows.clone()) {
+            tile.skinny(isa, lines, columns, self.k);
+            self.finish(d, tile);
+            return Ok(());
+        }
+        let (size, step) = (rows.len() * PITCH, self.k.next_multiple_of(CHUNK) + 16);
+        scratch(size, |chunk| {
+            scratch(rows.len() * step, |left| {
+                for terms in chunks(0..self.k) {
+                    self.left.pack(isa, b, rows.clone(), terms.clone(), chunk);
+                    for (to, from) in left.chunks_exact_mut(step).zip(chunk.chunks_exact(PITCH)) {
+                        to[terms.clone()].copy_from_slice(&from[..terms.len()]);
+                    }
+                }
+                tile.skinny(isa, Lines { data: left, step }, columns, self.k);
+                self.finish(d, tile);
+            })
+        })?
     }
 
     /// The left factor is packed whole; each task packs columns of the right one.

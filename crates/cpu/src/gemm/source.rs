@@ -1,11 +1,10 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{PITCH, Panels, turn, width};
+use super::kernels::{Lines, PITCH, Panels, halves, turn, width};
 use crate::isa::{Isa, Kernel, dispatch};
-use elinvar_core::order::CHUNK;
+use crate::simd::quad::Half;
 use elinvar_core::{Element, bf16, f16};
-use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
 
 /// A left factor.
@@ -14,6 +13,8 @@ pub(crate) trait Left<T>: Sync {
     fn distinct(&self) -> usize;
     /// out[i * PITCH + t] = element (rows.start + i, terms.start + t) of a batch
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]);
+    /// Rows where they lie, if the terms of each are neighbours.
+    fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>>;
 }
 
 /// A right factor.
@@ -28,6 +29,17 @@ pub(crate) trait Right<T>: Sync {
         terms: Range<usize>,
         cols: Range<usize>,
     ) -> Option<Panels<'_, T>>;
+    /// Columns where they lie, if the terms of each are neighbours.
+    fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>>;
+}
+
+/// Columns of a right factor whose terms are neighbours.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns<'a, T> {
+    pub(crate) data: Numbers<'a, T>,
+    /// The first term of the first column, and the distance of columns.
+    pub(crate) at: isize,
+    pub(crate) step: isize,
 }
 
 /// Stored numbers that are computed as `T`.
@@ -88,6 +100,14 @@ impl<T: Real> Left<T> for Matrix<'_, T> {
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         self.pack_left(isa, batch, rows, terms, out);
     }
+    fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>> {
+        match self.data {
+            Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
+                Some(Lines { data: &data[self.at(batch, rows.start, 0) as usize..], step: self.row as usize })
+            }
+            Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
+        }
+    }
 }
 
 impl<T: Real> Right<T> for Matrix<'_, T> {
@@ -117,6 +137,10 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
             Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
         }
     }
+    fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>> {
+        let at = self.at(batch, 0, cols.start);
+        (self.row == 1).then_some(Columns { data: self.data, at, step: self.col })
+    }
 }
 
 /// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], at most [`CHUNK`] columns
@@ -137,71 +161,14 @@ pub(crate) fn copy<T: Real>(
         Numbers::Own(src) if step.1 == 1 => lines(isa, src, at, step.0, rows, cols, dst, pitch),
         Numbers::Own(src) if step.0 == 1 => turn(isa, src, at, step.1, rows, cols, dst, pitch),
         Numbers::Own(src) => each(src, at, step, rows, cols, dst, pitch, |x| x),
-        Numbers::F16(src) => halves(isa, src, at, step, rows, cols, dst, pitch),
-        Numbers::BF16(src) => halves(isa, src, at, step, rows, cols, dst, pitch),
-    }
-}
-
-/// A half as a number; exact.
-pub(crate) trait Half: Copy + Sync {
-    /// One.
-    fn wide<T: Real>(self) -> T;
-    /// Neighbours, by vector instructions.
-    fn widen(x: &[Self], to: &mut [f32]);
-}
-macro_rules! half {
-    ($($t:ty),*) => {$(
-        impl Half for $t {
-            #[inline(always)]
-            fn wide<T: Real>(self) -> T {
-                T::lit(self.to_f64())
-            }
-            fn widen(x: &[$t], to: &mut [f32]) {
-                x.convert_to_f32_slice(to);
-            }
+        Numbers::F16(src) if step.0 == 1 || step.1 == 1 => {
+            halves(isa, src, at, step, rows, cols, dst, pitch);
         }
-    )*};
-}
-half!(f16, bf16);
-
-/// As [`copy`], from halves: neighbours are widened line by line, and turned thereafter if they lie along rows.
-fn halves<T: Real, H: Half>(
-    isa: Isa,
-    src: &[H],
-    at: isize,
-    step: (isize, isize),
-    rows: usize,
-    cols: usize,
-    dst: &mut [T],
-    pitch: usize,
-) {
-    let line = |start: isize, n: usize, to: &mut [T]| {
-        let mut wide = [0.0f32; CHUNK];
-        H::widen(&src[start as usize..start as usize + n], &mut wide[..n]);
-        for (to, x) in to.iter_mut().zip(&wide[..n]) {
-            *to = T::lit(f64::from(*x));
+        Numbers::F16(src) => each(src, at, step, rows, cols, dst, pitch, Half::wide::<T>),
+        Numbers::BF16(src) if step.0 == 1 || step.1 == 1 => {
+            halves(isa, src, at, step, rows, cols, dst, pitch);
         }
-    };
-    if step.1 == 1 {
-        for r in 0..rows {
-            line(at + r as isize * step.0, cols, &mut dst[r * pitch..r * pitch + cols]);
-        }
-    } else if step.0 == 1 {
-        // Sixteen columns of a line's length at a time: 32 KiB.
-        const SIDE: usize = 16;
-        let mut block = [T::ZERO; SIDE * CHUNK];
-        for c in (0..cols).step_by(SIDE) {
-            for r in (0..rows).step_by(CHUNK) {
-                let (n, long) = (SIDE.min(cols - c), CHUNK.min(rows - r));
-                for i in 0..n {
-                    let from = at + r as isize + (c + i) as isize * step.1;
-                    line(from, long, &mut block[i * CHUNK..i * CHUNK + long]);
-                }
-                turn(isa, &block, 0, CHUNK as isize, long, n, &mut dst[r * pitch + c..], pitch);
-            }
-        }
-    } else {
-        each(src, at, step, rows, cols, dst, pitch, H::wide::<T>);
+        Numbers::BF16(src) => each(src, at, step, rows, cols, dst, pitch, Half::wide::<T>),
     }
 }
 
@@ -237,7 +204,7 @@ fn lines<T: Real>(
     dst: &mut [T],
     pitch: usize,
 ) {
-    let lines = Lines { src, at, step, rows, cols, dst, pitch };
+    let lines = Region { src, at, step, rows, cols, dst, pitch };
     // Whole lines of panels: a copy of known length is a few vectors, of unknown length a call.
     match cols {
         8 => dispatch(isa, Fixed::<T, 8>(lines)),
@@ -247,7 +214,7 @@ fn lines<T: Real>(
     }
 }
 
-struct Lines<'a, T> {
+struct Region<'a, T> {
     src: &'a [T],
     at: isize,
     step: isize,
@@ -257,7 +224,7 @@ struct Lines<'a, T> {
     pitch: usize,
 }
 
-impl<T: Real> Lines<'_, T> {
+impl<T: Real> Region<'_, T> {
     fn any(self) {
         for (r, line) in self.dst.chunks_mut(self.pitch).take(self.rows).enumerate() {
             let from = (self.at + r as isize * self.step) as usize;
@@ -266,13 +233,13 @@ impl<T: Real> Lines<'_, T> {
     }
 }
 
-struct Fixed<'a, T, const W: usize>(Lines<'a, T>);
+struct Fixed<'a, T, const W: usize>(Region<'a, T>);
 
 impl<T: Real, const W: usize> Kernel for Fixed<'_, T, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Lines { src, at, step, rows, dst, pitch, .. } = self.0;
+        let Region { src, at, step, rows, dst, pitch, .. } = self.0;
         for (r, line) in dst.chunks_mut(pitch).take(rows).enumerate() {
             let from = (at + r as isize * step) as usize;
             let whole: [T; W] = src[from..from + W].try_into().expect("as many");

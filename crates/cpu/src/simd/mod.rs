@@ -3,6 +3,7 @@
 //! * [`isa`]: instruction sets, and the compiled copies of a kernel for each.
 //! * [`vector`]: what registers of numbers do, and work that is written once for all of them; `x86` and `neon` have
 //!   those of AVX2, AVX-512 and NEON.
+//! * [`quad`]: registers filled across rows, and halves widened on the way.
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
 
@@ -10,6 +11,7 @@ pub(crate) mod chains;
 pub(crate) mod isa;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+pub(crate) mod quad;
 pub(crate) mod room;
 pub(crate) mod tile;
 pub(crate) mod vector;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
 use super::isa::{Isa, Kernel, Level, dispatch};
+use super::quad::Quad;
 use elinvar_core::Element;
 use elinvar_ops::lane::Lane;
 use std::marker::PhantomData;
@@ -24,34 +25,27 @@ pub(crate) trait Vector: Copy {
     unsafe fn load(p: *const Self::T) -> Self;
     /// Numbers to memory.
     unsafe fn store(self, p: *mut Self::T);
-    /// Has the cache fetch what lies there, if anything does.
+    /// Has the first-level cache fetch what lies there, if anything does.
     unsafe fn ahead(p: *const Self::T);
+    /// Has the second-level cache fetch it: for lines that are many, or would push each other out of the first.
+    unsafe fn soon(p: *const u8);
     /// self * b + c, rounded once.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// self + b
     unsafe fn add(self, b: Self) -> Self;
 }
 
-/// A register of which a square is turned on its side at once.
-pub(crate) trait Square: Vector {
-    /// dst[r * pitch + c] = src[r + c * step] for r and c below `LANES`
-    ///
-    /// # Safety
-    /// The processor has the instruction set; all of these places can be read and written.
-    unsafe fn turn(src: *const Self::T, step: isize, dst: *mut Self::T, pitch: usize);
-}
-
 /// f32 or f64: a number of which there are registers.
 pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
-    type V512: Vector<T = Self>;
+    type V512: Quad<T = Self>;
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
-    type V256: Square<T = Self>;
+    type V256: Quad<T = Self>;
     /// A register of NEON.
     #[cfg(target_arch = "aarch64")]
-    type V128: Square<T = Self>;
+    type V128: Quad<T = Self>;
 }
 
 impl Registers for f32 {
@@ -80,7 +74,7 @@ pub(crate) trait InRegisters {
     ///
     /// # Safety
     /// The processor has the instruction set of `V`.
-    unsafe fn run<V: Vector<T = Self::T>>(self);
+    unsafe fn run<V: Quad<T = Self::T>>(self);
 }
 
 /// Runs work in the copy for this instruction set.
@@ -100,7 +94,7 @@ pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
 /// Work in registers of this kind. Made by `in_registers` alone, which knows that the processor has them.
 struct In<V, W>(W, PhantomData<V>);
 
-impl<V: Vector<T = W::T>, W: InRegisters> Kernel for In<V, W> {
+impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -163,23 +157,13 @@ impl<T: Registers> Vector for Four<T> {
     #[inline(always)]
     unsafe fn ahead(_: *const T) {}
     #[inline(always)]
+    unsafe fn soon(_: *const u8) {}
+    #[inline(always)]
     unsafe fn fma(self, b: Self, c: Self) -> Self {
         Four(std::array::from_fn(|i| Lane::fma(self.0[i], b.0[i], c.0[i])))
     }
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {
         Four(std::array::from_fn(|i| self.0[i] + b.0[i]))
-    }
-}
-
-impl<T: Registers> Square for Four<T> {
-    #[inline(always)]
-    unsafe fn turn(src: *const T, step: isize, dst: *mut T, pitch: usize) {
-        for c in 0..4 {
-            for r in 0..4 {
-                // SAFETY: the caller's: the square can be read here and written there.
-                unsafe { dst.add(r * pitch + c).write(src.offset(r as isize + c as isize * step).read()) }
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Contractions.
 
 use crate::tools::{Dice, Operand, devices, same};
-use elinvar_core::DType;
+use elinvar_core::{DType, HostData};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{AddBias, Epilogue, Plain};
@@ -165,4 +165,101 @@ fn a_batch_with_one_right_factor() {
         check(&on, &x, &w, &[], 0);
         check(&on, &x, &w, &[bias, gate], 2);
     }
+}
+
+#[test]
+fn few_rows_times_columns_that_lie_in_memory() {
+    let (mut dice, on) = (Dice::new(6), devices());
+    let alone: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 1).unwrap()).collect();
+    let mut row = |on: &[CpuDevice], dtype: DType, [m, k, n]: [usize; 3], wild: bool| {
+        let x = Operand::contiguous(dice.data(dtype, m * k, wild), &[1, m, k]);
+        let mut w = Operand::contiguous(dice.data(dtype, k * n, wild), &[1, n, k]);
+        w.layout = w.layout.transpose(1, 2);
+        check(on, &x, &w, &[], 0);
+    };
+    let dtypes = [DType::F32, DType::F64, DType::F16, DType::BF16];
+    // Heights are 12, 8, 4, 2 and 1, then columns are packed; registers have 4 to 16 columns, one or two across.
+    for m in 1..=14 {
+        for n in [1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 50] {
+            row(&alone, dtypes[(m + n) % 4], [m, 37, n], false);
+            row(&alone, DType::F32, [m, 20, n], (m + n) % 3 == 0);
+        }
+    }
+    // Lines of 8 to 32 terms, and chunks.
+    for k in
+        [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 511, 512, 513, 527, 528, 1023, 1024, 1025, 1600]
+    {
+        for dtype in dtypes {
+            row(&alone, dtype, [1, k, 34], false);
+            row(&alone[alone.len() - 1..], dtype, [5, k, 17], true);
+        }
+    }
+    // Threads.
+    row(&on, DType::F32, [1, 1030, 600], false);
+    row(&on, DType::BF16, [8, 520, 520], false);
+    row(&on, DType::F64, [40, 600, 130], false);
+    for m in [13, 16, 25, 31, 40] {
+        row(&on[on.len() - 3..], DType::F32, [m, 530, 70], m % 2 == 0);
+        row(&on[on.len() - 3..], DType::F16, [m, 100, 70], false);
+    }
+}
+
+#[test]
+fn few_rows_of_any_strides() {
+    let (mut dice, on) = (Dice::new(7), devices());
+    for round in 0..120 {
+        let dtype = dice.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16]);
+        let (b, m, n) = (1 + dice.below(2), 1 + dice.below(12), 1 + dice.below(70));
+        let k = dice.pick(&[1, 5, 16, 33, 64, 513, 700]);
+        let x = dice.operand(dtype, &[b, m, k], round % 3 == 0);
+        // Columns that lie apart, backwards, or on top of one another.
+        let (gap, start) = (dice.below(3), dice.below(3));
+        let mut w = Operand::contiguous(
+            dice.data(dtype, b * (n + start) * (k + gap), false),
+            &[b, n + start, k + gap],
+        );
+        w.layout = w.layout.slice(1, start, n, 1).slice(2, dice.below(gap + 1), k, 1);
+        if dice.once_in(3) {
+            w.layout = w.layout.flip(1);
+        }
+        w.layout = w.layout.transpose(1, 2);
+        let extra = [dice.operand(dtype, &[b, m, n], false), dice.operand(dtype, &[b, m, n], false)];
+        let d = round % on.len();
+        check(&on[d..=d], &x, &w, &extra, round % 4);
+    }
+}
+
+#[test]
+fn every_epilogue_of_every_type() {
+    // Rows of more and of fewer elements than are staged at once.
+    let (mut dice, on) = (Dice::new(8), devices());
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        for (m, n) in [(2, 700), (13, 33), (30, 1)] {
+            let (x, w) = (dice.operand(dtype, &[1, m, 9], true), dice.operand(dtype, &[1, 9, n], false));
+            let extra = [dice.operand(dtype, &[1, m, n], true), dice.operand(dtype, &[1, m, n], false)];
+            for follow in 1..4 {
+                check(&on, &x, &w, &extra, follow);
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_numbers() {
+    let (mut dice, on) = (Dice::new(9), devices());
+    for dtype in [DType::I64, DType::I32, DType::U8] {
+        // Tiles are 4 by 32.
+        for [b, m, k, n] in
+            [[1, 1, 1, 1], [2, 3, 5, 31], [1, 4, 600, 32], [3, 5, 7, 33], [1, 9, 0, 4], [2, 70, 64, 65]]
+        {
+            sized(&mut dice, &on, dtype, [b, m, k, n]);
+            let (x, w) = (dice.operand(dtype, &[b, m, k], false), dice.operand(dtype, &[b, k, n], false));
+            check(&on, &x, &w, &[], 0);
+        }
+    }
+    // Products and sums that do not fit.
+    let large = |n: usize| HostData::I64((0..n as i64).map(|i| i64::MAX - i * 0x1234_5678_9abc).collect());
+    let x = Operand::contiguous(large(12), &[1, 3, 4]);
+    let w = Operand::contiguous(large(20), &[1, 4, 5]);
+    check(&on, &x, &w, &[], 0);
 }

@@ -4,10 +4,14 @@
 //! How it can be wrong: by reading or writing beside a block. Each function checks the lengths of what it is given, once,
 //! before its loop.
 
+mod halves;
 mod output;
+mod skinny;
 mod tile;
 mod turn;
 
+pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
+pub(crate) use skinny::Lines;
 pub(crate) use tile::{PITCH, Panels, height, width};
 pub(crate) use turn::turn;

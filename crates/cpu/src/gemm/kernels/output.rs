@@ -3,10 +3,13 @@
 //! The tiles are cut here, so that they cover the result and none overlaps another; each knows whether it has been written.
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
+use super::skinny::{Lines, Skinny, skinny};
 use super::tile::{Block, Panels, multiply};
 use crate::gemm::Real;
+use crate::gemm::source::Columns;
 use crate::isa::Isa;
-use elinvar_core::{Result, host::with_capacity};
+use crate::memory::with_capacity;
+use elinvar_core::{Result, host};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -55,7 +58,7 @@ pub(crate) fn fill<T: Real>(
         return Ok(y);
     }
     let all = y.as_mut_ptr();
-    let mut tiles = with_capacity(batch * m.div_ceil(rows) * n.div_ceil(cols))?;
+    let mut tiles = host::with_capacity(batch * m.div_ceil(rows) * n.div_ceil(cols))?;
     for b in 0..batch {
         for j in (0..n).step_by(cols) {
             for i in (0..m).step_by(rows) {
@@ -110,6 +113,16 @@ impl<T: Real> Tile<'_, T> {
             }
             at += cols;
         }
+        self.begun = true;
+    }
+    /// Stores the sums of all `k` terms, from few rows and columns that lie in memory as they are.
+    ///
+    /// # Panics
+    /// If a factor is too short.
+    pub(crate) fn skinny(&mut self, isa: Isa, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
+        let (rows, cols) = (self.rows.len(), self.cols.len());
+        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
+        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step }) };
         self.begun = true;
     }
     /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at

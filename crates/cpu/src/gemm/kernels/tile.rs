@@ -131,6 +131,7 @@ macro_rules! each_row {
         })*
     };
 }
+pub(super) use each_row;
 
 /// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
 const AHEAD: usize = 6;
@@ -166,6 +167,13 @@ impl<V: Vector> Tile<V> {
         // SAFETY: row r < R and term t < k lie in the block, and so do W <= 2 registers of the panel; of the result,
         // `cols` columns of R rows are touched.
         unsafe {
+            // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
+            // foreseen, and what is only stored is fetched as well.
+            each_row!(R, r => {
+                for v in 0..W {
+                    V::soon(self.c.wrapping_add(r * self.step + v * V::LANES).cast());
+                }
+            });
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let mut b = self.b;
             for t in 0..self.k {
@@ -173,7 +181,7 @@ impl<V: Vector> Tile<V> {
                 for (v, right) in right.iter_mut().enumerate() {
                     *right = V::load(b.add(v * V::LANES));
                     // A panel that was not packed has a term on each page, which no hardware foresees. Tall tiles have
-                    // packed panels.
+                    // packed panels, or such as stay in the second-level cache.
                     if R <= 8 {
                         V::ahead(b.wrapping_add(AHEAD * self.next + v * V::LANES));
                     }

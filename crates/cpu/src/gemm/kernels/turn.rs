@@ -1,11 +1,12 @@
 //! Turns a block of numbers on its side: what lay along columns comes to lie along rows.
 //!
-//! Whole squares, as wide as a register, are turned in registers; the rest one by one.
+//! Four rows of as many columns as a register has lanes are turned in registers; the rest one by one.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;
 use crate::isa::{Isa, Kernel, Level, dispatch};
-use crate::simd::vector::{Four, Square};
+use crate::simd::quad::Quad;
+use crate::simd::vector::Four;
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///
@@ -31,14 +32,23 @@ pub(crate) fn turn<T: Real>(
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     let block = Turn { src, at, step, rows, cols, dst, pitch };
     match isa.level() {
-        Level::Plain => dispatch(isa, Squares::<Four<T>>(block)),
-        // The squares of AVX2 do for both.
+        Level::Plain => dispatch(isa, Quads::<Four<T>>(block)),
+        // The widest registers, as wide as a cache line, are for blocks that have a line of as many columns.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 | Level::Avx512 => dispatch(isa, Squares::<T::V256>(block)),
+        Level::Avx512 if rows.min(cols) >= LINE / size_of::<T>() => {
+            dispatch(isa, Quads::<T::V512>(block));
+        }
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => dispatch(isa, Quads::<T::V256>(block)),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => dispatch(isa, Squares::<T::V128>(block)),
+        Level::Neon => dispatch(isa, Quads::<T::V128>(block)),
     }
 }
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// How far ahead a column is fetched, in bytes.
+const AHEAD: usize = 512;
 
 struct Turn<'a, T> {
     src: &'a [T],
@@ -50,42 +60,46 @@ struct Turn<'a, T> {
     pitch: usize,
 }
 
-impl<T: Real> Turn<'_, T> {
-    /// What is left when the whole squares of so many numbers are done.
-    #[inline(always)]
-    fn rest(self, side: usize) {
-        let Turn { src, at, step, rows, cols, dst, pitch } = self;
-        let (done_rows, done_cols) = (rows / side * side, cols / side * side);
-        for r in 0..rows {
-            for c in if r < done_rows { done_cols } else { 0 }..cols {
-                dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
-            }
-        }
-    }
-}
-
 /// A block that lies in both of its slices, made by `turn` alone, which checked that and knows that the processor has the
 /// registers.
-struct Squares<'a, V: Square>(Turn<'a, V::T>);
+struct Quads<'a, V: Quad>(Turn<'a, V::T>);
 
-impl<V: Square<T: Real>> Kernel for Squares<'_, V> {
+impl<V: Quad<T: Real>> Kernel for Quads<'_, V> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Turn { src, at, step, rows, cols, pitch, .. } = self.0;
-        let dst = self.0.dst.as_mut_ptr();
-        let side = V::LANES;
-        // Along the source first: long runs, which the hardware foresees.
-        for c in (0..cols / side * side).step_by(side) {
-            for r in (0..rows / side * side).step_by(side) {
-                // SAFETY: the square r..r + side, c..c + side lies in the block, and `turn` checked that the block lies in
-                // both slices; it knows that the processor has the instructions.
+        let Turn { src, at, step, rows, cols, dst, pitch } = self.0;
+        let line = LINE / size_of::<V::T>();
+        let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
+        // Along the source first: a line of it is used up before the next is touched, for columns that lie a power of two
+        // apart push each other out of the first level.
+        for c in (0..across).step_by(V::LANES) {
+            for r in (0..down).step_by(4) {
+                let at = at + r as isize + c as isize * step;
+                // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, and `turn` checked that the block lies in
+                // both slices; it knows that the processor has the instructions. What is fetched ahead may lie anywhere.
                 unsafe {
-                    let src = src.as_ptr().offset(at + r as isize + c as isize * step);
-                    V::turn(src, step, dst.add(r * pitch + c), pitch);
+                    let from = src.as_ptr().offset(at);
+                    // So many columns at once are more runs than the hardware foresees; of fewer it has not been measured.
+                    if V::LANES == line && r % line == 0 {
+                        for lane in 0..V::LANES {
+                            let ahead = from.wrapping_offset(lane as isize * step).cast::<u8>();
+                            V::soon(ahead.wrapping_add(AHEAD));
+                        }
+                    }
+                    for (i, v) in V::quad(from, step).into_iter().enumerate() {
+                        v.store(dst.as_mut_ptr().add((r + i) * pitch + c));
+                    }
                 }
             }
         }
-        self.0.rest(side);
+        let mut one =
+            |r: usize, c: usize| dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
+        for c in across..cols {
+            (0..down).for_each(|r| one(r, c));
+        }
+        for r in down..rows {
+            (0..cols).for_each(|c| one(r, c));
+        }
     }
 }

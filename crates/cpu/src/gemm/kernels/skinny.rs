@@ -1,0 +1,280 @@
+//! A few rows times columns whose terms are neighbours in memory, as in a layer's x * w^T: every number of w is used only
+//! as often as there are rows, so w is not packed. It is turned on its way into registers, and read front to back.
+//!
+//! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
+#![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+
+use super::tile::each_row;
+use crate::gemm::Real;
+use crate::gemm::source::{Columns, Numbers};
+use crate::isa::Isa;
+use crate::simd::quad::{Half, Quad, one};
+use crate::simd::vector::{InRegisters, in_registers};
+use elinvar_core::{Element, bf16, f16, order::CHUNK};
+use elinvar_ops::lane::Lane;
+
+/// A left factor whose terms are neighbours.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines<'a, T> {
+    pub(crate) data: &'a [T],
+    /// Distance of rows.
+    pub(crate) step: usize,
+}
+
+/// A product of few rows.
+pub(super) struct Skinny<'a, T> {
+    pub(super) a: Lines<'a, T>,
+    pub(super) b: Columns<'a, T>,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) k: usize,
+    /// Where the result starts, and how far apart its rows are.
+    pub(super) c: *mut T,
+    pub(super) step: usize,
+}
+
+/// Multiplies and stores all terms.
+///
+/// # Safety
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile.
+///
+/// # Panics
+/// If a factor is shorter than it should be.
+pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
+    if s.rows == 0 || s.cols == 0 {
+        return;
+    }
+    assert!(s.k > 0 && (s.rows - 1) * s.a.step + s.k <= s.a.data.len(), "the left factor is too short");
+    let last = s.b.at + (s.cols as isize - 1) * s.b.step;
+    let (low, high) = (s.b.at.min(last), s.b.at.max(last) + s.k as isize);
+    let len = match s.b.data {
+        Numbers::Own(b) => b.len(),
+        Numbers::F16(b) => b.len(),
+        Numbers::BF16(b) => b.len(),
+    };
+    assert!(low >= 0 && high as usize <= len, "columns leave their buffer");
+    let at = s.b.at;
+    match s.b.data {
+        Numbers::Own(b) => in_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::F16(b) => in_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::BF16(b) => in_registers(isa, Run::<T, Wide<bf16>> { s, b: b.as_ptr().wrapping_offset(at) }),
+    }
+}
+
+/// Numbers as they are stored.
+trait Stored<T> {
+    type Number: Copy;
+    /// Terms that are turned together: 16 bytes.
+    const TERMS: usize;
+    /// Terms of each column; of 8 registers, `TERMS` count.
+    ///
+    /// # Safety
+    /// As for [`Quad`].
+    unsafe fn terms<V: Quad<T = T>>(p: *const Self::Number, step: isize) -> [V; 8];
+    /// Term `t` of each column.
+    ///
+    /// # Safety
+    /// As for [`Quad`].
+    unsafe fn term<V: Quad<T = T>>(p: *const Self::Number, step: isize, t: usize) -> V;
+    /// A number.
+    ///
+    /// # Safety
+    /// It can be read.
+    unsafe fn number(p: *const Self::Number) -> T;
+}
+
+/// As they are.
+struct Own<T>(std::marker::PhantomData<T>);
+impl<T: Real> Stored<T> for Own<T> {
+    type Number = T;
+    const TERMS: usize = 4;
+    #[inline(always)]
+    unsafe fn terms<V: Quad<T = T>>(p: *const T, step: isize) -> [V; 8] {
+        // SAFETY: the caller's.
+        let [a, b, c, d] = unsafe { V::quad(p, step) };
+        [a, b, c, d, a, b, c, d]
+    }
+    #[inline(always)]
+    unsafe fn term<V: Quad<T = T>>(p: *const T, step: isize, t: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { one(p, step, t, |x| x) }
+    }
+    #[inline(always)]
+    unsafe fn number(p: *const T) -> T {
+        // SAFETY: the caller's.
+        unsafe { *p }
+    }
+}
+
+/// Halves, widened.
+struct Wide<H>(std::marker::PhantomData<H>);
+impl<T: Real, H: Half> Stored<T> for Wide<H> {
+    type Number = H;
+    const TERMS: usize = 8;
+    #[inline(always)]
+    unsafe fn terms<V: Quad<T = T>>(p: *const H, step: isize) -> [V; 8] {
+        // SAFETY: the caller's.
+        unsafe { V::octet(p, step) }
+    }
+    #[inline(always)]
+    unsafe fn term<V: Quad<T = T>>(p: *const H, step: isize, t: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { one(p, step, t, H::wide::<T>) }
+    }
+    #[inline(always)]
+    unsafe fn number(p: *const H) -> T {
+        // SAFETY: the caller's.
+        unsafe { (*p).wide() }
+    }
+}
+
+/// A product whose lengths have been checked, by `skinny` alone.
+struct Run<'a, T, S: Stored<T>> {
+    s: Skinny<'a, T>,
+    /// The first term of the first column.
+    b: *const S::Number,
+}
+
+impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: Quad<T = T>>(self) {
+        let Skinny { a, b, rows, cols, k, c, step } = self.s;
+        let mut j = 0;
+        while j < cols {
+            // Two registers across for few rows: a chain alone waits for itself. The last columns of those that fill no
+            // register are computed together with some before them, a second time.
+            let wide = rows < 8 && cols - j >= 2 * V::LANES;
+            if cols >= V::LANES {
+                j = j.min(cols - V::LANES);
+            }
+            let mut i = 0;
+            while i < rows {
+                // SAFETY: rows i.. and columns j.. are there, as many as each case says; `skinny` checked the factors,
+                // and its caller vouches for the result. The instructions are there: our caller's.
+                unsafe {
+                    let p = Part::<V, S> {
+                        a: a.data.as_ptr().add(i * a.step),
+                        a_step: a.step,
+                        b: self.b.wrapping_offset(j as isize * b.step),
+                        b_step: b.step,
+                        k,
+                        c: c.add(i * step + j),
+                        step,
+                    };
+                    i += match rows - i {
+                        _ if cols < V::LANES => p.single(cols),
+                        n if V::ROWS >= 12 && n >= 12 => p.run::<12, 1>(),
+                        n if n >= 8 => p.run::<8, 1>(),
+                        n if n >= 4 && wide => p.run::<4, 2>(),
+                        n if n >= 4 => p.run::<4, 1>(),
+                        n if n >= 2 && wide => p.run::<2, 2>(),
+                        n if n >= 2 => p.run::<2, 1>(),
+                        _ if wide => p.run::<1, 2>(),
+                        _ => p.run::<1, 1>(),
+                    };
+                }
+            }
+            j += if wide { 2 * V::LANES } else { V::LANES };
+        }
+    }
+}
+
+/// Some rows and columns.
+struct Part<V: Quad, S: Stored<V::T>> {
+    a: *const V::T,
+    a_step: usize,
+    b: *const S::Number,
+    b_step: isize,
+    k: usize,
+    c: *mut V::T,
+    step: usize,
+}
+
+/// How far ahead of what is read columns are fetched, in bytes: into the second level, for columns a power of two apart
+/// share a few lines of the first.
+const AHEAD: usize = 1024;
+
+impl<V: Quad, S: Stored<V::T>> Part<V, S> {
+    /// One row, and fewer columns than a register has lanes, one by one.
+    ///
+    /// # Safety
+    /// They are there.
+    #[inline(always)]
+    unsafe fn single(&self, cols: usize) -> usize {
+        for j in 0..cols {
+            // SAFETY: the caller's; only the first lane of a register is used.
+            unsafe {
+                let b = self.b.wrapping_offset(j as isize * self.b_step);
+                for from in (0..self.k).step_by(CHUNK) {
+                    let mut sum = V::T::ZERO;
+                    for t in from..self.k.min(from + CHUNK) {
+                        sum = (*self.a.add(t)).fma(S::number(b.add(t)), sum);
+                    }
+                    let c = self.c.add(j);
+                    c.write(if from == 0 { sum } else { c.read() + sum });
+                }
+            }
+        }
+        1
+    }
+
+    /// `R` rows, `G` registers of columns; gives `R`.
+    ///
+    /// # Safety
+    /// They are there, and the processor has the instructions.
+    #[inline(always)]
+    unsafe fn run<const R: usize, const G: usize>(&self) -> usize {
+        let line = 64 / size_of::<S::Number>();
+        let terms = S::TERMS;
+        // SAFETY: row r < R, column j < G * LANES and term t < k are there.
+        unsafe {
+            let zero = V::splat(V::T::ZERO);
+            let across = V::LANES as isize * self.b_step;
+            for from in (0..self.k).step_by(CHUNK) {
+                let end = self.k.min(from + CHUNK);
+                let mut sums = [[zero; G]; R];
+                let mut t = from;
+                while t + line <= end {
+                    each_row!(G, g => {
+                        let b = self.b.wrapping_offset(g as isize * across);
+                        for lane in 0..V::LANES {
+                            let ahead = b.wrapping_offset(lane as isize * self.b_step).wrapping_add(t);
+                            V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
+                        }
+                        for t in (t..t + line).step_by(terms) {
+                            let right = S::terms::<V>(b.wrapping_add(t), self.b_step);
+                            let a = self.a.add(t);
+                            each_row!(terms, u => {
+                                each_row!(R, r => {
+                                    let left = V::splat(*a.add(r * self.a_step + u));
+                                    sums[r][g] = left.fma(right[u % 8], sums[r][g]);
+                                });
+                            });
+                        }
+                    });
+                    t += line;
+                }
+                while t < end {
+                    each_row!(G, g => {
+                        let b = self.b.wrapping_offset(g as isize * across);
+                        let right = S::term::<V>(b, self.b_step, t);
+                        each_row!(R, r => {
+                            let left = V::splat(*self.a.add(r * self.a_step + t));
+                            sums[r][g] = left.fma(right, sums[r][g]);
+                        });
+                    });
+                    t += 1;
+                }
+                each_row!(R, r => {
+                    for (g, sum) in sums[r].iter().enumerate() {
+                        let c = self.c.add(r * self.step + g * V::LANES);
+                        let sum = if from == 0 { *sum } else { V::load(c).add(*sum) };
+                        sum.store(c);
+                    }
+                });
+            }
+        }
+        R
+    }
+}

@@ -1,0 +1,181 @@
+//! Registers across rows: number t of as many rows as a register has lanes, turned on the way from memory.
+//!
+//! With a step, that turns a block on its side. Rows are read in pieces of 16 bytes: four numbers, or eight halves, which are
+//! widened on the way.
+#![allow(unsafe_code, reason = "vector loads and shuffles")]
+
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::vector::{Four, Registers, Vector};
+use elinvar_core::{Element, bf16, f16};
+
+/// A register that can be filled across rows, or with halves.
+///
+/// # Safety
+/// As for [`Vector`]; `quad` and `octet` read what is said of each of `LANES` rows that start at `p + lane * step`, `widen`
+/// reads `LANES` halves.
+pub(crate) trait Quad: Vector {
+    /// Numbers 0 to 3 of each row.
+    unsafe fn quad(p: *const Self::T, step: isize) -> [Self; 4];
+    /// Numbers 0 to 7 of each row, widened.
+    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8];
+    /// Neighbours, widened.
+    unsafe fn widen<H: Half>(p: *const H) -> Self;
+}
+
+/// A number of 16 bits. Widening it is exact; what kind of NaN one becomes differs.
+pub(crate) trait Half: Copy + Sync {
+    /// Is it the upper half of an f32?
+    const UPPER: bool;
+    /// As a number.
+    fn wide<T: Registers>(self) -> T;
+}
+macro_rules! half {
+    ($($t:ty: $upper:literal),*) => {$(
+        impl Half for $t {
+            const UPPER: bool = $upper;
+            #[inline(always)]
+            fn wide<T: Registers>(self) -> T {
+                T::lit(self.to_f64())
+            }
+        }
+    )*};
+}
+half!(f16: false, bf16: true);
+
+/// Number `t` of each row, one by one.
+///
+/// # Safety
+/// As for [`Quad`], up to number `t`.
+#[inline(always)]
+pub(crate) unsafe fn one<V: Vector, S: Copy>(
+    p: *const S,
+    step: isize,
+    t: usize,
+    wide: impl Fn(S) -> V::T,
+) -> V {
+    let mut row = [V::T::ZERO; 16];
+    for (lane, x) in row[..V::LANES].iter_mut().enumerate() {
+        // SAFETY: the caller's.
+        *x = wide(unsafe { *p.wrapping_offset(lane as isize * step).add(t) });
+    }
+    // SAFETY: no register has more than 16 lanes.
+    unsafe { V::load(row.as_ptr()) }
+}
+
+impl<T: Registers> Quad for Four<T> {
+    #[inline(always)]
+    unsafe fn quad(p: *const T, step: isize) -> [Self; 4] {
+        // SAFETY: the caller's.
+        std::array::from_fn(|t| unsafe { one(p, step, t, |x| x) })
+    }
+    #[inline(always)]
+    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+        // SAFETY: the caller's.
+        std::array::from_fn(|t| unsafe { one(p, step, t, H::wide::<T>) })
+    }
+    #[inline(always)]
+    unsafe fn widen<H: Half>(p: *const H) -> Self {
+        // SAFETY: the caller's.
+        unsafe { one(p, 1, 0, H::wide::<T>) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::isa::Isa;
+    use super::super::vector::{InRegisters, in_registers, lanes};
+    use super::*;
+    use std::marker::PhantomData;
+
+    /// Rows of numbers, and what is read of them.
+    struct Across<'a, T, S> {
+        from: &'a [S],
+        /// Distance of rows.
+        step: usize,
+        to: &'a mut Vec<T>,
+    }
+
+    struct Same<'a, T>(Across<'a, T, T>);
+    impl<T: Registers> InRegisters for Same<'_, T> {
+        type T = T;
+        #[inline(always)]
+        unsafe fn run<V: Quad<T = T>>(self) {
+            let Across { from, step, to } = self.0;
+            assert!((V::LANES - 1) * step + 4 <= from.len());
+            // SAFETY: the instructions are there, the caller's; four numbers of each row were found in the slice.
+            unsafe { V::quad(from.as_ptr(), step as isize).iter().for_each(|v| put(*v, to)) };
+        }
+    }
+
+    struct Widened<'a, T, H>(Across<'a, T, H>, PhantomData<T>);
+    impl<T: Registers, H: Half> InRegisters for Widened<'_, T, H> {
+        type T = T;
+        #[inline(always)]
+        unsafe fn run<V: Quad<T = T>>(self) {
+            let Across { from, step, to } = self.0;
+            assert!((V::LANES - 1) * step + 8 <= from.len() && V::LANES <= from.len());
+            // SAFETY: the instructions are there, the caller's; eight numbers of each row were found in the slice.
+            unsafe {
+                V::octet(from.as_ptr(), step as isize).iter().for_each(|v| put(*v, to));
+                put(V::widen(from.as_ptr()), to);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The processor has the instructions.
+    #[inline(always)]
+    unsafe fn put<V: Vector>(v: V, to: &mut Vec<V::T>) {
+        let mut row = [V::T::ZERO; 16];
+        // SAFETY: the caller's; no register has more than 16 lanes.
+        unsafe { v.store(row.as_mut_ptr()) };
+        to.extend_from_slice(&row[..V::LANES]);
+    }
+
+    fn turned<T: Registers>() {
+        for isa in Isa::all() {
+            let (n, step) = (lanes::<T>(isa), 5);
+            let from: Vec<T> = (0..n * step).map(|i| T::lit(i as f64)).collect();
+            let mut to = Vec::new();
+            in_registers(isa, Same(Across { from: &from, step, to: &mut to }));
+            let want: Vec<T> = (0..4 * n).map(|i| from[i % n * step + i / n]).collect();
+            assert!(to == want, "{isa} {}: {to:?}, not {want:?}", T::DTYPE);
+        }
+    }
+
+    #[test]
+    fn rows_are_turned() {
+        turned::<f32>();
+        turned::<f64>();
+    }
+
+    /// All that 16 bits can be, subnormal numbers, infinities and NaN among them.
+    fn all_halves<H: Half>(half: impl Fn(u16) -> H) {
+        let all: Vec<H> = (0..=u16::MAX).map(half).collect();
+        for isa in Isa::all() {
+            let (n, step) = (lanes::<f32>(isa), 8);
+            for from in all.chunks_exact(n * step) {
+                let mut to: Vec<f32> = Vec::new();
+                in_registers(isa, Widened(Across { from, step, to: &mut to }, PhantomData));
+                let across = (0..8 * n).map(|i| from[i % n * step + i / n]);
+                for (half, got) in across.chain(from[..n].iter().copied()).zip(&to) {
+                    let want = half.wide::<f32>();
+                    // A NaN that signals may go on to do so: the fma that it is for makes it quiet.
+                    let same = want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan();
+                    assert!(same, "{isa}: {want} became {got}");
+                }
+                assert_eq!(to.len(), 9 * n);
+            }
+        }
+    }
+
+    #[test]
+    fn halves_of_all_bits_are_widened() {
+        all_halves(f16::from_bits);
+        all_halves(bf16::from_bits);
+    }
+}

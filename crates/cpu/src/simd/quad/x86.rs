@@ -1,0 +1,250 @@
+//! Across rows with AVX2 and AVX-512.
+//!
+//! Pieces of 16 bytes of rows that are four apart are put side by side while they are loaded; what is left are squares inside
+//! of these pieces, two shuffles for each register.
+#![allow(unsafe_code, reason = "vector loads and shuffles")]
+
+use super::{Half, Quad, one};
+use std::arch::x86_64::*;
+
+/// 16 bytes of the rows 0, 4, 8 and 12 from `p` on.
+///
+/// # Safety
+/// They can be read; AVX-512.
+#[inline(always)]
+unsafe fn four<S>(p: *const S, step: isize) -> __m512 {
+    // SAFETY: the caller's. The other rows come by a load that repeats its piece, of which one place is kept.
+    unsafe {
+        let at = |i: isize| _mm_loadu_ps(p.wrapping_offset(4 * i * step).cast());
+        let all = _mm512_castps128_ps512(at(0));
+        let all = _mm512_mask_broadcast_f32x4(all, 0x00f0, at(1));
+        let all = _mm512_mask_broadcast_f32x4(all, 0x0f00, at(2));
+        _mm512_mask_broadcast_f32x4(all, 0xf000, at(3))
+    }
+}
+
+/// 16 bytes of the rows 0 and 4 from `p` on.
+///
+/// # Safety
+/// They can be read; AVX2.
+#[inline(always)]
+unsafe fn two<S>(p: *const S, step: isize) -> __m256 {
+    // SAFETY: the caller's.
+    unsafe {
+        let low = _mm256_castps128_ps256(_mm_loadu_ps(p.cast()));
+        _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(p.wrapping_offset(4 * step).cast()))
+    }
+}
+
+/// Pairs of halves as 32-bit numbers: the first of each, widened, and the second.
+///
+/// # Safety
+/// AVX-512.
+#[inline(always)]
+unsafe fn pairs512<H: Half>(x: __m512) -> [__m512; 2] {
+    // SAFETY: the caller's.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        if H::UPPER {
+            let second = _mm512_and_si512(bits, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            [_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)), _mm512_castsi512_ps(second)]
+        } else {
+            let second = _mm512_srli_epi32::<16>(bits);
+            [_mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits)), _mm512_cvtph_ps(_mm512_cvtepi32_epi16(second))]
+        }
+    }
+}
+
+/// As `pairs512`.
+///
+/// # Safety
+/// AVX2 and F16C.
+#[inline(always)]
+unsafe fn pairs256<H: Half>(x: __m256) -> [__m256; 2] {
+    // SAFETY: the caller's.
+    unsafe {
+        let bits = _mm256_castps_si256(x);
+        if H::UPPER {
+            let second = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits)), _mm256_castsi256_ps(second)]
+        } else {
+            let first = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff));
+            let second = _mm256_srli_epi32::<16>(bits);
+            // Within each 16 bytes, the four numbers of either to one half; then the halves of a kind together.
+            let packed = _mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi32(first, second));
+            [
+                _mm256_cvtph_ps(_mm256_castsi256_si128(packed)),
+                _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(packed)),
+            ]
+        }
+    }
+}
+
+/// Pairs, one after the other.
+#[inline(always)]
+fn joined<V>(x: [[V; 2]; 4]) -> [V; 8] {
+    let [[a, b], [c, d], [e, f], [g, h]] = x;
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Numbers 0 to 3, of 32 bits, of 16 rows.
+///
+/// # Safety
+/// 16 bytes of each row can be read; AVX-512.
+#[inline(always)]
+unsafe fn square512<S>(p: *const S, step: isize) -> [__m512; 4] {
+    // SAFETY: the caller's.
+    unsafe {
+        let at = |i: isize| four(p.wrapping_offset(i * step), step);
+        let (a, b, c, d) = (at(0), at(1), at(2), at(3));
+        let (ab0, ab1) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        let (cd0, cd1) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+        [
+            _mm512_shuffle_ps::<0x44>(ab0, cd0),
+            _mm512_shuffle_ps::<0xee>(ab0, cd0),
+            _mm512_shuffle_ps::<0x44>(ab1, cd1),
+            _mm512_shuffle_ps::<0xee>(ab1, cd1),
+        ]
+    }
+}
+
+/// Numbers 0 to 3, of 32 bits, of 8 rows.
+///
+/// # Safety
+/// 16 bytes of each row can be read; AVX2.
+#[inline(always)]
+unsafe fn square256<S>(p: *const S, step: isize) -> [__m256; 4] {
+    // SAFETY: the caller's.
+    unsafe {
+        let at = |i: isize| two(p.wrapping_offset(i * step), step);
+        let (a, b, c, d) = (at(0), at(1), at(2), at(3));
+        let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        let (cd0, cd1) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+        [
+            _mm256_shuffle_ps::<0x44>(ab0, cd0),
+            _mm256_shuffle_ps::<0xee>(ab0, cd0),
+            _mm256_shuffle_ps::<0x44>(ab1, cd1),
+            _mm256_shuffle_ps::<0xee>(ab1, cd1),
+        ]
+    }
+}
+
+impl Quad for __m512 {
+    #[inline(always)]
+    unsafe fn widen<H: Half>(p: *const H) -> Self {
+        // SAFETY: the caller's: 16 halves are 32 bytes.
+        unsafe {
+            let x = _mm256_loadu_si256(p.cast());
+            if H::UPPER {
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(x)))
+            } else {
+                _mm512_cvtph_ps(x)
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
+        // SAFETY: the caller's.
+        unsafe { square512(p, step) }
+    }
+    #[inline(always)]
+    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+        // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
+        unsafe {
+            let [a, b, c, d] = square512(p, step);
+            joined([pairs512::<H>(a), pairs512::<H>(b), pairs512::<H>(c), pairs512::<H>(d)])
+        }
+    }
+}
+
+impl Quad for __m256 {
+    #[inline(always)]
+    unsafe fn widen<H: Half>(p: *const H) -> Self {
+        // SAFETY: the caller's: 8 halves are 16 bytes.
+        unsafe {
+            let x = _mm_loadu_si128(p.cast());
+            if H::UPPER {
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x)))
+            } else {
+                _mm256_cvtph_ps(x)
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
+        // SAFETY: the caller's.
+        unsafe { square256(p, step) }
+    }
+    #[inline(always)]
+    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+        // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
+        unsafe {
+            let [a, b, c, d] = square256(p, step);
+            joined([pairs256::<H>(a), pairs256::<H>(b), pairs256::<H>(c), pairs256::<H>(d)])
+        }
+    }
+}
+
+impl Quad for __m512d {
+    #[inline(always)]
+    unsafe fn widen<H: Half>(p: *const H) -> Self {
+        // SAFETY: the caller's.
+        unsafe { one(p, 1, 0, H::wide::<f64>) }
+    }
+    #[inline(always)]
+    unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
+        // SAFETY: the caller's.
+        unsafe {
+            // Numbers t and t + 1 of the rows r, r + 2, r + 4 and r + 6.
+            let at = |r: isize, t: usize| {
+                let at = |i: isize| _mm_loadu_pd(p.wrapping_offset((r + 2 * i) * step).add(t));
+                let all = _mm512_castpd128_pd512(at(0));
+                let all = _mm512_mask_broadcast_f64x2(all, 0x0c, at(1));
+                let all = _mm512_mask_broadcast_f64x2(all, 0x30, at(2));
+                _mm512_mask_broadcast_f64x2(all, 0xc0, at(3))
+            };
+            let (a, b, c, d) = (at(0, 0), at(1, 0), at(0, 2), at(1, 2));
+            [
+                _mm512_unpacklo_pd(a, b),
+                _mm512_unpackhi_pd(a, b),
+                _mm512_unpacklo_pd(c, d),
+                _mm512_unpackhi_pd(c, d),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+        // SAFETY: the caller's.
+        std::array::from_fn(|t| unsafe { one(p, step, t, H::wide::<f64>) })
+    }
+}
+
+impl Quad for __m256d {
+    #[inline(always)]
+    unsafe fn widen<H: Half>(p: *const H) -> Self {
+        // SAFETY: the caller's.
+        unsafe { one(p, 1, 0, H::wide::<f64>) }
+    }
+    #[inline(always)]
+    unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
+        // SAFETY: the caller's.
+        unsafe {
+            let at = |r: isize, t: usize| {
+                let at = |i: isize| _mm_loadu_pd(p.wrapping_offset((r + 2 * i) * step).add(t));
+                _mm256_insertf128_pd::<1>(_mm256_castpd128_pd256(at(0)), at(1))
+            };
+            let (a, b, c, d) = (at(0, 0), at(1, 0), at(0, 2), at(1, 2));
+            [
+                _mm256_unpacklo_pd(a, b),
+                _mm256_unpackhi_pd(a, b),
+                _mm256_unpacklo_pd(c, d),
+                _mm256_unpackhi_pd(c, d),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+        // SAFETY: the caller's.
+        std::array::from_fn(|t| unsafe { one(p, step, t, H::wide::<f64>) })
+    }
+}
