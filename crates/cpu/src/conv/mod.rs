@@ -127,20 +127,27 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     })?;
     let (xv, wv) = (load::<T>(d, x)?, load::<T>(d, w)?);
     let patches = window.patches(&xv, ws[1]);
-    let y = windows(d, &patches, images, c.groups, o, &wv, &Follow { e, extra })?;
+    let job = Windows { patches, images, groups: c.groups, o, w: &wv };
+    let y = T::windows(d, &job, &Follow { e, extra })?;
     store(y, x.buffer.dtype())
 }
 
 /// For each image and group: weights [o, (channel, tap)] times patches.
-fn windows<T: Real>(
-    d: &CpuDevice,
-    patches: &Patches<'_, T>,
+pub(crate) struct Windows<'a, T> {
+    patches: Patches<'a, T>,
     images: usize,
     groups: usize,
     o: usize,
-    w: &[T],
+    w: &'a [T],
+}
+
+/// For [`Real::windows`] alone.
+pub(crate) fn windows<T: Real>(
+    d: &CpuDevice,
+    job: &Windows<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
+    let Windows { ref patches, images, groups, o, w } = *job;
     if few::is_few(patches, o) {
         return few::few(d, patches, images * groups, groups, o, w, finish);
     }
@@ -197,7 +204,8 @@ pub(crate) fn input_grad<T: Real>(
         let patches =
             Patches { data: &gv[..], channels: o, plane: window.out, grid: across, step: [1; 3], taps }
                 .simple();
-        let dx = windows(d, &patches, images, c.groups, channels, &turned, &Nothing)?;
+        let job = Windows { patches, images, groups: c.groups, o: channels, w: &turned };
+        let dx = windows(d, &job, &Nothing)?;
         if window.stride == [1; 3] {
             return store(dx, g.buffer.dtype());
         }

@@ -46,17 +46,18 @@ pub(crate) fn products<T: Real, E: Epilogue<N>, const N: usize>(
     if n == 1 && m > 1 {
         let extra = extra.map(Matrix::turned);
         let (left, right) = (right.turned(), left.turned());
-        return run(d, [b, 1, k, m], left, right, &Follow { e, extra });
+        return T::products(d, [b, 1, k, m], left, right, &Follow { e, extra });
     }
     // A batch with one right factor is one product, if its rows follow one another.
     let one = |x: &Matrix<'_, T>| x.inner == 1 && x.batch.0 == x.row * m as isize;
     if b > 1 && right.inner == 1 && right.batch.0 == 0 && one(&left) && extra.iter().all(one) {
-        return run(d, [1, b * m, k, n], left, right, &Follow { e, extra });
+        return T::products(d, [1, b * m, k, n], left, right, &Follow { e, extra });
     }
-    run(d, [b, m, k, n], left, right, &Follow { e, extra })
+    T::products(d, [b, m, k, n], left, right, &Follow { e, extra })
 }
 
-fn run<T: Real>(
+/// A batch of products, for [`Real::products`] alone.
+pub(super) fn run<T: Real>(
     d: &CpuDevice,
     [batch, m, k, n]: [usize; 4],
     left: Matrix<'_, T>,

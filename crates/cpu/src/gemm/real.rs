@@ -2,8 +2,11 @@
 
 use super::scratch::Shelf;
 use super::source::Numbers;
+use super::{Finish, Matrix, contract};
+use crate::CpuDevice;
+use crate::conv::{self, Windows};
 use crate::simd::vector::Registers;
-use elinvar_core::HostData;
+use elinvar_core::{HostData, Result};
 
 /// f32 or f64: a type in which contractions are computed.
 pub(crate) trait Real: Registers {
@@ -11,6 +14,40 @@ pub(crate) trait Real: Registers {
     fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
     /// Memory of this thread for use in between.
     fn shelf() -> &'static std::thread::LocalKey<Shelf<Self>>;
+    /// A batch of products, sizes b, m, k, n: the generic function, compiled here once for each type. What calls it is
+    /// generic over an epilogue and compiled in every crate that uses one, and would take all kernels along.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn products(
+        d: &CpuDevice,
+        sizes: [usize; 4],
+        left: Matrix<'_, Self>,
+        right: Matrix<'_, Self>,
+        finish: &dyn Finish<Self>,
+    ) -> Result<Vec<Self>>;
+    /// Weights times windows, for the same reason: see `conv::windows`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn windows(d: &CpuDevice, job: &Windows<'_, Self>, finish: &dyn Finish<Self>) -> Result<Vec<Self>>;
+}
+
+macro_rules! compiled_here {
+    () => {
+        fn products(
+            d: &CpuDevice,
+            sizes: [usize; 4],
+            left: Matrix<'_, Self>,
+            right: Matrix<'_, Self>,
+            finish: &dyn Finish<Self>,
+        ) -> Result<Vec<Self>> {
+            contract::run(d, sizes, left, right, finish)
+        }
+        fn windows(d: &CpuDevice, job: &Windows<'_, Self>, finish: &dyn Finish<Self>) -> Result<Vec<Self>> {
+            conv::windows(d, job, finish)
+        }
+    };
 }
 
 impl Real for f32 {
@@ -28,6 +65,7 @@ impl Real for f32 {
         thread_local! { static SHELF: Shelf<f32> = const { Shelf::new(Vec::new()) } }
         &SHELF
     }
+    compiled_here!();
 }
 
 impl Real for f64 {
@@ -47,4 +85,5 @@ impl Real for f64 {
         thread_local! { static SHELF: Shelf<f64> = const { Shelf::new(Vec::new()) } }
         &SHELF
     }
+    compiled_here!();
 }
