@@ -373,7 +373,7 @@ impl Call {
                 for [a, b, g, s] in items {
                     held.push((B::upload(d, a.data.clone())?, B::upload(d, b.data.clone())?, up(g)?, up(s)?));
                 }
-                let of = |((a, b, g, s), x): (&mut (_, _, Held<B>, Held<B>), &[Operand; 4])| UpdateItem {
+                let all = held.iter_mut().zip(items).map(|((a, b, g, s), x)| UpdateItem {
                     shape: x[0].layout.shape().clone(),
                     dtype: x[0].data.dtype().compute(),
                     changes: [
@@ -381,8 +381,8 @@ impl Call {
                         Changed { buffer: b, dtype: x[1].data.dtype() },
                     ],
                     reads: [g.view(), s.view()],
-                };
-                B::update(d, &Averages, held.iter_mut().zip(items).map(of).collect())?;
+                });
+                B::update(d, &Averages, all.collect())?;
                 let mut all = vec![];
                 for ((a, b, ..), x) in held.into_iter().zip(items) {
                     let len = x[0].layout.shape().numel();
