@@ -373,16 +373,19 @@ impl Call {
                 for [a, b, g, s] in items {
                     held.push((B::upload(d, a.data.clone())?, B::upload(d, b.data.clone())?, up(g)?, up(s)?));
                 }
-                let all = held.iter_mut().zip(items).map(|((a, b, g, s), x)| UpdateItem {
-                    shape: x[0].layout.shape().clone(),
-                    dtype: x[0].data.dtype().compute(),
-                    changes: [
-                        Changed { buffer: a, dtype: x[0].data.dtype() },
-                        Changed { buffer: b, dtype: x[1].data.dtype() },
-                    ],
-                    reads: [g.view(), s.view()],
-                });
-                B::update(d, &Averages, all.collect())?;
+                let mut parts = vec![];
+                for ((a, b, g, s), x) in held.iter_mut().zip(items) {
+                    parts.push(UpdateItem {
+                        shape: x[0].layout.shape().clone(),
+                        dtype: x[0].data.dtype().compute(),
+                        changes: [
+                            Changed { buffer: a, dtype: x[0].data.dtype() },
+                            Changed { buffer: b, dtype: x[1].data.dtype() },
+                        ],
+                        reads: [g.view(), s.view()],
+                    });
+                }
+                B::update(d, &Averages, parts)?;
                 let mut all = vec![];
                 for ((a, b, ..), x) in held.into_iter().zip(items) {
                     let len = x[0].layout.shape().numel();
