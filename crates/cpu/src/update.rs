@@ -57,6 +57,21 @@ impl<U: Update<M, R>, T: Lane + Element, const M: usize, const R: usize> Kernel 
     fn run(self) {
         let Change(u, mut x, read) = self;
         let n = x[0].len();
+        if const { M == 1 } {
+            // One slice is soon compared with the others, so nothing needs to be held back.
+            let mut others: [&[T]; R] = [&[]; R];
+            for (other, r) in others.iter_mut().zip(&read) {
+                *other = &r[..n];
+            }
+            for (i, x) in x[0].iter_mut().enumerate() {
+                let mut b = [V(T::ZERO); R];
+                for (b, other) in b.iter_mut().zip(&others) {
+                    *b = V(other[i]);
+                }
+                *x = u.lane([V(*x); M], b)[0].0;
+            }
+            return;
+        }
         let none = [T::ZERO; TILE];
         let (mut x_end, mut read_end) = ([none; M], [none; R]);
         let mut made = [none; M];
