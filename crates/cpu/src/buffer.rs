@@ -89,15 +89,13 @@ impl fmt::Debug for CpuBuffer {
     }
 }
 
-/// Numbers that several can hold, computed at most once.
+/// Numbers that several can hold.
 pub(crate) struct Node {
     /// How many.
     len: usize,
     data: OnceLock<Held>,
     /// How they are computed; None when they are there.
     plan: Mutex<Option<Arc<Plan>>>,
-    /// Held by the thread that computes them, which waits for no other node's turn meanwhile.
-    turn: Mutex<()>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,15 +106,10 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Node {
     fn ready(data: HostData) -> Node {
         let len = data.len();
-        Node { len, data: OnceLock::from(Held::new(data)), plan: Mutex::new(None), turn: Mutex::new(()) }
+        Node { len, data: OnceLock::from(Held::new(data)), plan: Mutex::new(None) }
     }
     fn put_off(plan: Plan) -> Node {
-        Node {
-            len: plan.len(),
-            data: OnceLock::new(),
-            plan: Mutex::new(Some(Arc::new(plan))),
-            turn: Mutex::new(()),
-        }
+        Node { len: plan.len(), data: OnceLock::new(), plan: Mutex::new(Some(Arc::new(plan))) }
     }
     /// How the numbers will be computed, if they are not there.
     pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
@@ -138,13 +131,14 @@ impl Node {
         // Outside of the lock: this may be the last that holds other nodes.
         drop(done);
     }
-    /// The numbers; they are computed now if they were put off.
+    /// The numbers; they are computed now if they were put off. Two threads that ask at once may both compute them: no lock
+    /// is held meanwhile, for a thread of a caller's own pool takes up other tasks while it waits for ours, and one of
+    /// these may ask for the same numbers.
     pub(crate) fn data(&self) -> Result<&HostData> {
-        if self.data.get().is_none() {
-            let _turn = lock(&self.turn);
-            if let Some(plan) = self.plan() {
-                self.set(chain::compute(&plan)?);
-            }
+        if self.get().is_none()
+            && let Some(plan) = self.plan()
+        {
+            self.set(chain::compute(&plan)?);
         }
         Ok(self.get().expect("numbers without a plan are there"))
     }

@@ -6,8 +6,8 @@
 //! block: what lies between two of them is never written to memory, unless somebody else still holds it, and then it is
 //! written on the way. Each formula rounds as it always does, so nothing changes but the time.
 //!
-//! How it can be wrong: by computing a result twice, or never (`Node` has its numbers or a plan, never neither), or
-//! by keeping operands alive too long (a plan holds at most [`MOST`] maps, and is dropped when its numbers are there).
+//! How it can be wrong: by never computing a result (`Node` has its numbers or a plan, never neither), or by keeping
+//! operands alive too long (a plan holds at most [`MOST`] maps, and is dropped when its numbers are there).
 
 use crate::buffer::{CpuBuffer, Node, View};
 use crate::operand::Operand;

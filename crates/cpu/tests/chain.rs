@@ -105,6 +105,20 @@ fn gradients_through_what_was_put_off() {
 }
 
 #[test]
+fn tasks_of_a_callers_own_pool_ask_for_the_same() {
+    use rayon::prelude::*;
+    // A thread that waits for the device's threads takes up another task of its pool, which wants the same numbers.
+    let d = CpuDevice::new(Isa::best(), 2).unwrap().fuse_from(0);
+    let own = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    for round in 0..10 {
+        let x = draw::<Cpu>(&d, round, &[60_000]);
+        let y = x.exp() * x.tanh();
+        let sums: Vec<f64> = own.install(|| (0..32).into_par_iter().map(|_| y.sum().item()).collect());
+        assert!(sums.iter().all(|s| s.to_bits() == sums[0].to_bits()), "{sums:?}");
+    }
+}
+
+#[test]
 fn two_threads_ask_for_the_same() {
     let d = CpuDevice::new(Isa::best(), 2).unwrap().fuse_from(0);
     let want = {
