@@ -2,6 +2,7 @@
 
 use crate::View;
 use crate::convert::{self, Odd, Simple};
+use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{BLOCK, Block, Room, fresh};
 use crate::walk::{Walk, gather};
@@ -35,7 +36,7 @@ pub(crate) fn copy(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     }
     // Strides that are expensive are paid for once, not by the conversion.
     if is_crossed(&x.layout) {
-        let straight = own(d, x)?;
+        let straight = Held::new(own(d, x)?);
         let layout = Layout::contiguous(x.shape().clone());
         return copy(d, &View { buffer: &straight, layout, dtype: x.dtype }, to);
     }

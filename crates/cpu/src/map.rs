@@ -8,10 +8,11 @@
 use crate::buffer::{CpuBuffer, View};
 use crate::isa::formula;
 use crate::lane::V;
+use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{At, BLOCK, Block, Compute, Room, fresh};
 use crate::{Cpu, CpuDevice, Isa, chain, copy, host};
-use elinvar_core::{DType, Element, HostData, Layout, Result};
+use elinvar_core::{DType, Element, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
@@ -160,9 +161,9 @@ fn blocks<T: Number>(
     let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
-    let straight: SmallVec<[Option<HostData>; 3]> = x
+    let straight: SmallVec<[Option<Held>; 3]> = x
         .iter()
-        .map(|v| copy::is_crossed(&v.layout).then(|| copy::own(d, v)).transpose())
+        .map(|v| copy::is_crossed(&v.layout).then(|| copy::own(d, v).map(Held::new)).transpose())
         .collect::<Result<_>>()?;
     let operands: SmallVec<[Operand<'_, T>; 3]> = x
         .iter()

@@ -9,6 +9,7 @@
 
 use elinvar_core::{Element, Error, HostData, MemoryStats, Result, each_data, host};
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +18,7 @@ const LARGE: usize = 64 << 10;
 /// Bytes that may be kept however little was ever in use.
 const FLOOR: u64 = 32 << 20;
 
-/// What a tensor holds. Its memory goes back to the cache.
+/// What a tensor holds, or work needs for a while. Its memory goes back to the cache.
 #[derive(Debug)]
 pub(crate) struct Held(HostData);
 
@@ -40,10 +41,46 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         IN_USE.fetch_sub(bytes(&self.0), Relaxed);
-        if bytes(&self.0) >= LARGE as u64 {
-            keep(std::mem::replace(&mut self.0, HostData::U8(Vec::new())));
-        }
+        keep(std::mem::replace(&mut self.0, HostData::U8(Vec::new())));
     }
+}
+
+impl Deref for Held {
+    type Target = HostData;
+    fn deref(&self) -> &HostData {
+        &self.0
+    }
+}
+
+/// Elements that work needs for a while. Their memory goes back to the cache.
+#[derive(Debug)]
+pub(crate) struct Scratch<T: Element>(Vec<T>);
+
+impl<T: Element> Deref for Scratch<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Element> DerefMut for Scratch<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
+
+impl<T: Element> Drop for Scratch<T> {
+    fn drop(&mut self) {
+        keep(T::wrap(std::mem::take(&mut self.0)));
+    }
+}
+
+/// `len` copies of `value`, for a while.
+///
+/// # Errors
+/// `OutOfMemory` if the system or the limit refuses it.
+pub(crate) fn scratch<T: Element>(len: usize, value: T) -> Result<Scratch<T>> {
+    filled(len, value).map(Scratch)
 }
 
 static IN_USE: AtomicU64 = AtomicU64::new(0);

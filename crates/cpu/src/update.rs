@@ -7,6 +7,7 @@ use crate::convert;
 use crate::copy;
 use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
+use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse};
 use crate::parallel::pieces;
 use crate::simd::room::{BLOCK, Block, Room};
@@ -221,10 +222,10 @@ fn here<'a>(v: &elinvar_ops::View<'a, Reference>) -> View<'a> {
 fn straight<const M: usize, const R: usize>(
     d: &CpuDevice,
     items: &[UpdateItem<'_, Reference, M, R>],
-) -> Result<Vec<Option<HostData>>> {
+) -> Result<Vec<Option<Held>>> {
     let mut all = with_capacity(items.len() * R)?;
     for v in items.iter().flat_map(|i| &i.reads) {
-        all.push(if copy::is_crossed(&v.layout) { Some(copy::own(d, &here(v))?) } else { None });
+        all.push(if copy::is_crossed(&v.layout) { Some(Held::new(copy::own(d, &here(v))?)) } else { None });
     }
     Ok(all)
 }
@@ -232,7 +233,7 @@ fn straight<const M: usize, const R: usize>(
 /// The pieces of all items.
 fn all_pieces<'a, T: Wide, const M: usize, const R: usize>(
     items: Vec<UpdateItem<'a, Reference, M, R>>,
-    straight: &'a [Option<HostData>],
+    straight: &'a [Option<Held>],
 ) -> Result<Vec<Piece<'a, T, M, R>>> {
     let count = items.iter().map(|i| i.shape.numel().div_ceil(PIECE)).sum();
     let mut all = with_capacity(count)?;

@@ -5,7 +5,7 @@
 
 use crate::CpuDevice;
 use crate::View;
-use crate::memory::filled;
+use crate::memory::{Held, filled};
 use crate::parallel::pieces;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
 use half::slice::HalfFloatSliceExt;
@@ -216,7 +216,7 @@ impl<'a, T: Number> Stage<'a, T> {
 ///
 /// # Errors
 /// `DTypeMismatch` as for [`Stage::new`]; `OutOfMemory`.
-pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<HostData>> {
+pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<Held>> {
     /// Elements of a side of a tile: a cache line of f32.
     const SIDE: usize = 16;
     let stage = Stage::<T>::new(what, x)?;
@@ -247,7 +247,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
             done += width * n;
         }
     });
-    Ok(Some(T::wrap(y)))
+    Ok(Some(Held::new(T::wrap(y))))
 }
 
 /// A view to be read as `T`: its copy, if there is one.
@@ -257,7 +257,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
 pub(crate) fn either<'a, T: Number>(
     what: &str,
     x: &View<'a>,
-    copy: &'a Option<HostData>,
+    copy: &'a Option<Held>,
 ) -> Result<Stage<'a, T>> {
     match copy {
         Some(copy) => Ok(Stage::whole(copy)),

@@ -11,7 +11,7 @@ use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::isa::{Isa, dispatch};
-use crate::memory::{filled, with_capacity};
+use crate::memory::{Scratch, filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::tile::Strided;
 use elinvar_core::host;
@@ -130,20 +130,20 @@ fn backward<C: Number>(
     Ok([dq, dk, dv])
 }
 
-struct Walk<'a, C> {
+struct Walk<'a, C: Float> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
     /// [b, h, l, wide d]
-    q: Vec<C>,
+    q: Scratch<C>,
     /// [b, h, l, wide v]
-    g: Vec<C>,
+    g: Scratch<C>,
     /// [b, j, s, wide d]
-    keys: Vec<C>,
+    keys: Scratch<C>,
     /// [b, j, blocks, d, TILE]
-    keys_turned: Vec<C>,
+    keys_turned: Scratch<C>,
     /// [b, j, blocks, v, TILE]
-    values_turned: Vec<C>,
+    values_turned: Scratch<C>,
     o: Stage<'a, C>,
     lse: Stage<'a, C>,
     mask: Option<Mask<'a, C>>,

@@ -7,7 +7,7 @@ use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::isa::{Isa, Kernel, dispatch};
-use crate::memory::filled;
+use crate::memory::{Scratch, filled};
 use crate::parallel::try_pieces;
 use crate::simd::tile::Strided;
 use elinvar_core::host;
@@ -73,15 +73,15 @@ fn forward<C: Number>(
     Ok((y, lse))
 }
 
-struct Tiles<'a, C> {
+struct Tiles<'a, C: Float> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
     q: Stage<'a, C>,
     /// [b, j, blocks, d, TILE]
-    keys: Vec<C>,
+    keys: Scratch<C>,
     /// [b, j, s, wide v]
-    values: Vec<C>,
+    values: Scratch<C>,
     mask: Option<Mask<'a, C>>,
 }
 

@@ -15,7 +15,7 @@ use crate::CpuDevice;
 use crate::View;
 use crate::along::float::Float;
 use crate::along::stage::Stage;
-use crate::memory::filled;
+use crate::memory::{Scratch, filled, scratch};
 use crate::parallel::try_pieces;
 use crate::simd::tile::{COLUMNS, Tiled};
 use elinvar_core::order::ATTENTION_BLOCK;
@@ -81,9 +81,9 @@ fn widen<C: Copy>(x: &[C], n: usize, wide: usize, y: &mut [C]) {
 }
 
 /// Rows of heads [heads, rows, n] in whole vectors: [heads, rows, wide], filled with zeros.
-fn rows_of<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize; 3]) -> Result<Vec<C>> {
+fn rows_of<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize; 3]) -> Result<Scratch<C>> {
     let wide = n.next_multiple_of(COLUMNS);
-    let mut y = filled(heads * rows * wide, C::NOTHING)?;
+    let mut y = scratch(heads * rows * wide, C::NOTHING)?;
     try_pieces(d, &mut y, TILE * wide, 0.5, |start, y| {
         let (first, count) = (start / wide, y.len() / wide);
         let mut buffer = filled(count * n, C::NOTHING)?;
@@ -94,9 +94,9 @@ fn rows_of<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize;
 }
 
 /// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-fn turned<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize; 3]) -> Result<Vec<C>> {
+fn turned<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize; 3]) -> Result<Scratch<C>> {
     let blocks = rows.div_ceil(TILE);
-    let mut y = filled(heads * blocks * n * TILE, C::NOTHING)?;
+    let mut y = scratch(heads * blocks * n * TILE, C::NOTHING)?;
     try_pieces(d, &mut y, n * TILE, 1.0, |start, y| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
         let count = TILE.min(rows - block * TILE);
