@@ -2,9 +2,9 @@
 
 use crate::Cpu;
 use crate::isa::Isa;
+use crate::simd::threads::Threads;
 use elinvar_core::{Error, Result};
 use elinvar_ops::DeviceOf;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ struct Inner {
     isa: Isa,
     threads: usize,
     /// None for one thread: the caller's.
-    pool: Option<Arc<ThreadPool>>,
+    pool: Option<Arc<Threads>>,
     /// Elements from which maps are put off.
     fuses_from: usize,
 }
@@ -43,16 +43,7 @@ impl CpuDevice {
         if threads == 0 {
             return Err(Error::argument("cpu: work needs one thread at least"));
         }
-        let pool = (threads > 1)
-            .then(|| {
-                ThreadPoolBuilder::new()
-                    .num_threads(threads)
-                    .thread_name(|i| format!("elinvar-{i}"))
-                    .build()
-                    .map(Arc::new)
-                    .map_err(|e| Error::argument(format!("cpu: {threads} threads: {e}")))
-            })
-            .transpose()?;
+        let pool = (threads > 1).then(|| Threads::new(threads).map(Arc::new)).transpose()?;
         Ok(CpuDevice { inner: Arc::new(Inner { isa, threads, pool, fuses_from: FUSE_FROM }) })
     }
     /// The device that everybody shares: the best instruction set and one thread per processor, or what the environment
@@ -105,8 +96,8 @@ impl CpuDevice {
     pub fn threads(&self) -> usize {
         self.inner.threads
     }
-    /// The threads, if there is more than the caller's.
-    pub(crate) fn pool(&self) -> Option<&ThreadPool> {
+    /// The threads, if there are more than the caller's.
+    pub(crate) fn pool(&self) -> Option<&Threads> {
         self.inner.pool.as_deref()
     }
 }

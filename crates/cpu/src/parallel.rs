@@ -1,10 +1,9 @@
 //! Work on several threads: output is cut into pieces, each made by one thread, so no result depends on their number.
 
 use crate::CpuDevice;
-use rayon::prelude::*;
-
-/// Below this many nanoseconds of work, waking threads costs more than it saves: a wake-up takes about ten microseconds.
-const WORTH: f64 = 40_000.0;
+use elinvar_core::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Cuts `out` into pieces of `piece` elements (the last may be shorter) and calls `f(index of its first element, piece)`
 /// for each, on several threads if the whole work is estimated to take long enough; `ns` is an estimate for one element.
@@ -17,41 +16,64 @@ pub(crate) fn pieces<T: Send>(
 ) {
     let piece = piece.max(1);
     match d.pool() {
-        Some(pool) if out.len() > piece && out.len() as f64 * ns > WORTH => pool.install(|| {
-            out.par_chunks_mut(piece).enumerate().for_each(|(i, part)| f(i * piece, part));
-        }),
-        _ => out.chunks_mut(piece).enumerate().for_each(|(i, part)| f(i * piece, part)),
+        Some(pool) => pool.chunks(out, piece, out.len() as f64 * ns, &|i, part| f(i * piece, part)),
+        None => out.chunks_mut(piece).enumerate().for_each(|(i, part)| f(i * piece, part)),
     }
 }
 
-/// As [`pieces`], and the first error of a piece.
-pub(crate) fn try_pieces<T: Send, E: Send>(
+/// As [`pieces`], and an error of a piece; the pieces after it may be left out.
+pub(crate) fn try_pieces<T: Send>(
     d: &CpuDevice,
     out: &mut [T],
     piece: usize,
     ns: f64,
-    f: impl Fn(usize, &mut [T]) -> Result<(), E> + Sync,
-) -> Result<(), E> {
+    f: impl Fn(usize, &mut [T]) -> Result<()> + Sync,
+) -> Result<()> {
     let piece = piece.max(1);
-    match d.pool() {
-        Some(pool) if out.len() > piece && out.len() as f64 * ns > WORTH => pool
-            .install(|| out.par_chunks_mut(piece).enumerate().try_for_each(|(i, part)| f(i * piece, part))),
-        _ => out.chunks_mut(piece).enumerate().try_for_each(|(i, part)| f(i * piece, part)),
-    }
+    let Some(pool) = d.pool() else {
+        return out.chunks_mut(piece).enumerate().try_for_each(|(i, part)| f(i * piece, part));
+    };
+    let failure = Failure::default();
+    pool.chunks(out, piece, out.len() as f64 * ns, &|i, part| failure.unless(|| f(i * piece, part)));
+    failure.result()
 }
 
-/// Calls `f` for each task, on several threads if the whole work, of `ns` nanoseconds, takes long enough; gives the first
-/// error.
-pub(crate) fn try_tasks<X: Send, E: Send>(
+/// Calls `f` for each task, on several threads if the whole work, of `ns` nanoseconds, takes long enough; gives an
+/// error of a task; the tasks after it may be left out.
+pub(crate) fn try_tasks<X: Send>(
     d: &CpuDevice,
     tasks: Vec<X>,
     ns: f64,
-    f: impl Fn(X) -> Result<(), E> + Sync,
-) -> Result<(), E> {
-    match d.pool() {
-        Some(pool) if tasks.len() > 1 && ns > WORTH => {
-            pool.install(|| tasks.into_par_iter().try_for_each(&f))
+    f: impl Fn(X) -> Result<()> + Sync,
+) -> Result<()> {
+    let Some(pool) = d.pool() else { return tasks.into_iter().try_for_each(f) };
+    let mut tasks: Vec<Option<X>> = tasks.into_iter().map(Some).collect();
+    let failure = Failure::default();
+    pool.chunks(&mut tasks, 1, ns, &|_, task| {
+        let task = task[0].take().expect("each task is done once");
+        failure.unless(|| f(task));
+    });
+    failure.result()
+}
+
+/// The first error of several threads.
+#[derive(Default)]
+struct Failure {
+    happened: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+impl Failure {
+    /// Does the work, unless other work has failed already.
+    fn unless(&self, work: impl FnOnce() -> Result<()>) {
+        if !self.happened.load(Relaxed)
+            && let Err(e) = work()
+        {
+            self.happened.store(true, Relaxed);
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
         }
-        _ => tasks.into_iter().try_for_each(f),
+    }
+    fn result(self) -> Result<()> {
+        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }

@@ -8,6 +8,7 @@ mod columns;
 pub(crate) mod float;
 mod fold;
 mod lanes;
+mod merge;
 mod rows;
 mod scan;
 mod sort;

@@ -1,6 +1,7 @@
 //! Sorting rows: elements become whole numbers of the same order, with their places in the low half, so that no two are
 //! equal and the fastest sort is stable.
 
+use super::merge;
 use super::stage::{Number, Stage, either, turned};
 use crate::CpuDevice;
 use crate::View;
@@ -8,12 +9,11 @@ use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, Result, bf16, each_data, f16};
-use rayon::prelude::*;
 
 /// A type whose elements have an order.
 trait Ordered: Number {
     /// An element and its place as one number.
-    type Key: Copy + Ord + Send;
+    type Key: Copy + Ord + Send + Sync;
     /// The key of an element: larger for larger elements (smaller if `down`), then by place.
     fn key(self, place: usize, down: bool) -> Self::Key;
     /// The place.
@@ -97,15 +97,16 @@ fn rows<T: Ordered>(
     if len == 0 {
         return Ok((values, places));
     }
-    let shared = (n >= LONG && len / n < d.threads()).then(|| d.pool()).flatten();
+    let shared = n >= LONG && len / n < d.threads();
     let one = |row: usize, values: &mut [T], places: &mut [i64]| {
         let mut buffer = filled(n, T::ZERO)?;
         let x = x.block(row * n, n, n, &mut buffer);
         let mut keys = host::with_capacity(n)?;
         keys.extend(x.iter().enumerate().map(|(i, &v)| v.key(i, down)));
-        match shared {
-            Some(pool) => pool.install(|| keys.par_sort_unstable()),
-            None => keys.sort_unstable(),
+        if shared {
+            keys = merge::sort(d, keys)?;
+        } else {
+            keys.sort_unstable();
         }
         for ((value, place), &key) in values.iter_mut().zip(places).zip(&keys) {
             let i = T::place(key);
@@ -115,7 +116,7 @@ fn rows<T: Ordered>(
     };
     let mut all = host::with_capacity(len / n)?;
     all.extend(values.chunks_mut(n).zip(places.chunks_mut(n)).enumerate());
-    if shared.is_some() {
+    if shared {
         all.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))?;
     } else {
         // About so many comparisons, each a few nanoseconds.

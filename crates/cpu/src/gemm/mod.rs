@@ -23,10 +23,10 @@ pub(crate) use scratch::scratch;
 pub(crate) use source::{Columns, Left, Matrix, Numbers, Right};
 
 use crate::CpuDevice;
+use crate::parallel::try_pieces;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
 use kernels::{Cut, Tile, fill, height};
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows of a packed left block: with a chunk of terms it takes 400 KiB of the 1 MiB that a core's L2 has, and leaves room
@@ -51,8 +51,8 @@ const SKINNY: usize = 4;
 const SKINNY_HALVES: usize = 12;
 /// Bytes of a right factor that stays close without being packed: half of a core's L2.
 const CLOSE: usize = 512 << 10;
-/// Multiplications below which threads are not woken: about 20 microseconds of one of them.
-const WORTH: usize = 1 << 21;
+/// Multiplications below which work is not shared: about 4 microseconds of one thread.
+const WORTH: usize = 1 << 18;
 
 /// Which factor is packed once for all tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,10 +104,7 @@ pub(crate) fn each<X: Send>(
     all: &mut [X],
     f: impl Fn(&mut X) -> Result<()> + Send + Sync,
 ) -> Result<()> {
-    match d.pool() {
-        Some(pool) if worth && all.len() > 1 => pool.install(|| all.par_iter_mut().try_for_each(f)),
-        _ => all.iter_mut().try_for_each(f),
-    }
+    try_pieces(d, all, 1, if worth { f64::INFINITY } else { 0.0 }, |_, one| one.iter_mut().try_for_each(&f))
 }
 
 /// The size of pieces, a multiple of `unit`, at most about `most`, that come out even for so many threads.

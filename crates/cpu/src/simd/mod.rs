@@ -6,6 +6,7 @@
 //! * [`quad`]: registers filled across rows, and halves widened on the way.
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
+//! * [`threads`]: work that several threads share.
 
 pub(crate) mod chains;
 pub(crate) mod isa;
@@ -13,6 +14,7 @@ pub(crate) mod isa;
 mod neon;
 pub(crate) mod quad;
 pub(crate) mod room;
+pub(crate) mod threads;
 pub(crate) mod tile;
 pub(crate) mod vector;
 #[cfg(target_arch = "x86_64")]

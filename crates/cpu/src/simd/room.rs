@@ -6,9 +6,11 @@
 use crate::CpuDevice;
 use crate::isa::Kernel;
 use crate::memory::with_capacity;
-use crate::parallel::{try_pieces, try_tasks};
+use crate::parallel::try_tasks;
 use elinvar_core::{Element, Result};
 use std::mem::MaybeUninit;
+use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// Elements of a [`Block`]: six blocks of f64, for the operands of the largest formula, stay in a first-level cache.
@@ -138,13 +140,57 @@ impl<T: Copy, const MOST: usize> Block<T, MOST> {
 }
 
 /// Elements that are made alone to see how long one takes.
-const PROBE: usize = 4096;
-/// Nanoseconds of work that a piece for another thread should have at least: many times what handing it over costs.
-const PIECE: f64 = 20_000.0;
+const PROBE: usize = 2048;
+/// Elements that are worth several threads whatever is done to them: copying so many takes four microseconds.
+const MANY: usize = 1 << 15;
+/// Nanoseconds that an element takes at least.
+const LEAST: f64 = 0.12;
+/// Sizes of the pieces that many elements are cut into.
+const PIECES: RangeInclusive<usize> = 1 << 13..=1 << 17;
+
+/// Memory to be written once, and how much of it was.
+struct Fresh<T> {
+    v: Vec<T>,
+    len: usize,
+    written: AtomicUsize,
+}
+
+/// Room in it, and where to count what was written.
+type Part<'a, T> = (Room<'a, T>, &'a AtomicUsize);
+
+impl<T: Element> Fresh<T> {
+    /// # Errors
+    /// `OutOfMemory`.
+    fn new(len: usize) -> Result<Self> {
+        Ok(Fresh { v: with_capacity(len)?, len, written: AtomicUsize::new(0) })
+    }
+    /// Room for the elements from `first` on, in parts of `piece` elements (the last may be shorter); each is to be
+    /// [closed](close).
+    fn parts(&mut self, elements: Range<usize>, piece: usize) -> impl Iterator<Item = Part<'_, T>> {
+        let slots = &mut self.v.spare_capacity_mut()[..self.len][elements];
+        let written = &self.written;
+        slots.chunks_mut(piece.max(1)).map(move |slots| (Room::new(slots), written))
+    }
+    /// What was written.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    fn finish(mut self) -> Vec<T> {
+        assert_eq!(*self.written.get_mut(), self.len, "cpu: a part of a result was left out");
+        // SAFETY: `written` is the sum of the slots of rooms that were found full by `close`. The callers in this file
+        // give out each slot in one room, so all `len` of them are written.
+        unsafe { self.v.set_len(self.len) };
+        self.v
+    }
+}
+
+/// Counts a room that is full.
+fn close<T: Copy>((room, written): Part<'_, T>) {
+    room.assert_full();
+    written.fetch_add(room.slots.len(), Relaxed);
+}
 
 /// A vector of `len` elements. `f(start, room)` is to fill the room with the elements from number `start` on; it is
-/// called for several parts, on several threads if the first part says that this is worth it. Parts start at multiples
-/// of `unit`.
+/// called for several parts, on several threads if there are many, or if the first part says that this is worth it. Parts
+/// start at multiples of `unit`.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
@@ -154,21 +200,14 @@ pub(crate) fn fresh<T: Element>(
     unit: usize,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
-    let mut v = with_capacity(len)?;
-    let slots = &mut v.spare_capacity_mut()[..len];
-    if d.threads() == 1 || len <= 2 * PROBE.next_multiple_of(unit) {
-        let mut room = Room::new(slots);
-        f(0, &mut room)?;
-        room.assert_full();
-    } else {
-        parts(d, vec![slots], unit, &|start, rooms| f(start, &mut rooms[0]))?;
+    // One is what most results are, and small ones pay for every step that is taken here.
+    if is_alone(d, len, unit) {
+        let mut all = Fresh::new(len)?;
+        all.parts(0..len, len).try_for_each(|mut part| f(0, &mut part.0).map(|()| close(part)))?;
+        return Ok(all.finish());
     }
-    // SAFETY: all `len` slots were asserted to be written, by `parts` or above.
-    #[allow(unsafe_code, reason = "a vector of what was written")]
-    unsafe {
-        v.set_len(len);
-    }
-    Ok(v)
+    let mut all = fresh_many(d, len, unit, 1, &|start, rooms| f(start, &mut rooms[0]))?;
+    Ok(all.pop().expect("one was asked for"))
 }
 
 /// As [`fresh`], `count` vectors at once: `f(start, rooms)` is to fill all rooms.
@@ -182,54 +221,50 @@ pub(crate) fn fresh_many<T: Element>(
     count: usize,
     f: &(dyn Fn(usize, &mut [Room<'_, T>]) -> Result<()> + Sync),
 ) -> Result<Vec<Vec<T>>> {
-    let mut all = (0..count).map(|_| with_capacity(len)).collect::<Result<Vec<Vec<T>>>>()?;
-    parts(d, all.iter_mut().map(|v| &mut v.spare_capacity_mut()[..len]).collect(), unit, f)?;
-    for v in &mut all {
-        // SAFETY: `parts` asserted that all `len` slots were written.
-        #[allow(unsafe_code, reason = "a vector of what was written")]
-        unsafe {
-            v.set_len(len);
-        }
-    }
-    Ok(all)
-}
-
-/// Lets `f` fill memories of one length, part by part, and asserts that it did.
-fn parts<T: Element>(
-    d: &CpuDevice,
-    mut all: Vec<&mut [MaybeUninit<T>]>,
-    unit: usize,
-    f: &(dyn Fn(usize, &mut [Room<'_, T>]) -> Result<()> + Sync),
-) -> Result<()> {
-    let part = |start: usize, slots: Vec<&mut [MaybeUninit<T>]>| -> Result<()> {
-        let mut rooms: Vec<Room<'_, T>> = slots.into_iter().map(Room::new).collect();
+    let mut all = (0..count).map(|_| Fresh::new(len)).collect::<Result<Vec<_>>>()?;
+    let make = |start: usize, parts: Vec<Part<'_, T>>| {
+        let (mut rooms, written): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         f(start, &mut rooms)?;
-        rooms.iter().for_each(Room::assert_full);
+        rooms.into_iter().zip(written).for_each(close);
         Ok(())
     };
-    let len = all[0].len();
-    let probe = PROBE.next_multiple_of(unit);
-    if d.threads() == 1 || len <= 2 * probe {
-        return part(0, all);
+    let (mut done, mut ns) = (0, LEAST);
+    if len == 0 {
+        // Nothing is no part of anything.
+    } else if is_alone(d, len, unit) {
+        make(0, all.iter_mut().flat_map(|v| v.parts(0..len, len)).collect())?;
+        done = len;
+    } else if len < MANY {
+        done = PROBE.next_multiple_of(unit);
+        let clock = Instant::now();
+        make(0, all.iter_mut().flat_map(|v| v.parts(0..done, done)).collect())?;
+        ns = clock.elapsed().as_nanos() as f64 / done as f64;
     }
-    let first = all.iter_mut().map(|slots| slots.split_off_mut(..probe).expect("it is longer")).collect();
-    let clock = Instant::now();
-    part(0, first)?;
-    let ns = (clock.elapsed().as_nanos() as f64 / probe as f64).max(0.01);
-    let rest = len - probe;
-    // At least two pieces per thread, so that one that was late to wake up does not decide.
-    let piece = ((PIECE / ns) as usize).min(rest / (2 * d.threads())).max(PROBE).next_multiple_of(unit);
-    let mut cuts: Vec<_> = all.into_iter().map(|slots| slots.chunks_mut(piece)).collect();
+    let rest = len - done;
+    // Several for each thread: one that is late should not be waited for.
+    let piece = match done {
+        0 => (rest / (8 * d.threads())).clamp(*PIECES.start(), *PIECES.end()),
+        _ => rest / (2 * d.threads()),
+    };
+    let piece = piece.next_multiple_of(unit).max(unit);
+    let mut cuts: Vec<_> = all.iter_mut().map(|v| v.parts(done..len, piece)).collect();
     let tasks = (0..rest.div_ceil(piece))
-        .map(|i| (probe + i * piece, cuts.iter_mut().map(|c| c.next().expect("of one length")).collect()));
-    try_tasks(d, tasks.collect(), rest as f64 * ns, |(start, slots)| part(start, slots))
+        .map(|i| (done + i * piece, cuts.iter_mut().map(|c| c.next().expect("of one length")).collect()))
+        .collect();
+    try_tasks(d, tasks, rest as f64 * ns, |(start, parts)| make(start, parts))?;
+    drop(cuts);
+    Ok(all.into_iter().map(Fresh::finish).collect())
+}
+
+/// Whether a result is one part.
+fn is_alone(d: &CpuDevice, len: usize, unit: usize) -> bool {
+    d.threads() == 1 || len <= 2 * PROBE.next_multiple_of(unit)
 }
 
 /// As [`fresh`], in pieces of a given size; `ns` is an estimate for one element.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-#[allow(unsafe_code, reason = "a vector of what was written")]
 pub(crate) fn fresh_pieces<T: Element>(
     d: &CpuDevice,
     len: usize,
@@ -237,16 +272,12 @@ pub(crate) fn fresh_pieces<T: Element>(
     ns: f64,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
-    let mut v = with_capacity(len)?;
-    try_pieces(d, &mut v.spare_capacity_mut()[..len], piece, ns, |start, slots| {
-        let mut room = Room::new(slots);
-        f(start, &mut room)?;
-        room.assert_full();
-        Ok::<(), elinvar_core::Error>(())
+    let mut all = Fresh::new(len)?;
+    let tasks = all.parts(0..len, piece).enumerate().collect();
+    try_tasks(d, tasks, len as f64 * ns, |(i, mut part): (usize, Part<'_, T>)| {
+        f(i * piece, &mut part.0).map(|()| close(part))
     })?;
-    // SAFETY: the pieces are all `len` slots, and each was asserted to be written from its first slot to its last.
-    unsafe { v.set_len(len) };
-    Ok(v)
+    Ok(all.finish())
 }
 
 /// Two vectors of `len` elements that are made together. `f(start, room, room)` is to fill both rooms with the elements from
@@ -254,7 +285,6 @@ pub(crate) fn fresh_pieces<T: Element>(
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-#[allow(unsafe_code, reason = "vectors of what was written")]
 pub(crate) fn fresh_both<A: Element, B: Element>(
     d: &CpuDevice,
     len: usize,
@@ -262,27 +292,15 @@ pub(crate) fn fresh_both<A: Element, B: Element>(
     ns: f64,
     f: &(dyn Fn(usize, &mut Room<'_, A>, &mut Room<'_, B>) -> Result<()> + Sync),
 ) -> Result<(Vec<A>, Vec<B>)> {
-    let (mut a, mut b) = (with_capacity(len)?, with_capacity(len)?);
-    let piece = piece.max(1);
-    let mut parts = elinvar_core::host::with_capacity(len.div_ceil(piece))?;
-    let slots = a.spare_capacity_mut()[..len].chunks_mut(piece);
-    parts.extend(slots.zip(b.spare_capacity_mut()[..len].chunks_mut(piece)).enumerate());
-    try_pieces(d, &mut parts, 1, ns * piece as f64, |_, parts| {
-        for (i, (a, b)) in parts {
-            let (mut a, mut b) = (Room::new(a), Room::new(b));
-            f(*i * piece, &mut a, &mut b)?;
-            a.assert_full();
-            b.assert_full();
-        }
-        Ok::<(), elinvar_core::Error>(())
+    let (mut all_a, mut all_b) = (Fresh::new(len)?, Fresh::new(len)?);
+    let tasks = all_a.parts(0..len, piece).zip(all_b.parts(0..len, piece)).enumerate().collect();
+    try_tasks(d, tasks, len as f64 * ns, |(i, (mut a, mut b)): (usize, (Part<'_, A>, Part<'_, B>))| {
+        f(i * piece, &mut a.0, &mut b.0)?;
+        close(a);
+        close(b);
+        Ok(())
     })?;
-    drop(parts);
-    // SAFETY: the parts are all `len` slots of both, and each was asserted to be written from its first slot to its last.
-    unsafe {
-        a.set_len(len);
-        b.set_len(len);
-    }
-    Ok((a, b))
+    Ok((all_a.finish(), all_b.finish()))
 }
 
 #[cfg(test)]
@@ -311,8 +329,8 @@ mod tests {
     fn every_element_is_made_once_and_in_its_place() {
         for threads in [1, 2, 3, 8] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
-            for (len, unit) in
-                [0, 1, BLOCK, PROBE, 2 * PROBE, 2 * PROBE + 1, 100_000].map(|n| (n, [1, 7, BLOCK][n % 3]))
+            for (len, unit) in [0, 1, BLOCK, PROBE, 2 * PROBE, 2 * PROBE + 1, MANY, 100_000]
+                .map(|n| (n, [1, 7, BLOCK][n % 3]))
             {
                 let v = fresh(&d, len, unit, &|start, room| {
                     assert!(start.is_multiple_of(unit));
