@@ -89,11 +89,34 @@ impl FromStr for Isa {
 
 /// A piece of work that is compiled for each instruction set. `run` must be `#[inline(always)]`, and so must be what it
 /// calls in its loops.
-pub(crate) trait Kernel {
+///
+/// The copies are methods, not functions beside the trait: the compiler works on several parts of a crate at once and puts
+/// a copy into the part where its type stands. All copies of one function would be in one part.
+pub(crate) trait Kernel: Sized {
     /// What it gives.
     type Out;
     /// The work.
     fn run(self) -> Self::Out;
+    /// The copy for AVX2.
+    ///
+    /// # Safety
+    /// The processor must have these features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,f16c,bmi2")]
+    #[allow(unsafe_code, reason = "compiled for an instruction set")]
+    unsafe fn avx2(self) -> Self::Out {
+        self.run()
+    }
+    /// The copy for AVX-512.
+    ///
+    /// # Safety
+    /// The processor must have these features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+    #[allow(unsafe_code, reason = "compiled for an instruction set")]
+    unsafe fn avx512(self) -> Self::Out {
+        self.run()
+    }
 }
 
 /// Runs a kernel in the copy for this instruction set.
@@ -108,10 +131,10 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
         Level::Plain | Level::Neon => kernel.run(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { avx2(kernel) },
+        Level::Avx2 => unsafe { kernel.avx2() },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { avx512(kernel) },
+        Level::Avx512 => unsafe { kernel.avx512() },
     }
 }
 
@@ -128,14 +151,14 @@ pub(crate) fn formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
-        Level::Avx2 => unsafe { avx2(kernel) },
+        Level::Avx2 => unsafe { kernel.avx2() },
         Level::Avx512 => {
             if const { matches!(T::DTYPE, DType::F32) } {
                 // SAFETY: as above.
-                unsafe { avx512(kernel) }
+                unsafe { kernel.avx512() }
             } else {
                 // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
-                unsafe { avx2(kernel) }
+                unsafe { kernel.avx2() }
             }
         }
     }
@@ -148,16 +171,4 @@ impl Isa {
     pub(crate) fn has_formulas(self) -> bool {
         cfg!(not(target_arch = "x86_64")) || self.level() != Level::Plain
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,bmi2")]
-fn avx2<K: Kernel>(kernel: K) -> K::Out {
-    kernel.run()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
-fn avx512<K: Kernel>(kernel: K) -> K::Out {
-    kernel.run()
 }
