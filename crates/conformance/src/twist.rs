@@ -230,7 +230,7 @@ fn after<B: Backend>(
 }
 
 fn change<B: Backend>(d: &Device<B>, buffer: B::Buffer, dtype: DType, len: usize) -> Result<B::Buffer> {
-    let view = View { buffer: &buffer, layout: Layout::contiguous(Shape::new(&[len])?), dtype };
+    let view = View { buffer: &buffer, layout: &Layout::contiguous(Shape::new(&[len])?), dtype };
     let data = B::download(&d.inner, view)?;
     B::upload(&d.inner, (d.twist.change)(data))
 }
@@ -292,7 +292,7 @@ impl<B: Backend> Backend for Twisted<B> {
         shape: &Shape,
         parts: &[(View<'_, Self>, Layout)],
     ) -> Result<B::Buffer> {
-        let parts: Vec<_> = parts.iter().map(|(x, l)| (inner(x.clone()), l.clone())).collect();
+        let parts: Vec<_> = parts.iter().map(|(x, l)| (inner(*x), l.clone())).collect();
         let buffer = B::assemble(&d.inner, fill, dtype, shape, &parts)?;
         after::<B>(d, Work::Assemble, buffer, dtype, shape.numel())
     }
@@ -326,14 +326,14 @@ impl<B: Backend> Backend for Twisted<B> {
             shape: i.shape.clone(),
             dtype: i.dtype,
             changes: i.changes.each_mut().map(|x| Changed { buffer: &mut *x.buffer, dtype: x.dtype }),
-            reads: i.reads.clone(),
+            reads: i.reads,
         });
         B::update(&d.inner, u, again.collect())?;
         if (d.twist.touches)(Work::Update) {
             for (Changed { buffer, dtype }, len) in
                 items.into_iter().flat_map(|i| i.changes.map(|x| (x, i.shape.numel())))
             {
-                let view = View { buffer: &*buffer, layout: Layout::contiguous(Shape::new(&[len])?), dtype };
+                let view = View { buffer: &*buffer, layout: &Layout::contiguous(Shape::new(&[len])?), dtype };
                 let data = B::download(&d.inner, view)?;
                 *buffer = B::upload(&d.inner, (d.twist.change)(data))?;
             }

@@ -28,18 +28,18 @@ fn noise(n: usize) -> Data {
 
 /// A look at numbers, for either backend.
 trait Look<B: Backend> {
-    fn look(&self, layout: &Layout) -> View<'_, B>;
+    fn look<'a>(&'a self, layout: &'a Layout) -> View<'a, B>;
 }
 
 impl Look<Cpu> for Data {
-    fn look(&self, layout: &Layout) -> View<'_, Cpu> {
-        View { buffer: self.cpu(), layout: layout.clone(), dtype: self.dtype() }
+    fn look<'a>(&'a self, layout: &'a Layout) -> View<'a, Cpu> {
+        View { buffer: self.cpu(), layout, dtype: self.dtype() }
     }
 }
 
 impl Look<Reference> for Data {
-    fn look(&self, layout: &Layout) -> View<'_, Reference> {
-        View { buffer: self, layout: layout.clone(), dtype: self.dtype() }
+    fn look<'a>(&'a self, layout: &'a Layout) -> View<'a, Reference> {
+        View { buffer: self, layout, dtype: self.dtype() }
     }
 }
 

@@ -63,20 +63,21 @@ fn pools(t: &Timed) {
             let name = format!("pool {kind:?} {n}x{c}x{h}x{h} k{k} s{s} p{p}");
             t.show(&format!("{name} y"), |d| drop(Cpu::pool(d, &pool, x.view()).unwrap()));
             if kind == PoolKind::Avg {
-                let gy = g.with(Layout::contiguous(Shape::new(&[n, c, o, o]).unwrap()));
+                let windows = Layout::contiguous(Shape::new(&[n, c, o, o]).unwrap());
+                let gy = g.with(&windows);
                 t.show(&format!("{name} dx"), |d| {
-                    drop(Cpu::avg_pool_grad(d, &pool, gy.clone(), &[h, h]).unwrap());
+                    drop(Cpu::avg_pool_grad(d, &pool, gy, &[h, h]).unwrap());
                 });
                 continue;
             }
             let winners = Cpu::pool(&t.devices[1], &pool, x.view()).unwrap().1.unwrap();
-            let index = View::<Cpu> { buffer: &winners, layout: g.layout.clone(), dtype: DType::I64 };
+            let index = View::<Cpu> { buffer: &winners, layout: &g.layout, dtype: DType::I64 };
             let zero = CpuBuffer::from(HostData::F32(vec![0.0]));
             let plane = Shape::new(&[n, c, h * h]).unwrap();
             let zeros = Layout::contiguous(Shape::new(&[1]).unwrap()).broadcast_to(&plane, "zeros").unwrap();
-            let base = View::<Cpu> { buffer: &zero, layout: zeros, dtype: DType::F32 };
+            let base = View::<Cpu> { buffer: &zero, layout: &zeros, dtype: DType::F32 };
             t.show(&format!("{name} dx"), |d| {
-                drop(Cpu::scatter(d, Scatter::Add, base.clone(), 2, index.clone(), g.view()).unwrap());
+                drop(Cpu::scatter(d, Scatter::Add, base, 2, index, g.view()).unwrap());
             });
         }
     }
@@ -92,18 +93,18 @@ fn norms(t: &Timed) {
     let (wr, br) = (wide(&w.layout), wide(&b.layout));
     let name = "batch_norm 8x64x56x56";
     let y = |d: &CpuDevice| {
-        let all = [x.with(xr.clone()), w.with(wr.clone()), b.with(br.clone())];
+        let all = [x.with(&xr), w.with(&wr), b.with(&br)];
         drop(Cpu::rows(d, &Normalize { eps: 1e-5 }, all, 1, DType::F32).unwrap());
     };
     let dx = |d: &CpuDevice| {
-        let all = [x.with(xr.clone()), g.with(gr.clone()), w.with(wr.clone())];
+        let all = [x.with(&xr), g.with(&gr), w.with(&wr)];
         drop(Cpu::rows(d, &NormalizeGrad { eps: 1e-5 }, all, 1, DType::F32).unwrap());
     };
     let dw = |d: &CpuDevice| {
-        let all = [x.with(xr.clone()), g.with(gr.clone())];
+        let all = [x.with(&xr), g.with(&gr)];
         drop(Cpu::rows(d, &NormalProducts { eps: 1e-5 }, all, 1, DType::F32).unwrap());
     };
-    let db = |d: &CpuDevice| drop(Cpu::fold(d, Fold::Sum, g.with(gr.clone()), 1, DType::F32).unwrap());
+    let db = |d: &CpuDevice| drop(Cpu::fold(d, Fold::Sum, g.with(&gr), 1, DType::F32).unwrap());
     t.show(&format!("{name} y"), y);
     t.show(&format!("{name} dx"), dx);
     t.show(&format!("{name} dw"), dw);

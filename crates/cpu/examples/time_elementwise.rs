@@ -131,7 +131,7 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
             elements: n,
             bytes,
             work: Box::new(move |d: &B::Device| {
-                let view = View { buffer: x.buffer().as_ref(), layout: layout.clone(), dtype: x.dtype() };
+                let view = View { buffer: x.buffer().as_ref(), layout: &layout, dtype: x.dtype() };
                 drop(black_box(B::copy(d, view, to).unwrap()));
             }),
         }
@@ -216,10 +216,8 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
         elements: n,
         bytes: n * 8,
         work: Box::new(move |d| {
-            let x = View { buffer: a.buffer().as_ref(), layout: base.clone(), dtype: DType::F32 };
-            drop(black_box(
-                B::gather(d, x, 0, View { buffer: &*i, layout: l.clone(), dtype: DType::I64 }).unwrap(),
-            ));
+            let x = View { buffer: a.buffer().as_ref(), layout: &base, dtype: DType::F32 };
+            drop(black_box(B::gather(d, x, 0, View { buffer: &*i, layout: &l, dtype: DType::I64 }).unwrap()));
         }),
     });
     let (a, i, l) = (x.clone(), index.clone(), il.clone());
@@ -229,9 +227,9 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
         bytes: n * 12,
         work: Box::new(move |d| {
             let base =
-                View { buffer: a.buffer().as_ref(), layout: rows512.slice(0, 0, s, 1), dtype: DType::F32 };
-            let src = View { buffer: a.buffer().as_ref(), layout: rows512.clone(), dtype: DType::F32 };
-            let i = View { buffer: &*i, layout: l.clone(), dtype: DType::I64 };
+                View { buffer: a.buffer().as_ref(), layout: &rows512.slice(0, 0, s, 1), dtype: DType::F32 };
+            let src = View { buffer: a.buffer().as_ref(), layout: &rows512, dtype: DType::F32 };
+            let i = View { buffer: &*i, layout: &l, dtype: DType::I64 };
             drop(black_box(B::scatter(d, Scatter::Add, base, 0, i, src).unwrap()));
         }),
     });
@@ -244,11 +242,7 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
             drop(black_box(
                 B::nonzero(
                     d,
-                    View {
-                        buffer: flags.buffer().as_ref(),
-                        layout: flags.layout().clone(),
-                        dtype: DType::Bool,
-                    },
+                    View { buffer: flags.buffer().as_ref(), layout: flags.layout(), dtype: DType::Bool },
                 )
                 .unwrap(),
             ));

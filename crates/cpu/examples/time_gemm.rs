@@ -120,7 +120,7 @@ impl Operand {
         Operand { buffer, layout: if turned { layout.transpose(1, 2) } else { layout }, dtype }
     }
     fn view(&self) -> View<'_, Cpu> {
-        View { buffer: &self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+        View { buffer: &self.buffer, layout: &self.layout, dtype: self.dtype }
     }
 }
 

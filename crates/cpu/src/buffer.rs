@@ -145,11 +145,12 @@ impl Node {
 }
 
 /// A strided look at numbers that are there.
+#[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     /// The memory.
     pub(crate) buffer: &'a HostData,
     /// Where the elements lie in it.
-    pub(crate) layout: Layout,
+    pub(crate) layout: &'a Layout,
     /// The type of the elements.
     pub(crate) dtype: DType,
 }

@@ -9,7 +9,7 @@
 //! How it can be wrong: by never computing a result (`Node` has its numbers or a plan, never neither), or by keeping
 //! operands alive too long (a plan holds at most [`MOST`] maps, and is dropped when its numbers are there).
 
-use crate::buffer::{CpuBuffer, Node, View};
+use crate::buffer::{CpuBuffer, Node};
 use crate::operand::Operand;
 use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many};
 use crate::{Cpu, CpuDevice, copy, memory};
@@ -62,14 +62,14 @@ pub(crate) fn put_off(
 ) -> Result<Option<CpuBuffer>> {
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles, which is another pass.
-    if len < d.fuses_from() || x.iter().any(|v| copy::is_crossed(&v.layout)) {
+    if len < d.fuses_from() || x.iter().any(|v| copy::is_crossed(v.layout)) {
         return Ok(None);
     }
     let mut maps = 1;
     for v in x {
         let Ok(node) = v.buffer.node() else { continue };
         match node.plan() {
-            Some(plan) if node.is_whole(&v.layout) && maps + plan.maps <= MOST => maps += plan.maps,
+            Some(plan) if node.is_whole(v.layout) && maps + plan.maps <= MOST => maps += plan.maps,
             Some(_) => drop(node.data()?),
             None => {}
         }
@@ -167,8 +167,7 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
             Source::Node(node, layout) => (node.data()?, layout),
             Source::Own(data, layout) => (data, layout),
         };
-        let view = View { buffer, layout: layout.clone(), dtype: buffer.dtype() };
-        operands.push(Operand::<f32>::new(&view, plan.len)?);
+        operands.push(Operand::<f32>::new(buffer, layout, plan.len)?);
     }
     let isa = plan.d.isa();
     if last == 0 && operands.iter().all(|x| matches!(x, Operand::Slice(_))) {

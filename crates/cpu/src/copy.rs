@@ -35,10 +35,10 @@ pub(crate) fn copy(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
         return own(d, x);
     }
     // Strides that are expensive are paid for once, not by the conversion.
-    if is_crossed(&x.layout) {
+    if is_crossed(x.layout) {
         let straight = Held::new(own(d, x)?);
         let layout = Layout::contiguous(x.shape().clone());
-        return copy(d, &View { buffer: &straight, layout, dtype: x.dtype }, to);
+        return copy(d, &View { buffer: &straight, layout: &layout, dtype: x.dtype }, to);
     }
     match x.buffer {
         HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => cast::<f32>(d, x, to),
@@ -59,7 +59,7 @@ fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostD
         store: impl Fn(Isa, &[C], &mut Room<'_, T>) + Sync,
     ) -> Result<HostData> {
         let len = x.shape().numel();
-        let operand = Operand::new(x, len)?;
+        let operand = Operand::new(x.buffer, x.layout, len)?;
         // Blocks are for elements that are written on the way.
         let in_place = matches!(operand, Operand::Slice(_)) && !T::DTYPE.is_half();
         let most = if in_place { usize::MAX } else { BLOCK };
@@ -98,7 +98,7 @@ pub(crate) fn own(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostData> {
         Ok(T::wrap(straight(d, v, layout)?))
     }
-    each_data!(x.buffer, v => one(d, v, &x.layout))
+    each_data!(x.buffer, v => one(d, v, x.layout))
 }
 
 /// The elements of a view, row-major: borrowed if they lie so already.
@@ -250,7 +250,7 @@ pub(crate) fn assemble(
     }
     let mut y = fill(d, value, dtype, shape.numel())?;
     for (part, to) in parts {
-        each_data!(part.buffer, v => write(d, &mut y, v, &part.layout, to))?;
+        each_data!(part.buffer, v => write(d, &mut y, v, part.layout, to))?;
     }
     Ok(y)
 }

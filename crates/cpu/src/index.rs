@@ -114,7 +114,7 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
             Ok(())
         })
     }
-    let Some(rows) = Rows::new(&x.layout, axis, index)? else {
+    let Some(rows) = Rows::new(x.layout, axis, index)? else {
         return index.shape().contains(&0).then(|| HostData::full(x.dtype, 0, 0.into())).transpose();
     };
     let y = each_data!(x.buffer, v => Element::wrap(one(d, v, &rows)?));
@@ -148,9 +148,9 @@ pub(crate) fn scatter(
     if how == Scatter::Add && dtype.is_half() {
         // The sums run in f32.
         let (y, x) = (copy(d, base, DType::F32)?, copy(d, src, DType::F32)?);
-        let x = View { buffer: &x, layout: Layout::contiguous(src.shape().clone()), dtype: DType::F32 };
+        let x = View { buffer: &x, layout: &Layout::contiguous(src.shape().clone()), dtype: DType::F32 };
         let y = write(d, y, &rows, &x, how)?;
-        return Ok(Some(copy(d, &View { buffer: &y, layout: contiguous, dtype: DType::F32 }, dtype)?));
+        return Ok(Some(copy(d, &View { buffer: &y, layout: &contiguous, dtype: DType::F32 }, dtype)?));
     }
     Ok(Some(write(d, own(d, base)?, &rows, src, how)?))
 }
@@ -206,7 +206,7 @@ fn into_rows(
     fn part<'a, T>(v: &'a [T], view: &View<'_>) -> &'a [T] {
         &v[view.layout.offset()..][..view.shape().numel()]
     }
-    let straight = base.layout.is_contiguous() || Walk::new(&base.layout).is_one();
+    let straight = base.layout.is_contiguous() || Walk::new(base.layout).is_one();
     let rest = index.layout.is_contiguous() && src.layout.is_contiguous() && src.shape() == index.shape();
     let some = base.shape().numel() > 0 && index.shape().numel() > 0;
     let (HostData::I64(at), true) =
@@ -243,7 +243,7 @@ fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_>, how: Scatt
     ) -> Result<HostData> {
         let x =
             T::slice(src.buffer).ok_or_else(|| misuse("a scatter of another type", src.buffer.dtype()))?;
-        let x = elements(d, x, &src.layout)?;
+        let x = elements(d, x, src.layout)?;
         let wide = rows.wide;
         // Every thread looks at every index: worth it where a row is more work than a look.
         let parts = if wide < 16 { 1 } else { 2 * d.threads() };
@@ -292,5 +292,5 @@ pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_>) -> Result<(HostData, usize)> 
         let n = out.len();
         Ok((HostData::I64(out), n))
     }
-    each_data!(x.buffer, v => one(&elements(d, v, &x.layout)?))
+    each_data!(x.buffer, v => one(&elements(d, v, x.layout)?))
 }

@@ -50,7 +50,7 @@ pub struct Cpu;
 
 /// A view of numbers that are there, or are computed now.
 fn host<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
-    Ok(View { buffer: v.buffer.data()?, layout: v.layout.clone(), dtype: v.dtype })
+    Ok(View { buffer: v.buffer.data()?, layout: v.layout, dtype: v.dtype })
 }
 
 /// All views, of numbers that are there.

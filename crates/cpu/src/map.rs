@@ -163,17 +163,14 @@ fn blocks<T: Number>(
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
     let straight: SmallVec<[Option<Held>; 3]> = x
         .iter()
-        .map(|v| copy::is_crossed(&v.layout).then(|| copy::own(d, v).map(Held::new)).transpose())
+        .map(|v| copy::is_crossed(v.layout).then(|| copy::own(d, v).map(Held::new)).transpose())
         .collect::<Result<_>>()?;
     let operands: SmallVec<[Operand<'_, T>; 3]> = x
         .iter()
         .zip(&straight)
         .map(|(v, straight)| match straight {
-            None => Operand::new(v, len),
-            Some(buffer) => {
-                let layout = Layout::contiguous(v.shape().clone());
-                Operand::new(&View { buffer, layout, dtype: v.dtype }, len)
-            }
+            None => Operand::new(v.buffer, v.layout, len),
+            Some(buffer) => Operand::new(buffer, &Layout::contiguous(v.shape().clone()), len),
         })
         .collect::<Result<_>>()?;
     let y = T::stored(d, len, to, &|mut start, room| {

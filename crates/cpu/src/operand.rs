@@ -1,11 +1,10 @@
 //! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
 
-use crate::View;
 use crate::convert;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
-use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_core::{DType, Element, Error, HostData, Layout, Result, bf16, f16};
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
 pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
@@ -124,18 +123,18 @@ pub(crate) enum Operand<'a, T> {
 }
 
 impl<'a, T: Number> Operand<'a, T> {
-    pub(crate) fn new(v: &View<'a>, len: usize) -> Result<Self> {
-        let dtype = v.buffer.dtype();
-        match T::slice(v.buffer) {
+    pub(crate) fn new(buffer: &'a HostData, layout: &Layout, len: usize) -> Result<Self> {
+        let dtype = buffer.dtype();
+        match T::slice(buffer) {
             Some(_) if len == 0 => return Ok(Operand::Slice(&[])),
-            Some(x) if v.layout.is_contiguous() => {
-                return Ok(Operand::Slice(&x[v.layout.offset()..v.layout.offset() + len]));
+            Some(x) if layout.is_contiguous() => {
+                return Ok(Operand::Slice(&x[layout.offset()..layout.offset() + len]));
             }
             None if !T::loads(dtype) => return Err(misuse("an operand of another type", dtype)),
             _ => {}
         }
-        let walk = Walk::new(&v.layout);
-        Ok(if walk.is_one() { Operand::One(v.buffer, walk) } else { Operand::Blocks(v.buffer, walk) })
+        let walk = Walk::new(layout);
+        Ok(if walk.is_one() { Operand::One(buffer, walk) } else { Operand::Blocks(buffer, walk) })
     }
     /// The elements number `start` to `start + n`; `block` is this operand's own.
     pub(crate) fn part<'b, const MOST: usize>(

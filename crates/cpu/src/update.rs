@@ -215,7 +215,7 @@ struct Piece<'a, T, const M: usize, const R: usize> {
 
 /// A view of the reference's as one of ours: both are of host memory.
 fn here<'a>(v: &elinvar_ops::View<'a, Reference>) -> View<'a> {
-    View { buffer: v.buffer, layout: v.layout.clone(), dtype: v.dtype }
+    View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
 }
 
 /// A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
@@ -225,7 +225,7 @@ fn straight<const M: usize, const R: usize>(
 ) -> Result<Vec<Option<Held>>> {
     let mut all = with_capacity(items.len() * R)?;
     for v in items.iter().flat_map(|i| &i.reads) {
-        all.push(if copy::is_crossed(&v.layout) { Some(Held::new(copy::own(d, &here(v))?)) } else { None });
+        all.push(if copy::is_crossed(v.layout) { Some(Held::new(copy::own(d, &here(v))?)) } else { None });
     }
     Ok(all)
 }
@@ -249,11 +249,8 @@ fn all_pieces<'a, T: Wide, const M: usize, const R: usize>(
             let mut reads = [const { Operand::<T>::Slice(&[]) }; R];
             for ((read, v), straight) in reads.iter_mut().zip(&item.reads).zip(&straight[i * R..]) {
                 *read = match straight {
-                    None => Operand::new(&here(v), numel)?,
-                    Some(buffer) => {
-                        let layout = Layout::contiguous(v.shape().clone());
-                        Operand::new(&View { buffer, layout, dtype: v.dtype }, numel)?
-                    }
+                    None => Operand::new(v.buffer, v.layout, numel)?,
+                    Some(buffer) => Operand::new(buffer, &Layout::contiguous(v.shape().clone()), numel)?,
                 };
             }
             let changes = changes.each_mut().map(|x| x.as_mut().expect("each was set above").take(len));

@@ -146,7 +146,7 @@ impl Backend for Any {
         parts: &[(View<'_, Self>, Layout)],
     ) -> Result<AnyBuffer> {
         on!(d, B, d => {
-            let parts: Vec<_> = parts.iter().map(|(v, l)| (to::<B>(v.clone()), l.clone())).collect();
+            let parts: Vec<_> = parts.iter().map(|(v, l)| (to::<B>(*v), l.clone())).collect();
             B::assemble(d, fill, dtype, shape, &parts).map(B::wrap)
         })
     }

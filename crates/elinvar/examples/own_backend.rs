@@ -101,7 +101,7 @@ impl Backend for Counting {
             fill,
             dtype,
             shape,
-            &parts.iter().map(|(v, l)| (to(v.clone()), l.clone())).collect::<Vec<_>>(),
+            &parts.iter().map(|(v, l)| (to(*v), l.clone())).collect::<Vec<_>>(),
         )
     }
     fn map<M: Map<N>, const N: usize>(

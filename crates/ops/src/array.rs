@@ -119,7 +119,11 @@ impl<B: Backend> Array<B> {
     }
     /// What a backend takes.
     pub fn view(&self) -> View<'_, B> {
-        View { buffer: &self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+        self.view_as(&self.layout)
+    }
+    /// The same memory under another layout, for a backend; the caller makes sure that it stays inside.
+    pub fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a, B> {
+        View { buffer: &self.buffer, layout, dtype: self.dtype }
     }
     /// The same memory under another layout; the caller makes sure that it stays inside.
     pub fn with_layout(&self, layout: Layout) -> Self {
@@ -222,25 +226,40 @@ pub fn broadcast_shape<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<Shape> {
     x[1..].iter().try_fold(x[0].shape().clone(), |s, a| s.broadcast(a.shape(), op))
 }
 
-/// Views of all operands, broadcast to one shape; with the dtype that they share.
+/// All operands, broadcast to one shape; with the dtype that they share.
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`.
-pub fn align<'a, B: Backend, const N: usize>(
-    op: &str,
-    x: [&'a Array<B>; N],
-) -> Result<([View<'a, B>; N], DType, Shape)> {
+pub fn align<'a, B: Backend, const N: usize>(op: &str, x: [&'a Array<B>; N]) -> Result<Aligned<'a, B, N>> {
     one_device(op, &x)?;
     let dtype = one_dtype(op, &x)?;
     if x[1..].iter().all(|a| a.shape() == x[0].shape()) {
-        return Ok((x.map(Array::view), dtype, x[0].shape().clone()));
+        return Ok(Aligned { x, layouts: None, dtype, shape: x[0].shape().clone() });
     }
     let shape = broadcast_shape(op, &x)?;
-    let views = x.map(|a| {
-        let layout = a.layout.broadcast_to(&shape, op).expect("the common shape fits every operand");
-        View { layout, ..a.view() }
-    });
-    Ok((views, dtype, shape))
+    let fit = |a: &Array<B>| a.layout.broadcast_to(&shape, op).expect("the common shape fits every operand");
+    Ok(Aligned { x, layouts: Some(x.map(fit)), dtype, shape })
+}
+
+/// Operands under their common shape.
+pub struct Aligned<'a, B: Backend, const N: usize> {
+    x: [&'a Array<B>; N],
+    /// Their layouts, where those are not their own.
+    layouts: Option<[Layout; N]>,
+    /// Their dtype.
+    pub dtype: DType,
+    /// The common shape.
+    pub shape: Shape,
+}
+
+impl<B: Backend, const N: usize> Aligned<'_, B, N> {
+    /// What a backend takes.
+    pub fn views(&self) -> [View<'_, B>; N] {
+        match &self.layouts {
+            None => self.x.map(Array::view),
+            Some(layouts) => std::array::from_fn(|i| self.x[i].view_as(&layouts[i])),
+        }
+    }
 }
 
 /// A float formula at every element, operands broadcast.
@@ -249,15 +268,16 @@ pub fn align<'a, B: Backend, const N: usize>(
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
     let device = &x[0].device;
-    let (views, dtype, shape) = align(M::NAME, x)?;
+    let all = align(M::NAME, x)?;
+    let dtype = all.dtype;
     if !dtype.is_float() {
         return Err(Error::dtype(format!(
             "{}: not defined for {dtype}; convert with to_dtype to a float type",
             M::NAME
         )));
     }
-    let b = B::map(device, m, views, dtype)?;
-    Ok(Array::new(device, b, shape, out_dtype(M::OUT, dtype)))
+    let b = B::map(device, m, all.views(), dtype)?;
+    Ok(Array::new(device, b, all.shape, out_dtype(M::OUT, dtype)))
 }
 
 /// An integer formula at every element, operands broadcast.
@@ -265,16 +285,17 @@ pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> R
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map_int<B: Backend, M: IntMap<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
-    let device = x[0].device.clone();
-    let (views, dtype, shape) = align(M::NAME, x)?;
+    let device = &x[0].device;
+    let all = align(M::NAME, x)?;
+    let dtype = all.dtype;
     if dtype.is_float() {
         return Err(Error::dtype(format!(
             "{}: not defined for {dtype}, only for integers and bool",
             M::NAME
         )));
     }
-    let b = B::map_int(&device, m, views, dtype)?;
-    Ok(Array::new(&device, b, shape, out_dtype(M::OUT, dtype)))
+    let b = B::map_int(device, m, all.views(), dtype)?;
+    Ok(Array::new(device, b, all.shape, out_dtype(M::OUT, dtype)))
 }
 
 fn out_dtype(out: Out, dtype: DType) -> DType {

@@ -22,7 +22,7 @@ pub struct View<'a, B: Backend> {
     /// The memory.
     pub buffer: &'a B::Buffer,
     /// Where the elements lie in it.
-    pub layout: Layout,
+    pub layout: &'a Layout,
     /// The type of the elements.
     pub dtype: DType,
 }
@@ -36,9 +36,11 @@ impl<B: Backend> View<'_, B> {
 
 impl<B: Backend> Clone for View<'_, B> {
     fn clone(&self) -> Self {
-        View { buffer: self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+        *self
     }
 }
+
+impl<B: Backend> Copy for View<'_, B> {}
 
 /// Memory that an update changes. Nobody else sees it: it is reached through this `&mut` alone.
 pub struct Changed<'a, B: Backend> {

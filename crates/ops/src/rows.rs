@@ -79,26 +79,25 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         let x: [&Array<B>; N] = x.try_into().expect("as many operands as the formula takes");
-        let device = x[0].device().clone();
-        let (views, dtype, shape) = array::align(R::NAME, x)?;
+        let device = x[0].device();
+        let all = array::align(R::NAME, x)?;
+        let (dtype, shape) = (all.dtype, &all.shape);
         if !dtype.is_float() {
             return Err(Error::dtype(format!(
                 "{}: not defined for {dtype}; convert with to_dtype to a float type",
                 R::NAME
             )));
         }
-        let order = rows_last(&shape, &self.axes);
+        let order = rows_last(shape, &self.axes);
         let kept = shape.rank() - self.axes.len();
-        let views = views.map(|mut v| {
-            v.layout = v.layout.permute(&order);
-            v
-        });
-        let permuted = views[0].layout.shape().clone();
-        let buffer = B::rows(&device, &self.rows, views, kept, dtype)?;
+        let layouts = all.views().map(|v| v.layout.permute(&order));
+        let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
+        let permuted = layouts[0].shape().clone();
+        let buffer = B::rows(device, &self.rows, views, kept, dtype)?;
         Ok(Outputs::from_iter([match R::OUT {
-            RowOut::Once => Array::new(&device, buffer, shape.without(&self.axes, true), dtype),
+            RowOut::Once => Array::new(device, buffer, shape.without(&self.axes, true), dtype),
             RowOut::Each => {
-                let y = Array::new(&device, buffer, permuted, dtype);
+                let y = Array::new(device, buffer, permuted, dtype);
                 let mut back = Dims::from_elem(0, order.len());
                 order.iter().enumerate().for_each(|(i, &o)| back[o] = i);
                 y.with_layout(y.layout().permute(&back))

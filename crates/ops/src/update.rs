@@ -9,7 +9,7 @@
 //! backend gets to write is a `&mut` to a buffer that it alone can reach.
 
 use crate::array::{self, Array};
-use crate::backend::{Backend, Changed, UpdateItem, View};
+use crate::backend::{Backend, Changed, UpdateItem};
 use crate::lane::Lane;
 use elinvar_core::{DType, Error, Result};
 use std::fmt::Debug;
@@ -42,23 +42,25 @@ pub fn update<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     u: &U,
     parts: &mut [Part<'_, B, M, R>],
 ) -> Result<()> {
-    let mut items: Vec<(B::Device, UpdateItem<'_, B, M, R>)> = Vec::with_capacity(parts.len());
-    for part in parts {
+    let mut fits = Vec::with_capacity(parts.len());
+    for part in parts.iter_mut() {
         let dtype = check::<B, U, M, R>(part)?;
         let shape = part.changes[0].shape().clone();
         for x in &mut part.changes {
             x.own()?;
         }
-        let reads = part.reads.map(|r| {
-            let layout = r.layout().broadcast_to(&shape, U::NAME).expect("it was checked");
-            View { layout, ..r.view() }
-        });
+        let fit = |r: &Array<B>| r.layout().broadcast_to(&shape, U::NAME).expect("it was checked");
+        fits.push((part.reads.map(fit), shape, dtype));
+    }
+    let mut items: Vec<(B::Device, UpdateItem<'_, B, M, R>)> = Vec::with_capacity(parts.len());
+    for (part, (layouts, shape, dtype)) in parts.iter_mut().zip(&fits) {
+        let reads = std::array::from_fn(|i| part.reads[i].view_as(&layouts[i]));
         let device = part.changes[0].device().clone();
         let changes = part.changes.each_mut().map(|x| {
             let dtype = x.dtype();
             Changed { buffer: x.buffer_mut().expect("it is its own"), dtype }
         });
-        items.push((device, UpdateItem { shape, dtype, changes, reads }));
+        items.push((device, UpdateItem { shape: shape.clone(), dtype: *dtype, changes, reads }));
     }
     while let Some((device, _)) = items.first() {
         let device = device.clone();

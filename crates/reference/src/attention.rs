@@ -207,7 +207,7 @@ fn forward<C: Compute>(
 ) -> Result<(Vec<C>, Vec<C>)> {
     let z = Sizes::new(q, k, v);
     let [q, k, v] =
-        [C::load(q.buffer, &q.layout)?, C::load(k.buffer, &k.layout)?, C::load(v.buffer, &v.layout)?];
+        [C::load(q.buffer, q.layout)?, C::load(k.buffer, k.layout)?, C::load(v.buffer, v.layout)?];
     let mut y = with_capacity(z.b * z.h * z.l * z.v)?;
     let mut lse = with_capacity(z.b * z.h * z.l)?;
     for b in 0..z.b {
@@ -287,7 +287,7 @@ fn backward<C: Compute>(
 ) -> Result<[Vec<C>; 3]> {
     let z = Sizes::new(q, k, v);
     let scale = C::lit(a.scale);
-    let load = |x: &View| C::load(x.buffer, &x.layout).map(Cow::into_owned);
+    let load = |x: &View| C::load(x.buffer, x.layout).map(Cow::into_owned);
     let [q, k, v]: [Vec<C>; 3] = [load(q)?, load(k)?, load(v)?];
     let [y, lse, g]: [Vec<C>; 3] = [load(&r.o)?, load(&r.lse)?, load(&r.g)?];
     let mut dq = filled(q.len(), C::NOTHING)?;

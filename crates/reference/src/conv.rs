@@ -106,7 +106,7 @@ pub fn conv<E: Epilogue<N>, const N: usize>(
     let grid = Grid { conv, spatial: xs[2..].into(), taps: ws[2..].into(), out: out.into() };
     let g = grid.groups(xs[0], ws[1], ws[0]);
     each_float!("a convolution", x.buffer.dtype(), C => {
-        let (xv, wv) = (C::load(x.buffer, &x.layout)?, C::load(w.buffer, &w.layout)?);
+        let (xv, wv) = (C::load(x.buffer, x.layout)?, C::load(w.buffer, w.layout)?);
         let y = forward::<C>(&grid, &g, &xv, &wv)?;
         C::store(epilogue::<C, E, N>(y, e, extra)?, x.buffer.dtype())
     })
@@ -153,7 +153,7 @@ pub fn input_grad(conv: &Conv, gy: &View, w: &View, spatial: &[usize]) -> Result
     let grid = Grid { conv, spatial: spatial.into(), taps: ws[2..].into(), out: gs[2..].into() };
     let g = grid.groups(gs[0], ws[1], ws[0]);
     each_float!("a convolution's gradient", gy.buffer.dtype(), C => {
-        let (gv, wv) = (C::load(gy.buffer, &gy.layout)?, C::load(w.buffer, &w.layout)?);
+        let (gv, wv) = (C::load(gy.buffer, gy.layout)?, C::load(w.buffer, w.layout)?);
         C::store(backward_input::<C>(&grid, &g, &gv, &wv)?, gy.buffer.dtype())
     })
 }
@@ -198,7 +198,7 @@ pub fn weight_grad(conv: &Conv, x: &View, gy: &View, taps: &[usize]) -> Result<H
     let grid = Grid { conv, spatial: xs[2..].into(), taps: taps.into(), out: gs[2..].into() };
     let g = grid.groups(xs[0], xs[1] / conv.groups, gs[1]);
     each_float!("a convolution's gradient", x.buffer.dtype(), C => {
-        let (xv, gv) = (C::load(x.buffer, &x.layout)?, C::load(gy.buffer, &gy.layout)?);
+        let (xv, gv) = (C::load(x.buffer, x.layout)?, C::load(gy.buffer, gy.layout)?);
         C::store(backward_weight::<C>(&grid, &g, &xv, &gv)?, x.buffer.dtype())
     })
 }
@@ -257,7 +257,8 @@ mod tests {
         for (stride, padding, dilation, want) in rows {
             let c =
                 Conv { stride: vec![stride], padding: vec![padding], dilation: vec![dilation], groups: 1 };
-            let (xv, wv) = (view(&x, &layout(&[1, 1, 4])), view(&w, &layout(&[1, 1, 2])));
+            let (four, two) = (layout(&[1, 1, 4]), layout(&[1, 1, 2]));
+            let (xv, wv) = (view(&x, &four), view(&w, &two));
             let y = conv(&c, &xv, &wv, &[want.len()], &Plain, &[]).unwrap();
             assert_eq!(y, f32s(want), "{c:?}");
         }
@@ -377,7 +378,8 @@ mod tests {
             let count = |d: &[usize]| d.iter().product::<usize>();
             let (xs, ws, gs) = (noise(count(&xd), 1), noise(count(&wd), 2), noise(count(&yd), 3));
             let (x, w, g) = (f32s(&xs), f32s(&ws), f32s(&gs));
-            let (xv, wv, gv) = (view(&x, &layout(&xd)), view(&w, &layout(&wd)), view(&g, &layout(&yd)));
+            let (xl, wl, gl) = (layout(&xd), layout(&wd), layout(&yd));
+            let (xv, wv, gv) = (view(&x, &xl), view(&w, &wl), view(&g, &gl));
             let tap_indices: Vec<Dims> = (0..count(&taps)).map(|t| unravel(t, &taps)).collect();
             // Where tap t of the window at output position p lies.
             let source = |p: &[usize], t: &[usize], a: usize| {
@@ -454,7 +456,8 @@ mod tests {
             let yd = full([n, og * c.groups], &out);
             let (xs, ws, gs) = (whole(count(&xd), 1), whole(count(&wd), 2), whole(count(&yd), 3));
             let (x, w, g) = (HostData::F64(xs.clone()), HostData::F64(ws.clone()), HostData::F64(gs.clone()));
-            let (xv, wv, gv) = (view(&x, &layout(&xd)), view(&w, &layout(&wd)), view(&g, &layout(&yd)));
+            let (xl, wl, gl) = (layout(&xd), layout(&wd), layout(&yd));
+            let (xv, wv, gv) = (view(&x, &xl), view(&w, &wl), view(&g, &gl));
             let dot = |y: HostData, z: &[f64]| {
                 assert_eq!(y.dtype(), DType::F64);
                 let HostData::F64(y) = y else { panic!("another type") };

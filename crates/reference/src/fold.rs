@@ -49,7 +49,7 @@ pub fn fold(f: Fold, x: &View, kept: usize, to: DType) -> Result<HostData> {
     let rows = rows_of(x.shape(), kept);
     if x.buffer.dtype().is_float() {
         return each_float!("a fold", x.buffer.dtype(), C => {
-            let v = C::load(x.buffer, &x.layout)?;
+            let v = C::load(x.buffer, x.layout)?;
             C::store(fold_rows(&v, rows, start(f), |a, b| combine(f, a, b))?, to)
         });
     }
@@ -74,7 +74,7 @@ fn fold_rows<T: Copy>(v: &[T], (rows, n): (usize, usize), start: T, f: impl Fn(T
 /// Integers and bool, row-major, as i64.
 fn as_i64(x: &View) -> Result<Vec<i64>> {
     each_int!("a sum of integers", x.buffer.dtype(), I => match I::slice(x.buffer) {
-        Some(v) => gather(v, &x.layout, Int::to_i64),
+        Some(v) => gather(v, x.layout, Int::to_i64),
         None => Err(misuse("a sum of integers", x.buffer.dtype())),
     })
 }
@@ -85,7 +85,7 @@ fn from_i64(v: Vec<i64>, to: DType) -> Result<HostData> {
 
 fn own_int<'a, I: Int + Element>(x: &View<'a>) -> Result<std::borrow::Cow<'a, [I]>> {
     let v = I::slice(x.buffer).ok_or_else(|| misuse("a fold to another type", x.buffer.dtype()))?;
-    elements(v, &x.layout)
+    elements(v, x.layout)
 }
 
 /// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
@@ -106,7 +106,7 @@ pub fn arg_fold(f: ArgFold, x: &View, kept: usize) -> Result<HostData> {
     }
     let (rows, n) = rows_of(x.shape(), kept);
     each_data!(x.buffer, v => {
-        let v = elements(v, &x.layout)?;
+        let v = elements(v, x.layout)?;
         let mut out = with_capacity(rows)?;
         out.extend((0..rows).map(|r| find(f, &v[r * n..(r + 1) * n])));
         Ok(HostData::I64(out))
@@ -124,7 +124,7 @@ pub fn scan(f: Scan, x: &View, to: DType) -> Result<HostData> {
     let (_, n) = rows_of(x.shape(), x.layout.rank().saturating_sub(1));
     if x.buffer.dtype().is_float() {
         return each_float!("a scan", x.buffer.dtype(), C => {
-            let mut v = C::load(x.buffer, &x.layout)?.into_owned();
+            let mut v = C::load(x.buffer, x.layout)?.into_owned();
             scan_rows(&mut v, n, |a, b| match f {
                 Scan::Sum => a + b,
                 Scan::Prod => a * b,
@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn halves_sum_in_f32_and_round_at_the_end() {
         let x = HostData::F16(vec![f16::from_f32(2048.0), f16::ONE, f16::ONE]);
-        let v = view(&x, &layout(&[3]));
+        let whole = layout(&[3]);
+        let v = view(&x, &whole);
         assert_eq!(fold(Fold::Sum, &v, 0, DType::F32).unwrap(), HostData::F32(vec![2050.0]));
         assert_eq!(fold(Fold::Sum, &v, 0, DType::F16).unwrap(), HostData::F16(vec![f16::from_f32(2050.0)]));
         assert_eq!(fold(Fold::Max, &v, 0, DType::F16).unwrap(), HostData::F16(vec![f16::from_f32(2048.0)]));
@@ -268,12 +269,14 @@ mod tests {
         ];
         for (row, max, min) in rows {
             let x = HostData::F32(row.to_vec());
-            let v = view(&x, &layout(&[1, row.len()]));
+            let whole = layout(&[1, row.len()]);
+            let v = view(&x, &whole);
             assert_eq!(arg_fold(ArgFold::Max, &v, 1).unwrap(), HostData::I64(vec![max]), "max of {row:?}");
             assert_eq!(arg_fold(ArgFold::Min, &v, 1).unwrap(), HostData::I64(vec![min]), "min of {row:?}");
         }
         let x = HostData::Bool(vec![false, true, true, false]);
-        let v = view(&x, &layout(&[2, 2]));
+        let whole = layout(&[2, 2]);
+        let v = view(&x, &whole);
         assert_eq!(arg_fold(ArgFold::Max, &v, 1).unwrap(), HostData::I64(vec![1, 0]));
         assert_eq!(arg_fold(ArgFold::Min, &v, 0).unwrap(), HostData::I64(vec![0]));
     }

@@ -36,7 +36,7 @@ pub fn gather(x: &View, axis: usize, index: &View) -> Result<HostData> {
     fn one<T: Element>(v: &[T], targets: &[usize]) -> Result<HostData> {
         Ok(T::wrap(convert(targets, |p| v[p])?))
     }
-    let targets = targets("gather", &x.layout, axis, index)?;
+    let targets = targets("gather", x.layout, axis, index)?;
     each_data!(x.buffer, v => one(v, &targets))
 }
 
@@ -44,14 +44,14 @@ pub fn gather(x: &View, axis: usize, index: &View) -> Result<HostData> {
 pub fn scatter(how: Scatter, base: &View, axis: usize, index: &View, src: &View) -> Result<HostData> {
     let targets = targets("scatter", &Layout::contiguous(Shape::clone(base.shape())), axis, index)?;
     match how {
-        Scatter::Set => each_data!(own(base.buffer, &base.layout)?, v => set(v, &targets, src)),
+        Scatter::Set => each_data!(own(base.buffer, base.layout)?, v => set(v, &targets, src)),
         Scatter::Add => add(base, &targets, src),
     }
 }
 
 fn set<T: Element>(mut y: Vec<T>, targets: &[usize], src: &View) -> Result<HostData> {
     let v = T::slice(src.buffer).ok_or_else(|| misuse("a scatter of another type", src.buffer.dtype()))?;
-    for (&at, &x) in targets.iter().zip(&*elements(v, &src.layout)?) {
+    for (&at, &x) in targets.iter().zip(&*elements(v, src.layout)?) {
         y[at] = x;
     }
     Ok(T::wrap(y))
@@ -66,23 +66,23 @@ fn add(base: &View, targets: &[usize], src: &View) -> Result<HostData> {
         y
     }
     fn floats<C: Compute>(base: &View, targets: &[usize], src: &View) -> Result<HostData> {
-        let y = C::load(base.buffer, &base.layout)?.into_owned();
-        let x = C::load(src.buffer, &src.layout)?;
+        let y = C::load(base.buffer, base.layout)?.into_owned();
+        let x = C::load(src.buffer, src.layout)?;
         C::store(sum(y, targets, &x, |a, b| a + b), base.buffer.dtype())
     }
     fn ints<I: Int + Element>(base: &[I], l: &Layout, targets: &[usize], src: &View) -> Result<HostData> {
         let x =
             I::slice(src.buffer).ok_or_else(|| misuse("a scatter of another type", src.buffer.dtype()))?;
         let y = elements(base, l)?.into_owned();
-        Ok(I::wrap(sum(y, targets, &elements(x, &src.layout)?, Int::add)))
+        Ok(I::wrap(sum(y, targets, &elements(x, src.layout)?, Int::add)))
     }
     match base.buffer {
         HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => floats::<f32>(base, targets, src),
         HostData::F64(_) => floats::<f64>(base, targets, src),
-        HostData::I64(v) => ints(v, &base.layout, targets, src),
-        HostData::I32(v) => ints(v, &base.layout, targets, src),
-        HostData::U8(v) => ints(v, &base.layout, targets, src),
-        HostData::Bool(v) => ints(v, &base.layout, targets, src),
+        HostData::I64(v) => ints(v, base.layout, targets, src),
+        HostData::I32(v) => ints(v, base.layout, targets, src),
+        HostData::U8(v) => ints(v, base.layout, targets, src),
+        HostData::Bool(v) => ints(v, base.layout, targets, src),
     }
 }
 
@@ -135,7 +135,8 @@ mod tests {
             let want = format!("index {bad} at position [2, 1] is out of range for axis 0 of size 5");
             assert_eq!(e.message(), format!("gather: {want}"));
             let src = HostData::U8(vec![0; 6]);
-            let v = view(&src, &layout(&[3, 2]));
+            let whole = layout(&[3, 2]);
+            let v = view(&src, &whole);
             let e = scatter(Scatter::Add, &view(&x, &layout(&[5, 2])), 0, &view(&i, &layout(&[3, 2])), &v)
                 .unwrap_err();
             assert_eq!(e.message(), format!("scatter: {want}"));

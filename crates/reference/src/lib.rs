@@ -68,7 +68,7 @@ impl Backend for Reference {
         Ok(data)
     }
     fn download(_: &Device, x: View<'_>) -> Result<HostData> {
-        compute::own(x.buffer, &x.layout)
+        compute::own(x.buffer, x.layout)
     }
     fn finish(_: &Device, _: &HostData) -> Result<()> {
         // Everything is computed at once.
@@ -235,8 +235,8 @@ mod tests {
     pub fn layout(dims: &[usize]) -> Layout {
         Layout::contiguous(Shape::new(dims).unwrap())
     }
-    pub fn view<'a>(buffer: &'a HostData, layout: &Layout) -> View<'a> {
-        View { buffer, layout: layout.clone(), dtype: buffer.dtype() }
+    pub fn view<'a>(buffer: &'a HostData, layout: &'a Layout) -> View<'a> {
+        View { buffer, layout, dtype: buffer.dtype() }
     }
     /// Numbers in -1..1 that use all their bits.
     pub fn noise(n: usize, seed: u64) -> Vec<f32> {

@@ -37,11 +37,11 @@ pub fn map_int<M: IntMap<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType)
 
 /// The elements of views, row-major, as what is computed in.
 pub fn floats<'a, C: Compute>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [C]>>> {
-    x.iter().map(|v| C::load(v.buffer, &v.layout)).collect()
+    x.iter().map(|v| C::load(v.buffer, v.layout)).collect()
 }
 
 fn ints<'a, I: Int + Element>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [I]>>> {
-    x.iter().map(|v| load_int::<I>(v.buffer, &v.layout)).collect()
+    x.iter().map(|v| load_int::<I>(v.buffer, v.layout)).collect()
 }
 
 /// Element `i` of each operand.
@@ -143,11 +143,8 @@ mod tests {
         let s = Shape::new(&[2, 2]).unwrap();
         let l = layout(&[2, 2]);
         let wide = |l: Layout| l.broadcast_to(&s, "t").unwrap();
-        let x = [
-            view(&a, &l.transpose(0, 1)),
-            view(&b, &wide(layout(&[2]).flip(0))),
-            view(&c, &wide(layout(&[]))),
-        ];
+        let [turned, flipped, one] = [l.transpose(0, 1), wide(layout(&[2]).flip(0)), wide(layout(&[]))];
+        let x = [view(&a, &turned), view(&b, &flipped), view(&c, &one)];
         let y = map(&MulAdd, &x, DType::F32).unwrap();
         assert_eq!(y, HostData::F32(vec![101.0, 31.0, 201.0, 41.0]));
     }

@@ -21,9 +21,9 @@ pub fn copy(x: &View, to: DType) -> Result<HostData> {
     }
     if x.buffer.dtype() == to {
         // Not even a NaN's payload changes.
-        return own(x.buffer, &x.layout);
+        return own(x.buffer, x.layout);
     }
-    each_data!(x.buffer, v => each_dtype!(to, T => one::<_, T>(v, &x.layout)))
+    each_data!(x.buffer, v => each_dtype!(to, T => one::<_, T>(v, x.layout)))
 }
 
 /// A tensor of `shape` filled with `fill`, into which the parts are written one after the other.
@@ -37,7 +37,7 @@ pub fn assemble(value: Scalar, dtype: DType, shape: &Shape, parts: &[(View, Layo
     }
     let mut y = fill(value, dtype, shape.numel())?;
     for (part, to) in parts {
-        each_data!(part.buffer, v => write(&mut y, v, &part.layout, to))?;
+        each_data!(part.buffer, v => write(&mut y, v, part.layout, to))?;
     }
     Ok(y)
 }
@@ -164,10 +164,11 @@ mod tests {
         let whole = layout(&[2, 3]);
         let a = HostData::U8(vec![1, 2]);
         let b = HostData::U8(vec![9]);
+        let [column, row, one] = [layout(&[2, 1]), layout(&[1, 2]), layout(&[1, 1])];
         let parts = [
-            (view(&a, &layout(&[2, 1])), whole.slice(1, 1, 1, 1)),
-            (view(&a, &layout(&[1, 2])), whole.slice(0, 1, 1, 1).slice(1, 2, 2, -1)), // backwards
-            (view(&b, &layout(&[1, 1])), whole.slice(0, 0, 1, 1).slice(1, 0, 1, 1)),
+            (view(&a, &column), whole.slice(1, 1, 1, 1)),
+            (view(&a, &row), whole.slice(0, 1, 1, 1).slice(1, 2, 2, -1)), // backwards
+            (view(&b, &one), whole.slice(0, 0, 1, 1).slice(1, 0, 1, 1)),
         ];
         let y = assemble(Scalar::Int(7), DType::U8, &shape, &parts).unwrap();
         assert_eq!(y, HostData::U8(vec![9, 1, 7, 7, 2, 1]));

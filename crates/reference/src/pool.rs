@@ -40,9 +40,9 @@ pub fn pool(p: &Pool, x: &View) -> Result<(HostData, Option<HostData>)> {
     let (planes, plane) = (lead.iter().product(), spatial.iter().product());
     let windows = windows(p, spatial)?;
     match p.kind {
-        PoolKind::Max => each_data!(x.buffer, v => max(&elements(v, &x.layout)?, planes, plane, &windows)),
+        PoolKind::Max => each_data!(x.buffer, v => max(&elements(v, x.layout)?, planes, plane, &windows)),
         PoolKind::Avg => each_float!("an average pool", x.buffer.dtype(), C => {
-            let y = average::<C>(&C::load(x.buffer, &x.layout)?, planes, plane, &windows)?;
+            let y = average::<C>(&C::load(x.buffer, x.layout)?, planes, plane, &windows)?;
             Ok((C::store(y, x.buffer.dtype())?, None))
         }),
     }
@@ -90,7 +90,7 @@ pub fn average_grad(p: &Pool, g: &View, spatial: &[usize]) -> Result<HostData> {
     let planes = dims[..dims.len() - p.axes.len()].iter().product();
     let windows = windows(p, spatial)?;
     each_float!("an average pool's gradient", g.buffer.dtype(), C => {
-        let dx = spread::<C>(&C::load(g.buffer, &g.layout)?, planes, spatial.iter().product(), &windows)?;
+        let dx = spread::<C>(&C::load(g.buffer, g.layout)?, planes, spatial.iter().product(), &windows)?;
         C::store(dx, g.buffer.dtype())
     })
 }

@@ -34,7 +34,7 @@ pub fn sort(x: &View, descending: bool) -> Result<(HostData, HostData)> {
         Ok((T::wrap(values), HostData::I64(indices)))
     }
     let (_, n) = rows_of(x.shape(), x.layout.rank().saturating_sub(1));
-    each_data!(x.buffer, v => one(&elements(v, &x.layout)?, n, descending))
+    each_data!(x.buffer, v => one(&elements(v, x.layout)?, n, descending))
 }
 
 /// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
@@ -46,7 +46,7 @@ pub fn nonzero(x: &View) -> Result<(HostData, usize)> {
         let n = out.len();
         Ok((HostData::I64(out), n))
     }
-    each_data!(x.buffer, v => one(&elements(v, &x.layout)?))
+    each_data!(x.buffer, v => one(&elements(v, x.layout)?))
 }
 
 #[cfg(test)]

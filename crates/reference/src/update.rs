@@ -75,7 +75,7 @@ mod tests {
     fn item<'a>(
         a: &'a mut HostData,
         b: &'a mut HostData,
-        c: (&'a HostData, &Layout),
+        c: (&'a HostData, &'a Layout),
         dtype: DType,
     ) -> Item<'a, 2, 1> {
         let (da, db) = (a.dtype(), b.dtype());

@@ -409,14 +409,14 @@ impl<B: Backend> Held<B> {
         Ok(Held { buffer: B::upload(d, x.data.clone())?, layout: x.layout.clone(), dtype: x.data.dtype() })
     }
     fn view(&self) -> View<'_, B> {
-        View { buffer: &self.buffer, layout: self.layout.clone(), dtype: self.dtype }
+        View { buffer: &self.buffer, layout: &self.layout, dtype: self.dtype }
     }
 }
 
 fn flat<B: Backend>(d: &B::Device, buffer: &B::Buffer, dtype: DType, len: usize) -> Result<HostTensor> {
     let layout = Layout::contiguous(Shape::new(&[len])?);
     let shape = layout.shape().clone();
-    HostTensor::new(shape, B::download(d, View { buffer, layout, dtype })?)
+    HostTensor::new(shape, B::download(d, View { buffer, layout: &layout, dtype })?)
 }
 
 /// Arithmetic that a compiler likes to contract or reorder, and the operations that treat NaN and zero specially.

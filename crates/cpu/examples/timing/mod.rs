@@ -28,9 +28,9 @@ impl Tensor {
         Tensor { data: noise(layout.shape().numel()).into(), layout }
     }
     pub fn view(&self) -> View<'_, Cpu> {
-        self.with(self.layout.clone())
+        self.with(&self.layout)
     }
-    pub fn with(&self, layout: Layout) -> View<'_, Cpu> {
+    pub fn with<'a>(&'a self, layout: &'a Layout) -> View<'a, Cpu> {
         View { buffer: &self.data, layout, dtype: DType::F32 }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
     extra: &[View<'_>; N],
 ) -> Result<HostData> {
     let (xs, n) = (x.shape(), w.shape()[2]);
-    let (left, right) = (matrix::<T>(x.buffer, &x.layout)?, matrix::<T>(w.buffer, &w.layout)?);
-    let extra = all(extra, |v| matrix::<T>(v.buffer, &v.layout))?;
+    let (left, right) = (matrix::<T>(x.buffer, x.layout)?, matrix::<T>(w.buffer, w.layout)?);
+    let extra = all(extra, |v| matrix::<T>(v.buffer, v.layout))?;
     let y = products(d, [xs[0], xs[1], xs[2], n], left, right, e, extra)?;
     store(y, x.buffer.dtype())
 }

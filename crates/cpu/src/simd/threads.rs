@@ -138,10 +138,10 @@ impl Threads {
     fn offer(&self, tasks: usize, ns: f64, f: &(dyn Fn(usize) + Sync)) -> Option<Arc<Job>> {
         let shared = &*self.shared;
         let now = shared.born.elapsed().as_nanos() as u64;
-        let often = now.saturating_sub(shared.last.swap(now, Relaxed)) < LINGER.as_nanos() as u64;
-        let mut state = held(&shared.state);
         // Small work that comes often keeps threads awake.
-        if state.asleep + 1 == self.count && ns < WORTH_WAKING && !(often && !shared.linger.is_zero()) {
+        let often = now.saturating_sub(shared.last.swap(now, Relaxed)) < shared.linger.as_nanos() as u64;
+        let mut state = held(&shared.state);
+        if state.asleep + 1 == self.count && ns < WORTH_WAKING && !often {
             return None;
         }
         let job = Arc::new(Job::new(f, tasks, self.count));

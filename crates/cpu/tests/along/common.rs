@@ -106,11 +106,11 @@ impl Dice {
 }
 
 pub fn cpu<'a>(x: &'a (Data, Layout)) -> View<'a, Cpu> {
-    View { buffer: x.0.cpu(), layout: x.1.clone(), dtype: x.0.dtype() }
+    View { buffer: x.0.cpu(), layout: &x.1, dtype: x.0.dtype() }
 }
 
 pub fn reference<'a>(x: &'a (Data, Layout)) -> View<'a, Reference> {
-    View { buffer: &x.0, layout: x.1.clone(), dtype: x.0.dtype() }
+    View { buffer: &x.0, layout: &x.1, dtype: x.0.dtype() }
 }
 
 /// The same bits? NaN is like any other NaN.

@@ -31,10 +31,10 @@ impl Operand {
         Operand { data: dice.data(dtype, len, values).into(), layout }
     }
     pub fn cpu(&self) -> View<'_, Cpu> {
-        View { buffer: self.data.cpu(), layout: self.layout.clone(), dtype: self.data.dtype() }
+        View { buffer: self.data.cpu(), layout: &self.layout, dtype: self.data.dtype() }
     }
     pub fn reference(&self) -> View<'_, Reference> {
-        View { buffer: &self.data, layout: self.layout.clone(), dtype: self.data.dtype() }
+        View { buffer: &self.data, layout: &self.layout, dtype: self.data.dtype() }
     }
 }
 

@@ -95,10 +95,10 @@ impl Operand {
         Operand { data: data.into(), layout: Layout::contiguous(Shape::new(shape).unwrap()) }
     }
     pub fn cpu(&self) -> View<'_, Cpu> {
-        View { buffer: self.data.cpu(), layout: self.layout.clone(), dtype: self.data.dtype() }
+        View { buffer: self.data.cpu(), layout: &self.layout, dtype: self.data.dtype() }
     }
     pub fn reference(&self) -> View<'_, Reference> {
-        View { buffer: &self.data, layout: self.layout.clone(), dtype: self.data.dtype() }
+        View { buffer: &self.data, layout: &self.layout, dtype: self.data.dtype() }
     }
 }
 

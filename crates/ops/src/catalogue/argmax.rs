@@ -16,10 +16,9 @@ pub(super) fn run<V: Value>(op: &str, f: ArgFold, x: &V, dim: Option<isize>, kee
     sum::not_empty(op, x.shape(), &axes)?;
     // Without an axis the index counts through the flattened tensor; it needs no gradient.
     let line = if dim.is_none() { flatten::all(x.array())? } else { x.array().clone() };
-    let mut view = line.view();
     let row: &[usize] = if dim.is_none() { &[0] } else { &axes };
-    view.layout = view.layout.permute(&rows_last(line.shape(), row));
-    let buffer = <V::B as Backend>::arg_fold(x.device(), f, view, line.shape().rank() - row.len())?;
+    let layout = line.layout().permute(&rows_last(line.shape(), row));
+    let buffer = <V::B as Backend>::arg_fold(x.device(), f, line.view_as(&layout), line.shape().rank() - row.len())?;
     let y = Array::new(x.device(), buffer, x.shape().without(&axes, keepdim), DType::I64);
     Ok(V::from_array(y))
 }

@@ -33,9 +33,9 @@ pub(super) fn scan<B: Backend>(x: &Array<B>, s: Scan, axis: usize, reverse: bool
     let to = if x.dtype().is_float() { x.dtype() } else { DType::I64 };
     let order = rows_last(x.shape(), &[axis]);
     let turn = |l: &Layout| if reverse { l.flip(axis) } else { l.clone() };
-    let view = View { layout: turn(x.layout()).permute(&order), ..x.view() };
-    let shape = view.shape().clone();
-    let y = Array::new(x.device(), B::scan(x.device(), s, view, to)?, shape, to);
+    let layout = turn(x.layout()).permute(&order);
+    let buffer = B::scan(x.device(), s, x.view_as(&layout), to)?;
+    let y = Array::new(x.device(), buffer, layout.shape().clone(), to);
     Ok(y.with_layout(turn(&y.layout().permute(&permute::inverse(&order)))))
 }
 

@@ -19,8 +19,8 @@ impl Op for Gather {
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         let [x, index] = [x[0], x[1]];
         array::one_device("gather", &[x, index])?;
-        let view = View { layout: corner(x.layout(), index.shape(), self.axis), ..x.view() };
-        let buffer = B::gather(x.device(), view, self.axis, index.view())?;
+        let reached = corner(x.layout(), index.shape(), self.axis);
+        let buffer = B::gather(x.device(), x.view_as(&reached), self.axis, index.view())?;
         Ok(Outputs::from_buf([Array::new(x.device(), buffer, index.shape().clone(), x.dtype())]))
     }
     /// The gradient goes to where the element came from; several uses add in the order of the index.

@@ -17,8 +17,8 @@ impl Op for Linear {
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         array::one_device("linear", x)?;
         let (device, m, n) = (x[0].device(), x[0].shape()[0], x[1].shape()[0]);
-        let rows = View { layout: x[0].layout().unsqueeze(0), ..x[0].view() };
-        let columns = View { layout: x[1].layout().transpose(0, 1).unsqueeze(0), ..x[1].view() };
+        let (rows, columns) = (x[0].layout().unsqueeze(0), x[1].layout().transpose(0, 1).unsqueeze(0));
+        let (rows, columns) = (x[0].view_as(&rows), x[1].view_as(&columns));
         let buffer = match x.get(2) {
             None => B::contract(device, rows, columns, &Plain, [])?,
             Some(bias) => {

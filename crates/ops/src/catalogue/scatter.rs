@@ -24,9 +24,9 @@ impl Op for ScatterOp {
         array::one_device("scatter", x)?;
         let (device, dtype) = (base.device(), base.dtype());
         // The index sets how much of the source is used, and how much of the base can be reached.
-        let src = View { layout: corner(src.layout(), index.shape(), usize::MAX), ..src.view() };
+        let used = corner(src.layout(), index.shape(), usize::MAX);
         let reached = corner(base.layout(), index.shape(), self.axis);
-        let part = View { layout: reached.clone(), ..base.view() };
+        let (part, src) = (base.view_as(&reached), src.view_as(&used));
         let buffer = B::scatter(device, self.how, part, self.axis, index.view(), src)?;
         let y = Array::new(device, buffer, reached.shape().clone(), dtype);
         if y.shape() == base.shape() {

@@ -21,9 +21,9 @@ impl Op for Sort {
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         let order = rows_last(x[0].shape(), &[self.axis]);
-        let view = View { layout: x[0].layout().permute(&order), ..x[0].view() };
-        let shape = view.shape().clone();
-        let (values, places) = B::sort(x[0].device(), view, self.descending)?;
+        let layout = x[0].layout().permute(&order);
+        let (values, places) = B::sort(x[0].device(), x[0].view_as(&layout), self.descending)?;
+        let shape = layout.shape();
         let back = permute::inverse(&order);
         let turn = |buffer, dtype| {
             let y = Array::new(x[0].device(), buffer, shape.clone(), dtype);

@@ -31,9 +31,8 @@ pub(crate) fn fold<B: Backend>(x: &Array<B>, f: Fold, axes: &[usize]) -> Result<
         Fold::Sum | Fold::Prod if !x.dtype().is_float() => DType::I64,
         Fold::Sum | Fold::Prod | Fold::Max | Fold::Min => x.dtype(),
     };
-    let mut view = x.view();
-    view.layout = view.layout.permute(&rows_last(x.shape(), axes));
-    let buffer = B::fold(x.device(), f, view, x.shape().rank() - axes.len(), to)?;
+    let layout = x.layout().permute(&rows_last(x.shape(), axes));
+    let buffer = B::fold(x.device(), f, x.view_as(&layout), x.shape().rank() - axes.len(), to)?;
     Ok(Array::new(x.device(), buffer, x.shape().without(axes, true), to))
 }
 
