@@ -42,15 +42,17 @@ const fn cols<T>() -> usize {
 const fn shared<T>() -> usize {
     (8 << 20) / size_of::<T>()
 }
+/// Panels that a task packs for itself, one after the other, and multiplies while they are in its second-level cache.
+const TOGETHER: usize = 2;
 /// Columns of which a block takes no more.
 const WIDE: usize = 4096;
-/// Rows up to which columns that lie in memory are not packed: with eight, 1024 columns of 1024 terms took twice as long as
-/// packed ones.
-const SKINNY: usize = 4;
-/// The same for halves, whose packing costs more; a guess between 8, which was measured, and a tile's height.
-const SKINNY_HALVES: usize = 12;
+/// Rows up to which columns that lie in memory are not packed: eight rows, 1024 columns and as many terms took three quarters of
+/// the time of packed ones; thirty-two took three times as long.
+const SKINNY: usize = 8;
 /// Bytes of a right factor that stays close without being packed: half of a core's L2.
 const CLOSE: usize = 512 << 10;
+/// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
+const STEP: usize = 4;
 /// Multiplications below which threads are not woken: about 20 microseconds of one of them.
 const WORTH: usize = 1 << 21;
 
@@ -141,7 +143,9 @@ impl<T: Real> Job<'_, T> {
         // Rows are cut finer if they are enough for all; otherwise columns.
         let by_rows = self.m >= 2 * h * threads && self.share != Share::Left;
         let (down, across) = if by_rows { (threads, 1) } else { (1, threads) };
-        let (rows, cols) = (even(self.m, rows, h, down), even(self.n, cols, w, across));
+        // A thread that waits for another's last rows loses more than a tile of fewer rows does.
+        let unit = if down > 1 { h.min(STEP) } else { h };
+        let (rows, cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
         Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
     }
 
@@ -150,17 +154,19 @@ impl<T: Real> Job<'_, T> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
         each(d, self.worth(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            if rows.len() <= SKINNY_HALVES
+            if rows.len() <= SKINNY
                 && let Some(columns) = self.right.columns(b, cols.clone())
-                && (rows.len() <= SKINNY || !matches!(columns.data, Numbers::Own(_)))
             {
                 return self.skinny(d, tile, columns);
             }
             // What is used by few tiles, or stays in the second-level cache as it is, is not worth packing.
             let few = self.m <= 2 * height::<T>(isa) || self.k * self.n * size_of::<T>() <= CLOSE;
             let whole = if few { cols.len() / w * w } else { 0 };
+            let together = (TOGETHER * w).min(cols.len().next_multiple_of(w));
+            // Panels, or the sums of a row.
+            let room = (self.k.min(CHUNK) * together).max(cols.len());
             scratch(rows.len() * PITCH, |left| {
-                scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
+                scratch(room, |right| {
                     for terms in chunks(0..self.k) {
                         let k = terms.len();
                         self.left.pack(isa, b, rows.clone(), terms.clone(), left);
@@ -175,14 +181,17 @@ impl<T: Real> Job<'_, T> {
                         let direct = cols.start..cols.start + whole;
                         let direct =
                             (whole > 0).then(|| self.right.direct(isa, b, terms.clone(), direct)).flatten();
-                        let from = cols.start + if direct.is_some() { whole } else { 0 };
-                        self.right.pack(isa, b, terms.clone(), from..cols.end, right);
-                        let packed = Panels::packed(isa, right, k);
-                        match direct {
-                            Some(d) => {
-                                tile.add_parts(isa, left, [(whole, d), (cols.len() - whole, packed)], k)
-                            }
-                            None => tile.add(isa, left, packed, k),
+                        let mut done = 0;
+                        if let Some(direct) = direct {
+                            tile.add_part(isa, left, (0, whole), direct, k);
+                            done = whole;
+                        }
+                        while done < cols.len() {
+                            let n = together.min(cols.len() - done);
+                            let from = cols.start + done;
+                            self.right.pack(isa, b, terms.clone(), from..from + n, right);
+                            tile.add_part(isa, left, (done, n), Panels::packed(isa, right, k), k);
+                            done += n;
                         }
                     }
                     self.finish(d, tile);

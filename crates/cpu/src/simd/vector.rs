@@ -91,14 +91,30 @@ pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
     }
 }
 
-/// Work in registers of this kind. Made by `in_registers` alone, which knows that the processor has them.
+/// Runs work in registers of 32 bytes where the widest have 64. For work that is bound by loads and shuffles, of which a
+/// processor does as many bytes at once or more in the shorter ones; and eight rows that lie a power of two apart still have
+/// a line each in a set of the first-level cache, sixteen have not.
+#[inline]
+pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
+    match isa.level() {
+        // Compiled for AVX-512: it has 32 of them.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => dispatch(isa, In::<<W::T as Registers>::V256, W>(work, PhantomData)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Plain | Level::Avx2 => in_registers(isa, work),
+        #[cfg(target_arch = "aarch64")]
+        Level::Plain | Level::Neon => in_registers(isa, work),
+    }
+}
+
+/// Work in registers of this kind. Made by the functions above alone, which know that the processor has them.
 struct In<V, W>(W, PhantomData<V>);
 
 impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        // SAFETY: `in_registers` pairs each kind of register with the instruction set that has it, and an `Isa` is made
+        // SAFETY: they pair each kind of register with the instruction set that has it, and an `Isa` is made
         // only for what this processor has.
         unsafe { self.0.run::<V>() }
     }

@@ -178,7 +178,7 @@ fn few_rows_times_columns_that_lie_in_memory() {
         check(on, &x, &w, &[], 0);
     };
     let dtypes = [DType::F32, DType::F64, DType::F16, DType::BF16];
-    // Heights are 12, 8, 4, 2 and 1, then columns are packed; registers have 4 to 16 columns, one or two across.
+    // Heights are 8, 4, 2 and 1, then columns are packed; registers have 4 to 16 columns, one or two across.
     for m in 1..=14 {
         for n in [1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 50] {
             row(&alone, dtypes[(m + n) % 4], [m, 37, n], false);

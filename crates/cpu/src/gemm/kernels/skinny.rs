@@ -9,7 +9,7 @@ use crate::gemm::Real;
 use crate::gemm::source::{Columns, Numbers};
 use crate::isa::Isa;
 use crate::simd::quad::{Half, Quad, one};
-use crate::simd::vector::{InRegisters, in_registers};
+use crate::simd::vector::{InRegisters, in_short_registers};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_ops::lane::Lane;
 
@@ -55,9 +55,13 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
     assert!(low >= 0 && high as usize <= len, "columns leave their buffer");
     let at = s.b.at;
     match s.b.data {
-        Numbers::Own(b) => in_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
-        Numbers::F16(b) => in_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) }),
-        Numbers::BF16(b) => in_registers(isa, Run::<T, Wide<bf16>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::Own(b) => in_short_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::F16(b) => {
+            in_short_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) })
+        }
+        Numbers::BF16(b) => {
+            in_short_registers(isa, Run::<T, Wide<bf16>> { s, b: b.as_ptr().wrapping_offset(at) })
+        }
     }
 }
 
@@ -142,8 +146,8 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
         let Skinny { a, b, rows, cols, k, c, step } = self.s;
         let mut j = 0;
         while j < cols {
-            // Two registers across for few rows: a chain alone waits for itself. The last columns of those that fill no
-            // register are computed together with some before them, a second time.
+            // Two registers of columns, one chain of which waits while the other goes on; eight rows are chains enough. The
+            // last columns of those that fill no register are computed together with some before them, a second time.
             let wide = rows < 8 && cols - j >= 2 * V::LANES;
             if cols >= V::LANES {
                 j = j.min(cols - V::LANES);
@@ -164,7 +168,6 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                     };
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
-                        n if V::ROWS >= 12 && n >= 12 => p.run::<12, 1>(),
                         n if n >= 8 => p.run::<8, 1>(),
                         n if n >= 4 && wide => p.run::<4, 2>(),
                         n if n >= 4 => p.run::<4, 1>(),
@@ -194,6 +197,9 @@ struct Part<V: Quad, S: Stored<V::T>> {
 /// How far ahead of what is read columns are fetched, in bytes: into the second level, for columns a power of two apart
 /// share a few lines of the first.
 const AHEAD: usize = 1024;
+/// How many lines the second register of columns is behind the first; with fewer than three, 1024 rows of 1024 terms took a tenth
+/// longer.
+const BEHIND: usize = 4;
 
 impl<V: Quad, S: Stored<V::T>> Part<V, S> {
     /// One row, and fewer columns than a register has lanes, one by one.
@@ -234,27 +240,35 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
             for from in (0..self.k).step_by(CHUNK) {
                 let end = self.k.min(from + CHUNK);
                 let mut sums = [[zero; G]; R];
-                let mut t = from;
-                while t + line <= end {
-                    each_row!(G, g => {
-                        let b = self.b.wrapping_offset(g as isize * across);
-                        for lane in 0..V::LANES {
-                            let ahead = b.wrapping_offset(lane as isize * self.b_step).wrapping_add(t);
-                            V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
-                        }
-                        for t in (t..t + line).step_by(terms) {
-                            let right = S::terms::<V>(b.wrapping_add(t), self.b_step);
-                            let a = self.a.add(t);
-                            each_row!(terms, u => {
-                                each_row!(R, r => {
-                                    let left = V::splat(*a.add(r * self.a_step + u));
-                                    sums[r][g] = left.fma(right[u % 8], sums[r][g]);
+                // The second register of columns follows some lines behind: rows that lie a power of two apart share a set of
+                // the first-level cache, which has room for a line of eight of them.
+                let lines = (end - from) / line;
+                for step in 0..lines + (G - 1) * BEHIND {
+                    for part in (0..line).step_by(terms) {
+                        each_row!(G, g => {
+                            let number = step.wrapping_sub(g * BEHIND);
+                            if number < lines {
+                                let t = from + number * line + part;
+                                let b = self.b.wrapping_offset(g as isize * across).wrapping_add(t);
+                                if part == 0 {
+                                    for lane in 0..V::LANES {
+                                        let ahead = b.wrapping_offset(lane as isize * self.b_step);
+                                        V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
+                                    }
+                                }
+                                let right = S::terms::<V>(b, self.b_step);
+                                let a = self.a.add(t);
+                                each_row!(terms, u => {
+                                    each_row!(R, r => {
+                                        let left = V::splat(*a.add(r * self.a_step + u));
+                                        sums[r][g] = left.fma(right[u % 8], sums[r][g]);
+                                    });
                                 });
-                            });
-                        }
-                    });
-                    t += line;
+                            }
+                        });
+                    }
                 }
+                let mut t = from + lines * line;
                 while t < end {
                     each_row!(G, g => {
                         let b = self.b.wrapping_offset(g as isize * across);
