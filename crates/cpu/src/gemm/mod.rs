@@ -11,18 +11,22 @@
 pub(crate) mod contract;
 pub(crate) mod finish;
 mod kernels;
+mod pairs;
+mod prepack;
 mod real;
 mod scratch;
 pub(crate) mod source;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{Lines, PITCH, Panels, turn, width};
+pub(crate) use kernels::{Kind, Lines, PITCH, Panels, turn, width};
+pub(crate) use prepack::Prepacked;
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{Columns, Left, Matrix, Numbers, Right};
 
 use crate::CpuDevice;
+use crate::isa::Isa;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
 use kernels::{Cut, Tile, fill, height};
@@ -65,6 +69,8 @@ pub(crate) enum Share {
     Left,
     /// The right one, a block of it after the other.
     Right,
+    /// The right one is there already, packed.
+    Kept,
 }
 
 /// A batch of products.
@@ -77,6 +83,8 @@ pub(crate) struct Job<'a, T> {
     pub(crate) right: &'a dyn Right<T>,
     pub(crate) finish: &'a dyn Finish<T>,
     pub(crate) share: Share,
+    /// What the factors pack.
+    pub(crate) kind: Kind,
 }
 
 /// y[batch, m, n]
@@ -96,6 +104,7 @@ pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<Vec<T>
         Share::Nothing => job.alone(d, tiles),
         Share::Left => job.with_left(d, tiles),
         Share::Right => job.with_right(d, &cut, tiles),
+        Share::Kept => job.with_kept(d, tiles),
     })
 }
 
@@ -133,12 +142,15 @@ impl<T: Real> Job<'_, T> {
             Share::Nothing => (rows::<T>(), cols::<T>()),
             Share::Left => (self.m, cols::<T>()),
             Share::Right => (rows::<T>(), self.n.min(WIDE)),
+            // Few rows are packed as often as there are tiles side by side.
+            Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
+            Share::Kept => (rows::<T>(), WIDE),
         };
         // Threads that the batch does not feed. With a shared right factor one product is made after the other.
         let threads = match self.share {
             _ if !self.worth() => 1,
             Share::Right => d.threads(),
-            Share::Nothing | Share::Left => d.threads().div_ceil(self.batch.max(1)),
+            Share::Nothing | Share::Left | Share::Kept => d.threads().div_ceil(self.batch.max(1)),
         };
         // Rows are cut finer if they are enough for all; otherwise columns.
         let by_rows = self.m >= 2 * h * threads && self.share != Share::Left;
@@ -147,6 +159,29 @@ impl<T: Real> Job<'_, T> {
         let unit = if down > 1 { h.min(STEP) } else { h };
         let (rows, cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
         Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
+    }
+
+    /// Panels of `k` terms that were just packed.
+    fn panels<'a>(&self, isa: Isa, data: &'a [T], k: usize) -> Panels<'a, T> {
+        let step = width::<T>(isa);
+        Panels { data, step, across: step * k, kind: self.kind }
+    }
+
+    /// Each task packs rows of the left factor; the right one is packed.
+    fn with_kept(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+        let isa = d.isa();
+        each(d, self.worth(), tiles, |tile| {
+            let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
+            scratch(rows.len() * PITCH, |left| {
+                for terms in chunks(0..self.k) {
+                    self.left.pack(isa, b, rows.clone(), terms.clone(), left);
+                    let right =
+                        self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
+                    tile.add(isa, left, right, terms.len());
+                }
+                self.finish(d, tile);
+            })
+        })
     }
 
     /// Each task packs both factors.
@@ -190,7 +225,7 @@ impl<T: Real> Job<'_, T> {
                             let n = together.min(cols.len() - done);
                             let from = cols.start + done;
                             self.right.pack(isa, b, terms.clone(), from..from + n, right);
-                            tile.add_part(isa, left, (done, n), Panels::packed(isa, right, k), k);
+                            tile.add_part(isa, left, (done, n), self.panels(isa, right, k), k);
                             done += n;
                         }
                     }
@@ -242,7 +277,7 @@ impl<T: Real> Job<'_, T> {
                     for (i, terms) in chunks(0..self.k).enumerate() {
                         self.right.pack(isa, b, terms.clone(), cols.clone(), right);
                         let left = &left[(b % distinct * count + i) * size + tile.rows.start * PITCH..];
-                        tile.add(isa, left, Panels::packed(isa, right, terms.len()), terms.len());
+                        tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
                     }
                     self.finish(d, tile);
                 })
@@ -305,7 +340,7 @@ impl<T: Real> Job<'_, T> {
                     self.left.pack(isa, b, rows.clone(), terms.clone(), left);
                     let before = (terms.start - all.start) * padded;
                     let panels = &right[before + (tile.cols.start - across.start) * terms.len()..];
-                    tile.add(isa, left, Panels::packed(isa, panels, terms.len()), terms.len());
+                    tile.add(isa, left, self.panels(isa, panels, terms.len()), terms.len());
                 }
                 if all.end == self.k {
                     self.finish(d, tile);

@@ -57,6 +57,18 @@ impl Isa {
     pub(crate) fn level(self) -> Level {
         self.0
     }
+    /// Does the processor multiply pairs of bf16 and sum them in f32, and does this instruction set allow it?
+    pub(crate) fn has_pairs(self) -> bool {
+        match self.0 {
+            Level::Plain => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => std::arch::is_x86_feature_detected!("avx512bf16"),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => false,
+        }
+    }
 }
 
 impl fmt::Display for Isa {
@@ -115,6 +127,19 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     }
 }
 
+/// Runs a kernel in a copy that may multiply pairs of bf16.
+///
+/// # Panics
+/// If the processor does not.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
+pub(crate) fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    assert!(isa.has_pairs(), "{isa} multiplies no pairs");
+    // SAFETY: the line above: an `Isa` with pairs has AVX-512, which `Isa::all` found, and the instruction was found too.
+    unsafe { pairs(kernel) }
+}
+
 /// Runs a kernel that holds a formula of the catalogue on elements of type `T`.
 ///
 /// There are hundreds of formulas, and what counts of each is the time to compile it and its bytes. So f32, which
@@ -153,6 +178,12 @@ impl Isa {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,bmi2")]
 fn avx2<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+fn pairs<K: Kernel>(kernel: K) -> K::Out {
     kernel.run()
 }
 

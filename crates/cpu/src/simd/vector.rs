@@ -1,6 +1,8 @@
 //! Registers full of numbers, and work that is written once for all instruction sets.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
+#[cfg(target_arch = "x86_64")]
+use super::isa::dispatch_pairs;
 use super::isa::{Isa, Kernel, Level, dispatch};
 use super::quad::Quad;
 use elinvar_core::Element;
@@ -40,6 +42,9 @@ pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type V512: Quad<T = Self>;
+    /// A register of AVX-512 with the products of pairs of bf16; for f64 there is none, and it stands for itself.
+    #[cfg(target_arch = "x86_64")]
+    type Pairs: Vector<T = Self>;
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
     type V256: Quad<T = Self>;
@@ -52,6 +57,8 @@ impl Registers for f32 {
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512;
     #[cfg(target_arch = "x86_64")]
+    type Pairs = super::x86::Pairs;
+    #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256;
     #[cfg(target_arch = "aarch64")]
     type V128 = std::arch::aarch64::float32x4_t;
@@ -60,6 +67,8 @@ impl Registers for f32 {
 impl Registers for f64 {
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512d;
+    #[cfg(target_arch = "x86_64")]
+    type Pairs = std::arch::x86_64::__m512d;
     #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "aarch64")]
@@ -117,6 +126,47 @@ impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
         // SAFETY: they pair each kind of register with the instruction set that has it, and an `Isa` is made
         // only for what this processor has.
         unsafe { self.0.run::<V>() }
+    }
+}
+
+/// Work on pairs of bf16 that lie in the bits of f32, with a register whose `fma` multiplies both numbers of each pair and
+/// adds both products to an f32.
+pub(crate) trait InPairs {
+    /// In which the pairs lie, f32.
+    type T: Registers;
+    /// The work. It must be `#[inline(always)]`, and so must be what it calls in its loops.
+    ///
+    /// # Safety
+    /// The processor has the instruction set of `V`.
+    unsafe fn run<V: Vector<T = Self::T>>(self);
+}
+
+/// Runs work in the copy for processors that multiply pairs.
+///
+/// # Panics
+/// If this is none ([`Isa::has_pairs`]).
+#[inline]
+pub(crate) fn in_pairs<W: InPairs>(isa: Isa, work: W) {
+    #[cfg(target_arch = "x86_64")]
+    dispatch_pairs(isa, Paired(work));
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = work;
+        unreachable!("{isa} multiplies no pairs");
+    }
+}
+
+/// Work in registers of pairs, if they are those of its numbers. Made by `in_pairs` alone.
+#[cfg(target_arch = "x86_64")]
+struct Paired<W>(W);
+
+#[cfg(target_arch = "x86_64")]
+impl<W: InPairs> Kernel for Paired<W> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        // SAFETY: `dispatch_pairs` runs this only on a processor that has the instructions.
+        unsafe { self.0.run::<<W::T as Registers>::Pairs>() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Contractions.
 
 use crate::tools::{Dice, Operand, devices, same};
-use elinvar_core::{DType, HostData};
+use elinvar_core::{DType, HostData, Precision};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{AddBias, Epilogue, Plain};
@@ -35,13 +35,20 @@ fn check(on: &[CpuDevice], x: &Operand, w: &Operand, extra: &[Operand], follow: 
     macro_rules! run {
         ($backend:ident, $device:expr, $view:ident) => {
             match follow {
-                0 => $backend::contract($device, x.$view(), w.$view(), &Plain, []),
-                1 => $backend::contract($device, x.$view(), w.$view(), &AddBias, [extra[0].$view()]),
+                0 => $backend::contract($device, Precision::Exact, x.$view(), w.$view(), &Plain, []),
+                1 => $backend::contract(
+                    $device,
+                    Precision::Exact,
+                    x.$view(),
+                    w.$view(),
+                    &AddBias,
+                    [extra[0].$view()],
+                ),
                 2 => {
                     let extra = [extra[0].$view(), extra[1].$view()];
-                    $backend::contract($device, x.$view(), w.$view(), &Gate, extra)
+                    $backend::contract($device, Precision::Exact, x.$view(), w.$view(), &Gate, extra)
                 }
-                _ => $backend::contract($device, x.$view(), w.$view(), &Negate, []),
+                _ => $backend::contract($device, Precision::Exact, x.$view(), w.$view(), &Negate, []),
             }
             .unwrap()
         };

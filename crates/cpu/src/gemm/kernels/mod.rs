@@ -13,5 +13,5 @@ mod turn;
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use skinny::Lines;
-pub(crate) use tile::{PITCH, Panels, height, width};
+pub(crate) use tile::{Kind, PITCH, Panels, height, width};
 pub(crate) use turn::turn;
