@@ -29,7 +29,7 @@ use crate::CpuDevice;
 use crate::isa::Isa;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
-use kernels::{Cut, Tile, fill, height};
+use kernels::{Cut, LEAST, Tile, fill, height};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -190,13 +190,15 @@ impl<T: Real> Job<'_, T> {
         each(d, self.worth(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
             if rows.len() <= SKINNY
+                && (self.kind == Kind::Numbers || cols.len() >= LEAST)
                 && let Some(columns) = self.right.columns(b, cols.clone())
             {
                 return self.skinny(d, tile, columns);
             }
             // What is used by few tiles, or stays in the second-level cache as it is, is not worth packing.
             let few = self.m <= 2 * height::<T>(isa) || self.k * self.n * size_of::<T>() <= CLOSE;
-            let whole = if few { cols.len() / w * w } else { 0 };
+            // Panels of pairs do not lie in memory: two terms of a column are no neighbours there.
+            let whole = if few && self.kind == Kind::Numbers { cols.len() / w * w } else { 0 };
             let together = (TOGETHER * w).min(cols.len().next_multiple_of(w));
             // Panels, or the sums of a row.
             let room = (self.k.min(CHUNK) * together).max(cols.len());
@@ -206,6 +208,7 @@ impl<T: Real> Job<'_, T> {
                         let k = terms.len();
                         self.left.pack(isa, b, rows.clone(), terms.clone(), left);
                         if self.m <= thin::THIN
+                            && self.kind == Kind::Numbers
                             && let Some(direct) = self.right.direct(isa, b, terms.clone(), cols.clone())
                         {
                             tile.chain(terms.start == 0, right, |i, sums| {
@@ -239,7 +242,7 @@ impl<T: Real> Job<'_, T> {
     fn skinny(&self, d: &CpuDevice, tile: &mut Tile<'_, T>, columns: Columns<'_, T>) -> Result<()> {
         let (isa, b, rows) = (d.isa(), tile.batch, tile.rows.clone());
         if let Some(lines) = self.left.lines(b, rows.clone()) {
-            tile.skinny(isa, lines, columns, self.k);
+            tile.skinny(isa, self.kind, lines, columns, self.k);
             self.finish(d, tile);
             return Ok(());
         }
@@ -252,7 +255,7 @@ impl<T: Real> Job<'_, T> {
                         to[terms.clone()].copy_from_slice(&from[..terms.len()]);
                     }
                 }
-                tile.skinny(isa, Lines { data: left, step }, columns, self.k);
+                tile.skinny(isa, self.kind, Lines { data: left, step }, columns, self.k);
                 self.finish(d, tile);
             })
         })?

@@ -6,8 +6,10 @@
 //!
 //! How it can be wrong: a last term without a partner gets zeros, and whoever reads beside a row would pair it with the next.
 
+use super::kernels::as_pairs;
 use super::{
-    Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Share, product, width,
+    Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Share, product, turn,
+    width,
 };
 use crate::CpuDevice;
 use crate::isa::{Isa, Kernel, dispatch};
@@ -25,13 +27,17 @@ pub(super) fn products(
     right: &Matrix<'_, f32>,
     finish: &dyn Finish<f32>,
 ) -> Result<Option<Vec<f32>>> {
-    let (Some(left), Some(right)) = (Paired::new(left, k), Paired::new(right, k)) else { return Ok(None) };
+    let (Some(x), Some(w)) = (Paired::new(left, k), Paired::new(right, k)) else { return Ok(None) };
     if !d.isa().has_pairs() {
         return Ok(None);
     }
+    let (left, right) = (x.turned().in_place(), w.in_place());
+    // The first factor's terms lie along its rows, so it was looked at from the side.
+    let left = left.map(Matrix::turned);
+    let left: &dyn Left<f32> = left.as_ref().map_or(&x, |m| m);
+    let right: &dyn Right<f32> = right.as_ref().map_or(&w, |m| m);
     let share = if m > super::rows::<f32>() { Share::Right } else { Share::Nothing };
-    let k = k.div_ceil(2);
-    let job = Job { batch, m, k, n, left: &left, right: &right, finish, share, kind: Kind::Pairs };
+    let job = Job { batch, m, k: k.div_ceil(2), n, left, right, finish, share, kind: Kind::Pairs };
     product(d, &job).map(Some)
 }
 
@@ -49,6 +55,25 @@ impl<'a> Paired<'a> {
             Numbers::BF16(data) => Some(Paired { data, at: *m, k }),
             Numbers::Own(_) | Numbers::F16(_) => None,
         }
+    }
+}
+
+impl<'a> Paired<'a> {
+    fn turned(&self) -> Paired<'a> {
+        Paired { at: self.at.turned(), ..*self }
+    }
+    /// The pairs as a matrix of f32, if they lie in memory as such: terms are neighbours down the columns, and every column
+    /// begins with a pair.
+    fn in_place(&self) -> Option<Matrix<'a, f32>> {
+        let Matrix { offset, inner, batch, row, col, .. } = self.at;
+        let even = |x: isize| x % 2 == 0;
+        let lies = row == 1 && even(col) && even(batch.0) && even(batch.1) && even(offset as isize);
+        if !lies || !self.k.is_multiple_of(2) {
+            return None;
+        }
+        let data = Numbers::Own(as_pairs(self.data)?);
+        let batch = (batch.0 / 2, batch.1 / 2);
+        Some(Matrix { data, offset: offset / 2, inner, batch, row: 1, col: col / 2, kept: None })
     }
 }
 
@@ -111,6 +136,10 @@ impl Kernel for Pack<'_> {
     }
 }
 
+/// Rows that are turned together, a line of f32, and how many pairs of each: 8 KiB.
+const SIDE: usize = 16;
+const DEEP: usize = 128;
+
 impl Left<f32> for Paired<'_> {
     fn distinct(&self) -> usize {
         usize::MAX
@@ -120,10 +149,27 @@ impl Left<f32> for Paired<'_> {
         let whole = (rows.len(), pairs.end.min(self.k / 2).saturating_sub(pairs.start));
         let (down, across, apart) = (self.at.row, 2 * self.at.col, self.at.col);
         let (rows, cols) = (rows.len(), pairs.len());
-        dispatch(
-            isa,
-            Pack { src: self.data, at, down, across, apart, rows, cols, whole, dst: out, pitch: PITCH },
-        );
+        if down != 1 || rows < SIDE {
+            let whole =
+                Pack { src: self.data, at, down, across, apart, rows, cols, whole, dst: out, pitch: PITCH };
+            return dispatch(isa, whole);
+        }
+        // Neighbours are rows: some of them are packed as columns, and turned.
+        let mut room = [0.0; SIDE * DEEP];
+        for r in (0..rows).step_by(SIDE) {
+            let n = SIDE.min(rows - r);
+            for c in (0..cols).step_by(DEEP) {
+                let some = DEEP.min(cols - c);
+                let at = at + r as isize + c as isize * across;
+                let whole = (whole.1.saturating_sub(c).min(some), n);
+                let dst = &mut room[..some * SIDE];
+                let (src, down, across) = (self.data, across, 1);
+                let block =
+                    Pack { src, at, down, across, apart, rows: some, cols: n, whole, dst, pitch: SIDE };
+                dispatch(isa, block);
+                turn(isa, &room, 0, SIDE as isize, n, some, &mut out[r * PITCH + c..], PITCH);
+            }
+        }
     }
     fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, f32>> {
         None

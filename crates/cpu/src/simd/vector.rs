@@ -44,7 +44,10 @@ pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
     type V512: Quad<T = Self>;
     /// A register of AVX-512 with the products of pairs of bf16; for f64 there is none, and it stands for itself.
     #[cfg(target_arch = "x86_64")]
-    type Pairs: Vector<T = Self>;
+    type Pairs: Quad<T = Self>;
+    /// The same with half the lanes.
+    #[cfg(target_arch = "x86_64")]
+    type ShortPairs: Quad<T = Self>;
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
     type V256: Quad<T = Self>;
@@ -59,6 +62,8 @@ impl Registers for f32 {
     #[cfg(target_arch = "x86_64")]
     type Pairs = super::x86::Pairs;
     #[cfg(target_arch = "x86_64")]
+    type ShortPairs = super::x86::ShortPairs;
+    #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256;
     #[cfg(target_arch = "aarch64")]
     type V128 = std::arch::aarch64::float32x4_t;
@@ -69,6 +74,8 @@ impl Registers for f64 {
     type V512 = std::arch::x86_64::__m512d;
     #[cfg(target_arch = "x86_64")]
     type Pairs = std::arch::x86_64::__m512d;
+    #[cfg(target_arch = "x86_64")]
+    type ShortPairs = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "aarch64")]
@@ -129,26 +136,15 @@ impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
     }
 }
 
-/// Work on pairs of bf16 that lie in the bits of f32, with a register whose `fma` multiplies both numbers of each pair and
+/// Runs work on pairs of bf16 that lie in the bits of f32, in registers whose `fma` multiplies both numbers of each pair and
 /// adds both products to an f32.
-pub(crate) trait InPairs {
-    /// In which the pairs lie, f32.
-    type T: Registers;
-    /// The work. It must be `#[inline(always)]`, and so must be what it calls in its loops.
-    ///
-    /// # Safety
-    /// The processor has the instruction set of `V`.
-    unsafe fn run<V: Vector<T = Self::T>>(self);
-}
-
-/// Runs work in the copy for processors that multiply pairs.
 ///
 /// # Panics
-/// If this is none ([`Isa::has_pairs`]).
+/// If the processor multiplies no pairs ([`Isa::has_pairs`]).
 #[inline]
-pub(crate) fn in_pairs<W: InPairs>(isa: Isa, work: W) {
+pub(crate) fn in_pairs<W: InRegisters>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
-    dispatch_pairs(isa, Paired(work));
+    dispatch_pairs(isa, In::<<W::T as Registers>::Pairs, W>(work, PhantomData));
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = work;
@@ -156,17 +152,18 @@ pub(crate) fn in_pairs<W: InPairs>(isa: Isa, work: W) {
     }
 }
 
-/// Work in registers of pairs, if they are those of its numbers. Made by `in_pairs` alone.
-#[cfg(target_arch = "x86_64")]
-struct Paired<W>(W);
-
-#[cfg(target_arch = "x86_64")]
-impl<W: InPairs> Kernel for Paired<W> {
-    type Out = ();
-    #[inline(always)]
-    fn run(self) {
-        // SAFETY: `dispatch_pairs` runs this only on a processor that has the instructions.
-        unsafe { self.0.run::<<W::T as Registers>::Pairs>() }
+/// As [`in_pairs`], in registers as short as those of [`in_short_registers`].
+///
+/// # Panics
+/// As [`in_pairs`].
+#[inline]
+pub(crate) fn in_short_pairs<W: InRegisters>(isa: Isa, work: W) {
+    #[cfg(target_arch = "x86_64")]
+    dispatch_pairs(isa, In::<<W::T as Registers>::ShortPairs, W>(work, PhantomData));
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = work;
+        unreachable!("{isa} multiplies no pairs");
     }
 }
 

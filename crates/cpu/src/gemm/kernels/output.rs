@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::skinny::{Lines, Skinny, skinny};
-use super::tile::{Block, Panels, multiply};
+use super::tile::{Block, Kind, Panels, multiply};
 use crate::gemm::Real;
 use crate::gemm::source::Columns;
 use crate::isa::Isa;
@@ -118,11 +118,11 @@ impl<T: Real> Tile<'_, T> {
     /// Stores the sums of all `k` terms, from few rows and columns that lie in memory as they are.
     ///
     /// # Panics
-    /// If a factor is too short.
-    pub(crate) fn skinny(&mut self, isa: Isa, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
+    /// If a factor is too short, or there are fewer than `LEAST` columns of pairs.
+    pub(crate) fn skinny(&mut self, isa: Isa, kind: Kind, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
         let (rows, cols) = (self.rows.len(), self.cols.len());
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
-        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step }) };
+        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
         self.done = self.cols.len();
     }
     /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at

@@ -4,12 +4,12 @@
 //! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::each_row;
+use super::tile::{Kind, each_row};
 use crate::gemm::Real;
 use crate::gemm::source::{Columns, Numbers};
 use crate::isa::Isa;
 use crate::simd::quad::{Half, Quad, one};
-use crate::simd::vector::{InRegisters, in_short_registers};
+use crate::simd::vector::{InRegisters, in_short_pairs, in_short_registers};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_ops::lane::Lane;
 
@@ -31,7 +31,11 @@ pub(super) struct Skinny<'a, T> {
     /// Where the result starts, and how far apart its rows are.
     pub(super) c: *mut T,
     pub(super) step: usize,
+    pub(super) kind: Kind,
 }
+
+/// Columns that fewer are not multiplied in registers, but one by one.
+pub(crate) const LEAST: usize = 8;
 
 /// Multiplies and stores all terms.
 ///
@@ -39,7 +43,7 @@ pub(super) struct Skinny<'a, T> {
 /// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile.
 ///
 /// # Panics
-/// If a factor is shorter than it should be.
+/// If a factor is shorter than it should be, or there are fewer than [`LEAST`] columns of pairs.
 pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
     if s.rows == 0 || s.cols == 0 {
         return;
@@ -53,8 +57,12 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
         Numbers::BF16(b) => b.len(),
     };
     assert!(low >= 0 && high as usize <= len, "columns leave their buffer");
+    assert!(s.kind == Kind::Numbers || s.cols >= LEAST, "pairs are multiplied in registers only");
     let at = s.b.at;
     match s.b.data {
+        Numbers::Own(b) if s.kind == Kind::Pairs => {
+            in_short_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
+        }
         Numbers::Own(b) => in_short_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
         Numbers::F16(b) => {
             in_short_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) })
@@ -143,7 +151,7 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Skinny { a, b, rows, cols, k, c, step } = self.s;
+        let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
         let mut j = 0;
         while j < cols {
             // Two registers of columns, one chain of which waits while the other goes on; eight rows are chains enough. The

@@ -8,7 +8,7 @@
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InPairs, InRegisters, Vector, in_pairs, in_registers, lanes, rows};
+use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers, lanes, rows};
 use elinvar_core::{Element, order::CHUNK};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
@@ -92,15 +92,6 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        // SAFETY: the caller's.
-        unsafe { self.tiles::<V>() }
-    }
-}
-
-impl<T: Real> InPairs for Tiles<'_, T> {
-    type T = T;
-    #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(self) {
         // SAFETY: the caller's.
         unsafe { self.tiles::<V>() }
     }
