@@ -4,7 +4,7 @@
 //! lets a backend pass which writes nothing, or one wrong bit, proves nothing.
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape, bf16, f16};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
     ArgFold, Attention, Backend, Changed, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
 };
@@ -275,6 +275,12 @@ impl<B: Backend> Backend for Twisted<B> {
     fn release_memory(d: &Self::Device) -> Result<()> {
         B::release_memory(&d.inner)
     }
+    fn prepack(d: &Self::Device, w: View<'_, Self>) -> Result<bool> {
+        B::prepack(&d.inner, inner(w))
+    }
+    fn precision(d: &Self::Device) -> Precision {
+        B::precision(&d.inner)
+    }
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<B::Buffer> {
         after::<B>(d, Work::Fill, B::fill(&d.inner, value, dtype, len)?, dtype, len)
     }
@@ -376,13 +382,14 @@ impl<B: Backend> Backend for Twisted<B> {
     }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
+        p: Precision,
         x: View<'_, Self>,
         w: View<'_, Self>,
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<B::Buffer> {
         let (len, dtype) = (x.shape()[0] * x.shape()[1] * w.shape()[2], x.dtype);
-        let buffer = B::contract(&d.inner, inner(x), inner(w), e, extra.map(inner))?;
+        let buffer = B::contract(&d.inner, p, inner(x), inner(w), e, extra.map(inner))?;
         after::<B>(d, Work::Contract, buffer, dtype, len)
     }
     fn conv<E: Epilogue<N>, const N: usize>(

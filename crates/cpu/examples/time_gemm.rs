@@ -1,7 +1,7 @@
 //! How fast contractions are, on one thread and on two: GFLOP/s, and the share of what the processor's fma units can do at
 //! most, which is measured in the same run. Arguments pick rows by parts of their names.
 
-use elinvar_core::{DType, HostData, Layout, Shape, bf16, f16};
+use elinvar_core::{DType, HostData, Layout, Precision, Shape, bf16, f16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{Epilogue, Plain, View};
@@ -22,8 +22,9 @@ impl Epilogue<1> for BiasGelu {
     }
 }
 
-/// Seconds: the median of as many runs as fit into a quarter of a second, five at least; short ones are timed in groups.
-fn median(f: &dyn Fn()) -> f64 {
+/// Seconds: the least of as many runs as fit into a quarter of a second, five at least, for others use the processor too; short
+/// ones are timed in groups.
+fn least(f: &dyn Fn()) -> f64 {
     let start = Instant::now();
     let mut first = 0;
     while first < 3 || (start.elapsed().as_secs_f64() < 0.05 && first < 1000) {
@@ -41,7 +42,7 @@ fn median(f: &dyn Fn()) -> f64 {
         })
         .collect();
     all.sort_by(f64::total_cmp);
-    all[runs / 2]
+    all[0]
 }
 
 /// So many chains of fma side by side, in registers.
@@ -137,7 +138,7 @@ impl Timed {
     }
     fn show(&self, name: &str, flops: f64, bytes: f64, dtype: DType, f: &dyn Fn(&CpuDevice)) {
         let peak = self.peaks[usize::from(dtype == DType::F64)];
-        let times = [&self.one, &self.two].map(|d| median(&|| f(d)));
+        let times = [&self.one, &self.two].map(|d| least(&|| f(d)));
         let each = |i: usize| {
             let g = flops / times[i] / 1e9;
             format!("{:11.2} us {g:8.1} GFLOP/s {:5.1} %", times[i] * 1e6, 100.0 * g / peak[i])
@@ -145,7 +146,17 @@ impl Timed {
         println!("{name:28} {} | {} {:6.1} GB/s", each(0), each(1), bytes / times[1] / 1e9);
     }
     /// A product, by name: b, m, k, n.
-    fn product(&self, kind: &str, dtype: DType, [b, m, k, n]: [usize; 4], turned: [bool; 2]) {
+    fn product(&self, kind: &str, dtype: DType, sizes: [usize; 4], turned: [bool; 2]) {
+        self.product_as(kind, Precision::Exact, dtype, sizes, turned);
+    }
+    fn product_as(
+        &self,
+        kind: &str,
+        p: Precision,
+        dtype: DType,
+        [b, m, k, n]: [usize; 4],
+        turned: [bool; 2],
+    ) {
         let name = format!("{kind} {dtype} {b}x{m}x{n}x{k}");
         if !self.wants(&name) {
             return;
@@ -153,8 +164,12 @@ impl Timed {
         let x = Operand::new(&self.one, dtype, [b, m, k], turned[0]);
         let w = Operand::new(&self.one, dtype, [b, k, n], turned[1]);
         let (flops, bytes) = (2 * b * m * k * n, b * (m * k + k * n + m * n) * dtype.size());
+        if kind == "prepacked" {
+            let layout = w.layout.select(0, 0);
+            Cpu::prepack(&self.one, View { buffer: &w.buffer, layout: &layout, dtype }).unwrap();
+        }
         self.show(&name, flops as f64, bytes as f64, dtype, &|d| {
-            black_box(Cpu::contract(d, x.view(), w.view(), &Plain, []).unwrap());
+            black_box(Cpu::contract(d, p, x.view(), w.view(), &Plain, []).unwrap());
         });
     }
     fn gelu(&self, [m, k, n]: [usize; 3]) {
@@ -169,7 +184,9 @@ impl Timed {
         bias.layout = bias.layout.broadcast_to(&Shape::new(&[1, m, n]).unwrap(), "time").unwrap();
         let (flops, bytes) = (2 * m * k * n, (m * k + k * n + m * n) * 4);
         self.show(&name, flops as f64, bytes as f64, DType::F32, &|d| {
-            black_box(Cpu::contract(d, x.view(), w.view(), &BiasGelu, [bias.view()]).unwrap());
+            black_box(
+                Cpu::contract(d, Precision::Exact, x.view(), w.view(), &BiasGelu, [bias.view()]).unwrap(),
+            );
         });
     }
 }
@@ -202,12 +219,20 @@ fn main() {
     for m in [1, 8, 32] {
         for s in [1024, 4096] {
             t.product("linear", F32, [1, m, s, s], [false, true]);
+            t.product("prepacked", F32, [1, m, s, s], [false, true]);
         }
     }
     t.product("bmm", F32, [64, 64, 64, 64], [false; 2]);
     t.product("bmm", F32, [96, 128, 64, 128], [false; 2]);
     square("nn", BF16, 1024);
     square("nn", F16, 1024);
+    for kind in ["nn", "nt", "tn"] {
+        let (fast, turned) = (format!("fast {kind}"), [kind == "tn", kind == "nt"]);
+        t.product_as(&fast, Precision::Fast, BF16, [1, 1024, 1024, 1024], turned);
+    }
+    for m in [1, 8] {
+        t.product_as("fast linear", Precision::Fast, BF16, [1, m, 4096, 4096], [false, true]);
+    }
     t.product("linear", BF16, [1, 1, 4096, 4096], [false, true]);
     t.product("linear", BF16, [1, 8, 4096, 4096], [false, true]);
     for s in [4, 16] {

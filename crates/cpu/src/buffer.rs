@@ -1,6 +1,8 @@
 //! What a tensor on the CPU holds: numbers, or what they will be computed from.
 
+use crate::CpuDevice;
 use crate::chain::{self, Plan};
+use crate::gemm::Prepacked;
 use crate::memory::{self, Held};
 use elinvar_core::{DType, HostData, Layout, Result, Shape};
 use std::fmt;
@@ -54,8 +56,31 @@ impl CpuBuffer {
                     *node = Arc::new(Node::ready(memory::copy(old)?));
                 }
                 let node = Arc::get_mut(node).expect("nobody else has just got hold of it");
+                drop(node.prepacked.take());
                 Ok(node.data.get_mut().expect("numbers that were read are there").data_mut())
             }
+        }
+    }
+    /// Keeps a copy for products; says whether there is one of a matrix that lies so. A few numbers are not worth one, and the
+    /// first one is the only one.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; those of computing numbers that were put off.
+    pub(crate) fn prepack(&self, d: &CpuDevice, layout: &Layout) -> Result<bool> {
+        let Kind::Large(node) = &self.0 else { return Ok(false) };
+        if node.prepacked.get().is_none()
+            && let Some(copy) = Prepacked::new(d, node.data()?, layout)?
+        {
+            // If somebody else was faster, his is as good.
+            drop(node.prepacked.set(copy));
+        }
+        Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), layout)))
+    }
+    /// The copy for products, if there is one.
+    pub(crate) fn prepacked(&self) -> Option<&Prepacked> {
+        match &self.0 {
+            Kind::Small(_) => None,
+            Kind::Large(node) => node.prepacked.get(),
         }
     }
     /// The numbers if they are few, else what others can hold.
@@ -96,6 +121,8 @@ pub(crate) struct Node {
     data: OnceLock<Held>,
     /// How they are computed; None when they are there.
     plan: Mutex<Option<Arc<Plan>>>,
+    /// The same numbers in the order in which products read them, if that was asked for.
+    prepacked: OnceLock<Prepacked>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,10 +133,20 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Node {
     fn ready(data: HostData) -> Node {
         let len = data.len();
-        Node { len, data: OnceLock::from(Held::new(data)), plan: Mutex::new(None) }
+        Node {
+            len,
+            data: OnceLock::from(Held::new(data)),
+            plan: Mutex::new(None),
+            prepacked: OnceLock::new(),
+        }
     }
     fn put_off(plan: Plan) -> Node {
-        Node { len: plan.len(), data: OnceLock::new(), plan: Mutex::new(Some(Arc::new(plan))) }
+        Node {
+            len: plan.len(),
+            data: OnceLock::new(),
+            plan: Mutex::new(Some(Arc::new(plan))),
+            prepacked: OnceLock::new(),
+        }
     }
     /// How the numbers will be computed, if they are not there.
     pub(crate) fn plan(&self) -> Option<Arc<Plan>> {

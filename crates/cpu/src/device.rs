@@ -3,7 +3,7 @@
 use crate::Cpu;
 use crate::isa::Isa;
 use crate::simd::threads::Threads;
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -23,6 +23,8 @@ struct Inner {
     pool: Option<Arc<Threads>>,
     /// Elements from which maps are put off.
     fuses_from: usize,
+    /// How products are computed where no scope says it.
+    precision: Precision,
 }
 
 /// The environment's wish for an instruction set: `plain`, `avx2`, `avx512`.
@@ -44,7 +46,9 @@ impl CpuDevice {
             return Err(Error::argument("cpu: work needs one thread at least"));
         }
         let pool = (threads > 1).then(|| Threads::new(threads).map(Arc::new)).transpose()?;
-        Ok(CpuDevice { inner: Arc::new(Inner { isa, threads, pool, fuses_from: FUSE_FROM }) })
+        Ok(CpuDevice {
+            inner: Arc::new(Inner { isa, threads, pool, fuses_from: FUSE_FROM, precision: Precision::Exact }),
+        })
     }
     /// The device that everybody shares: the best instruction set and one thread per processor, or what the environment
     /// says by `ELINVAR_CPU_ISA`, `ELINVAR_THREADS` and `ELINVAR_FUSE_FROM`.
@@ -79,10 +83,23 @@ impl CpuDevice {
     /// memory (elements of the result; `usize::MAX`: never). As all else here it changes how long work takes, and no bit.
     #[must_use]
     pub fn fuse_from(self, elements: usize) -> CpuDevice {
-        let Inner { isa, threads, pool, .. } = &*self.inner;
-        CpuDevice {
-            inner: Arc::new(Inner { isa: *isa, threads: *threads, pool: pool.clone(), fuses_from: elements }),
-        }
+        self.with(|inner| inner.fuses_from = elements)
+    }
+    /// The same threads, with another precision for products where no scope says it ([`Precision::scope`]).
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> CpuDevice {
+        self.with(|inner| inner.precision = precision)
+    }
+    fn with(self, change: impl FnOnce(&mut Inner)) -> CpuDevice {
+        let Inner { isa, threads, pool, fuses_from, precision } = &*self.inner;
+        let (isa, threads, pool) = (*isa, *threads, pool.clone());
+        let mut inner = Inner { isa, threads, pool, fuses_from: *fuses_from, precision: *precision };
+        change(&mut inner);
+        CpuDevice { inner: Arc::new(inner) }
+    }
+    /// How products are computed where no scope says it.
+    pub fn precision(&self) -> Precision {
+        self.inner.precision
     }
     /// Elements from which maps are put off.
     pub fn fuses_from(&self) -> usize {
@@ -107,7 +124,13 @@ impl Default for CpuDevice {
     /// does not exist.
     fn default() -> Self {
         CpuDevice::shared().unwrap_or_else(|_| CpuDevice {
-            inner: Arc::new(Inner { isa: Isa::best(), threads: 1, pool: None, fuses_from: FUSE_FROM }),
+            inner: Arc::new(Inner {
+                isa: Isa::best(),
+                threads: 1,
+                pool: None,
+                fuses_from: FUSE_FROM,
+                precision: Precision::Exact,
+            }),
         })
     }
 }

@@ -37,7 +37,7 @@ use simd::isa;
 
 use buffer::View;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{self, *};
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
@@ -115,6 +115,9 @@ impl Backend for Cpu {
     fn release_memory(_: &CpuDevice) -> Result<()> {
         memory::release();
         Ok(())
+    }
+    fn prepack(d: &CpuDevice, w: Look<'_>) -> Result<bool> {
+        w.buffer.prepack(d, w.layout)
     }
     fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
         own(copy::fill(d, value, dtype, len))
@@ -196,21 +199,26 @@ impl Backend for Cpu {
         let (values, places) = along::sort(d, &host(&x)?, descending)?;
         Ok((CpuBuffer::new(values), CpuBuffer::new(places)))
     }
+    fn precision(d: &CpuDevice) -> Precision {
+        d.precision()
+    }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &CpuDevice,
+        p: Precision,
         x: Look<'_>,
         w: Look<'_>,
         e: &E,
         extra: [Look<'_>; N],
     ) -> Result<CpuBuffer> {
+        let packed = w.buffer.prepacked();
         let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
         own(match x.dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
-                gemm::contract::contract::<f32, E, N>(d, &x, &w, e, &extra)
+                gemm::contract::contract::<f32, E, N>(d, p, &x, (&w, packed), e, &extra)
             }
-            DType::F64 => gemm::contract::contract::<f64, E, N>(d, &x, &w, e, &extra),
+            DType::F64 => gemm::contract::contract::<f64, E, N>(d, p, &x, (&w, packed), e, &extra),
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
-                Reference::contract(&ReferenceDevice, to(x), to(w), e, extra.map(to))
+                Reference::contract(&ReferenceDevice, p, to(x), to(w), e, extra.map(to))
             }
         })
     }

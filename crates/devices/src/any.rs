@@ -3,7 +3,7 @@
 //! A new backend is one line in `backends!` and its line in [`crate::devices`].
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
@@ -129,6 +129,9 @@ impl Backend for Any {
     fn release_memory(d: &Device) -> Result<()> {
         on!(d, B, d => B::release_memory(d))
     }
+    fn prepack(d: &Device, w: View<'_, Self>) -> Result<bool> {
+        on!(d, B, d => B::prepack(d, to::<B>(w)))
+    }
     fn fill(d: &Device, value: Scalar, dtype: DType, len: usize) -> Result<AnyBuffer> {
         on!(d, B, d => B::fill(d, value, dtype, len).map(B::wrap))
     }
@@ -194,14 +197,18 @@ impl Backend for Any {
     fn sort(d: &Device, x: View<'_, Self>, descending: bool) -> Result<(AnyBuffer, AnyBuffer)> {
         on!(d, B, d => B::sort(d, to::<B>(x), descending).map(|(v, i)| (B::wrap(v), B::wrap(i))))
     }
+    fn precision(d: &Device) -> Precision {
+        on!(d, B, d => B::precision(d))
+    }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Device,
+        p: Precision,
         x: View<'_, Self>,
         w: View<'_, Self>,
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<AnyBuffer> {
-        on!(d, B, d => B::contract(d, to::<B>(x), to::<B>(w), e, extra.map(to::<B>)).map(B::wrap))
+        on!(d, B, d => B::contract(d, p, to::<B>(x), to::<B>(w), e, extra.map(to::<B>)).map(B::wrap))
     }
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &Device,

@@ -7,7 +7,7 @@
 //! ```
 
 use elinvar::core::philox::Stream;
-use elinvar::core::{DType, HostData, Layout, MemoryStats, Scalar, Shape};
+use elinvar::core::{DType, HostData, Layout, MemoryStats, Precision, Scalar, Shape};
 use elinvar::ops::backend::*;
 use elinvar::ops::map::{IntMap, Map};
 use elinvar::ops::rows::Rows;
@@ -80,6 +80,12 @@ impl Backend for Counting {
     fn release_memory(d: &Counter) -> Result<()> {
         Reference::release_memory(d.count("release_memory"))
     }
+    fn prepack(d: &Counter, w: View<'_, Self>) -> Result<bool> {
+        Reference::prepack(d.count("prepack"), to(w))
+    }
+    fn precision(d: &Counter) -> Precision {
+        Reference::precision(d.count("precision"))
+    }
     fn fill(d: &Counter, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
         Reference::fill(d.count("fill"), value, dtype, len)
     }
@@ -151,12 +157,13 @@ impl Backend for Counting {
     }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Counter,
+        p: Precision,
         x: View<'_, Self>,
         w: View<'_, Self>,
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
-        Reference::contract(d.count("contract"), to(x), to(w), e, extra.map(to))
+        Reference::contract(d.count("contract"), p, to(x), to(w), e, extra.map(to))
     }
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &Counter,

@@ -81,6 +81,21 @@ impl<B: Backend> Array<B> {
         B::finish(&self.device, &self.buffer)
     }
 
+    /// Keeps a copy of this matrix, \[k, n\], in the order in which products read their right factor: see
+    /// [`Backend::prepack`]. Says whether there is one.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if it is no matrix; `OutOfMemory`.
+    pub fn prepack(&self) -> Result<bool> {
+        if self.shape().rank() != 2 {
+            return Err(Error::shape(format!(
+                "prepack: a tensor of shape {}; it must be a matrix",
+                self.shape()
+            )));
+        }
+        B::prepack(&self.device, self.view())
+    }
+
     /// Where it lives.
     pub fn device(&self) -> &B::Device {
         &self.device

@@ -14,7 +14,7 @@ use crate::map::{IntMap, Map};
 use crate::rows::Rows;
 use crate::update::Update;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use std::fmt::{Debug, Display};
 
 /// A strided look at a buffer.
@@ -282,6 +282,13 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()>;
     /// Gives memory that is only kept for the next tensors back to the system.
     fn release_memory(d: &Self::Device) -> Result<()>;
+    /// Keeps, beside this matrix \[k, n\], a copy of it in the order in which products read their right factor, until its memory
+    /// is freed or changed. Products with a view of the same elements in the same places then read the copy; no bit of them
+    /// changes. Says whether there is such a copy now: a backend need not keep one.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn prepack(d: &Self::Device, w: View<'_, Self>) -> Result<bool>;
     /// `len` copies of a value.
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer>;
     /// `len` random numbers.
@@ -352,12 +359,16 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
 
     // Products
 
+    /// How products on this device are computed where no scope says it.
+    fn precision(d: &Self::Device) -> Precision;
     /// y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]); order: [`elinvar_core::order::contract`].
     ///
     /// Both views have rank 3 and the same b (strides may be 0); the epilogue's operands have shape [b, m, n].
-    /// Integers wrap and take no epilogue but `Plain`.
+    /// Integers wrap and take no epilogue but `Plain`. [`Precision::Fast`] allows another order and flushed subnormals; a
+    /// backend that has nothing faster stays exact.
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
+        p: Precision,
         x: View<'_, Self>,
         w: View<'_, Self>,
         e: &E,

@@ -9,4 +9,6 @@ pub use crate::map::{IntMap, Map, Out, map, map_any, map_int};
 pub use crate::op::{Context, Op, Outputs, Saves};
 pub use crate::rows::{RowOut, Rows, rows};
 pub use crate::value::{Value, widen};
-pub use elinvar_core::{DType, Dims, Error, ErrorKind, HostData, HostTensor, Layout, Result, Scalar, Shape};
+pub use elinvar_core::{
+    DType, Dims, Error, ErrorKind, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape,
+};

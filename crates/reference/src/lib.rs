@@ -24,7 +24,7 @@ mod update;
 pub use cell::Cell;
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{
     ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem,
@@ -87,6 +87,10 @@ impl Backend for Reference {
         // Nothing is kept.
         Ok(())
     }
+    /// It keeps no copies.
+    fn prepack(_: &Device, _: View<'_>) -> Result<bool> {
+        Ok(false)
+    }
     fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
         memory::fill(value, dtype, len)
     }
@@ -147,8 +151,12 @@ impl Backend for Reference {
         sort::sort(&x, descending)
     }
 
+    fn precision(_: &Device) -> Precision {
+        Precision::Exact
+    }
     fn contract<E: Epilogue<N>, const N: usize>(
         _: &Device,
+        _: Precision,
         x: View<'_>,
         w: View<'_>,
         e: &E,

@@ -46,6 +46,15 @@ pub struct Key {
     pub threads: usize,
 }
 
+impl Key {
+    /// Where the times of others are: a row may be another way to the same work, for which they have no name.
+    fn of_others(&self) -> Key {
+        const WAYS: [&str; 2] = ["_prepacked", "_fast"];
+        let plain = WAYS.iter().find_map(|way| self.workload.strip_suffix(way));
+        Key { workload: plain.unwrap_or(&self.workload).into(), ..self.clone() }
+    }
+}
+
 /// A row of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -135,7 +144,7 @@ impl Lines {
     }
     /// The fastest of the others, and its time.
     pub fn best(&self, key: &Key) -> Option<(&str, f64)> {
-        let others = self.times.get(key)?.iter().filter(|(peer, _)| !is_ours(peer));
+        let others = self.times.get(&key.of_others())?.iter().filter(|(peer, _)| !is_ours(peer));
         others.map(|(peer, &t)| (peer.as_str(), t)).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{boxed, forward};
 use crate::row::{Group, Row};
-use elinvar::DType;
+use elinvar::{DType, Precision};
 
 /// Which operand lies transposed in memory.
 #[derive(Clone, Copy)]
@@ -51,6 +51,27 @@ fn linear([m, n, k]: [usize; 3]) -> Row {
     .bytes(4 * (m * k + k * n + m * n))
 }
 
+/// The same by a weight that was packed before, as a server does it.
+fn linear_prepacked([m, n, k]: [usize; 3]) -> Row {
+    Row::new(Group::Gemm, "linear_prepacked", format!("{m}x{n}x{k}"), DType::F32, move |data| {
+        let (x, w) = (data.floats(&[m, k]), data.floats(&[n, k]));
+        w.t().prepack();
+        forward(move || x.linear(&w, None))
+    })
+    .flops(2 * m * n * k)
+    .bytes(4 * (m * k + k * n + m * n))
+}
+
+/// `gemm_nn` with `Precision::Fast`.
+fn fast(n: usize, dtype: DType) -> Row {
+    Row::new(Group::Gemm, "gemm_nn_fast", format!("{n}x{n}x{n}"), dtype, move |data| {
+        let (x, w) = (data.of(&[n, n], dtype), data.of(&[n, n], dtype));
+        forward(move || Precision::Fast.scope(|| x.matmul(&w)))
+    })
+    .flops(2 * n * n * n)
+    .bytes(3 * dtype.size() * n * n)
+}
+
 /// y[b, m, n] = x[b, m, k] w[b, k, n]
 fn batched([b, m, n, k]: [usize; 4]) -> Row {
     Row::new(Group::Gemm, "bmm", format!("{b}x{m}x{n}x{k}"), DType::F32, move |data| {
@@ -66,11 +87,13 @@ pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![];
     rows.extend([64, 128, 256, 512, 1024, 2048].map(|n| square(Order::Nn, n, DType::F32)));
     rows.extend([DType::F64, DType::BF16, DType::F16].map(|dtype| square(Order::Nn, 1024, dtype)));
+    rows.push(fast(1024, DType::BF16));
     for order in [Order::Nt, Order::Tn] {
         rows.extend([256, 1024].map(|n| square(order, n, DType::F32)));
     }
     for nk in [1024, 4096] {
         rows.extend([1, 8, 32].map(|m| linear([m, nk, nk])));
+        rows.extend([1, 8, 32].map(|m| linear_prepacked([m, nk, nk])));
     }
     rows.extend([[64, 64, 64, 64], [96, 128, 128, 64]].map(batched));
     rows

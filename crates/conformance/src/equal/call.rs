@@ -2,7 +2,7 @@
 
 use crate::twist::Work;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, HostTensor, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{
     AddBias, ArgFold, Attention, Backend, Changed, Conv, Fold, Plain, Pool, Random, Scan, Scatter,
     UpdateItem, View,
@@ -290,8 +290,8 @@ impl Call {
                 let (xs, ws) = (x.layout.shape(), w.layout.shape());
                 let len = xs[0] * xs[1] * ws[2];
                 let buffer = match &hb {
-                    None => B::contract(d, hx.view(), hw.view(), &Plain, [])?,
-                    Some(b) => B::contract(d, hx.view(), hw.view(), &AddBias, [b.view()])?,
+                    None => B::contract(d, Precision::Exact, hx.view(), hw.view(), &Plain, [])?,
+                    Some(b) => B::contract(d, Precision::Exact, hx.view(), hw.view(), &AddBias, [b.view()])?,
                 };
                 vec![down(buffer, x.data.dtype(), len)?]
             }

@@ -16,8 +16,8 @@ use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
 use crate::gemm::source::copy;
 use crate::gemm::{
-    Columns, Extra, Finish, Job, Left, Lines, Matrix, Numbers, Panels, Real, Right, Share, product, turn,
-    width,
+    Columns, Extra, Finish, Job, Kind, Left, Lines, Matrix, Numbers, Panels, Real, Right, Share, product,
+    turn, width,
 };
 use crate::isa::Isa;
 use crate::memory::{filled, with_capacity};
@@ -90,7 +90,7 @@ impl<T: Real> Left<T> for Weights<'_, T> {
 /// Contiguous matrices, one after the other.
 fn matrices<T>(data: &[T], rows: usize, cols: usize) -> Matrix<'_, T> {
     let batch = ((rows * cols) as isize, 0);
-    Matrix { data: Numbers::Own(data), offset: 0, inner: 1, batch, row: cols as isize, col: 1 }
+    Matrix { data: Numbers::Own(data), offset: 0, inner: 1, batch, row: cols as isize, col: 1, kept: None }
 }
 
 /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
@@ -123,6 +123,7 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
             batch,
             row: s[1],
             col: s[2],
+            kept: None,
         })
     })?;
     let (xv, wv) = (load::<T>(d, x)?, load::<T>(d, w)?);
@@ -155,7 +156,20 @@ pub(crate) fn windows<T: Real>(
     let left = Weights { matrix: matrices(w, o, k), groups };
     let planes = matrices(patches.data, patches.channels, n);
     let right: &dyn Right<T> = if patches.is_plain() { &planes } else { patches };
-    product(d, &Job { batch: images * groups, m: o, k, n, left: &left, right, finish, share: Share::Left })
+    product(
+        d,
+        &Job {
+            batch: images * groups,
+            m: o,
+            k,
+            n,
+            left: &left,
+            right,
+            finish,
+            share: Share::Left,
+            kind: Kind::Numbers,
+        },
+    )
 }
 
 /// dx[n, c, s]: terms g * w over (o, taps), over those taps that meet the stride's grid.
@@ -256,7 +270,17 @@ pub(crate) fn weight_grad<T: Real>(
     let (batch, k) = (c.groups, xs[0] * positions);
     let turned = product(
         d,
-        &Job { batch, m, k, n: o, left: &left, right: &right, finish: &Nothing, share: Share::Nothing },
+        &Job {
+            batch,
+            m,
+            k,
+            n: o,
+            left: &left,
+            right: &right,
+            finish: &Nothing,
+            share: Share::Nothing,
+            kind: Kind::Numbers,
+        },
     )?;
     let mut dw = filled(turned.len(), T::ZERO)?;
     if !dw.is_empty() {
@@ -293,6 +317,9 @@ impl<T: Real> Right<T> for Planes<'_, T> {
         }
     }
     fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
+    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
         None
     }
     fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {

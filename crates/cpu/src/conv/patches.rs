@@ -180,6 +180,9 @@ impl<T: Real> Right<T> for Patches<'_, T> {
     fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
         None
     }
+    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
     fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
         None
     }

@@ -1,11 +1,11 @@
 //! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), from views.
 
 use super::finish::Follow;
-use super::{Extra, Finish, Job, Matrix, Real, Share, product};
+use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product};
 use crate::CpuDevice;
 use crate::View;
 use crate::memory::with_capacity;
-use elinvar_core::{DType, Error, HostData, Layout, Result, bf16, f16};
+use elinvar_core::{DType, Error, HostData, Layout, Precision, Result, bf16, f16};
 use elinvar_ops::backend::Epilogue;
 use half::slice::HalfFloatSliceExt;
 
@@ -15,15 +15,17 @@ use half::slice::HalfFloatSliceExt;
 /// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
 pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
+    p: Precision,
     x: &View<'_>,
-    w: &View<'_>,
+    (w, packed): (&View<'_>, Option<&Prepacked>),
     e: &E,
     extra: &[View<'_>; N],
 ) -> Result<HostData> {
     let (xs, n) = (x.shape(), w.shape()[2]);
     let (left, right) = (matrix::<T>(x.buffer, x.layout)?, matrix::<T>(w.buffer, w.layout)?);
+    let right = Matrix { kept: packed.and_then(|p| p.of(d.isa(), w.layout)), ..right };
     let extra = all(extra, |v| matrix::<T>(v.buffer, v.layout))?;
-    let y = products(d, [xs[0], xs[1], xs[2], n], left, right, e, extra)?;
+    let y = products(d, p, [xs[0], xs[1], xs[2], n], left, right, e, extra)?;
     store(y, x.buffer.dtype())
 }
 
@@ -36,6 +38,7 @@ pub(crate) fn all<X, T: Copy, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Resu
 /// A batch of matrix products: sizes b, m, k, n.
 pub(crate) fn products<T: Real, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
+    p: Precision,
     [b, m, k, n]: [usize; 4],
     left: Matrix<'_, T>,
     right: Matrix<'_, T>,
@@ -46,14 +49,14 @@ pub(crate) fn products<T: Real, E: Epilogue<N>, const N: usize>(
     if n == 1 && m > 1 {
         let extra = extra.map(Matrix::turned);
         let (left, right) = (right.turned(), left.turned());
-        return T::products(d, [b, 1, k, m], left, right, &Follow { e, extra });
+        return T::products(d, p, [b, 1, k, m], left, right, &Follow { e, extra });
     }
     // A batch with one right factor is one product, if its rows follow one another.
     let one = |x: &Matrix<'_, T>| x.inner == 1 && x.batch.0 == x.row * m as isize;
     if b > 1 && right.inner == 1 && right.batch.0 == 0 && one(&left) && extra.iter().all(one) {
-        return T::products(d, [1, b * m, k, n], left, right, &Follow { e, extra });
+        return T::products(d, p, [1, b * m, k, n], left, right, &Follow { e, extra });
     }
-    T::products(d, [b, m, k, n], left, right, &Follow { e, extra })
+    T::products(d, p, [b, m, k, n], left, right, &Follow { e, extra })
 }
 
 /// A batch of products, for [`Real::products`] alone.
@@ -65,8 +68,13 @@ pub(super) fn run<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
     // With one block of rows there is nobody to share with.
-    let share = if m > super::rows::<T>() { Share::Right } else { Share::Nothing };
-    product(d, &Job { batch, m, k, n, left: &left, right: &right, finish, share })
+    let share = match right.kept {
+        Some(_) => Share::Kept,
+        None if m > super::rows::<T>() => Share::Right,
+        None => Share::Nothing,
+    };
+    let kind = Kind::Numbers;
+    product(d, &Job { batch, m, k, n, left: &left, right: &right, finish, share, kind })
 }
 
 /// A view of rank 3 as matrices.
@@ -76,7 +84,7 @@ pub(super) fn run<T: Real>(
 pub(crate) fn matrix<'a, T: Real>(data: &'a HostData, l: &Layout) -> Result<Matrix<'a, T>> {
     let s = l.strides();
     let data = numbers(data)?;
-    Ok(Matrix { data, offset: l.offset(), inner: 1, batch: (s[0], 0), row: s[1], col: s[2] })
+    Ok(Matrix { data, offset: l.offset(), inner: 1, batch: (s[0], 0), row: s[1], col: s[2], kept: None })
 }
 
 /// The numbers in a buffer.

@@ -11,22 +11,26 @@
 pub(crate) mod contract;
 pub(crate) mod finish;
 mod kernels;
+mod pairs;
+mod prepack;
 mod real;
 mod scratch;
 pub(crate) mod source;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{Lines, PITCH, Panels, turn, width};
+pub(crate) use kernels::{Kind, Lines, PITCH, Panels, turn, width};
+pub(crate) use prepack::Prepacked;
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{Columns, Left, Matrix, Numbers, Right};
 
 use crate::CpuDevice;
+use crate::isa::Isa;
 use crate::parallel::try_pieces;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
-use kernels::{Cut, Tile, fill, height};
+use kernels::{Cut, LEAST, Tile, fill, height};
 use std::ops::Range;
 
 /// Rows of a packed left block: with a chunk of terms it takes 400 KiB of the 1 MiB that a core's L2 has, and leaves room
@@ -42,15 +46,17 @@ const fn cols<T>() -> usize {
 const fn shared<T>() -> usize {
     (8 << 20) / size_of::<T>()
 }
+/// Panels that a task packs for itself, one after the other, and multiplies while they are in its second-level cache.
+const TOGETHER: usize = 2;
 /// Columns of which a block takes no more.
 const WIDE: usize = 4096;
-/// Rows up to which columns that lie in memory are not packed: with eight, 1024 columns of 1024 terms took twice as long as
-/// packed ones.
-const SKINNY: usize = 4;
-/// The same for halves, whose packing costs more; a guess between 8, which was measured, and a tile's height.
-const SKINNY_HALVES: usize = 12;
+/// Rows up to which columns that lie in memory are not packed: eight rows, 1024 columns and as many terms took three quarters of
+/// the time of packed ones; thirty-two took three times as long.
+const SKINNY: usize = 8;
 /// Bytes of a right factor that stays close without being packed: half of a core's L2.
 const CLOSE: usize = 512 << 10;
+/// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
+const STEP: usize = 4;
 /// Multiplications below which work is not shared: about 4 microseconds of one thread.
 const WORTH: usize = 1 << 18;
 
@@ -63,6 +69,8 @@ pub(crate) enum Share {
     Left,
     /// The right one, a block of it after the other.
     Right,
+    /// The right one is there already, packed.
+    Kept,
 }
 
 /// A batch of products.
@@ -75,6 +83,8 @@ pub(crate) struct Job<'a, T> {
     pub(crate) right: &'a dyn Right<T>,
     pub(crate) finish: &'a dyn Finish<T>,
     pub(crate) share: Share,
+    /// What the factors pack.
+    pub(crate) kind: Kind,
 }
 
 /// y[batch, m, n]
@@ -94,6 +104,7 @@ pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<Vec<T>
         Share::Nothing => job.alone(d, tiles),
         Share::Left => job.with_left(d, tiles),
         Share::Right => job.with_right(d, &cut, tiles),
+        Share::Kept => job.with_kept(d, tiles),
     })
 }
 
@@ -128,18 +139,46 @@ impl<T: Real> Job<'_, T> {
             Share::Nothing => (rows::<T>(), cols::<T>()),
             Share::Left => (self.m, cols::<T>()),
             Share::Right => (rows::<T>(), self.n.min(WIDE)),
+            // Few rows are packed as often as there are tiles side by side.
+            Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
+            Share::Kept => (rows::<T>(), WIDE),
         };
         // Threads that the batch does not feed. With a shared right factor one product is made after the other.
         let threads = match self.share {
             _ if !self.worth() => 1,
             Share::Right => d.threads(),
-            Share::Nothing | Share::Left => d.threads().div_ceil(self.batch.max(1)),
+            Share::Nothing | Share::Left | Share::Kept => d.threads().div_ceil(self.batch.max(1)),
         };
         // Rows are cut finer if they are enough for all; otherwise columns.
         let by_rows = self.m >= 2 * h * threads && self.share != Share::Left;
         let (down, across) = if by_rows { (threads, 1) } else { (1, threads) };
-        let (rows, cols) = (even(self.m, rows, h, down), even(self.n, cols, w, across));
+        // A thread that waits for another's last rows loses more than a tile of fewer rows does.
+        let unit = if down > 1 { h.min(STEP) } else { h };
+        let (rows, cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
         Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
+    }
+
+    /// Panels of `k` terms that were just packed.
+    fn panels<'a>(&self, isa: Isa, data: &'a [T], k: usize) -> Panels<'a, T> {
+        let step = width::<T>(isa);
+        Panels { data, step, across: step * k, kind: self.kind }
+    }
+
+    /// Each task packs rows of the left factor; the right one is packed.
+    fn with_kept(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+        let isa = d.isa();
+        each(d, self.worth(), tiles, |tile| {
+            let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
+            scratch(rows.len() * PITCH, |left| {
+                for terms in chunks(0..self.k) {
+                    self.left.pack(isa, b, rows.clone(), terms.clone(), left);
+                    let right =
+                        self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
+                    tile.add(isa, left, right, terms.len());
+                }
+                self.finish(d, tile);
+            })
+        })
     }
 
     /// Each task packs both factors.
@@ -147,21 +186,26 @@ impl<T: Real> Job<'_, T> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
         each(d, self.worth(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            if rows.len() <= SKINNY_HALVES
+            if rows.len() <= SKINNY
+                && (self.kind == Kind::Numbers || cols.len() >= LEAST)
                 && let Some(columns) = self.right.columns(b, cols.clone())
-                && (rows.len() <= SKINNY || !matches!(columns.data, Numbers::Own(_)))
             {
                 return self.skinny(d, tile, columns);
             }
             // What is used by few tiles, or stays in the second-level cache as it is, is not worth packing.
             let few = self.m <= 2 * height::<T>(isa) || self.k * self.n * size_of::<T>() <= CLOSE;
-            let whole = if few { cols.len() / w * w } else { 0 };
+            // Panels of pairs do not lie in memory: two terms of a column are no neighbours there.
+            let whole = if few && self.kind == Kind::Numbers { cols.len() / w * w } else { 0 };
+            let together = (TOGETHER * w).min(cols.len().next_multiple_of(w));
+            // Panels, or the sums of a row.
+            let room = (self.k.min(CHUNK) * together).max(cols.len());
             scratch(rows.len() * PITCH, |left| {
-                scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
+                scratch(room, |right| {
                     for terms in chunks(0..self.k) {
                         let k = terms.len();
                         self.left.pack(isa, b, rows.clone(), terms.clone(), left);
                         if self.m <= thin::THIN
+                            && self.kind == Kind::Numbers
                             && let Some(direct) = self.right.direct(isa, b, terms.clone(), cols.clone())
                         {
                             tile.chain(terms.start == 0, right, |i, sums| {
@@ -172,14 +216,17 @@ impl<T: Real> Job<'_, T> {
                         let direct = cols.start..cols.start + whole;
                         let direct =
                             (whole > 0).then(|| self.right.direct(isa, b, terms.clone(), direct)).flatten();
-                        let from = cols.start + if direct.is_some() { whole } else { 0 };
-                        self.right.pack(isa, b, terms.clone(), from..cols.end, right);
-                        let packed = Panels::packed(isa, right, k);
-                        match direct {
-                            Some(d) => {
-                                tile.add_parts(isa, left, [(whole, d), (cols.len() - whole, packed)], k)
-                            }
-                            None => tile.add(isa, left, packed, k),
+                        let mut done = 0;
+                        if let Some(direct) = direct {
+                            tile.add_part(isa, left, (0, whole), direct, k);
+                            done = whole;
+                        }
+                        while done < cols.len() {
+                            let n = together.min(cols.len() - done);
+                            let from = cols.start + done;
+                            self.right.pack(isa, b, terms.clone(), from..from + n, right);
+                            tile.add_part(isa, left, (done, n), self.panels(isa, right, k), k);
+                            done += n;
                         }
                     }
                     self.finish(d, tile);
@@ -192,7 +239,7 @@ impl<T: Real> Job<'_, T> {
     fn skinny(&self, d: &CpuDevice, tile: &mut Tile<'_, T>, columns: Columns<'_, T>) -> Result<()> {
         let (isa, b, rows) = (d.isa(), tile.batch, tile.rows.clone());
         if let Some(lines) = self.left.lines(b, rows.clone()) {
-            tile.skinny(isa, lines, columns, self.k);
+            tile.skinny(isa, self.kind, lines, columns, self.k);
             self.finish(d, tile);
             return Ok(());
         }
@@ -205,7 +252,7 @@ impl<T: Real> Job<'_, T> {
                         to[terms.clone()].copy_from_slice(&from[..terms.len()]);
                     }
                 }
-                tile.skinny(isa, Lines { data: left, step }, columns, self.k);
+                tile.skinny(isa, self.kind, Lines { data: left, step }, columns, self.k);
                 self.finish(d, tile);
             })
         })?
@@ -230,7 +277,7 @@ impl<T: Real> Job<'_, T> {
                     for (i, terms) in chunks(0..self.k).enumerate() {
                         self.right.pack(isa, b, terms.clone(), cols.clone(), right);
                         let left = &left[(b % distinct * count + i) * size + tile.rows.start * PITCH..];
-                        tile.add(isa, left, Panels::packed(isa, right, terms.len()), terms.len());
+                        tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
                     }
                     self.finish(d, tile);
                 })
@@ -293,7 +340,7 @@ impl<T: Real> Job<'_, T> {
                     self.left.pack(isa, b, rows.clone(), terms.clone(), left);
                     let before = (terms.start - all.start) * padded;
                     let panels = &right[before + (tile.cols.start - across.start) * terms.len()..];
-                    tile.add(isa, left, Panels::packed(isa, panels, terms.len()), terms.len());
+                    tile.add(isa, left, self.panels(isa, panels, terms.len()), terms.len());
                 }
                 if all.end == self.k {
                     self.finish(d, tile);

@@ -2,11 +2,11 @@
 
 use super::scratch::Shelf;
 use super::source::Numbers;
-use super::{Finish, Matrix, contract};
+use super::{Finish, Matrix, contract, pairs};
 use crate::CpuDevice;
 use crate::conv::{self, Windows};
 use crate::simd::vector::Registers;
-use elinvar_core::{HostData, Result};
+use elinvar_core::{HostData, Precision, Result};
 
 /// f32 or f64: a type in which contractions are computed.
 pub(crate) trait Real: Registers {
@@ -14,13 +14,14 @@ pub(crate) trait Real: Registers {
     fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
     /// Memory of this thread for use in between.
     fn shelf() -> &'static std::thread::LocalKey<Shelf<Self>>;
-    /// A batch of products, sizes b, m, k, n: the generic function, compiled here once for each type. What calls it is
+    /// A batch of products, sizes b, m, k, n, exact or fast: the generic function, compiled here once for each type. What calls it is
     /// generic over an epilogue and compiled in every crate that uses one, and would take all kernels along.
     ///
     /// # Errors
     /// `OutOfMemory`.
     fn products(
         d: &CpuDevice,
+        p: Precision,
         sizes: [usize; 4],
         left: Matrix<'_, Self>,
         right: Matrix<'_, Self>,
@@ -35,15 +36,6 @@ pub(crate) trait Real: Registers {
 
 macro_rules! compiled_here {
     () => {
-        fn products(
-            d: &CpuDevice,
-            sizes: [usize; 4],
-            left: Matrix<'_, Self>,
-            right: Matrix<'_, Self>,
-            finish: &dyn Finish<Self>,
-        ) -> Result<Vec<Self>> {
-            contract::run(d, sizes, left, right, finish)
-        }
         fn windows(d: &CpuDevice, job: &Windows<'_, Self>, finish: &dyn Finish<Self>) -> Result<Vec<Self>> {
             conv::windows(d, job, finish)
         }
@@ -65,6 +57,23 @@ impl Real for f32 {
         thread_local! { static SHELF: Shelf<f32> = const { Shelf::new(Vec::new()) } }
         &SHELF
     }
+    fn products(
+        d: &CpuDevice,
+        p: Precision,
+        sizes: [usize; 4],
+        left: Matrix<'_, f32>,
+        right: Matrix<'_, f32>,
+        finish: &dyn Finish<f32>,
+    ) -> Result<Vec<f32>> {
+        let fast = match p {
+            Precision::Fast => pairs::products(d, sizes, &left, &right, finish)?,
+            Precision::Exact => None,
+        };
+        match fast {
+            Some(y) => Ok(y),
+            None => contract::run(d, sizes, left, right, finish),
+        }
+    }
     compiled_here!();
 }
 
@@ -84,6 +93,16 @@ impl Real for f64 {
     fn shelf() -> &'static std::thread::LocalKey<Shelf<f64>> {
         thread_local! { static SHELF: Shelf<f64> = const { Shelf::new(Vec::new()) } }
         &SHELF
+    }
+    fn products(
+        d: &CpuDevice,
+        _: Precision,
+        sizes: [usize; 4],
+        left: Matrix<'_, f64>,
+        right: Matrix<'_, f64>,
+        finish: &dyn Finish<f64>,
+    ) -> Result<Vec<f64>> {
+        contract::run(d, sizes, left, right, finish)
     }
     compiled_here!();
 }

@@ -1,7 +1,8 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{Lines, PITCH, Panels, halves, turn, width};
+use super::kernels::{Kind, Lines, PITCH, Panels, halves, turn, width};
+use super::prepack::Kept;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::quad::Half;
 use elinvar_core::{Element, bf16, f16};
@@ -29,6 +30,8 @@ pub(crate) trait Right<T>: Sync {
         terms: Range<usize>,
         cols: Range<usize>,
     ) -> Option<Panels<'_, T>>;
+    /// Panels of a chunk that were packed before. Of all, or of none; columns begin where a panel does.
+    fn kept(&self, terms: Range<usize>, cols: Range<usize>) -> Option<Panels<'_, T>>;
     /// Columns where they lie, if the terms of each are neighbours.
     fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>>;
 }
@@ -60,6 +63,8 @@ pub(crate) struct Matrix<'a, T> {
     pub(crate) batch: (isize, isize),
     pub(crate) row: isize,
     pub(crate) col: isize,
+    /// A packed copy, for a right factor.
+    pub(crate) kept: Option<Kept<'a, T>>,
 }
 
 impl<'a, T> Matrix<'a, T> {
@@ -89,7 +94,7 @@ impl<'a, T> Matrix<'a, T> {
     }
     /// Rows as columns.
     pub(crate) fn turned(self) -> Matrix<'a, T> {
-        Matrix { row: self.col, col: self.row, ..self }
+        Matrix { row: self.col, col: self.row, kept: None, ..self }
     }
 }
 
@@ -132,10 +137,13 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
         match self.data {
             Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
                 let data = &data[self.at(batch, terms.start, cols.start) as usize..];
-                Some(Panels { data, step: self.row as usize, across: width::<T>(isa) })
+                Some(Panels { data, step: self.row as usize, across: width::<T>(isa), kind: Kind::Numbers })
             }
             Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
         }
+    }
+    fn kept(&self, terms: Range<usize>, cols: Range<usize>) -> Option<Panels<'_, T>> {
+        self.kept.map(|k| k.panels(terms, cols))
     }
     fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>> {
         let at = self.at(batch, 0, cols.start);

@@ -57,6 +57,18 @@ impl Isa {
     pub(crate) fn level(self) -> Level {
         self.0
     }
+    /// Does the processor multiply pairs of bf16 and sum them in f32, and does this instruction set allow it?
+    pub(crate) fn has_pairs(self) -> bool {
+        match self.0 {
+            Level::Plain => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => std::arch::is_x86_feature_detected!("avx512bf16"),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => false,
+        }
+    }
 }
 
 impl fmt::Display for Isa {
@@ -117,6 +129,16 @@ pub(crate) trait Kernel: Sized {
     unsafe fn avx512(self) -> Self::Out {
         self.run()
     }
+    /// The copy for AVX-512 that multiplies pairs of bf16.
+    ///
+    /// # Safety
+    /// The processor must have these features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+    #[allow(unsafe_code, reason = "compiled for an instruction set")]
+    unsafe fn pairs(self) -> Self::Out {
+        self.run()
+    }
 }
 
 /// Runs a kernel in the copy for this instruction set.
@@ -136,6 +158,19 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { kernel.avx512() },
     }
+}
+
+/// Runs a kernel in a copy that may multiply pairs of bf16.
+///
+/// # Panics
+/// If the processor does not.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
+pub(crate) fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    assert!(isa.has_pairs(), "{isa} multiplies no pairs");
+    // SAFETY: the line above: an `Isa` with pairs has AVX-512, which `Isa::all` found, and the instruction was found too.
+    unsafe { kernel.pairs() }
 }
 
 /// Runs a kernel that holds a formula of the catalogue on elements of type `T`.

@@ -1,6 +1,8 @@
 //! Registers full of numbers, and work that is written once for all instruction sets.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
+#[cfg(target_arch = "x86_64")]
+use super::isa::dispatch_pairs;
 use super::isa::{Isa, Kernel, Level, dispatch};
 use super::quad::Quad;
 use elinvar_core::Element;
@@ -40,6 +42,12 @@ pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type V512: Quad<T = Self>;
+    /// A register of AVX-512 with the products of pairs of bf16; for f64 there is none, and it stands for itself.
+    #[cfg(target_arch = "x86_64")]
+    type Pairs: Quad<T = Self>;
+    /// The same with half the lanes.
+    #[cfg(target_arch = "x86_64")]
+    type ShortPairs: Quad<T = Self>;
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
     type V256: Quad<T = Self>;
@@ -52,6 +60,10 @@ impl Registers for f32 {
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512;
     #[cfg(target_arch = "x86_64")]
+    type Pairs = super::x86::Pairs;
+    #[cfg(target_arch = "x86_64")]
+    type ShortPairs = super::x86::ShortPairs;
+    #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256;
     #[cfg(target_arch = "aarch64")]
     type V128 = std::arch::aarch64::float32x4_t;
@@ -60,6 +72,10 @@ impl Registers for f32 {
 impl Registers for f64 {
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512d;
+    #[cfg(target_arch = "x86_64")]
+    type Pairs = std::arch::x86_64::__m512d;
+    #[cfg(target_arch = "x86_64")]
+    type ShortPairs = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "aarch64")]
@@ -91,16 +107,63 @@ pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
     }
 }
 
-/// Work in registers of this kind. Made by `in_registers` alone, which knows that the processor has them.
+/// Runs work in registers of 32 bytes where the widest have 64. For work that is bound by loads and shuffles, of which a
+/// processor does as many bytes at once or more in the shorter ones; and eight rows that lie a power of two apart still have
+/// a line each in a set of the first-level cache, sixteen have not.
+#[inline]
+pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
+    match isa.level() {
+        // Compiled for AVX-512: it has 32 of them.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => dispatch(isa, In::<<W::T as Registers>::V256, W>(work, PhantomData)),
+        #[cfg(target_arch = "x86_64")]
+        Level::Plain | Level::Avx2 => in_registers(isa, work),
+        #[cfg(target_arch = "aarch64")]
+        Level::Plain | Level::Neon => in_registers(isa, work),
+    }
+}
+
+/// Work in registers of this kind. Made by the functions above alone, which know that the processor has them.
 struct In<V, W>(W, PhantomData<V>);
 
 impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        // SAFETY: `in_registers` pairs each kind of register with the instruction set that has it, and an `Isa` is made
+        // SAFETY: they pair each kind of register with the instruction set that has it, and an `Isa` is made
         // only for what this processor has.
         unsafe { self.0.run::<V>() }
+    }
+}
+
+/// Runs work on pairs of bf16 that lie in the bits of f32, in registers whose `fma` multiplies both numbers of each pair and
+/// adds both products to an f32.
+///
+/// # Panics
+/// If the processor multiplies no pairs ([`Isa::has_pairs`]).
+#[inline]
+pub(crate) fn in_pairs<W: InRegisters>(isa: Isa, work: W) {
+    #[cfg(target_arch = "x86_64")]
+    dispatch_pairs(isa, In::<<W::T as Registers>::Pairs, W>(work, PhantomData));
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = work;
+        unreachable!("{isa} multiplies no pairs");
+    }
+}
+
+/// As [`in_pairs`], in registers as short as those of [`in_short_registers`].
+///
+/// # Panics
+/// As [`in_pairs`].
+#[inline]
+pub(crate) fn in_short_pairs<W: InRegisters>(isa: Isa, work: W) {
+    #[cfg(target_arch = "x86_64")]
+    dispatch_pairs(isa, In::<<W::T as Registers>::ShortPairs, W>(work, PhantomData));
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = work;
+        unreachable!("{isa} multiplies no pairs");
     }
 }
 

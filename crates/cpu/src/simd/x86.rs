@@ -1,6 +1,7 @@
 //! Registers of AVX2 and AVX-512.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
+use super::quad::{Half, Quad};
 use super::vector::Vector;
 use std::arch::x86_64::*;
 
@@ -53,3 +54,76 @@ register!(__m512, f32, 16, 12: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _
 register!(__m512d, f64, 8, 12: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd);
 register!(__m256, f32, 8, 6: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps);
 register!(__m256d, f64, 4, 6: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd);
+
+/// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and adds both products to the
+/// sum, with the roundings of `vdpbf16ps`; all else moves bits.
+macro_rules! pairs {
+    ($name:ident($v:ty, $halves:ty): $dot:ident) => {
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name($v);
+
+        impl Vector for $name {
+            type T = f32;
+            const LANES: usize = <$v as Vector>::LANES;
+            const ROWS: usize = <$v as Vector>::ROWS;
+            #[inline(always)]
+            unsafe fn splat(v: f32) -> Self {
+                // SAFETY: the caller's, here and below: the processor has the instruction.
+                unsafe { $name(<$v as Vector>::splat(v)) }
+            }
+            #[inline(always)]
+            unsafe fn load(p: *const f32) -> Self {
+                // SAFETY: the caller's, also for the memory.
+                unsafe { $name(<$v as Vector>::load(p)) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, p: *mut f32) {
+                // SAFETY: the caller's, also for the memory.
+                unsafe { self.0.store(p) }
+            }
+            #[inline(always)]
+            unsafe fn ahead(p: *const f32) {
+                // SAFETY: as above.
+                unsafe { <$v as Vector>::ahead(p) }
+            }
+            #[inline(always)]
+            unsafe fn soon(p: *const u8) {
+                // SAFETY: as above.
+                unsafe { <$v as Vector>::soon(p) }
+            }
+            #[inline(always)]
+            unsafe fn fma(self, b: Self, c: Self) -> Self {
+                // SAFETY: as above; both kinds of register are as many bytes of any bits.
+                unsafe {
+                    let [a, b] = [self.0, b.0].map(|x| std::mem::transmute::<$v, $halves>(x));
+                    $name($dot(c.0, a, b))
+                }
+            }
+            #[inline(always)]
+            unsafe fn add(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name(self.0.add(b.0)) }
+            }
+        }
+
+        impl Quad for $name {
+            #[inline(always)]
+            unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
+                // SAFETY: the caller's.
+                unsafe { <$v as Quad>::quad(p, step) }.map($name)
+            }
+            #[inline(always)]
+            unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+                // SAFETY: the caller's.
+                unsafe { <$v as Quad>::octet(p, step) }.map($name)
+            }
+            #[inline(always)]
+            unsafe fn widen<H: Half>(p: *const H) -> Self {
+                // SAFETY: the caller's.
+                $name(unsafe { <$v as Quad>::widen(p) })
+            }
+        }
+    };
+}
+pairs!(Pairs(__m512, __m512bh): _mm512_dpbf16_ps);
+pairs!(ShortPairs(__m256, __m256bh): _mm256_dpbf16_ps);

@@ -4,4 +4,6 @@ mod contract;
 mod conv;
 #[path = "../common/data.rs"]
 mod data;
+mod fast;
+mod prepacked;
 mod tools;

@@ -1,5 +1,6 @@
 //! `Linear`: y = x weight^T + bias.
 
+use crate::module::Visit;
 use crate::{Layer, Module, Param, init};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
@@ -10,8 +11,7 @@ use std::fmt;
 /// y[.., o] = sum over i of x[.., i] * weight[o, i], + bias\[o\]
 ///
 /// x: [.., in]   weight: [out, in]   bias: \[out\]   y: [.., out]
-#[derive(Debug, Module)]
-#[module(display)]
+#[derive(Debug)]
 pub struct Linear<B: Backend> {
     /// [out, in]
     pub weight: Param<B>,
@@ -66,6 +66,16 @@ impl<B: Backend> Linear<B> {
             )));
         }
         Ok(Linear { weight: Param::new(weight.clone()), bias: bias.map(|b| Param::new(b.clone())) })
+    }
+}
+
+impl<B: Backend> Module<B> for Linear<B> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.module(name, self, |visit| {
+            visit.param("weight", &self.weight);
+            visit.factor(&self.weight, true);
+            self.bias.visit("bias", visit);
+        });
     }
 }
 

@@ -6,6 +6,7 @@ use crate::generate::CausalLm;
 use crate::layers::attention::{WeightDropout, attend, join_heads, split_heads};
 use crate::layers::positions::places;
 use crate::layers::{Dropout, Embedding, KvCache, LayerNorm, Linear, MlpActivation};
+use crate::module::Visit;
 use crate::{Layer, Module, Param};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
@@ -126,8 +127,7 @@ impl Gpt2Config {
 }
 
 /// y[.., o] = sum over i of x[.., i] * weight[i, o], + bias\[o\]: a `Linear` whose weight lies the other way round.
-#[derive(Debug, Module)]
-#[module(display)]
+#[derive(Debug)]
 pub struct Conv1D<B: Backend> {
     /// [in, out]
     pub weight: Param<B>,
@@ -139,6 +139,16 @@ impl<B: Backend> Conv1D<B> {
     fn build(s: &mut Source<B>, name: &str, [i, o]: [usize; 2], std: f64) -> Result<Self> {
         let weight = s.weight(&format!("{name}.weight"), &[i, o], Start::Normal(std))?;
         Ok(Conv1D { weight, bias: s.weight(&format!("{name}.bias"), &[o], Start::Zeros)? })
+    }
+}
+
+impl<B: Backend> Module<B> for Conv1D<B> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.module(name, self, |visit| {
+            visit.param("weight", &self.weight);
+            visit.factor(&self.weight, false);
+            visit.param("bias", &self.bias);
+        });
     }
 }
 

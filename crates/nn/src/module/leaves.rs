@@ -29,7 +29,7 @@ impl<'a, B: Backend> Leaves<'a, B> {
             Seen::Buffer(b) => self.buffers.push((name.to_owned(), b)),
             Seen::Mode(m) => self.modes.push(m),
             Seen::Random(r) => self.randoms.push((name.to_owned(), r)),
-            Seen::Begin(_) | Seen::End => {}
+            Seen::Begin(_) | Seen::End | Seen::Factor(..) => {}
         }
     }
     /// The parameters; a shared one once, under its first name.

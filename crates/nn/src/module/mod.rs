@@ -137,6 +137,33 @@ pub trait Module<B: Backend>: Send + Sync {
     fn to_dtype(&self, dtype: DType) -> Result<()> {
         state::to_dtype(&self.leaves(), dtype)
     }
+    /// Has the device keep, beside the weights of the layers that multiply by them, copies in the order in which products read
+    /// them ([`Tensor::prepack`](elinvar_tensor::Tensor::prepack)): for inference with few rows at a time. No bit of any result
+    /// changes; a step of an optimiser drops the copies of what it changes. Gives the number of weights that have one now.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, after which some weights may have their copies and others not.
+    fn prepack(&self) -> Result<usize> {
+        let mut factors = vec![];
+        self.visit(
+            "",
+            &mut Visit::new(&mut |_, seen| {
+                if let Seen::Factor(weight, turned) = seen {
+                    factors.push((weight, turned));
+                }
+            }),
+        );
+        let mut all = std::collections::HashSet::new();
+        let mut kept = 0;
+        for (weight, turned) in factors {
+            let value = weight.get();
+            let matrix = if turned { value.t() } else { value };
+            if all.insert(weight.identity()) && matrix.array().prepack()? {
+                kept += 1;
+            }
+        }
+        Ok(kept)
+    }
     /// A table of the parts with their numbers of weights, and the totals.
     fn summary(&self) -> String {
         let mut rows = summary::Rows::default();
@@ -153,6 +180,8 @@ pub enum Seen<'a, 'k, B: Backend> {
     End,
     /// A parameter.
     Param(&'a Param<B>),
+    /// A parameter that was met, or will be, and that a layer multiplies by as it is, \[in, out\], or turned if that is said.
+    Factor(&'a Param<B>, bool),
     /// A buffer.
     Buffer(&'a Buffer<B>),
     /// A mode.
@@ -183,6 +212,10 @@ impl<'a, 'v, B: Backend> Visit<'a, 'v, B> {
     /// A parameter of this name.
     pub fn param(&mut self, name: &str, p: &'a Param<B>) {
         self.under(name, |v| (v.see)(&v.path, Seen::Param(p)));
+    }
+    /// A layer multiplies by this parameter \[in, out\], or, if `turned`, \[out, in\]. It is visited as a parameter besides.
+    pub fn factor(&mut self, p: &'a Param<B>, turned: bool) {
+        (self.see)(&self.path, Seen::Factor(p, turned));
     }
     /// A buffer of this name.
     pub fn buffer(&mut self, name: &str, b: &'a Buffer<B>) {

@@ -39,7 +39,7 @@ pub(super) fn run<V: Value>(op: &str, operands: [&V; 3], beta: Scalar, alpha: Sc
     }
     let scaled = |v: V, s: Scalar| if s.to_f64() == 1.0 { Ok(v) } else { mul(&v, &v.scalar_like(s)?) };
     widen(operands, |[input, x, y]| {
-        let product = V::apply(Matmul, &[x, y]).map_err(|e| e.at(op))?;
+        let product = V::apply(Matmul::with(x), &[x, y]).map_err(|e| e.at(op))?;
         let shape = product.shape().clone();
         let input = broadcast(input, &shape).map_err(|e| e.at(op))?;
         let product = scaled(product, alpha)?;

@@ -10,7 +10,7 @@ use crate::prelude::*;
 /// `OutOfMemory`.
 pub fn bmm<V: Value>(x: &V, y: &V) -> Result<V> {
     check("bmm", x.shape(), y.shape())?;
-    V::apply(Matmul, &[x, y]).map_err(|e| e.at("bmm"))
+    V::apply(Matmul::with(x), &[x, y]).map_err(|e| e.at("bmm"))
 }
 
 /// That two shapes are batches of matrices, and the same number of them.

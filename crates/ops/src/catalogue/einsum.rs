@@ -202,7 +202,7 @@ fn contract<V: Value>(x: Term<V>, y: Term<V>, needed: impl Fn(&Label) -> bool) -
         let y = broadcast(&y, &joined(&[&bs, &is, &rs])?)?;
         let x = reshape::to_shape(&x, &Shape::new(&[size(&bs), size(&ls), size(&is)])?)?;
         let y = reshape::to_shape(&y, &Shape::new(&[size(&bs), size(&is), size(&rs)])?)?;
-        reshape::to_shape(&V::apply(Matmul, &[&x, &y])?, &joined(&[&bs, &ls, &rs])?)?
+        reshape::to_shape(&V::apply(Matmul::with(&x), &[&x, &y])?, &joined(&[&bs, &ls, &rs])?)?
     };
     Ok(Term { value, labels })
 }

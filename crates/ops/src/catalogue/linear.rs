@@ -1,13 +1,16 @@
 //! linear: a layer's x @ weight^T + bias, with the bias added before the one rounding of f16 and bf16.
 
-use super::matmul::Matmul;
+use super::matmul::{Matmul, precision};
 use super::{reshape, sum, transpose, view};
 use crate::array;
 use crate::prelude::*;
 
 /// `y[m, n]` = sum over k of `x[m, k] * weight[n, k]`, plus `bias[n]` if there is a third operand.
 #[derive(Clone, Copy, Debug)]
-pub struct Linear;
+pub struct Linear {
+    /// How the sums are rounded, also those of its gradients.
+    pub precision: Precision,
+}
 
 impl Op for Linear {
     const NAME: &'static str = "linear";
@@ -20,18 +23,19 @@ impl Op for Linear {
         let (rows, columns) = (x[0].layout().unsqueeze(0), x[1].layout().transpose(0, 1).unsqueeze(0));
         let (rows, columns) = (x[0].view_as(&rows), x[1].view_as(&columns));
         let buffer = match x.get(2) {
-            None => B::contract(device, rows, columns, &Plain, [])?,
+            None => B::contract(device, self.precision, rows, columns, &Plain, [])?,
             Some(bias) => {
                 let bias = bias.broadcast_to(&Shape::new(&[1, m, n])?, "linear")?;
-                B::contract(device, rows, columns, &AddBias, [bias.view()])?
+                B::contract(device, self.precision, rows, columns, &AddBias, [bias.view()])?
             }
         };
         Ok(Outputs::from_buf([Array::new(device, buffer, Shape::new(&[m, n])?, x[0].dtype())]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("linear has one result");
-        let dx = c.want(0, || V::apply(Matmul, &[g, c.x(1)]))?;
-        let dw = c.want(1, || V::apply(Matmul, &[&transpose(g, 0, 1)?, c.x(0)]))?;
+        let product = Matmul { precision: self.precision };
+        let dx = c.want(0, || V::apply(product, &[g, c.x(1)]))?;
+        let dw = c.want(1, || V::apply(product, &[&transpose(g, 0, 1)?, c.x(0)]))?;
         let mut all = vec![dx, dw];
         if c.len() == 3 {
             all.push(c.want(2, || sum::sum_to(g, c.shape(2)))?);
@@ -69,7 +73,7 @@ pub fn linear<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
     let rows = xs[..xs.rank() - 1].iter().product();
     let flat = reshape::to_shape(x, &Shape::new(&[rows, k])?)?;
     let operands: Vec<&V> = [&flat, weight].into_iter().chain(bias).collect();
-    reshape::to_shape(&V::apply(Linear, &operands)?, &view::resized(xs, xs.rank() - 1, n)?)
+    reshape::to_shape(&V::apply(Linear { precision: precision(x) }, &operands)?, &view::resized(xs, xs.rank() - 1, n)?)
 }
 
 /// By name: operands x, weight and, if there is one, bias.

@@ -8,7 +8,22 @@ use crate::prelude::*;
 
 /// y[b.., m, n] = sum over k of x[b.., m, k] * w[b.., k, n]; both operands have rank 2 at least, batches broadcast.
 #[derive(Clone, Copy, Debug)]
-pub struct Matmul;
+pub struct Matmul {
+    /// How the sums are rounded, also those of its gradients.
+    pub precision: Precision,
+}
+
+impl Matmul {
+    /// With the precision of the scope, or else of the device.
+    pub fn with<V: Value>(x: &V) -> Matmul {
+        Matmul { precision: precision(x) }
+    }
+}
+
+/// The precision of the scope, or else of the device.
+pub(super) fn precision<V: Value>(x: &V) -> Precision {
+    Precision::of_scope().unwrap_or_else(|| V::B::precision(x.device()))
+}
 
 impl Op for Matmul {
     const NAME: &'static str = "matmul";
@@ -47,27 +62,27 @@ impl Op for Matmul {
         };
         let (xf, wf) = (flat(x, [m, k])?, flat(w, [k, n])?);
         let out = shape([m, n])?;
-        let buffer = B::contract(x.device(), xf.view(), wf.view(), &Plain, [])?;
+        let buffer = B::contract(x.device(), self.precision, xf.view(), wf.view(), &Plain, [])?;
         Ok(Outputs::from_buf([Array::new(x.device(), buffer, out, x.dtype())]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("matmul has one result");
         let turned = |v: &V| transpose(v, -1, -2);
-        let dx = c.want(0, || product_to(g, &turned(c.x(1))?, c.shape(0)))?;
-        let dw = c.want(1, || product_to(&turned(c.x(0))?, g, c.shape(1)))?;
+        let dx = c.want(0, || product_to(*self, g, &turned(c.x(1))?, c.shape(0)))?;
+        let dw = c.want(1, || product_to(*self, &turned(c.x(0))?, g, c.shape(1)))?;
         Ok(vec![dx, dw])
     }
 }
 
 /// The product summed over the batches that `shape` does not have; f16 and bf16 are rounded once, after that sum.
-fn product_to<V: Value>(x: &V, w: &V, shape: &Shape) -> Result<V> {
+fn product_to<V: Value>(op: Matmul, x: &V, w: &V, shape: &Shape) -> Result<V> {
     let r = x.shape().rank().max(w.shape().rank()) - 2;
     let batches: usize = shape[..shape.rank() - 2].iter().product();
     let all = |v: &V| v.shape()[..v.shape().rank() - 2].iter().product::<usize>();
     if shape.rank() == r + 2 && batches == all(x).max(all(w)) {
-        return sum::sum_to(&V::apply(Matmul, &[x, w])?, shape);
+        return sum::sum_to(&V::apply(op, &[x, w])?, shape);
     }
-    widen([x, w], |[x, w]| sum::sum_to(&V::apply(Matmul, &[x, w])?, shape))
+    widen([x, w], |[x, w]| sum::sum_to(&V::apply(op, &[x, w])?, shape))
 }
 
 /// NumPy's matrix product: x[b.., m, k] * w[b.., k, n] gives y[b.., m, n]; a vector takes the place of a row on
@@ -91,10 +106,10 @@ pub fn matmul<V: Value>(x: &V, w: &V) -> Result<V> {
         // One matrix for all batches: these are more rows of one product, and so is their share in its gradient.
         let (k, lead) = (row.shape().rank() - 1, row.shape()[..row.shape().rank() - 1].iter().product());
         let flat = reshape::to_shape(&row, &Shape::new(&[lead, row.shape()[k]])?)?;
-        let y = V::apply(Matmul, &[&flat, &col])?;
+        let y = V::apply(Matmul::with(x), &[&flat, &col])?;
         reshape::to_shape(&y, &view::resized(row.shape(), k, col.shape()[1])?)?
     } else {
-        V::apply(Matmul, &[&row, &col])?
+        V::apply(Matmul::with(x), &[&row, &col])?
     };
     let rank = y.shape().rank();
     let mut gone = Dims::new();

@@ -34,7 +34,7 @@ pub fn tensordot<V: Value>(x: &V, y: &V, dims_x: &[isize], dims_y: &[isize]) -> 
     let x = reshape::to_shape(&permute::to_axes(x, &left)?, &Shape::new(&[m.numel(), k])?)?;
     let y = reshape::to_shape(&permute::to_axes(y, &right)?, &Shape::new(&[k, n.numel()])?)?;
     let shape: Dims = m.iter().chain(n.iter()).copied().collect();
-    reshape::to_shape(&V::apply(Matmul, &[&x, &y]).map_err(|e| e.at("tensordot"))?, &Shape::new(&shape)?)
+    reshape::to_shape(&V::apply(Matmul::with(&x), &[&x, &y]).map_err(|e| e.at("tensordot"))?, &Shape::new(&shape)?)
 }
 
 /// By name: operands x and y; attributes dims_x and dims_y.

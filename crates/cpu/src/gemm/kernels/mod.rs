@@ -6,12 +6,14 @@
 
 mod halves;
 mod output;
+mod pairs;
 mod skinny;
 mod tile;
 mod turn;
 
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
-pub(crate) use skinny::Lines;
-pub(crate) use tile::{PITCH, Panels, height, width};
+pub(crate) use pairs::as_pairs;
+pub(crate) use skinny::{LEAST, Lines};
+pub(crate) use tile::{Kind, PITCH, Panels, height, width};
 pub(crate) use turn::turn;

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::skinny::{Lines, Skinny, skinny};
-use super::tile::{Block, Panels, multiply};
+use super::tile::{Block, Kind, Panels, multiply};
 use crate::gemm::Real;
 use crate::gemm::source::Columns;
 use crate::isa::Isa;
@@ -31,8 +31,8 @@ pub(crate) struct Tile<'a, T> {
     /// Its first element, and the distance of its rows.
     start: *mut T,
     step: usize,
-    /// Has it been written?
-    begun: bool,
+    /// Columns that have been written, from the first on.
+    done: usize,
     life: PhantomData<&'a mut [T]>,
 }
 
@@ -69,14 +69,14 @@ pub(crate) fn fill<T: Real>(
                     // SAFETY: i < m and j < n, so this is one of the `len` elements that there is room for.
                     start: unsafe { all.add((b * m + i) * n + j) },
                     step: n,
-                    begun: false,
+                    done: 0,
                     life: PhantomData,
                 });
             }
         }
     }
     work(&mut tiles)?;
-    assert!(tiles.iter().all(|t| t.begun), "a tile of a product was left out");
+    assert!(tiles.iter().all(|t| t.done == t.cols.len()), "a tile of a product was left out");
     // SAFETY: the tiles cover all elements, and all have been written.
     unsafe { y.set_len(len) };
     Ok(y)
@@ -88,42 +88,42 @@ impl<T: Real> Tile<'_, T> {
     /// # Panics
     /// If `left` or `right` is too short.
     pub(crate) fn add(&mut self, isa: Isa, left: &[T], right: Panels<'_, T>, k: usize) {
-        self.add_parts(isa, left, [(self.cols.len(), right)], k);
+        self.add_part(isa, left, (0, self.cols.len()), right, k);
     }
-    /// As `add`, with the right factor in parts: for each, how many columns it has.
+    /// As `add`, for `cols` columns from `at` on, counted from the tile's first. The parts of the first chunk come from the
+    /// left to the right, without gaps, and cover the tile before the second chunk begins.
     ///
     /// # Panics
-    /// As `add`, and if the columns of the parts are not those of the tile.
-    pub(crate) fn add_parts<const N: usize>(
+    /// As `add`, and if the columns are not the next ones of the first chunk, or not the tile's.
+    pub(crate) fn add_part(
         &mut self,
         isa: Isa,
         left: &[T],
-        right: [(usize, Panels<'_, T>); N],
+        (at, cols): (usize, usize),
+        right: Panels<'_, T>,
         k: usize,
     ) {
-        assert_eq!(right.iter().map(|part| part.0).sum::<usize>(), self.cols.len(), "columns of a tile");
-        let mut at = 0;
-        for (cols, b) in right {
-            // SAFETY: at + cols columns are no more than the tile has; its rows and columns lie in the result, and
-            // `self` is borrowed exclusively. What was begun has been written, all of it, by the first chunk.
-            unsafe {
-                let c = self.start.add(at);
-                let rows = self.rows.len();
-                multiply(isa, Block { a: left, b, rows, cols, k, c, step: self.step, first: !self.begun });
-            }
-            at += cols;
+        let first = self.done < self.cols.len();
+        assert!(at + cols <= self.cols.len() && (!first || at == self.done), "columns of a tile");
+        // SAFETY: columns at..at + cols are the tile's; its rows and columns lie in the result, and `self` is borrowed
+        // exclusively. If it is not the first chunk, all of them have been written by it.
+        unsafe {
+            let (c, rows) = (self.start.add(at), self.rows.len());
+            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step: self.step, first });
         }
-        self.begun = true;
+        if first {
+            self.done = at + cols;
+        }
     }
     /// Stores the sums of all `k` terms, from few rows and columns that lie in memory as they are.
     ///
     /// # Panics
-    /// If a factor is too short.
-    pub(crate) fn skinny(&mut self, isa: Isa, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
+    /// If a factor is too short, or there are fewer than `LEAST` columns of pairs.
+    pub(crate) fn skinny(&mut self, isa: Isa, kind: Kind, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
         let (rows, cols) = (self.rows.len(), self.cols.len());
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
-        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step }) };
-        self.begun = true;
+        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
+        self.done = self.cols.len();
     }
     /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at
     /// least.
@@ -153,14 +153,14 @@ impl<T: Real> Tile<'_, T> {
                 unsafe { self.start.add(i * self.step + j).write(T::ZERO) };
             }
         }
-        self.begun = true;
+        self.done = self.cols.len();
     }
     /// A row of the tile, counted from its first.
     ///
     /// # Panics
     /// If there is no such row, or it has not been written.
     pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
-        assert!(self.begun && i < self.rows.len(), "a row that is not there");
+        assert!(self.done == self.cols.len() && i < self.rows.len(), "a row that is not there");
         // SAFETY: the row lies in the tile and has been written, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.step), self.cols.len()) }
     }

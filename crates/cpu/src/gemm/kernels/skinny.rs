@@ -4,12 +4,12 @@
 //! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::each_row;
+use super::tile::{Kind, each_row};
 use crate::gemm::Real;
 use crate::gemm::source::{Columns, Numbers};
 use crate::isa::Isa;
 use crate::simd::quad::{Half, Quad, one};
-use crate::simd::vector::{InRegisters, in_registers};
+use crate::simd::vector::{InRegisters, in_short_pairs, in_short_registers};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_ops::lane::Lane;
 
@@ -31,7 +31,11 @@ pub(super) struct Skinny<'a, T> {
     /// Where the result starts, and how far apart its rows are.
     pub(super) c: *mut T,
     pub(super) step: usize,
+    pub(super) kind: Kind,
 }
+
+/// Columns that fewer are not multiplied in registers, but one by one.
+pub(crate) const LEAST: usize = 8;
 
 /// Multiplies and stores all terms.
 ///
@@ -39,7 +43,7 @@ pub(super) struct Skinny<'a, T> {
 /// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile.
 ///
 /// # Panics
-/// If a factor is shorter than it should be.
+/// If a factor is shorter than it should be, or there are fewer than [`LEAST`] columns of pairs.
 pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
     if s.rows == 0 || s.cols == 0 {
         return;
@@ -53,11 +57,19 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
         Numbers::BF16(b) => b.len(),
     };
     assert!(low >= 0 && high as usize <= len, "columns leave their buffer");
+    assert!(s.kind == Kind::Numbers || s.cols >= LEAST, "pairs are multiplied in registers only");
     let at = s.b.at;
     match s.b.data {
-        Numbers::Own(b) => in_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
-        Numbers::F16(b) => in_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) }),
-        Numbers::BF16(b) => in_registers(isa, Run::<T, Wide<bf16>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::Own(b) if s.kind == Kind::Pairs => {
+            in_short_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
+        }
+        Numbers::Own(b) => in_short_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::F16(b) => {
+            in_short_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) })
+        }
+        Numbers::BF16(b) => {
+            in_short_registers(isa, Run::<T, Wide<bf16>> { s, b: b.as_ptr().wrapping_offset(at) })
+        }
     }
 }
 
@@ -139,11 +151,11 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Skinny { a, b, rows, cols, k, c, step } = self.s;
+        let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
         let mut j = 0;
         while j < cols {
-            // Two registers across for few rows: a chain alone waits for itself. The last columns of those that fill no
-            // register are computed together with some before them, a second time.
+            // Two registers of columns, one chain of which waits while the other goes on; eight rows are chains enough. The
+            // last columns of those that fill no register are computed together with some before them, a second time.
             let wide = rows < 8 && cols - j >= 2 * V::LANES;
             if cols >= V::LANES {
                 j = j.min(cols - V::LANES);
@@ -164,7 +176,6 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                     };
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
-                        n if V::ROWS >= 12 && n >= 12 => p.run::<12, 1>(),
                         n if n >= 8 => p.run::<8, 1>(),
                         n if n >= 4 && wide => p.run::<4, 2>(),
                         n if n >= 4 => p.run::<4, 1>(),
@@ -194,6 +205,9 @@ struct Part<V: Quad, S: Stored<V::T>> {
 /// How far ahead of what is read columns are fetched, in bytes: into the second level, for columns a power of two apart
 /// share a few lines of the first.
 const AHEAD: usize = 1024;
+/// How many lines the second register of columns is behind the first; with fewer than three, 1024 rows of 1024 terms took a tenth
+/// longer.
+const BEHIND: usize = 4;
 
 impl<V: Quad, S: Stored<V::T>> Part<V, S> {
     /// One row, and fewer columns than a register has lanes, one by one.
@@ -234,27 +248,35 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
             for from in (0..self.k).step_by(CHUNK) {
                 let end = self.k.min(from + CHUNK);
                 let mut sums = [[zero; G]; R];
-                let mut t = from;
-                while t + line <= end {
-                    each_row!(G, g => {
-                        let b = self.b.wrapping_offset(g as isize * across);
-                        for lane in 0..V::LANES {
-                            let ahead = b.wrapping_offset(lane as isize * self.b_step).wrapping_add(t);
-                            V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
-                        }
-                        for t in (t..t + line).step_by(terms) {
-                            let right = S::terms::<V>(b.wrapping_add(t), self.b_step);
-                            let a = self.a.add(t);
-                            each_row!(terms, u => {
-                                each_row!(R, r => {
-                                    let left = V::splat(*a.add(r * self.a_step + u));
-                                    sums[r][g] = left.fma(right[u % 8], sums[r][g]);
+                // The second register of columns follows some lines behind: rows that lie a power of two apart share a set of
+                // the first-level cache, which has room for a line of eight of them.
+                let lines = (end - from) / line;
+                for step in 0..lines + (G - 1) * BEHIND {
+                    for part in (0..line).step_by(terms) {
+                        each_row!(G, g => {
+                            let number = step.wrapping_sub(g * BEHIND);
+                            if number < lines {
+                                let t = from + number * line + part;
+                                let b = self.b.wrapping_offset(g as isize * across).wrapping_add(t);
+                                if part == 0 {
+                                    for lane in 0..V::LANES {
+                                        let ahead = b.wrapping_offset(lane as isize * self.b_step);
+                                        V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
+                                    }
+                                }
+                                let right = S::terms::<V>(b, self.b_step);
+                                let a = self.a.add(t);
+                                each_row!(terms, u => {
+                                    each_row!(R, r => {
+                                        let left = V::splat(*a.add(r * self.a_step + u));
+                                        sums[r][g] = left.fma(right[u % 8], sums[r][g]);
+                                    });
                                 });
-                            });
-                        }
-                    });
-                    t += line;
+                            }
+                        });
+                    }
                 }
+                let mut t = from + lines * line;
                 while t < end {
                     each_row!(G, g => {
                         let b = self.b.wrapping_offset(g as isize * across);

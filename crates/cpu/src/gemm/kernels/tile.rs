@@ -7,7 +7,8 @@
 
 use crate::gemm::Real;
 use crate::isa::Isa;
-use crate::simd::vector::{InRegisters, Vector, in_registers, lanes, rows};
+use crate::simd::quad::Quad;
+use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers, lanes, rows};
 use elinvar_core::{Element, order::CHUNK};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
@@ -21,14 +22,17 @@ pub(crate) struct Panels<'a, T> {
     pub(crate) step: usize,
     /// Distance of panels.
     pub(crate) across: usize,
+    pub(crate) kind: Kind,
 }
 
-impl<'a, T: Real> Panels<'a, T> {
-    /// Panels of `k` terms, packed without gaps.
-    pub(crate) fn packed(isa: Isa, data: &'a [T], k: usize) -> Self {
-        let step = width::<T>(isa);
-        Panels { data, step, across: step * k }
-    }
+/// What blocks hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Numbers.
+    Numbers,
+    /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
+    /// `Isa::has_pairs`. A chunk has so many pairs.
+    Pairs,
 }
 
 /// A chunk's part of a product.
@@ -75,7 +79,10 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     assert!(k <= CHUNK && (rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
     let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
     assert!(reach <= block.b.data.len(), "the right block is too short");
-    in_registers(isa, Tiles(block));
+    match block.b.kind {
+        Kind::Numbers => in_registers(isa, Tiles(block)),
+        Kind::Pairs => in_pairs(isa, Tiles(block)),
+    }
 }
 
 /// A block whose lengths have been checked, by `multiply` alone.
@@ -84,10 +91,30 @@ struct Tiles<'a, T>(Block<'a, T>);
 impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(self) {
+    unsafe fn run<V: Quad<T = T>>(self) {
+        // SAFETY: the caller's.
+        unsafe { self.tiles::<V>() }
+    }
+}
+
+/// Panels side by side of which one row is multiplied: eight chains.
+const SIDE: usize = 4;
+
+impl<T: Real> Tiles<'_, T> {
+    /// # Safety
+    /// The processor has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn tiles<V: Vector<T = T>>(self) {
         let Block { a, b, rows, cols, k, c, step, first } = self.0;
         let w = 2 * V::LANES;
-        for (panel, j) in (0..cols).step_by(w).enumerate() {
+        let mut j = 0;
+        while j < cols {
+            // One or two rows are too few chains in one panel.
+            let side = match (rows, (cols - j) / w) {
+                (1, SIDE..) => SIDE,
+                (2, 2..) => 2,
+                _ => 1,
+            };
             let mut i = 0;
             while i < rows {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
@@ -95,8 +122,9 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                 unsafe {
                     let t = Tile::<V> {
                         a: a.as_ptr().add(i * PITCH),
-                        b: b.data.as_ptr().add(panel * b.across),
+                        b: b.data.as_ptr().add(j / w * b.across),
                         next: b.step,
+                        across: b.across,
                         k,
                         c: c.add(i * step + j),
                         step,
@@ -105,6 +133,8 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                     };
                     // Heights in steps, so that few rows are not computed as many.
                     i += match rows - i {
+                        _ if side == SIDE => t.side::<1, SIDE>(),
+                        _ if side == 2 => t.side::<2, 2>(),
                         n if V::ROWS >= 12 && n >= 12 => t.wide::<12>(),
                         n if V::ROWS >= 8 && n >= 8 => t.wide::<8>(),
                         n if V::ROWS >= 6 && n >= 6 => t.wide::<6>(),
@@ -114,6 +144,7 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                     };
                 }
             }
+            j += side * w;
         }
     }
 }
@@ -141,6 +172,8 @@ struct Tile<V: Vector> {
     b: *const V::T,
     /// Distance of terms in the panel.
     next: usize,
+    /// Distance of panels.
+    across: usize,
     k: usize,
     c: *mut V::T,
     step: usize,
@@ -157,6 +190,37 @@ impl<V: Vector> Tile<V> {
     unsafe fn wide<const R: usize>(self) -> usize {
         // SAFETY: the caller's.
         unsafe { if self.cols > V::LANES { self.run::<R, 2>() } else { self.run::<R, 1>() } }
+        R
+    }
+
+    /// Computes `R` rows of `P` whole panels; gives `R`.
+    ///
+    /// # Safety
+    /// As `wide`, for each of the panels, and all of their columns are in the result.
+    #[inline(always)]
+    unsafe fn side<const R: usize, const P: usize>(self) -> usize {
+        // SAFETY: row r < R and term t < k lie in the block, and so does register v of panel p < P.
+        unsafe {
+            let mut sums = [[[V::splat(V::T::ZERO); 2]; P]; R];
+            for t in 0..self.k {
+                let b = self.b.add(t * self.next);
+                each_row!(R, r => {
+                    let left = V::splat(*self.a.add(r * PITCH + t));
+                    each_row!(P, p => {
+                        for (v, sum) in sums[r][p].iter_mut().enumerate() {
+                            *sum = left.fma(V::load(b.add(p * self.across + v * V::LANES)), *sum);
+                        }
+                    });
+                });
+            }
+            each_row!(R, r => {
+                for (i, sum) in sums[r].iter().flatten().enumerate() {
+                    let c = self.c.add(r * self.step + i * V::LANES);
+                    let sum = if self.first { *sum } else { V::load(c).add(*sum) };
+                    sum.store(c);
+                }
+            });
+        }
         R
     }
 

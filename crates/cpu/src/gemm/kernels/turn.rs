@@ -33,11 +33,8 @@ pub(crate) fn turn<T: Real>(
     let block = Turn { src, at, step, rows, cols, dst, pitch };
     match isa.level() {
         Level::Plain => dispatch(isa, Quads::<Four<T>>(block)),
-        // The widest registers, as wide as a cache line, are for blocks that have a line of as many columns.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 if rows.min(cols) >= LINE / size_of::<T>() => {
-            dispatch(isa, Quads::<T::V512>(block));
-        }
+        // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two
+        // apart share.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 | Level::Avx512 => dispatch(isa, Quads::<T::V256>(block)),
         #[cfg(target_arch = "aarch64")]
@@ -47,6 +44,8 @@ pub(crate) fn turn<T: Real>(
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
+/// Rows of the result that are written together: 16 KiB of panels, which stay in the first-level cache until they are whole.
+const ROWS: usize = 128;
 /// How far ahead a column is fetched, in bytes.
 const AHEAD: usize = 512;
 
@@ -73,22 +72,23 @@ impl<V: Quad<T: Real>> Kernel for Quads<'_, V> {
         let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
         // Along the source first: a line of it is used up before the next is touched, for columns that lie a power of two
         // apart push each other out of the first level.
-        for c in (0..across).step_by(V::LANES) {
-            for r in (0..down).step_by(4) {
-                let at = at + r as isize + c as isize * step;
-                // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, and `turn` checked that the block lies in
-                // both slices; it knows that the processor has the instructions. What is fetched ahead may lie anywhere.
-                unsafe {
-                    let from = src.as_ptr().offset(at);
-                    // So many columns at once are more runs than the hardware foresees; of fewer it has not been measured.
-                    if V::LANES == line && r % line == 0 {
-                        for lane in 0..V::LANES {
-                            let ahead = from.wrapping_offset(lane as isize * step).cast::<u8>();
-                            V::soon(ahead.wrapping_add(AHEAD));
+        for from in (0..down).step_by(ROWS) {
+            for c in (0..across).step_by(V::LANES) {
+                for r in (from..down.min(from + ROWS)).step_by(4) {
+                    let at = at + r as isize + c as isize * step;
+                    // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, and `turn` checked that the block lies in
+                    // both slices; it knows that the processor has the instructions. What is fetched ahead may lie anywhere.
+                    unsafe {
+                        let place = src.as_ptr().offset(at);
+                        if r % line == 0 {
+                            for lane in 0..V::LANES {
+                                let ahead = place.wrapping_offset(lane as isize * step).cast::<u8>();
+                                V::soon(ahead.wrapping_add(AHEAD));
+                            }
                         }
-                    }
-                    for (i, v) in V::quad(from, step).into_iter().enumerate() {
-                        v.store(dst.as_mut_ptr().add((r + i) * pitch + c));
+                        for (i, v) in V::quad(place, step).into_iter().enumerate() {
+                            v.store(dst.as_mut_ptr().add((r + i) * pitch + c));
+                        }
                     }
                 }
             }

@@ -1,0 +1,129 @@
+//! A right factor that was packed before any product asked for it.
+//!
+//! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
+//! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
+
+use super::{Kind, Matrix, Panels, Real, Right, each, width};
+use crate::CpuDevice;
+use crate::isa::Isa;
+use crate::memory::{Held, filled};
+use elinvar_core::order::CHUNK;
+use elinvar_core::{HostData, Layout, Result};
+use std::ops::Range;
+
+/// A packed copy of a matrix [k, n] of f32 or f64.
+pub(crate) struct Prepacked {
+    data: Held,
+    /// Columns of its panels: those of the registers for which it was packed.
+    width: usize,
+    k: usize,
+    n: usize,
+    /// Where the matrix lies: its first element, the distance of rows and of columns.
+    at: usize,
+    step: (isize, isize),
+}
+
+impl Prepacked {
+    /// A copy, if numbers of this type are packed. Halves are not: as numbers they would take twice the memory to read.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn new(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Option<Prepacked>> {
+        match data {
+            HostData::F32(_) => pack::<f32>(d, data, l).map(Some),
+            HostData::F64(_) => pack::<f64>(d, data, l).map(Some),
+            HostData::F16(_)
+            | HostData::BF16(_)
+            | HostData::I64(_)
+            | HostData::I32(_)
+            | HostData::U8(_)
+            | HostData::Bool(_) => Ok(None),
+        }
+    }
+    /// Is it a copy of the matrix that lies so, for these registers?
+    pub(crate) fn is_of(&self, isa: Isa, l: &Layout) -> bool {
+        let (shape, s) = (l.shape(), l.strides());
+        let width = match self.data.data() {
+            HostData::F64(_) => width::<f64>(isa),
+            _ => width::<f32>(isa),
+        };
+        self.width == width
+            && shape.dims() == [self.k, self.n]
+            && l.offset() == self.at
+            && (s[0], s[1]) == self.step
+    }
+    /// The panels, if every matrix of this batch is the one that was packed.
+    pub(crate) fn of<T: Real>(&self, isa: Isa, l: &Layout) -> Option<Kept<'_, T>> {
+        let batched = l.shape()[0] > 1 && l.strides()[0] != 0;
+        if l.shape()[0] == 0 || batched || !self.is_of(isa, &l.select(0, 0)) {
+            return None;
+        }
+        match T::numbers(self.data.data()) {
+            Some(super::Numbers::Own(data)) => Some(Kept { data, width: self.width, padded: self.padded() }),
+            Some(super::Numbers::F16(_) | super::Numbers::BF16(_)) | None => None,
+        }
+    }
+    fn padded(&self) -> usize {
+        self.n.next_multiple_of(self.width)
+    }
+}
+
+/// Chunks are packed by all threads, a few panels at a time.
+fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked> {
+    const PANELS: usize = 4;
+    let (isa, w, shape) = (d.isa(), width::<T>(d.isa()), l.shape());
+    let (k, n) = (shape[0], shape[1]);
+    let step = (l.strides()[0], l.strides()[1]);
+    let numbers = super::contract::numbers::<T>(data)?;
+    let matrix = Matrix {
+        data: numbers,
+        offset: l.offset(),
+        inner: 1,
+        batch: (0, 0),
+        row: step.0,
+        col: step.1,
+        kept: None,
+    };
+    let mut packed = filled(k * n.next_multiple_of(w), T::ZERO)?;
+    let (mut parts, mut rest) = (Vec::new(), &mut packed[..]);
+    for t in (0..k).step_by(CHUNK) {
+        let terms = t..k.min(t + CHUNK);
+        for j in (0..n).step_by(PANELS * w) {
+            let cols = j..n.min(j + PANELS * w);
+            let (part, after) = rest.split_at_mut(terms.len() * cols.len().next_multiple_of(w));
+            parts.push((terms.clone(), cols, part));
+            rest = after;
+        }
+    }
+    each(d, true, &mut parts, |(terms, cols, part)| {
+        matrix.pack(isa, 0, terms.clone(), cols.clone(), part);
+        Ok(())
+    })?;
+    Ok(Prepacked { data: Held::new(T::wrap(packed)), width: w, k, n, at: l.offset(), step })
+}
+
+/// The panels of a prepacked matrix.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'a, T> {
+    data: &'a [T],
+    width: usize,
+    /// Columns with those that fill the last panel.
+    padded: usize,
+}
+
+impl<'a, T> Kept<'a, T> {
+    /// A chunk of columns that begin with a panel.
+    ///
+    /// # Panics
+    /// If they do not, or the terms do not begin with a chunk.
+    pub(crate) fn panels(&self, terms: Range<usize>, cols: Range<usize>) -> Panels<'a, T> {
+        let (k, w) = (terms.len(), self.width);
+        assert!(
+            terms.start.is_multiple_of(CHUNK) && cols.start.is_multiple_of(w),
+            "blocks of a packed matrix"
+        );
+        // All chunks before this one are whole.
+        let data = &self.data[terms.start * self.padded + cols.start * k..];
+        Panels { data, step: w, across: w * k, kind: Kind::Numbers }
+    }
+}
