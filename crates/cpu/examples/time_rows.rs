@@ -77,7 +77,7 @@ fn main() {
         let both = t.devices.each_ref().map(|d| (array(d, &[1024, 1024]), array(d, dims)));
         t.show(&format!("{name} 1024x1024"), |d| {
             let (x, y) = &both[d.threads() - 1];
-            drop(c::add(x, y).unwrap());
+            c::add(x, y).unwrap().buffer().data().unwrap();
         });
     }
     let unary: [(&str, Unary); 4] = [
@@ -89,7 +89,9 @@ fn main() {
     for n in [1 << 10, 1 << 16, 1 << 20, 1 << 24] {
         let both = t.devices.each_ref().map(|d| array(d, &[n]));
         for (name, f) in unary {
-            t.show(&format!("{name} {n}"), |d| drop(f(&both[d.threads() - 1]).unwrap()));
+            t.show(&format!("{name} {n}"), |d| {
+                f(&both[d.threads() - 1]).unwrap().buffer().data().unwrap();
+            });
         }
     }
 }

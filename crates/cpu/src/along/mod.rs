@@ -7,11 +7,12 @@ mod arg_fold;
 mod columns;
 pub(crate) mod float;
 mod fold;
-mod lanes;
+pub(crate) mod lanes;
 mod rows;
 mod scan;
 mod sort;
 pub(crate) mod stage;
+mod terms;
 
 pub(crate) use arg_fold::arg_fold;
 pub(crate) use fold::fold;
