@@ -9,7 +9,8 @@ use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::Array;
 use elinvar_ops::backend::*;
 use elinvar_ops::catalogue as c;
-use elinvar_ops::catalogue::{normalize::Normalize, softmax::Softmax};
+use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad};
+use elinvar_ops::catalogue::softmax::Softmax;
 use timing::{Tensor, Timed};
 
 mod timing;
@@ -57,6 +58,25 @@ fn main() {
                 Cpu::rows(d, &r, [x.view(), w.with(wide.clone()), b.with(wide.clone())], 1, DType::F32)
                     .unwrap(),
             );
+        });
+    }
+    {
+        let (x, w) = (Tensor::new(&[8, 64, 56, 56]), Tensor::new(&[1, 64, 1, 1]));
+        let channels = |l: &Layout| l.permute(&[1, 0, 2, 3]);
+        let wide = channels(&w.layout.broadcast_to(x.layout.shape(), "w").unwrap());
+        let by = channels(&x.layout);
+        t.show("batch_norm 8x64x56x56", |d| {
+            let r = Normalize { eps: 1e-5 };
+            let x = [x.with(by.clone()), w.with(wide.clone()), w.with(wide.clone())];
+            drop(Cpu::rows(d, &r, x, 1, DType::F32).unwrap());
+        });
+        t.show("batch_norm gradient 8x64x56x56", |d| {
+            let r = NormalizeGrad { eps: 1e-5 };
+            let x = [x.with(by.clone()), x.with(by.clone()), w.with(wide.clone())];
+            drop(Cpu::rows(d, &r, x, 1, DType::F32).unwrap());
+        });
+        t.show("mean of channels 8x64x56x56", |d| {
+            drop(Cpu::fold(d, Fold::Sum, x.with(by.clone()), 1, DType::F32).unwrap());
         });
     }
     {
