@@ -9,7 +9,8 @@ use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::Array;
 use elinvar_ops::backend::*;
 use elinvar_ops::catalogue as c;
-use elinvar_ops::catalogue::{normalize::Normalize, softmax::Softmax};
+use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad};
+use elinvar_ops::catalogue::softmax::Softmax;
 use timing::{Tensor, Timed};
 
 mod timing;
@@ -57,6 +58,25 @@ fn main() {
         });
     }
     {
+        let (x, w) = (Tensor::new(&[8, 64, 56, 56]), Tensor::new(&[1, 64, 1, 1]));
+        let channels = |l: &Layout| l.permute(&[1, 0, 2, 3]);
+        let wide = channels(&w.layout.broadcast_to(x.layout.shape(), "w").unwrap());
+        let by = channels(&x.layout);
+        t.show("batch_norm 8x64x56x56", |d| {
+            let r = Normalize { eps: 1e-5 };
+            let x = [x.with(&by), w.with(&wide), w.with(&wide)];
+            drop(Cpu::rows(d, &r, x, 1, DType::F32).unwrap());
+        });
+        t.show("batch_norm gradient 8x64x56x56", |d| {
+            let r = NormalizeGrad { eps: 1e-5 };
+            let x = [x.with(&by), x.with(&by), w.with(&wide)];
+            drop(Cpu::rows(d, &r, x, 1, DType::F32).unwrap());
+        });
+        t.show("mean of channels 8x64x56x56", |d| {
+            drop(Cpu::fold(d, Fold::Sum, x.with(&by), 1, DType::F32).unwrap());
+        });
+    }
+    {
         let x = Tensor::new(&[4096, 1024]);
         t.show("cumsum_axis1 4096x1024", |d| {
             drop(Cpu::scan(d, Scan::Sum, x.view(), DType::F32).unwrap());
@@ -75,7 +95,7 @@ fn main() {
         let both = t.devices.each_ref().map(|d| (array(d, &[1024, 1024]), array(d, dims)));
         t.show(&format!("{name} 1024x1024"), |d| {
             let (x, y) = &both[d.threads() - 1];
-            drop(c::add(x, y).unwrap());
+            c::add(x, y).unwrap().buffer().data().unwrap();
         });
     }
     let unary: [(&str, Unary); 4] = [
@@ -87,7 +107,9 @@ fn main() {
     for n in [1 << 10, 1 << 16, 1 << 20, 1 << 24] {
         let both = t.devices.each_ref().map(|d| array(d, &[n]));
         for (name, f) in unary {
-            t.show(&format!("{name} {n}"), |d| drop(f(&both[d.threads() - 1]).unwrap()));
+            t.show(&format!("{name} {n}"), |d| {
+                f(&both[d.threads() - 1]).unwrap().buffer().data().unwrap();
+            });
         }
     }
 }

@@ -135,6 +135,8 @@ struct Crossed<'a> {
 
 /// Sides of a tile: a cache line of f32 is read at once, and a line is written.
 const TILE: usize = 16;
+/// Neighbours along the near axis that are copied while the lines beside each other are being fetched.
+const TALL: usize = 4 * TILE;
 
 impl<'a> Crossed<'a> {
     /// Is it worth it?
@@ -151,7 +153,7 @@ impl<'a> Crossed<'a> {
         let row: usize = dims[self.near + 1..].iter().product();
         let near = dims[self.near];
         let outer = dims[..self.near].iter().product::<usize>();
-        let tall = TILE.min(near);
+        let tall = TALL.min(near);
         let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
         fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
             let mut at = start / row;
@@ -193,21 +195,24 @@ impl<'a> Crossed<'a> {
                 let wide = TILE.min(n - from);
                 let at = |i: usize| start.wrapping_add_signed((from + i) as isize * step);
                 let to = |a: usize| a * row + middle * n + from;
-                if (count, wide) == (TILE, TILE) {
-                    // The same with sizes that the compiler knows.
-                    for i in 0..TILE {
-                        let line = v[at(i)..].first_chunk::<TILE>().expect("inside of the buffer");
-                        for a in 0..TILE {
-                            tile[a][i] = line[a];
+                for low in (0..count).step_by(TILE) {
+                    let tall = TILE.min(count - low);
+                    if (tall, wide) == (TILE, TILE) {
+                        // The same with sizes that the compiler knows.
+                        for i in 0..TILE {
+                            let line = v[at(i) + low..].first_chunk::<TILE>().expect("inside of the buffer");
+                            for a in 0..TILE {
+                                tile[a][i] = line[a];
+                            }
                         }
-                    }
-                    for a in 0..TILE {
-                        out[to(a)..][..TILE].copy_from_slice(&tile[a]);
-                    }
-                } else {
-                    for i in 0..wide {
-                        for (a, &x) in v[at(i)..][..count].iter().enumerate() {
-                            out[to(a) + i] = x;
+                        for a in 0..TILE {
+                            out[to(low + a)..][..TILE].copy_from_slice(&tile[a]);
+                        }
+                    } else {
+                        for i in 0..wide {
+                            for (a, &x) in v[at(i) + low..][..tall].iter().enumerate() {
+                                out[to(low + a) + i] = x;
+                            }
                         }
                     }
                 }

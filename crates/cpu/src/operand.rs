@@ -1,6 +1,7 @@
 //! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
 
 use crate::convert;
+use crate::memory::with_capacity;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
@@ -112,12 +113,17 @@ macro_rules! number {
 }
 number!(f64, i64, i32, u8, bool);
 
+/// Elements of the largest blocks that are asked for.
+const WIDEST: usize = 2048;
+
 /// How an operand gets to the formula.
 pub(crate) enum Operand<'a, T> {
     /// It lies there as the formula reads it.
     Slice(&'a [T]),
     /// One element for all: a block of copies is made once.
     One(&'a HostData, Walk),
+    /// A row that is repeated, such as a bias: so often that a block from any element of it on lies there; and its length.
+    Row(Vec<T>, usize),
     /// Through blocks.
     Blocks(&'a HostData, Walk),
 }
@@ -134,7 +140,27 @@ impl<'a, T: Number> Operand<'a, T> {
             _ => {}
         }
         let walk = Walk::new(layout);
-        Ok(if walk.is_one() { Operand::One(buffer, walk) } else { Operand::Blocks(buffer, walk) })
+        if walk.is_one() {
+            return Ok(Operand::One(buffer, walk));
+        }
+        let (row, _) = walk.inner();
+        if let Some(x) = T::slice(buffer)
+            && walk.repeats_a_row()
+            && row <= WIDEST
+            && len >= 8 * WIDEST
+        {
+            let mut all = with_capacity(row + WIDEST)?;
+            let mut block = Block::new();
+            for at in (0..row).step_by(BLOCK) {
+                let n = BLOCK.min(row - at);
+                all.extend_from_slice(block.fill(n, |room| gather(x, &walk, at, n, room)));
+            }
+            for i in 0..WIDEST {
+                all.push(all[i]);
+            }
+            return Ok(Operand::Row(all, row));
+        }
+        Ok(Operand::Blocks(buffer, walk))
     }
     /// The elements number `start` to `start + n`; `block` is this operand's own.
     pub(crate) fn part<'b, const MOST: usize>(
@@ -146,8 +172,15 @@ impl<'a, T: Number> Operand<'a, T> {
     ) -> &'b [T] {
         match self {
             Operand::Slice(x) => &x[start..start + n],
+            Operand::Row(all, row) => {
+                debug_assert!(MOST <= WIDEST);
+                &all[start % row..][..n]
+            }
             Operand::One(..) if block.held().len() >= n => &block.held()[..n],
             Operand::One(data, walk) | Operand::Blocks(data, walk) => {
+                if let (Some(x), Some(at)) = (T::slice(data), walk.lies(start, n)) {
+                    return &x[at..at + n];
+                }
                 block.fill(n, |room| match T::slice(data) {
                     Some(x) => gather(x, walk, start, n, room),
                     None => {

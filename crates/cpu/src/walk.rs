@@ -28,6 +28,21 @@ impl Walk {
     pub(crate) fn is_one(&self) -> bool {
         self.strides[0].iter().all(|&s| s == 0) || self.dims.iter().all(|&n| n == 1)
     }
+    /// Is the last axis the same for all places along the others?
+    pub(crate) fn repeats_a_row(&self) -> bool {
+        let last = self.dims.len() - 1;
+        last > 0 && self.strides[0][..last].iter().all(|&s| s == 0)
+    }
+    /// Where the elements number `start` to `start + n` lie one after the other, if they do.
+    pub(crate) fn lies(&self, start: usize, n: usize) -> Option<usize> {
+        let (size, step) = self.inner();
+        if step != 1 || start % size + n > size {
+            return None;
+        }
+        let mut first = None;
+        self.runs(start, n.min(1), |[at], _, _| first = Some(at));
+        first
+    }
     /// Do the elements lie one after the other?
     pub(crate) fn is_contiguous(&self) -> bool {
         self.dims.len() == 1 && (self.strides[0][0] == 1 || self.dims[0] == 1)

@@ -347,6 +347,11 @@ impl<'t, V: Value, const W: u32> Lane for Traced<'t, V, W> {
     fn erf(self) -> Self {
         self.unary(round1::<W>(Lane::erf, Lane::erf), op::erf)
     }
+    /// By the error function, which is an op.
+    fn phi(self) -> Self {
+        let half = Self::lit(0.5);
+        (self * Self::lit(core::f64::consts::FRAC_1_SQRT_2)).erf().fma(half, half)
+    }
     fn sigmoid(self) -> Self {
         self.unary(round1::<W>(Lane::sigmoid, Lane::sigmoid), op::sigmoid)
     }

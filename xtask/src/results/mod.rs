@@ -54,7 +54,8 @@ fn write(name: &str, files: &[&str]) -> Result<String, String> {
     }
     let date = date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() / 86400));
     let (dir, raw) = (root().join("results"), format!("{name}-{date}.jsonl"));
-    let page = page::page(&lines, &page::Head { machine: machine(), date, raw: raw.clone() })?;
+    let bounds = fs::read_to_string(dir.join("bounds.md")).unwrap_or_default();
+    let page = page::page(&lines, &page::Head { machine: machine(), date, raw: raw.clone(), bounds })?;
     fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     put(&dir.join(&raw), &lines.text())?;
     put(&dir.join("README.md"), &page)?;

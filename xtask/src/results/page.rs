@@ -14,6 +14,8 @@ pub struct Head {
     pub date: String,
     /// The file of raw lines beside the page.
     pub raw: String,
+    /// What bounds the rows that are furthest behind, as somebody found out: `results/bounds.md`.
+    pub bounds: String,
 }
 
 /// A row with what there is to say of it.
@@ -48,6 +50,9 @@ pub fn page(lines: &Lines, head: &Head) -> Result<String, String> {
     let mut page = intro(lines, head);
     let sections = sections(&rows);
     page += &counts(&sections);
+    if !head.bounds.is_empty() {
+        _ = write!(page, "\n## What bounds the rows that are furthest behind\n\n{}", head.bounds);
+    }
     for ((group, threads), rows) in &sections {
         let threads = if *threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
         _ = writeln!(page, "\n## {group}, {threads}\n");
@@ -64,7 +69,7 @@ pub fn page(lines: &Lines, head: &Head) -> Result<String, String> {
     Ok(page)
 }
 
-fn intro(lines: &Lines, Head { machine, date, raw }: &Head) -> String {
+fn intro(lines: &Lines, Head { machine, date, raw, .. }: &Head) -> String {
     let versions: Vec<String> = lines.versions.iter().map(|(peer, v)| format!("{peer} {v}")).collect();
     format!(
         "# Results\n\n\
@@ -222,7 +227,7 @@ mod tests {
     fn sample() -> String {
         let mut lines = Lines::default();
         lines.read("sample", SAMPLE).unwrap();
-        let head = Head { machine: "M".into(), date: "2026-01-02".into(), raw: "m-2026-01-02.jsonl".into() };
+        let head = Head { machine: "M".into(), date: "2026-01-02".into(), raw: "m-2026-01-02.jsonl".into(), bounds: "The bus.\n".into() };
         page(&lines, &head).unwrap()
     }
 
@@ -235,6 +240,7 @@ mod tests {
             "| a. GEMM | 2 | 1 | 1 | 0 | 0 | 1 | 0 | 1.08 | gemm_nn 1024x1024x1024: 1.08 |",
             "| a. GEMM | 1 | 1 | 0 | 0 | 1 | 0 | 0 |  |  |",
             "| **all** |  | 3 | 1 | 1 | 1 | 1 | 1 | 0.74 | tiny_add 4: 0.50 |",
+            "The bus.",
             "## a. GEMM, 2 threads",
             "| gemm_nn | 1024x1024x1024 | f32 | 4.29 ms | 4.52 ms | jax | 4.90 ms | **1.08** | 1.0, 95 % of peak | yes | 1.05 |",
             "## a. GEMM, 1 thread",
@@ -259,7 +265,8 @@ mod tests {
 
     #[test]
     fn without_our_lines_there_is_no_page() {
-        let head = Head { machine: String::new(), date: String::new(), raw: String::new() };
+        let none = String::new;
+        let head = Head { machine: none(), date: none(), raw: none(), bounds: none() };
         assert!(page(&Lines::default(), &head).unwrap_err().contains("elinvar bench"));
     }
 

@@ -1,14 +1,12 @@
 //! f32 and f64: the types in which floats are computed, and the folds of both by name.
 
 use super::fold::{store, store_f32};
-use super::lanes::{self, Combine, Lanes, Sum, each_fold};
+use super::lanes::{self, Combine, Sum, each_fold};
 use super::stage::Number;
-use crate::isa::{Isa, Kernel, dispatch};
-use elinvar_core::order::LANES;
+use crate::isa::Isa;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
-use std::marker::PhantomData;
 
 /// Terms that are summed without a call.
 pub(crate) const FEW: usize = 16;
@@ -17,16 +15,10 @@ pub(crate) const FEW: usize = 16;
 pub(crate) trait Float: Number + Lane<Mask = bool> + PartialOrd {
     /// Zero, positive.
     const NOTHING: Self;
-    /// What a lane of a fold starts from.
-    fn start(f: Fold) -> Self;
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The sum of a few terms, filled up with zeros.
     fn few(terms: [Self; FEW]) -> Self;
-    /// Terms, the first of which belongs to lane 0, added to lanes.
-    fn accumulate(isa: Isa, f: Fold, lanes: &mut Lanes<Self>, terms: &[Self]);
-    /// The lanes of a block of `n` terms as one number.
-    fn halved(isa: Isa, f: Fold, lanes: Lanes<Self>, n: usize) -> Self;
     /// Results of blocks, joined.
     fn join(f: Fold, blocks: &[Self]) -> Self;
     /// Results as they are stored: 16-bit types are rounded once.
@@ -40,22 +32,13 @@ macro_rules! float {
     ($t:ty, $store:expr) => {
         impl Float for $t {
             const NOTHING: $t = 0.0;
-            fn start(f: Fold) -> $t {
-                each_fold!(f, F => <F as Combine<$t>>::start())
-            }
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
-                each_fold!(f, F => dispatch(isa, Block { terms, f: PhantomData::<F> }))
+                each_fold!(f, F => <F as Combine<$t>>::block(isa, terms))
             }
             #[inline(always)]
             fn few(terms: [$t; FEW]) -> $t {
                 // Lanes start from +0.
                 lanes::sixteen::<$t, Sum>(terms.map(|t| 0.0 + t))
-            }
-            fn accumulate(isa: Isa, f: Fold, lanes: &mut Lanes<$t>, terms: &[$t]) {
-                each_fold!(f, F => dispatch(isa, Accumulate { lanes, terms, f: PhantomData::<F> }))
-            }
-            fn halved(isa: Isa, f: Fold, lanes: Lanes<$t>, n: usize) -> $t {
-                each_fold!(f, F => dispatch(isa, Halved { lanes, n, f: PhantomData::<F> }))
             }
             fn join(f: Fold, blocks: &[$t]) -> $t {
                 each_fold!(f, F => lanes::join::<$t, F>(blocks))
@@ -68,47 +51,6 @@ macro_rules! float {
 }
 float!(f32, store_f32);
 float!(f64, store);
-
-struct Block<'a, T, F> {
-    terms: &'a [T],
-    f: PhantomData<F>,
-}
-
-impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
-    type Out = T;
-    #[inline(always)]
-    fn run(self) -> T {
-        lanes::block::<T, F>(self.terms)
-    }
-}
-
-struct Accumulate<'a, T, F> {
-    lanes: &'a mut [T; LANES],
-    terms: &'a [T],
-    f: PhantomData<F>,
-}
-
-impl<T: Copy, F: Combine<T>> Kernel for Accumulate<'_, T, F> {
-    type Out = ();
-    #[inline(always)]
-    fn run(self) {
-        lanes::accumulate::<T, F>(self.lanes, self.terms);
-    }
-}
-
-struct Halved<T, F> {
-    lanes: [T; LANES],
-    n: usize,
-    f: PhantomData<F>,
-}
-
-impl<T: Copy, F: Combine<T>> Kernel for Halved<T, F> {
-    type Out = T;
-    #[inline(always)]
-    fn run(mut self) -> T {
-        lanes::halved::<T, F>(&mut self.lanes, self.n)
-    }
-}
 
 /// Runs the body with the type alias `$C` bound to the type in which a float dtype is computed.
 macro_rules! each_float {

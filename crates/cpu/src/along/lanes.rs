@@ -4,6 +4,7 @@
 //! nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
 
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::simd::folds::Folds;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
@@ -19,6 +20,36 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn neutral() -> T {
         Self::start()
+    }
+
+    /// At most a block of contiguous terms.
+    #[inline]
+    fn block(isa: Isa, terms: &[T]) -> T
+    where
+        T: Copy,
+    {
+        dispatch(isa, Block { terms, f: PhantomData::<Self> })
+    }
+
+    /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what an extreme costs.
+    #[inline(always)]
+    fn quick(a: T, b: T) -> T {
+        Self::two(a, b)
+    }
+    /// What a doubt starts from.
+    #[inline(always)]
+    fn calm() -> T {
+        Self::start()
+    }
+    /// A doubt that saw another term.
+    #[inline(always)]
+    fn doubt(doubt: T, _: T) -> T {
+        doubt
+    }
+    /// Is the quick extreme right, given the doubt about its terms?
+    #[inline(always)]
+    fn is_sure(_: T, _: T) -> bool {
+        false
     }
 }
 
@@ -44,6 +75,10 @@ macro_rules! float {
             fn two(a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
             fn neutral() -> $t { -0.0 }
+            #[inline]
+            fn block(isa: Isa, terms: &[$t]) -> $t {
+                if terms.len() <= 16 { dispatch(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms) }
+            }
         }
         impl Combine<$t> for Prod {
             #[inline(always)]
@@ -56,12 +91,44 @@ macro_rules! float {
             fn start() -> $t { <$t>::NEG_INFINITY }
             #[inline(always)]
             fn two(a: $t, b: $t) -> $t { Lane::max(a, b) }
+            #[inline]
+            fn block(isa: Isa, terms: &[$t]) -> $t {
+                match <$t as Folds>::largest(isa, terms) {
+                    Some(extreme) => extreme,
+                    None => dispatch(isa, Block { terms, f: PhantomData::<Max> }),
+                }
+            }
+            #[inline(always)]
+            fn quick(a: $t, b: $t) -> $t { if b > a { b } else { a } }
+            #[inline(always)]
+            fn calm() -> $t { 0.0 }
+            // A sum is NaN if a term was (or if infinities of both signs were).
+            #[inline(always)]
+            fn doubt(doubt: $t, b: $t) -> $t { doubt + b }
+            #[inline(always)]
+            fn is_sure(a: $t, doubt: $t) -> bool { !doubt.is_nan() && a != 0.0 }
         }
         impl Combine<$t> for Min {
             #[inline(always)]
             fn start() -> $t { <$t>::INFINITY }
             #[inline(always)]
             fn two(a: $t, b: $t) -> $t { Lane::min(a, b) }
+            #[inline]
+            fn block(isa: Isa, terms: &[$t]) -> $t {
+                match <$t as Folds>::smallest(isa, terms) {
+                    Some(extreme) => extreme,
+                    None => dispatch(isa, Block { terms, f: PhantomData::<Min> }),
+                }
+            }
+            #[inline(always)]
+            fn quick(a: $t, b: $t) -> $t { if b < a { b } else { a } }
+            #[inline(always)]
+            fn calm() -> $t { 0.0 }
+            // A sum is NaN if a term was (or if infinities of both signs were).
+            #[inline(always)]
+            fn doubt(doubt: $t, b: $t) -> $t { doubt + b }
+            #[inline(always)]
+            fn is_sure(a: $t, doubt: $t) -> bool { !doubt.is_nan() && a != 0.0 }
         }
     )*};
 }
@@ -163,6 +230,22 @@ pub(crate) fn sixteen<T: Copy, F: Combine<T>>(mut x: [T; 16]) -> T {
     F::two(F::two(x[0], x[2]), F::two(x[1], x[3]))
 }
 
+/// The extreme of 16 lanes, if it is right.
+#[inline(always)]
+pub(crate) fn sure<T: Copy, F: Combine<T>>(mut best: [T; 16], mut doubt: [T; 16]) -> Option<T> {
+    for j in 0..8 {
+        best[j] = F::quick(best[j], best[j + 8]);
+        doubt[j] = F::doubt(doubt[j], doubt[j + 8]);
+    }
+    for j in 0..4 {
+        best[j] = F::quick(best[j], best[j + 4]);
+        doubt[j] = F::doubt(doubt[j], doubt[j + 4]);
+    }
+    let best = F::quick(F::quick(best[0], best[2]), F::quick(best[1], best[3]));
+    let doubt = F::doubt(F::doubt(doubt[0], doubt[2]), F::doubt(doubt[1], doubt[3]));
+    F::is_sure(best, doubt).then_some(best)
+}
+
 /// A block of at most [`BLOCK`] contiguous terms.
 #[inline(always)]
 pub(crate) fn block<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
@@ -176,28 +259,26 @@ pub(crate) fn block<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     halved::<T, F>(&mut lanes, terms.len())
 }
 
-/// Contiguous rows of `n` terms, at most a block each.
-struct Short<'a, T, F> {
-    x: &'a [T],
-    n: usize,
-    out: &'a mut [T],
+/// A block of at most [`BLOCK`] contiguous terms.
+struct Block<'a, T, F> {
+    terms: &'a [T],
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Short<'_, T, F> {
-    type Out = ();
+impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
+    type Out = T;
     #[inline(always)]
-    fn run(self) {
-        for (row, out) in self.x.chunks_exact(self.n).zip(self.out) {
-            *out = block::<T, F>(row);
-        }
+    fn run(self) -> T {
+        block::<T, F>(self.terms)
     }
 }
 
 /// Folds contiguous rows of `n` terms, `0 < n <= BLOCK`.
 pub(crate) fn short_rows<T: Copy, F: Combine<T>>(isa: Isa, x: &[T], n: usize, out: &mut [T]) {
     debug_assert!(0 < n && n <= BLOCK);
-    dispatch(isa, Short { x, n, out, f: PhantomData::<F> });
+    for (row, out) in x.chunks_exact(n).zip(out) {
+        *out = F::block(isa, row);
+    }
 }
 
 /// Results of blocks, joined pairwise in the order of the blocks.

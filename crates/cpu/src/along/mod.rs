@@ -7,12 +7,13 @@ mod arg_fold;
 mod columns;
 pub(crate) mod float;
 mod fold;
-mod lanes;
+pub(crate) mod lanes;
 mod merge;
 mod rows;
 mod scan;
 mod sort;
 pub(crate) mod stage;
+mod terms;
 
 pub(crate) use arg_fold::arg_fold;
 pub(crate) use fold::fold;

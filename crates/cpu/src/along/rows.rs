@@ -1,11 +1,12 @@
 //! Row-wise formulas: the terms of a statistic, their fold, the next statistic; then the result.
 //!
-//! What depends on the formula is one loop over contiguous elements, compiled once for each instruction set and float
-//! type: it writes terms (or results) to a block that stays in the first-level cache. Folding the terms is shared code.
-//! Blocks are padded to whole vectors, so that no loop has a slow end; what is computed of the padding is thrown away.
+//! All that a row needs is done by one kernel, compiled for each formula, instruction set and float type. It takes several
+//! short rows at a time, or one statistic of a block of a long row; terms go through a block that stays in the first-level
+//! cache, and are folded there by code that is the same for all formulas. What it reads may be followed by anything up to whole windows, so that no loop has a slow end.
 
 use super::float::{Float, each_float};
 use super::stage::{Stage, either, turned};
+use super::terms::{self, Terms, WINDOW};
 use crate::CpuDevice;
 use crate::View;
 use crate::isa::{Isa, Kernel, formula};
@@ -13,16 +14,15 @@ use crate::lane::V;
 use crate::memory::filled;
 use crate::parallel::try_pieces;
 use crate::simd::room::{Room, fresh_pieces};
-use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
-/// Elements that are staged at a time: four operands and the terms are 20 KiB of f32.
-const PART: usize = 1024;
-/// Blocks are padded to a multiple of this: four AVX-512 registers of f32, which is how far loops are unrolled.
-const PAD: usize = 64;
+/// Elements of the short rows that a kernel takes at a time: results of 8 KiB of f32 are in a first-level cache from the
+/// zeros to the last change.
+const PART: usize = 2048;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
-const NS: f64 = 0.5;
+const NS: f64 = 0.3;
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
 pub(crate) fn rows<R: Rows<N>, const N: usize>(
@@ -62,7 +62,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
                 try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, |first, part| {
                     let mut scratch = Scratch::new()?;
                     for (b, y) in part.iter_mut().enumerate() {
-                        *y = work.block(k, row * n, (first + b) * BLOCK, s, &mut scratch, None);
+                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, &mut []);
                     }
                     Ok::<(), Error>(())
                 })?;
@@ -76,26 +76,26 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             let mut scratch = Scratch::new()?;
             while room.left() > 0 {
                 let some = (n - at % n).min(room.left());
-                room.part(some, |room| work.write(at, &all[at / n], room, &mut scratch));
+                work.write(at, &all[at / n], room.zeroed(some, C::NOTHING), true, &mut scratch);
                 at += some;
             }
             Ok(())
         });
     }
-    let together = (16 * PART / n.max(1)).max(1);
+    let together = (8 * PART / n.max(1)).max(1);
     let ns = passes * NS * n as f64 / width as f64;
     fresh_pieces(d, rows * width, together * width, ns, &|first, room| {
         let mut scratch = Scratch::new()?;
         let mut row = first / width;
-        // Several short rows are staged at once.
+        // Several short rows are taken at once.
         let group = (PART / n.max(1)).max(1);
         while room.left() > 0 {
-            if n > PART {
+            if n > BLOCK {
                 work.long(row, room, &mut scratch)?;
                 row += 1;
             } else {
                 let some = group.min(room.left() / width);
-                work.short(row, room.zeroed(some * width, C::NOTHING), &mut scratch);
+                work.short(row, some, room.zeroed(some * width, C::NOTHING), &mut scratch);
                 row += some;
             }
         }
@@ -107,20 +107,24 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
 struct Scratch<C, const N: usize> {
     /// Operands that do not lie in memory as they are read.
     x: [Vec<C>; N],
-    /// The row whose one element fills an operand's buffer.
-    repeated: [Option<usize>; N],
-    /// Terms, or results that have no room behind them.
+    /// The row whose one element fills an operand's buffer; the first row, if all rows are that one.
+    held: [Option<usize>; N],
+    /// Terms that have no room behind them.
     terms: Vec<C>,
 }
 
 impl<C: Float, const N: usize> Scratch<C, N> {
     fn new() -> Result<Self> {
-        let mut x = [const { Vec::new() }; N];
-        for x in &mut x {
-            *x = filled(PART + PAD, C::NOTHING)?;
-        }
-        Ok(Scratch { x, repeated: [None; N], terms: filled(PART + PAD, C::NOTHING)? })
+        Ok(Scratch { x: [const { Vec::new() }; N], held: [None; N], terms: Vec::new() })
     }
+}
+
+/// A buffer with room for a block and what is read behind it; made when it is needed first.
+fn room<C: Float>(buffer: &mut Vec<C>) -> &mut [C] {
+    if buffer.is_empty() {
+        buffer.resize(BLOCK + WINDOW, C::NOTHING);
+    }
+    buffer
 }
 
 /// A formula and its operands.
@@ -133,77 +137,80 @@ struct Work<'a, C, R, const N: usize> {
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
-    /// The operands at `len` elements from `start` on, and what is behind them up to `reach` elements.
-    fn stage<'b>(&self, start: usize, len: usize, reach: usize, buffers: &'b mut [Vec<C>; N]) -> [&'b [C]; N]
-    where
-        Self: 'b,
-    {
-        let mut all: [&[C]; N] = [&[]; N];
-        for ((x, stage), buffer) in all.iter_mut().zip(&self.x).zip(buffers) {
-            *x = stage.block(start, len, reach, buffer);
-        }
-        all
+    fn length(&self) -> C {
+        C::lit(self.n as f64)
     }
-    /// The operands at `len` elements of one row from `start` on, padded.
+    fn run(&self, task: Task<'_, C, R, N>) -> ([C; STATS], C) {
+        formula::<C, _>(self.isa, task)
+    }
+    /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows.
     fn part<'b>(
         &self,
         start: usize,
         len: usize,
         buffers: &'b mut [Vec<C>; N],
-        repeated: &mut [Option<usize>; N],
+        held: &mut [Option<usize>; N],
     ) -> [&'b [C]; N]
     where
         Self: 'b,
     {
-        let (row, padded) = (start / self.n, len.next_multiple_of(PAD));
+        let (row, padded) = (start / self.n, len.next_multiple_of(WINDOW));
         let mut all: [&[C]; N] = [&[]; N];
-        for (((x, stage), buffer), repeated) in all.iter_mut().zip(&self.x).zip(buffers).zip(repeated) {
+        for (((x, stage), buffer), held) in all.iter_mut().zip(&self.x).zip(buffers).zip(held) {
             if !stage.repeats(self.n) {
-                *x = stage.block(start, len, padded, buffer);
+                *x = stage.padded(start, len, padded).unwrap_or_else(|| {
+                    let buffer = room(buffer);
+                    stage.read(start, &mut buffer[..len]);
+                    &buffer[..padded]
+                });
                 continue;
             }
             // A number for each row, such as the weight of a channel: written once for all parts and passes.
-            if *repeated != Some(row) {
+            let buffer = room(buffer);
+            if *held != Some(row) {
                 stage.read(start, &mut buffer[..1]);
                 let value = buffer[0];
                 buffer.fill(value);
-                *repeated = Some(row);
+                *held = Some(row);
             }
             *x = &buffer[..padded];
         }
         all
     }
-    /// Terms of statistic `k` (results, for `k` = [`STATS`]) of contiguous operands, padded.
-    fn formula(&self, k: usize, x: [&[C]; N], s: &[C; STATS], out: &mut [C]) {
-        formula::<C, _>(self.isa, Formula { r: self.r, k, x, s: *s, n: self.length(), out });
-    }
-    fn length(&self) -> C {
-        C::lit(self.n as f64)
-    }
-    /// The fold of a block of a row's terms; they stay in `kept`, which has the block's size, if there is one.
-    fn block(
+    /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they stay in `kept`, if that has
+    /// the block's size.
+    fn fold(
         &self,
         k: usize,
         row: usize,
         start: usize,
         s: &[C; STATS],
         scratch: &mut Scratch<C, N>,
-        mut kept: Option<&mut [C]>,
+        kept: &mut [C],
     ) -> C {
-        let f = R::FOLDS[k];
         let len = BLOCK.min(self.n - start);
-        let mut lanes = [C::start(f); LANES];
-        for at in (0..len).step_by(PART) {
-            let some = PART.min(len - at);
-            let x = self.part(row + start + at, some, &mut scratch.x, &mut scratch.repeated);
-            let terms = &mut scratch.terms[..some.next_multiple_of(PAD)];
-            self.formula(k, x, s, terms);
-            C::accumulate(self.isa, f, &mut lanes, &terms[..some]);
-            if let Some(kept) = &mut kept {
-                kept[at..at + some].copy_from_slice(&terms[..some]);
-            }
-        }
-        C::halved(self.isa, f, lanes, len)
+        let x = self.part(row + start, len, &mut scratch.x, &mut scratch.held);
+        let mut others = Vec::new();
+        let y = match kept {
+            [] if keeps::<R, N>() => &mut room(&mut others)[..len],
+            kept => kept,
+        };
+        let task = Task {
+            r: self.r,
+            n: self.length(),
+            len,
+            rows: 1,
+            x,
+            step: [0; N],
+            s: *s,
+            folds: k..k + 1,
+            finish: false,
+            y,
+            out: false,
+            terms: room(&mut scratch.terms),
+            isa: self.isa,
+        };
+        self.run(task).1
     }
     /// Statistic `k` from the folds of blocks.
     fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
@@ -212,142 +219,233 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn once(&self, s: &[C; STATS]) -> C {
         self.r.out([C::lit(f64::NAN); N], *s, self.length())
     }
-    /// Fills the room with the results of the elements from `start` on, all of one row.
-    fn write(&self, start: usize, s: &[C; STATS], room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) {
-        let mut at = start;
-        while room.left() > 0 {
-            let some = PART.min(room.left());
-            let x = self.part(at, some, &mut scratch.x, &mut scratch.repeated);
-            self.results(x, some, s, room.zeroed(some, C::NOTHING), &mut scratch.terms);
-            at += some;
+    /// The results of the elements from `start` on, all of one row. If the formula keeps terms, they are in `y`, or they
+    /// are to be made anew.
+    fn write(&self, start: usize, s: &[C; STATS], y: &mut [C], anew: bool, scratch: &mut Scratch<C, N>) {
+        let last = R::FOLDS.len();
+        for (b, y) in y.chunks_mut(BLOCK).enumerate() {
+            let x = self.part(start + b * BLOCK, y.len(), &mut scratch.x, &mut scratch.held);
+            self.run(Task {
+                r: self.r,
+                n: self.length(),
+                len: y.len(),
+                rows: 1,
+                x,
+                step: [0; N],
+                s: *s,
+                folds: if keeps::<R, N>() && anew { last - 1..last } else { last..last },
+                finish: false,
+                y,
+                out: true,
+                terms: room(&mut scratch.terms),
+                isa: self.isa,
+            });
         }
     }
-    /// Results of `len` elements. What follows them in `y` may be overwritten.
-    fn results(&self, x: [&[C]; N], len: usize, s: &[C; STATS], y: &mut [C], spare: &mut [C]) {
-        let padded = len.next_multiple_of(PAD);
-        if let Some(y) = y.get_mut(..padded) {
-            return self.formula(STATS, x, s, y);
-        }
-        self.formula(STATS, x, s, &mut spare[..padded]);
-        y[..len].copy_from_slice(&spare[..len]);
-    }
-    /// A row of several parts.
+    /// A row of several blocks.
     fn long(&self, row: usize, room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
+        let (n, first) = (self.n, row * self.n);
         let mut s = [C::NOTHING; STATS];
-        let mut blocks = filled(self.n.div_ceil(BLOCK), C::NOTHING)?;
+        let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
         // The last statistic's terms stay where the results will be.
-        let mut y: &mut [C] = &mut [];
-        if R::OUT == RowOut::Each && R::KEEPS {
-            y = room.zeroed(self.n, C::NOTHING);
-        }
+        let y: &mut [C] = if keeps::<R, N>() { room.zeroed(n, C::NOTHING) } else { &mut [] };
         for k in 0..R::FOLDS.len() {
-            let keep = !y.is_empty() && k + 1 == R::FOLDS.len();
+            let keep = keeps::<R, N>() && k + 1 == R::FOLDS.len();
             for (b, folded) in blocks.iter_mut().enumerate() {
                 let start = b * BLOCK;
-                let kept = keep.then(|| &mut y[start..self.n.min(start + BLOCK)]);
-                *folded = self.block(k, row * self.n, start, &s, scratch, kept);
+                let kept: &mut [C] = if keep { &mut y[start..n.min(start + BLOCK)] } else { &mut [] };
+                *folded = self.fold(k, first, start, &s, scratch, kept);
             }
             s[k] = self.finish(k, &blocks, &s);
         }
         match R::OUT {
-            RowOut::Each if R::KEEPS => y.chunks_mut(PART).for_each(|y| self.out_of_terms(&s, y)),
-            RowOut::Each => room.part(self.n, |room| self.write(row * self.n, &s, room, scratch)),
             RowOut::Once => room.copy(&[self.once(&s)]),
+            RowOut::Each if keeps::<R, N>() => self.write(first, &s, y, false, scratch),
+            RowOut::Each => {
+                for start in (0..n).step_by(BLOCK) {
+                    let y = room.zeroed(BLOCK.min(n - start), C::NOTHING);
+                    self.write(first + start, &s, y, false, scratch);
+                }
+            }
         }
         Ok(())
     }
-    /// Terms of the last statistic become results.
-    fn out_of_terms(&self, s: &[C; STATS], terms: &mut [C]) {
-        formula::<C, _>(self.isa, FromTerms::<C, R, N> { r: self.r, s: *s, n: self.length(), terms });
-    }
-    /// Several rows that fit into a part together, from `first` on.
-    fn short(&self, first: usize, y: &mut [C], scratch: &mut Scratch<C, N>) {
+    /// Some rows of at most a block each, and no more than fit into a buffer, from `first` on.
+    fn short(&self, first: usize, rows: usize, y: &mut [C], scratch: &mut Scratch<C, N>) {
         let n = self.n;
-        let each = R::OUT == RowOut::Each;
-        let rows = if each { y.len() / n } else { y.len() };
-        let padded = n.next_multiple_of(PAD);
-        let x = match n {
-            0 => [&[] as &[C]; N],
-            _ => self.stage(first * n, rows * n, (rows - 1) * n + padded, &mut scratch.x),
-        };
-        for i in 0..rows {
-            let x = x.map(|x| &x[i * n..]);
-            let mut s = [C::NOTHING; STATS];
-            for (k, &f) in R::FOLDS.iter().enumerate() {
-                self.formula(k, x, &s, &mut scratch.terms[..padded]);
-                let folded = C::block(self.isa, f, &scratch.terms[..n]);
-                s[k] = self.r.finish(k, folded, s, self.length());
+        let (padded, reach) = (n.next_multiple_of(WINDOW), rows.saturating_sub(1) * n);
+        let (mut x, mut step): ([&[C]; N], _) = ([&[]; N], [n; N]);
+        let operands = x.iter_mut().zip(&mut step).zip(&self.x).zip(&mut scratch.x).zip(&mut scratch.held);
+        for ((((x, step), stage), buffer), held) in operands {
+            if n == 0 {
+                continue;
             }
-            if each && R::KEEPS {
-                self.out_of_terms(&s, &mut scratch.terms[..padded]);
-                y[i * n..(i + 1) * n].copy_from_slice(&scratch.terms[..n]);
-            } else if each {
-                self.results(x, n, &s, &mut y[i * n..], &mut scratch.terms);
+            if let Some(all) = stage.padded(first * n, rows * n, reach + padded) {
+                *x = all;
+                continue;
+            }
+            let buffer = room(buffer);
+            if stage.is_one_row(n) {
+                // The same for all rows, such as weights: read once.
+                if held.is_none() {
+                    stage.read(first * n, &mut buffer[..n]);
+                    *held = Some(first);
+                }
+                (*x, *step) = (&buffer[..padded], 0);
             } else {
-                y[i] = self.once(&s);
+                stage.read(first * n, &mut buffer[..rows * n]);
+                *x = &buffer[..reach + padded];
             }
         }
+        let task = Task {
+            r: self.r,
+            n: self.length(),
+            len: n,
+            rows,
+            x,
+            step,
+            s: [C::NOTHING; STATS],
+            folds: 0..R::FOLDS.len(),
+            finish: true,
+            y,
+            out: true,
+            terms: room(&mut scratch.terms),
+            isa: self.isa,
+        };
+        self.run(task);
     }
 }
 
-/// The loop that depends on the formula.
-struct Formula<'a, C, R, const N: usize> {
+/// What the kernel is to do with some rows, or with a part of one.
+struct Task<'a, C, R, const N: usize> {
     r: &'a R,
-    /// Which statistic's terms; [`STATS`] for the results.
-    k: usize,
+    /// Elements of a whole row.
+    n: C,
+    /// Elements here of a row.
+    len: usize,
+    rows: usize,
+    /// The operands, and how far a row is from the one before.
     x: [&'a [C]; N],
+    step: [usize; N],
+    /// Statistics that are there.
     s: [C; STATS],
-    n: C,
-    /// A multiple of [`PAD`] elements.
-    out: &'a mut [C],
-}
-
-impl<C: Float, R: Rows<N>, const N: usize> Kernel for Formula<'_, C, R, N> {
-    type Out = ();
-    #[inline(always)]
-    fn run(self) {
-        let (r, s, n) = (*self.r, self.s.map(V), V(self.n));
-        let folds = R::FOLDS.len();
-        let (x, out) = (self.x, self.out);
-        match self.k {
-            0 if folds > 0 => each(x, out, |x| r.term(0, x, s, n)),
-            1 if folds > 1 => each(x, out, |x| r.term(1, x, s, n)),
-            2 if folds > 2 => each(x, out, |x| r.term(2, x, s, n)),
-            3 if folds > 3 => each(x, out, |x| r.term(3, x, s, n)),
-            _ if R::OUT == RowOut::Each => each(x, out, |x| r.out(x, s, n)),
-            _ => unreachable!("a formula has no more than it says"),
-        }
-    }
-}
-
-/// Results from the terms of the last statistic.
-struct FromTerms<'a, C, R, const N: usize> {
-    r: &'a R,
-    s: [C; STATS],
-    n: C,
+    /// Statistics to be folded.
+    folds: std::ops::Range<usize>,
+    /// Are these folds of whole rows, which are statistics when they are finished?
+    finish: bool,
+    /// The results of each row; before that, the terms that are kept.
+    y: &'a mut [C],
+    /// Are results wanted?
+    out: bool,
+    /// Room for terms.
     terms: &'a mut [C],
+    isa: Isa,
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Kernel for FromTerms<'_, C, R, N> {
-    type Out = ();
+impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
+    /// The statistics and the fold that came last.
+    type Out = ([C; STATS], C);
     #[inline(always)]
-    fn run(self) {
-        if R::KEEPS {
-            let (r, s, n) = (*self.r, self.s.map(V), V(self.n));
-            for y in self.terms {
-                *y = r.out_of_term(V(*y), s, n).0;
+    fn run(self) -> ([C; STATS], C) {
+        let (r, n, len) = (*self.r, V(self.n), self.len);
+        let folds = R::FOLDS.len();
+        let width = if R::OUT == RowOut::Each { len } else { 1 };
+        let padded = len.next_multiple_of(WINDOW);
+        let (mut s, mut folded) = (self.s, C::NOTHING);
+        for row in 0..self.rows {
+            let mut x: [&[[C; WINDOW]]; N] = [&[]; N];
+            for ((x, all), step) in x.iter_mut().zip(&self.x).zip(&self.step) {
+                *x = all[row * step..][..padded].as_chunks().0;
+            }
+            s = self.s;
+            let y: &mut [C] = if self.y.is_empty() { &mut [] } else { &mut self.y[row * width..][..width] };
+            let mut k = self.folds.start;
+            while k < self.folds.end {
+                let v = s.map(V);
+                // Whole windows of them, unless they stay where the results will be.
+                let all =
+                    if keeps::<R, N>() && k + 1 == folds { &mut y[..len] } else { &mut self.terms[..padded] };
+                match k {
+                    0 if folds > 0 => {
+                        terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all, C::NOTHING)
+                    }
+                    1 if folds > 1 => {
+                        terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all, C::NOTHING)
+                    }
+                    2 if folds > 2 => {
+                        terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all, C::NOTHING)
+                    }
+                    3 if folds > 3 => {
+                        terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all, C::NOTHING)
+                    }
+                    _ => unreachable!("a formula has no more statistics than it says"),
+                }
+                folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
+                if self.finish {
+                    s[k] = r.finish(k, V(folded), v, n).0;
+                }
+                k += 1;
+            }
+            if self.out {
+                let s = s.map(V);
+                if R::OUT == RowOut::Once {
+                    y[0] = r.out([V(C::lit(f64::NAN)); N], s, n).0;
+                } else if keeps::<R, N>() {
+                    for y in y {
+                        *y = r.out_of_term(V(*y), s, n).0;
+                    }
+                } else {
+                    terms::write(Results { r, x, s, n }, y, C::NOTHING);
+                }
             }
         }
+        (s, folded)
     }
 }
 
-#[inline(always)]
-fn each<C: Copy, const N: usize>(x: [&[C]; N], out: &mut [C], f: impl Fn([V<C>; N]) -> V<C>) {
-    // Known to be whole vectors: no loop for what is left over is compiled.
-    let len = out.len() / PAD * PAD;
-    let out = &mut out[..len];
-    let x = x.map(|x| &x[..len]);
-    for (i, y) in out.iter_mut().enumerate() {
-        *y = f(std::array::from_fn(|k| V(x[k][i]))).0;
+/// Does the formula make its results from the last statistic's terms?
+const fn keeps<R: Rows<N>, const N: usize>() -> bool {
+    R::KEEPS && matches!(R::OUT, RowOut::Each) && !R::FOLDS.is_empty()
+}
+
+/// Terms of statistic `K`.
+#[derive(Clone, Copy)]
+struct Statistic<'a, C, R, const N: usize, const K: usize> {
+    r: R,
+    x: [&'a [[C; WINDOW]]; N],
+    s: [V<C>; STATS],
+    n: V<C>,
+}
+
+impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Statistic<'a, C, R, N, K> {
+    type Window = [&'a [C; WINDOW]; N];
+    #[inline(always)]
+    fn window(&self, number: usize) -> Self::Window {
+        self.x.map(|x| &x[number])
+    }
+    #[inline(always)]
+    fn at(&self, w: &Self::Window, j: usize) -> C {
+        self.r.term(K, w.map(|x| V(x[j])), self.s, self.n).0
+    }
+}
+
+/// Results.
+#[derive(Clone, Copy)]
+struct Results<'a, C, R, const N: usize> {
+    r: R,
+    x: [&'a [[C; WINDOW]]; N],
+    s: [V<C>; STATS],
+    n: V<C>,
+}
+
+impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N> {
+    type Window = [&'a [C; WINDOW]; N];
+    #[inline(always)]
+    fn window(&self, number: usize) -> Self::Window {
+        self.x.map(|x| &x[number])
+    }
+    #[inline(always)]
+    fn at(&self, w: &Self::Window, j: usize) -> C {
+        self.r.out(w.map(|x| V(x[j])), self.s, self.n).0
     }
 }

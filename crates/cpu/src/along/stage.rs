@@ -173,6 +173,20 @@ impl<'a, T: Number> Stage<'a, T> {
     pub fn repeats(&self, n: usize) -> bool {
         self.inner.1 == 0 && n > 0 && self.inner.0.is_multiple_of(n)
     }
+    /// Is each row of `n` elements the same one?
+    pub fn is_one_row(&self, n: usize) -> bool {
+        self.inner == (n, 1) && self.outer.iter().all(|&(_, stride)| stride == 0)
+    }
+    /// The elements `start..start + len`, and what stands behind them up to `padded`, if they lie so in memory.
+    pub fn padded(&self, start: usize, len: usize, padded: usize) -> Option<&'a [T]> {
+        let (n, stride) = self.inner;
+        let (row, at) = (start / n.max(1), start % n.max(1));
+        if stride != 1 || at + len > n {
+            return None;
+        }
+        let base = self.first.wrapping_add_signed(offset(&self.outer, row));
+        self.own?.get(base + at..base + at + padded)
+    }
     /// Does [`Stage::block`] borrow these elements, so that it needs no buffer?
     pub fn lies(&self, start: usize, len: usize) -> bool {
         let (n, stride) = self.inner;
@@ -184,14 +198,7 @@ impl<'a, T: Number> Stage<'a, T> {
     where
         'a: 'b,
     {
-        let (n, stride) = self.inner;
-        let (row, at) = (start / n.max(1), start % n.max(1));
-        let base = self.first.wrapping_add_signed(offset(&self.outer, row));
-        if let Some(v) = self.own
-            && stride == 1
-            && at + len <= n
-            && let Some(all) = v.get(base + at..base + at + padded)
-        {
+        if let Some(all) = self.padded(start, len, padded) {
             return all;
         }
         self.read(start, &mut buffer[..len]);

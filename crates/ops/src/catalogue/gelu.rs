@@ -1,4 +1,4 @@
-//! gelu: x times the normal distribution function of x, exact (by erf) or by its approximation with tanh. NaN at -inf.
+//! gelu: x times the normal distribution function of x, exact or by its approximation with tanh. NaN at -inf.
 
 use super::erf::gauss;
 use crate::prelude::*;
@@ -7,7 +7,7 @@ use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 /// How the normal distribution function is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approximate {
-    /// By the error function.
+    /// By the normal distribution function.
     #[default]
     None,
     /// (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
@@ -26,13 +26,6 @@ const CUBIC: f64 = 0.044715;
 /// 2 sqrt(2 / pi): (1 + tanh(u)) / 2 = sigmoid(2 u), and the sigmoid does not cancel for negative u.
 const TWICE: f64 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-/// Phi(x) by the error function.
-#[inline(always)]
-fn phi<L: Lane>(x: L) -> L {
-    let half = L::lit(0.5);
-    (x * L::lit(FRAC_1_SQRT_2)).erf().fma(half, half)
-}
-
 /// Phi(x) = sigmoid(2 u) of the approximation: 2 u.
 #[inline(always)]
 fn bent<L: Lane>(x: L) -> L {
@@ -44,8 +37,8 @@ impl Map<1> for Gelu {
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         match self.approximate {
-            Approximate::None => x * phi(x),
-            Approximate::Tanh => x * bent(x).sigmoid(),
+            Approximate::None => x * x.phi(),
+            Approximate::Tanh => x / (L::lit(1.0) + (-bent(x)).exp()),
         }
     }
     /// Phi + x Phi'. Cut, x may be infinite: beyond the bound Phi' is 0.
@@ -56,11 +49,17 @@ impl Map<1> for Gelu {
         match self.approximate {
             Approximate::None => {
                 let density = gauss(x * L::lit(FRAC_1_SQRT_2)) * L::lit(0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
-                g * x.fma(density, phi(x))
+                g * x.fma(density, x.phi())
             }
             Approximate::Tanh => {
                 let u = bent(x);
-                let (s, rest) = (u.sigmoid(), (-u).sigmoid());
+                // The sigmoids of u and -u from one exponential that does not overflow.
+                let one = L::lit(1.0);
+                let e = (-u.abs()).exp();
+                let large = one / (one + e);
+                let small = e * large;
+                let left = u.lt(L::lit(0.0));
+                let (s, rest) = (L::select(left, small, large), L::select(left, large, small));
                 let slope = (x * x).fma(L::lit(3.0 * TWICE * CUBIC), L::lit(TWICE));
                 g * (x * slope * rest).fma(s, s)
             }

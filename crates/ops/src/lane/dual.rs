@@ -283,6 +283,12 @@ impl<L: Lane> Lane for Dual<L> {
         self.follow(x.erf(), L::lit(consts::FRAC_2_SQRT_PI) * (-(x * x)).exp())
     }
     #[inline(always)]
+    fn phi(self) -> Self {
+        let x = self.value;
+        let density = L::lit(0.5 * consts::FRAC_2_SQRT_PI * consts::FRAC_1_SQRT_2);
+        self.follow(x.phi(), density * (L::lit(-0.5) * (x * x)).exp())
+    }
+    #[inline(always)]
     fn sigmoid(self) -> Self {
         let y = self.value.sigmoid();
         self.follow(y, y * (L::lit(1.0) - y))
@@ -350,7 +356,7 @@ mod tests {
     #[test]
     fn slopes_are_derivatives() {
         type F = fn(D) -> D;
-        let rows: [(&str, F, &[f64]); 30] = [
+        let rows: [(&str, F, &[f64]); 31] = [
             ("exp", Lane::exp, &[-3.0, 0.0, 2.0]),
             ("exp2", Lane::exp2, &[-3.0, 0.0, 2.0]),
             ("expm1", Lane::expm1, &[-3.0, 0.1, 2.0]),
@@ -368,6 +374,7 @@ mod tests {
             ("cosh", Lane::cosh, &[-3.0, 0.1, 2.0]),
             ("tanh", Lane::tanh, &[-3.0, 0.1, 2.0]),
             ("erf", Lane::erf, &[-2.0, 0.1, 1.5]),
+            ("phi", Lane::phi, &[-2.0, 0.1, 1.5]),
             ("sigmoid", Lane::sigmoid, &[-3.0, 0.0, 4.0]),
             ("sqrt", Lane::sqrt, &[0.1, 1.0, 30.0]),
             ("rsqrt", Lane::rsqrt, &[0.1, 1.0, 30.0]),

@@ -230,6 +230,11 @@ pub trait Lane:
     fn erf(self) -> Self {
         math::erf(self)
     }
+    /// The normal distribution function, (1 + erf(x / sqrt(2))) / 2. Bound: see `math::phi`.
+    #[inline(always)]
+    fn phi(self) -> Self {
+        math::phi(self)
+    }
     /// 1 / (1 + exp(-x)). Bound: see `math::sigmoid`.
     #[inline(always)]
     fn sigmoid(self) -> Self {

@@ -35,6 +35,15 @@ const TAIL_64: [f64; 12] = [
     1.6186438471732112e-10,
 ];
 
+/// (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, where exp needs no more; exp(r) to 2^-28.2.
+const NEAR_32: [f64; 5] = [
+    0.4999999403953552,
+    0.1666652113199234,
+    0.041668254882097244,
+    0.008368661627173424,
+    0.001382145332172513,
+];
+
 /// (2^r - 1) / r on |r| <= 1/2; 2^r to 2^-28.2.
 const EXP2_32: [f64; 6] = [
     0.6931471824645996,
@@ -99,7 +108,7 @@ pub(super) fn exp_pair<L: Lane>(x: L) -> (L::Int, Pair<L>) {
 ///
 /// exp(-inf) = +0, exp(+-0) = 1; overflows to infinity, underflows through the subnormals to zero.
 ///
-/// Measured: 0.87 ULP in 32 bits, 0.87 in 64.
+/// Measured: 0.90 ULP in 32 bits, 0.87 in 64.
 #[inline(always)]
 pub fn exp<L: Lane>(x: L) -> L {
     // Past these the result is infinity, or rounds to zero.
@@ -108,7 +117,8 @@ pub fn exp<L: Lane>(x: L) -> L {
     let r = n.fma(-LN_2.piece::<L>(1), n.fma(-LN_2.piece::<L>(0), x));
     // 1 + r (1 + r q): the inner sum is near 1, and its rounding error is multiplied by r.
     let one = L::lit(1.0);
-    let y = r.fma(r.fma(exp_tail(r), one), one);
+    let tail = if L::BITS == 32 { polynomial(r, &NEAR_32) } else { exp_tail(r) };
+    let y = r.fma(r.fma(tail, one), one);
     scale(y, whole)
 }
 

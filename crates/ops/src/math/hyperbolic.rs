@@ -1,22 +1,24 @@
 //! sinh, cosh and tanh.
 //!
 //! Near zero an odd polynomial, so that the result is x plus a small correction; farther out the exponential in
-//! two pieces (Muller, "Elementary Functions", chapter 11).
+//! two pieces (Muller, "Elementary Functions", chapter 11). tanh in 32 bits is one quotient everywhere.
 
+use super::constants::LN_2;
 use super::exp::exp_pair;
-use super::parts::{Pair, clamp, fast_two_sum, polynomial, power_of_two};
+use super::parts::{Pair, clamp, exact_power, fast_two_sum, polynomial, power_of_two, round_scaled};
 use crate::lane::{Lane, LaneInt};
 
-/// (tanh(x) / x - 1) / x^2 in x^2 on 0 ..= 0.625; tanh to 2^-27.7, relatively.
-const TANH_32: [f64; 5] = [
-    -0.3333328068256378,
-    0.13331416249275208,
-    -0.05373793840408325,
-    0.02063411846756935,
-    -0.005700091831386089,
+/// (exp(r) - 1 - r) / r^2 on -0.2 ..= 0.5; exp(r) - 1 to 2^-30.9, relatively.
+const GROWTH_32: [f64; 6] = [
+    0.5,
+    0.1666666716337204,
+    0.0416669137775898,
+    0.00833242479711771,
+    0.0013835036661475897,
+    0.00022384722251445055,
 ];
 
-/// The same in 64 bits; tanh to 2^-56.4, relatively.
+/// (tanh(x) / x - 1) / x^2 in x^2 on 0 ..= 0.625; tanh to 2^-56.4, relatively.
 const TANH_64: [f64; 11] = [
     -0.33333333333332854,
     0.13333333333261982,
@@ -87,18 +89,56 @@ pub fn cosh<L: Lane>(x: L) -> L {
 
 /// Hyperbolic tangent; odd, +-1 at the infinities.
 ///
-/// Far out 1 - 2 / (exp(2|x|) + 1), with the divisor in two pieces and the quotient corrected by its remainder.
-///
-/// Measured: 0.78 ULP in 32 bits, 0.79 in 64.
+/// Measured: 0.85 ULP in 32 bits, 0.79 in 64.
 #[inline(always)]
 pub fn tanh<L: Lane>(x: L) -> L {
+    if L::BITS == 32 { tanh_32(x) } else { tanh_64(x) }
+}
+
+/// (E - 1) / (E + 1) with E = exp(2|x|) = s (1 + p), a power of two s and -0.2 < p < 0.65; the quotient is corrected by its
+/// remainder.
+///
+/// E + 1 is one fma, what it lost another. E - 1 is 2 less, so that its first piece has no error where E is small (s = 1
+/// for 2|x| below 1/2) and one that can be told where it is large.
+#[inline(always)]
+fn tanh_32<L: Lane>(x: L) -> L {
+    let (one, two) = (L::lit(1.0), L::lit(2.0));
+    // From here on the result rounds to 1.
+    let a = clamp(x.abs(), 0.0, 10.0);
+    let a = a + a;
+    // Not the nearest multiple of ln 2, but the nearest from 0.15 on: below 1/2 nothing is taken off, and so nothing is
+    // rounded.
+    let (n, whole) = round_scaled(a - L::lit(0.1534), L::lit(core::f64::consts::LOG2_E));
+    let r = n.fma(-LN_2.piece::<L>(1), n.fma(-LN_2.piece::<L>(0), a));
+    let s = power_of_two::<L>(whole);
+    // Neighbours together: half as many steps wait for each other.
+    let z = r * r;
+    let two_of = |i: usize| r.fma(L::lit(GROWTH_32[i + 1]), L::lit(GROWTH_32[i]));
+    let tail = z.fma(z.fma(two_of(4), two_of(2)), two_of(0));
+    let p = z.fma(tail, r);
+    let p_low = z.fma(tail, r - p);
+    let more = s + one;
+    let divisor = s.fma(p, more);
+    let low = s.fma(p_low, s.fma(p, more - divisor));
+    let top = divisor - two;
+    let lost = (divisor - top) - two;
+    let inverse = one / divisor;
+    let q = top * inverse;
+    let remainder = q.fma(-low, (q.fma(-divisor, top) + lost) + low);
+    let y = remainder.fma(inverse, q);
+    // x^3 / 3 is less than half of the last place of x; and the pieces above count from 1.
+    L::select(a.lt(L::lit(exact_power(-11))), x, y.copysign(x))
+}
+
+/// Far out 1 - 2 / (exp(2|x|) + 1), with the divisor in two pieces and the quotient corrected by its remainder.
+#[inline(always)]
+fn tanh_64<L: Lane>(x: L) -> L {
     let z = x * x;
-    let p = if L::BITS == 32 { polynomial(z, &TANH_32) } else { polynomial(z, &TANH_64) };
-    let near = (x * z).fma(p, x);
+    let near = (x * z).fma(polynomial(z, &TANH_64), x);
 
     let one = L::lit(1.0);
     // From here on the result rounds to 1.
-    let a = if L::BITS == 32 { clamp(x.abs(), 0.0, 10.0) } else { clamp(x.abs(), 0.0, 20.0) };
+    let a = clamp(x.abs(), 0.0, 20.0);
     let (n, e) = exp_pair(a + a);
     let s = power_of_two::<L>(n);
     let divisor = fast_two_sum(s * e.high, one);

@@ -1,0 +1,251 @@
+//! Folds of contiguous numbers in registers: 128 lanes, as the canonical order has them, or an extreme, which has no order.
+//!
+//! The compiler makes vector code of the same loops in plain Rust, but keeps the lanes in memory: each step then waits for
+//! the store of the one before.
+#![allow(unsafe_code, reason = "vector loads and stores, in slices whose lengths are looked at")]
+
+use super::isa::{Isa, Kernel, Level, dispatch};
+use super::vector::Vector;
+use crate::along::lanes::{self, Combine, Max, Min, Sum};
+use elinvar_core::order::LANES;
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+use std::marker::PhantomData;
+
+/// A register whose numbers have extremes.
+///
+/// # Safety
+/// As for [`Vector`].
+trait Extremes: Vector {
+    /// The larger of each two; of a NaN and a number, and of two zeros, either.
+    unsafe fn larger(self, b: Self) -> Self;
+    /// The smaller of each two, with the same exceptions.
+    unsafe fn smaller(self, b: Self) -> Self;
+}
+
+macro_rules! extremes {
+    ($($v:ty: $larger:ident $smaller:ident;)*) => {$(
+        impl Extremes for $v {
+            #[inline(always)]
+            unsafe fn larger(self, b: Self) -> Self {
+                // SAFETY: the caller's: the processor has the instruction.
+                unsafe { $larger(self, b) }
+            }
+            #[inline(always)]
+            unsafe fn smaller(self, b: Self) -> Self {
+                // SAFETY: the caller's: the processor has the instruction.
+                unsafe { $smaller(self, b) }
+            }
+        }
+    )*};
+}
+#[cfg(target_arch = "x86_64")]
+extremes! {
+    __m512: _mm512_max_ps _mm512_min_ps;
+    __m512d: _mm512_max_pd _mm512_min_pd;
+    __m256: _mm256_max_ps _mm256_min_ps;
+    __m256d: _mm256_max_pd _mm256_min_pd;
+}
+#[cfg(target_arch = "aarch64")]
+extremes! {
+    float32x4_t: vmaxq_f32 vminq_f32;
+    float64x2_t: vmaxq_f64 vminq_f64;
+}
+
+/// Which of two registers' numbers win.
+trait Wins<T>: Combine<T> {
+    /// # Safety
+    /// The processor has the register's instruction set.
+    unsafe fn win<V: Extremes<T = T>>(a: V, b: V) -> V;
+}
+
+impl<T> Wins<T> for Max
+where
+    Max: Combine<T>,
+{
+    #[inline(always)]
+    unsafe fn win<V: Extremes<T = T>>(a: V, b: V) -> V {
+        // SAFETY: the caller's.
+        unsafe { a.larger(b) }
+    }
+}
+
+impl<T> Wins<T> for Min
+where
+    Min: Combine<T>,
+{
+    #[inline(always)]
+    unsafe fn win<V: Extremes<T = T>>(a: V, b: V) -> V {
+        // SAFETY: the caller's.
+        unsafe { a.smaller(b) }
+    }
+}
+
+/// Registers that hold sums while terms go by.
+const HELD: usize = 8;
+
+/// A sum of at most a block. Made by [`Folds`] alone, which pairs registers and instruction sets.
+struct SumOf<'a, V: Vector>(&'a [V::T], PhantomData<V>);
+
+impl<V: Vector> Kernel for SumOf<'_, V>
+where
+    V::T: Copy,
+    Sum: Combine<V::T>,
+{
+    type Out = V::T;
+    #[inline(always)]
+    fn run(self) -> V::T {
+        /// Chunks after which sums change registers, where not all are held at once.
+        const GROUP: usize = 8;
+        let (x, n) = (self.0, self.0.len());
+        let parts = LANES / (HELD * V::LANES);
+        let whole = n / LANES;
+        let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::start(); LANES];
+        let group = if parts == 1 { whole.max(1) } else { GROUP };
+        let from = x.as_ptr();
+        for first in (0..whole).step_by(group) {
+            for part in 0..parts {
+                let at = part * HELD * V::LANES;
+                // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for, here and below. Chunks before
+                // `whole` lie in `x`, and parts in a chunk, as in the 128 lanes.
+                unsafe {
+                    let to = all.as_mut_ptr().add(at);
+                    let mut sums: [V; HELD] = [V::splat(<Sum as Combine<V::T>>::start()); HELD];
+                    if first > 0 {
+                        for (i, sum) in sums.iter_mut().enumerate() {
+                            *sum = V::load(to.add(i * V::LANES));
+                        }
+                    }
+                    for chunk in first..whole.min(first + group) {
+                        let from = from.add(chunk * LANES + at);
+                        for (i, sum) in sums.iter_mut().enumerate() {
+                            *sum = sum.add(V::load(from.add(i * V::LANES)));
+                        }
+                    }
+                    if parts == 1 && n == whole * LANES && V::LANES == 16 {
+                        // The tree begins in registers.
+                        let half: [V; 4] = [
+                            sums[0].add(sums[4]),
+                            sums[1].add(sums[5]),
+                            sums[2].add(sums[6]),
+                            sums[3].add(sums[7]),
+                        ];
+                        let last = half[0].add(half[2]).add(half[1].add(half[3]));
+                        let mut few: [V::T; 16] = [<Sum as Combine<V::T>>::start(); 16];
+                        last.store(few.as_mut_ptr());
+                        return lanes::sixteen::<V::T, Sum>(few);
+                    }
+                    for (i, sum) in sums.into_iter().enumerate() {
+                        sum.store(to.add(i * V::LANES));
+                    }
+                }
+            }
+        }
+        let rest = &x[whole * LANES..];
+        for (lanes, terms) in all.chunks_exact_mut(V::LANES).zip(rest.chunks(V::LANES)) {
+            if terms.len() == V::LANES {
+                // SAFETY: as above; both slices are as long as a register.
+                unsafe { V::load(lanes.as_ptr()).add(V::load(terms.as_ptr())).store(lanes.as_mut_ptr()) }
+            } else {
+                for (lane, &term) in lanes.iter_mut().zip(terms) {
+                    *lane = <Sum as Combine<V::T>>::two(*lane, term);
+                }
+            }
+        }
+        lanes::halved::<V::T, Sum>(&mut all, n)
+    }
+}
+
+/// An extreme if there is no doubt about it. Made by [`Folds`] alone.
+struct ExtremeOf<'a, V: Vector, F>(&'a [V::T], PhantomData<(V, F)>);
+
+impl<V: Extremes, F: Wins<V::T>> Kernel for ExtremeOf<'_, V, F> {
+    type Out = Option<V::T>;
+    #[inline(always)]
+    fn run(self) -> Option<V::T> {
+        const TOGETHER: usize = 4;
+        let x = self.0;
+        let wide = TOGETHER * V::LANES;
+        let whole = x.len() / wide;
+        let from = x.as_ptr();
+        let (mut few, mut doubts) = ([F::start(); 16], [F::calm(); 16]);
+        // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for; what is read lies in `x` up to
+        // `whole * wide`, what is stored in 16 numbers, which no register exceeds.
+        unsafe {
+            let mut best: [V; TOGETHER] = [V::splat(F::start()); TOGETHER];
+            let mut doubt: [V; TOGETHER] = [V::splat(F::calm()); TOGETHER];
+            for chunk in 0..whole {
+                let from = from.add(chunk * wide);
+                for i in 0..TOGETHER {
+                    let terms = V::load(from.add(i * V::LANES));
+                    best[i] = F::win(best[i], terms);
+                    // A sum is NaN if a term is (or if infinities of both signs are).
+                    doubt[i] = doubt[i].add(terms);
+                }
+            }
+            F::win(F::win(best[0], best[1]), F::win(best[2], best[3])).store(few.as_mut_ptr());
+            doubt[0].add(doubt[1]).add(doubt[2].add(doubt[3])).store(doubts.as_mut_ptr());
+        }
+        for terms in x[whole * wide..].chunks(16) {
+            for ((best, doubt), &term) in few.iter_mut().zip(&mut doubts).zip(terms) {
+                *best = F::quick(*best, term);
+                *doubt = F::doubt(*doubt, term);
+            }
+        }
+        lanes::sure::<V::T, F>(few, doubts)
+    }
+}
+
+/// Numbers whose folds have registers.
+pub(crate) trait Folds: Sized {
+    /// The sum of at most a block.
+    fn sum(isa: Isa, x: &[Self]) -> Self;
+    /// The largest, if there is no doubt about it: no NaN, no zero.
+    fn largest(isa: Isa, x: &[Self]) -> Option<Self>;
+    /// The smallest, if there is no doubt about it.
+    fn smallest(isa: Isa, x: &[Self]) -> Option<Self>;
+}
+
+macro_rules! folds {
+    ($t:ty: $v512:ident $v256:ident $v128:ident) => {
+        impl Folds for $t {
+            fn sum(isa: Isa, x: &[$t]) -> $t {
+                match isa.level() {
+                    Level::Plain => lanes::block::<$t, Sum>(x),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => dispatch(isa, SumOf::<$v256>(x, PhantomData)),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => dispatch(isa, SumOf::<$v512>(x, PhantomData)),
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => dispatch(isa, SumOf::<$v128>(x, PhantomData)),
+                }
+            }
+            fn largest(isa: Isa, x: &[$t]) -> Option<$t> {
+                match isa.level() {
+                    Level::Plain => None,
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => dispatch(isa, ExtremeOf::<$v256, Max>(x, PhantomData)),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => dispatch(isa, ExtremeOf::<$v512, Max>(x, PhantomData)),
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => dispatch(isa, ExtremeOf::<$v128, Max>(x, PhantomData)),
+                }
+            }
+            fn smallest(isa: Isa, x: &[$t]) -> Option<$t> {
+                match isa.level() {
+                    Level::Plain => None,
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => dispatch(isa, ExtremeOf::<$v256, Min>(x, PhantomData)),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => dispatch(isa, ExtremeOf::<$v512, Min>(x, PhantomData)),
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => dispatch(isa, ExtremeOf::<$v128, Min>(x, PhantomData)),
+                }
+            }
+        }
+    };
+}
+folds!(f32: __m512 __m256 float32x4_t);
+folds!(f64: __m512d __m256d float64x2_t);
