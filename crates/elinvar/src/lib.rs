@@ -283,8 +283,8 @@
 
 pub use elinvar_core as core;
 pub use elinvar_core::{
-    DType, Element, Error, ErrorKind, HostData, HostTensor, MemoryStats, Precision, Result, Scalar, Shape, bf16,
-    f16,
+    DType, Element, Error, ErrorKind, HostData, HostTensor, MemoryStats, Precision, Result, Scalar, Shape,
+    bf16, f16,
 };
 pub use elinvar_cpu as cpu;
 pub use elinvar_cpu::{Cpu, CpuDevice};
@@ -313,7 +313,7 @@ pub type Tensor<B = Any> = elinvar_tensor::Tensor<B>;
 pub mod prelude {
     pub use crate::{
         Any, Backend, Backward, Cpu, CpuDevice, DType, Device, Error, ErrorKind, Generator, Gradients, Index,
-        Precision, Reference, ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices, no_grad,
-        step, try_run,
+        Precision, Reference, ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices,
+        no_grad, step, try_run,
     };
 }

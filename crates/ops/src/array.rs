@@ -88,7 +88,10 @@ impl<B: Backend> Array<B> {
     /// `ShapeMismatch` if it is no matrix; `OutOfMemory`.
     pub fn prepack(&self) -> Result<bool> {
         if self.shape().rank() != 2 {
-            return Err(Error::shape(format!("prepack: a tensor of shape {}; it must be a matrix", self.shape())));
+            return Err(Error::shape(format!(
+                "prepack: a tensor of shape {}; it must be a matrix",
+                self.shape()
+            )));
         }
         B::prepack(&self.device, self.view())
     }

@@ -6,6 +6,7 @@ use crate::generate::CausalLm;
 use crate::layers::attention::{WeightDropout, attend, join_heads, split_heads};
 use crate::layers::positions::places;
 use crate::layers::{Dropout, Embedding, KvCache, LayerNorm, Linear, MlpActivation};
+use crate::module::Visit;
 use crate::{Layer, Module, Param};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;

@@ -145,11 +145,14 @@ pub trait Module<B: Backend>: Send + Sync {
     /// `OutOfMemory`, after which some weights may have their copies and others not.
     fn prepack(&self) -> Result<usize> {
         let mut factors = vec![];
-        self.visit("", &mut Visit::new(&mut |_, seen| {
-            if let Seen::Factor(weight, turned) = seen {
-                factors.push((weight, turned));
-            }
-        }));
+        self.visit(
+            "",
+            &mut Visit::new(&mut |_, seen| {
+                if let Seen::Factor(weight, turned) = seen {
+                    factors.push((weight, turned));
+                }
+            }),
+        );
         let mut all = std::collections::HashSet::new();
         let mut kept = 0;
         for (weight, turned) in factors {
