@@ -10,7 +10,7 @@ use crate::guard::caught;
 use crate::sample;
 use crate::training;
 use crate::twist::{Twist, Twisted, TwistedDevice, Work};
-use elinvar_core::{ErrorKind, Result};
+use elinvar_core::{DType, ErrorKind, Precision, Result, Shape};
 use elinvar_devices::{Any, Device, devices};
 use elinvar_ops::args::Args;
 use elinvar_ops::{Array, Backend, catalogue};
@@ -64,7 +64,40 @@ pub fn capabilities() -> Result<String> {
         let cells: Vec<String> = devices.iter().map(cell).collect();
         table += &format!("| {op} | {} |\n", cells.join(" | "));
     }
+    table += &format!(
+        "\n| products with `Precision::Fast` | {} |\n|---|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    );
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        let cells: Result<Vec<&str>> = devices.iter().map(|d| fast::<Any>(dtype, d)).collect();
+        table += &format!("| {dtype} | {} |\n", cells?.join(" | "));
+    }
     Ok(table)
+}
+
+/// What a device makes of `Precision::Fast` for products of a type: the same bits, or others, every time.
+///
+/// # Errors
+/// What the device reports.
+fn fast<B: Backend>(dtype: DType, d: &B::Device) -> Result<&'static str> {
+    const K: usize = 2048;
+    const N: usize = 256;
+    let noise = |len: usize, shape: &[usize]| {
+        let number = |i: usize| ((i * 7919 + len) % 2003) as f32 / 1000.0 - 1.0;
+        Array::<B>::from_vec(d, (0..len).map(number).collect(), shape)?.cast(dtype)
+    };
+    let (x, w) = (noise(K, &[1, K])?, noise(N * K, &[N, K])?);
+    // Most of the sums is taken away again: what is left shows how they were rounded, even where results have 8 bits.
+    let sums = Precision::Exact.scope(|| catalogue::linear(&x, &w, None))?;
+    let less = catalogue::neg(&sums)?.reshape(&Shape::new(&[N])?)?;
+    let run = |p: Precision| p.scope(|| catalogue::linear(&x, &w, Some(&less)))?.to_host();
+    let [exact, one, other] = [run(Precision::Exact)?, run(Precision::Fast)?, run(Precision::Fast)?];
+    Ok(match (one.data() == exact.data(), one.data() == other.data()) {
+        (true, _) => "exact",
+        (false, true) => "fast, the same every time",
+        (false, false) => "fast, not the same every time",
+    })
 }
 
 /// How a device of backend `B` runs the op of a case.

@@ -63,3 +63,19 @@ fn memory_is_counted_and_used_again() -> Result<()> {
     assert_eq!(Cpu::memory_stats(&d)?.cached, 0);
     Ok(())
 }
+
+#[test]
+fn a_copy_for_products_is_counted_as_long_as_it_is_there() -> Result<()> {
+    let _turn = TURN.lock();
+    let d = CpuDevice::new(Isa::best(), 2)?;
+    let w = draw::<Cpu>(&d, 3, &[512, 512]);
+    w.block_until_ready()?;
+    let before = Cpu::memory_stats(&d)?.in_use;
+    assert!(w.t().prepack());
+    let with = Cpu::memory_stats(&d)?.in_use;
+    assert!(with >= before + (1 << 20), "{before} {with}");
+    assert!(w.t().prepack() && Cpu::memory_stats(&d)?.in_use == with, "once is enough");
+    drop(w);
+    assert!(Cpu::memory_stats(&d)?.in_use <= with - (2 << 20));
+    Ok(())
+}

@@ -17,6 +17,7 @@ mod module;
 mod optim;
 mod parity;
 mod prefetch;
+mod prepack;
 mod recurrent;
 mod text;
 #[cfg(feature = "tokenizers")]

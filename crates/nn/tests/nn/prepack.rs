@@ -1,0 +1,72 @@
+//! Models whose weights are prepacked, and products that are fast: on the CPU, which knows both.
+
+use elinvar_core::{DType, Precision};
+use elinvar_cpu::{Cpu, CpuDevice};
+use elinvar_nn::layers::*;
+use elinvar_nn::optim::{Optimizer, Sgd};
+use elinvar_nn::{Generator, Layer, Module, Sequential, Tensor};
+use elinvar_reference::{Reference, ReferenceDevice};
+
+fn bits(x: &Tensor<Cpu>) -> Vec<u32> {
+    x.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+fn net<B: elinvar_nn::Backend>(d: &B::Device) -> Sequential<B> {
+    let g = &mut Generator::new(5);
+    Sequential::new()
+        .with(Linear::new(40, 64, g, d))
+        .with(Tanh)
+        .with(Linear::without_bias(64, 48, g, d))
+        .with(Linear::new(48, 3, g, d))
+}
+
+#[test]
+fn a_prepacked_model_gives_the_same_bits_and_learns_as_before() {
+    let d = CpuDevice::default();
+    let (plain, packed) = (net::<Cpu>(&d), net::<Cpu>(&d));
+    // The last weight is too small to be worth a copy.
+    assert_eq!((packed.prepack().unwrap(), net::<Reference>(&ReferenceDevice).prepack().unwrap()), (2, 0));
+    assert_eq!(packed.leaves().params.len(), 5, "a factor is not a second parameter");
+    let mut optimizers = [&plain, &packed].map(|_| Sgd::new(0.1).momentum(0.9));
+    for round in 0..3 {
+        let x = Generator::new(round).randn([7, 40], &d);
+        let y = [&plain, &packed].map(|m| m.forward(&x));
+        assert_eq!(bits(&y[0]), bits(&y[1]), "round {round}");
+        for (m, (y, o)) in [&plain, &packed].into_iter().zip(y.iter().zip(&mut optimizers)) {
+            let g = (y * y).sum().backward();
+            o.step(m, &g).unwrap();
+        }
+        // Their copies went with the step.
+        if round == 1 {
+            assert_eq!(packed.prepack().unwrap(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_gradient_has_the_precision_of_its_forward() {
+    let d = CpuDevice::default();
+    let halves = |seed: u64, shape: [usize; 2]| {
+        Generator::new(seed).randn(shape, &d).to_dtype(DType::BF16).requires_grad()
+    };
+    let (x, w) = (halves(1, [30, 1500]), halves(2, [1500, 40]));
+    let seed = halves(3, [30, 40]).detach();
+
+    let run = |forward: Precision, backward: Precision| {
+        let y = forward.scope(|| x.matmul(&w));
+        let all = backward.scope(|| y.backward_with(&seed, Default::default()));
+        let gradients = [&x, &w].map(|v| all.get(v).unwrap().to_host().unwrap().into_data());
+        (y.to_host().unwrap().into_data(), gradients)
+    };
+    use Precision::{Exact, Fast};
+    assert!(run(Fast, Exact) == run(Fast, Fast));
+    assert!(run(Exact, Fast) == run(Exact, Exact));
+    let of_device = |d: CpuDevice| {
+        let y = Tensor::<Cpu>::from_host(x.to_host().unwrap(), &d).unwrap();
+        y.matmul(&Tensor::from_host(w.to_host().unwrap(), &d).unwrap()).to_host().unwrap().into_data()
+    };
+    let slow = CpuDevice::default();
+    assert!(of_device(slow.clone()) == run(Exact, Exact).0);
+    assert!(of_device(slow.clone().with_precision(Fast)) == run(Fast, Fast).0);
+    assert!(Exact.scope(|| of_device(slow.with_precision(Fast))) == run(Exact, Exact).0);
+}
