@@ -1,0 +1,269 @@
+//! A backend whose work is done by the library's kernels, run by the interpreter; what the library has not yet is done by
+//! the reference. Every kernel that it runs is also printed, read again and compared.
+
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_kernel::interp::{Memory, run};
+use elinvar_kernel::ir::Constant;
+use elinvar_kernel::library::formula::{Floats, Formula, Ints};
+use elinvar_kernel::library::{Work, map};
+use elinvar_kernel::{pass, text};
+use elinvar_ops::backend::{
+    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
+};
+use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::rows::Rows;
+use elinvar_ops::update::Update;
+use elinvar_ops::{Backend, DeviceOf};
+use elinvar_reference::{Reference, ReferenceDevice};
+use std::fmt;
+
+/// Kernels, interpreted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interpreted;
+
+/// Its device; the form of kernels that it prefers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    /// One element per invocation, also where vectors would do.
+    pub single: bool,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interpreted kernels")
+    }
+}
+impl DeviceOf for Device {
+    type Backend = Interpreted;
+}
+
+const R: ReferenceDevice = ReferenceDevice;
+
+/// The same view, of the reference.
+fn r<'a>(v: View<'a, Interpreted>) -> View<'a, Reference> {
+    View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+/// Runs a work whose last buffers are results (and numbers).
+pub fn start(work: &Work, inputs: &[&HostData], outs: &[(DType, usize)]) -> Vec<HostData> {
+    let mut buffers: Vec<Memory> = inputs.iter().map(|x| Memory::from_host(x)).collect();
+    buffers.extend(outs.iter().map(|&(d, n)| Memory::of(d, n)));
+    run_work(work, &mut buffers);
+    let results = &buffers[inputs.len()..inputs.len() + outs.len()];
+    results.iter().map(|m| m.to_host().expect("a result has a dtype")).collect()
+}
+
+/// Runs a work on buffers, as it was built and again after all passes.
+pub fn run_work(work: &Work, buffers: &mut Vec<Memory>) {
+    let kernel = &work.kernel;
+    let printed = text::print(kernel);
+    let read = text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+    assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
+    if let Some(numbers) = &work.numbers {
+        let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
+        buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
+    }
+    let mut again = buffers.clone();
+    run(kernel, &work.launch, buffers).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+    let mut better = kernel.clone();
+    pass::optimise(&mut better);
+    run(&better, &work.launch, &mut again).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&better)));
+    assert!(again == *buffers, "passes changed bits\n{printed}\n{}", text::print(&better));
+}
+
+fn map_any<const N: usize>(
+    d: &Device,
+    f: &dyn Formula,
+    x: [View<'_, Interpreted>; N],
+    dtype: DType,
+) -> Result<HostData> {
+    let len = x[0].shape().numel();
+    let to = match f.out() {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    };
+    let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (&v.layout, v.dtype)).collect();
+    let work = if d.single { map::map_single(f, dtype, &operands) } else { map::map(f, dtype, &operands) };
+    let Some(work) = work else { return HostData::full(to, 0, 0.into()) };
+    let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+    Ok(start(&work, &inputs, &[(to, len)]).remove(0))
+}
+
+impl Backend for Interpreted {
+    type Device = Device;
+    type Buffer = HostData;
+    const NAME: &'static str = "interpreted";
+
+    fn upload(_: &Device, data: HostData) -> Result<HostData> {
+        Reference::upload(&R, data)
+    }
+    fn download(_: &Device, x: View<'_, Self>) -> Result<HostData> {
+        Reference::download(&R, r(x))
+    }
+    fn finish(_: &Device, buffer: &HostData) -> Result<()> {
+        Reference::finish(&R, buffer)
+    }
+    fn synchronize(_: &Device) -> Result<()> {
+        Reference::synchronize(&R)
+    }
+    fn memory_stats(_: &Device) -> Result<MemoryStats> {
+        Reference::memory_stats(&R)
+    }
+    fn set_memory_limit(_: &Device, limit: Option<u64>) -> Result<()> {
+        Reference::set_memory_limit(&R, limit)
+    }
+    fn release_memory(_: &Device) -> Result<()> {
+        Reference::release_memory(&R)
+    }
+    fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+        Reference::fill(&R, value, dtype, len)
+    }
+    fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        Reference::random(&R, x, s, dtype, len)
+    }
+    fn copy(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
+        Reference::copy(&R, r(x), to)
+    }
+    fn assemble(
+        _: &Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_, Self>, Layout)],
+    ) -> Result<HostData> {
+        let parts: Vec<_> = parts.iter().map(|(v, l)| (r(v.clone()), l.clone())).collect();
+        Reference::assemble(&R, fill, dtype, shape, &parts)
+    }
+
+    fn map<M: Map<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        map_any(d, &Floats(*m), x, dtype)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        map_any(d, &Ints(*m), x, dtype)
+    }
+    fn update<U: Update<M, N>, const M: usize, const N: usize>(
+        _: &Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, N>>,
+    ) -> Result<()> {
+        Reference::update(&R, u, items.into_iter().map(|i| i.of::<Reference>(|b| b, r)).collect())
+    }
+
+    fn fold(_: &Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+        Reference::fold(&R, f, r(x), kept, to)
+    }
+    fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
+        Reference::arg_fold(&R, f, r(x), kept)
+    }
+    fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<HostData> {
+        Reference::scan(&R, f, r(x), to)
+    }
+    fn rows<F: Rows<N>, const N: usize>(
+        _: &Device,
+        f: &F,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<HostData> {
+        Reference::rows(&R, f, x.map(r), kept, dtype)
+    }
+    fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
+        Reference::sort(&R, r(x), descending)
+    }
+
+    fn contract<E: Epilogue<N>, const N: usize>(
+        _: &Device,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        Reference::contract(&R, r(x), r(w), e, extra.map(r))
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        _: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        Reference::conv(&R, c, r(x), r(w), out, e, extra.map(r))
+    }
+    fn conv_input_grad(
+        _: &Device,
+        c: &Conv,
+        g: View<'_, Self>,
+        w: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<HostData> {
+        Reference::conv_input_grad(&R, c, r(g), r(w), spatial)
+    }
+    fn conv_weight_grad(
+        _: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        g: View<'_, Self>,
+        taps: &[usize],
+    ) -> Result<HostData> {
+        Reference::conv_weight_grad(&R, c, r(x), r(g), taps)
+    }
+    fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
+        Reference::pool(&R, p, r(x))
+    }
+    fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
+        Reference::avg_pool_grad(&R, p, r(g), spatial)
+    }
+    fn attention(
+        _: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+    ) -> Result<(HostData, HostData)> {
+        Reference::attention(&R, a, r(q), r(k), r(v), mask.map(r))
+    }
+    fn attention_grad(
+        _: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+        o: View<'_, Self>,
+        lse: View<'_, Self>,
+        g: View<'_, Self>,
+    ) -> Result<(HostData, HostData, HostData)> {
+        Reference::attention_grad(&R, a, r(q), r(k), r(v), mask.map(r), r(o), r(lse), r(g))
+    }
+
+    fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
+        Reference::gather(&R, r(x), axis, r(index))
+    }
+    fn scatter(
+        _: &Device,
+        how: Scatter,
+        base: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+        src: View<'_, Self>,
+    ) -> Result<HostData> {
+        Reference::scatter(&R, how, r(base), axis, r(index), r(src))
+    }
+    fn nonzero(_: &Device, x: View<'_, Self>) -> Result<(HostData, usize)> {
+        Reference::nonzero(&R, r(x))
+    }
+}

@@ -1,0 +1,43 @@
+//! Every kind of work that the library has, on random shapes, strides, dtypes and values: the reference's bits.
+
+use crate::backend::{Device, Interpreted};
+use elinvar_conformance::equal::{Plan, equal};
+use elinvar_conformance::filter::Filter;
+use elinvar_conformance::run::{Outcome, run_beside};
+use elinvar_conformance::sample;
+use elinvar_conformance::twist::Work;
+use elinvar_reference::{Reference, ReferenceDevice};
+
+fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
+    let plan = Plan { rounds, largest, works: vec![work], ..Plan::default() };
+    let differences = equal::<Interpreted>(device, &plan);
+    let shown: Vec<&str> = differences.iter().map(|d| d.what.as_str()).collect();
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+#[test]
+fn maps() {
+    check(&Device::default(), Work::Map, 60, 600);
+    check(&Device { single: true }, Work::Map, 20, 600);
+}
+
+#[test]
+fn maps_of_integers() {
+    check(&Device::default(), Work::MapInt, 60, 600);
+    check(&Device { single: true }, Work::MapInt, 20, 600);
+}
+
+/// The small cases of every op that the conformance suite carries: outputs and gradients. So every formula of the
+/// catalogue, and every gradient of one, has been a kernel.
+#[test]
+fn every_op_of_the_catalogue() {
+    let cases = sample::cases(&Filter::default()).expect("the sample is in order");
+    let mut failed = Vec::new();
+    for case in &cases {
+        match run_beside::<Interpreted, Reference>(case, &Device::default(), &ReferenceDevice) {
+            Outcome::Passed | Outcome::Skipped(_) => {}
+            Outcome::Failed(why) => failed.push(format!("{}: {why}", case.id)),
+        }
+    }
+    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), cases.len(), failed.join("\n"));
+}

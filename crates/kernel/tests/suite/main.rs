@@ -1,0 +1,4 @@
+//! The kernels of the library against the reference, and the language against its rules.
+
+mod backend;
+mod equal;
