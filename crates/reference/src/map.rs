@@ -79,7 +79,10 @@ fn store_int<I: Int<Mask = bool> + Element>(y: Vec<I>, out: Out) -> Result<HostD
 }
 
 /// The elements of a view of integers or bool, row-major; bool is read as 0 or 1.
-pub fn load_int<'a, I: Int<Mask = bool> + Element>(data: &'a HostData, layout: &Layout) -> Result<Cow<'a, [I]>> {
+pub fn load_int<'a, I: Int<Mask = bool> + Element>(
+    data: &'a HostData,
+    layout: &Layout,
+) -> Result<Cow<'a, [I]>> {
     if let Some(v) = I::slice(data) {
         return elements(v, layout);
     }

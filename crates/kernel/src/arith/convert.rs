@@ -64,11 +64,14 @@ const UNFIT: u64 = 0x5bad_5bad_5bad_5bad;
 /// A float to the signed integer of its width; `None` for types that are not floats.
 pub fn whole(s: Scalar) -> Option<(Scalar, One)> {
     match s {
-        Scalar::F32 => {
-            Some((Scalar::I32, |x| if f(x).abs() < 2147483648.0 { from_i(f(x) as i32) } else { UNFIT & 0xffff_ffff }))
-        }
+        Scalar::F32 => Some((Scalar::I32, |x| {
+            if f(x).abs() < 2147483648.0 { from_i(f(x) as i32) } else { UNFIT & 0xffff_ffff }
+        })),
         Scalar::F64 => {
-            Some((Scalar::I64, |x| if d(x).abs() < 9223372036854775808.0 { d(x) as i64 as u64 } else { UNFIT }))
+            Some((
+                Scalar::I64,
+                |x| if d(x).abs() < 9223372036854775808.0 { d(x) as i64 as u64 } else { UNFIT },
+            ))
         }
         Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => None,
     }
@@ -84,7 +87,9 @@ pub fn decode(e: Elem) -> One {
     match e {
         Elem::F16 => |x| from_f(f16::from_bits(x as u16).to_f32()),
         Elem::BF16 => |x| from_f(bf16::from_bits(x as u16).to_f32()),
-        Elem::Bool | Elem::U8 | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => |x| x,
+        Elem::Bool | Elem::U8 | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => {
+            |x| x
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 macro_rules! float {
     ($module:ident, $t:ty, $unsigned:ty, $half:expr, $brain:expr) => {
         pub mod $module {
-            #[allow(unused_imports)]
-            use half::{bf16, f16};
             use crate::arith::{One, Two};
             use crate::ir::{Binary, Compare, Unary};
             use elinvar_ops::lane::Lane;
+            #[allow(unused_imports)]
+            use half::{bf16, f16};
 
             fn to(x: u64) -> $t {
                 <$t>::from_bits(x as $unsigned)

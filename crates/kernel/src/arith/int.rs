@@ -42,7 +42,9 @@ macro_rules! int {
                     Binary::Xor => |x, y| x ^ y,
                     Binary::Shl => |x, y| bits(to(x).wrapping_shl((y % u64::from(BITS)) as u32)),
                     Binary::Shr => |x, y| bits(to(x).wrapping_shr((y % u64::from(BITS)) as u32)),
-                    Binary::MulHigh => |x, y| bits(((<$wide>::from(to(x)) * <$wide>::from(to(y))) >> BITS) as $t),
+                    Binary::MulHigh => {
+                        |x, y| bits(((<$wide>::from(to(x)) * <$wide>::from(to(y))) >> BITS) as $t)
+                    }
                     Binary::CopySign => return None,
                 })
             }

@@ -26,8 +26,8 @@ pub use val::Val;
 
 use crate::arith;
 use crate::ir::{
-    Access, Atomic, Buffer, Builtin, Constant, Elem, Fragment, Inst, Kernel, Layout, Op, Param, Place, Reduce,
-    Region, Scalar, Shared, Type, Value,
+    Access, Atomic, Buffer, Builtin, Constant, Elem, Fragment, Inst, Kernel, Layout, Op, Param, Place,
+    Reduce, Region, Scalar, Shared, Type, Value,
 };
 use std::cell::RefCell;
 
@@ -205,6 +205,20 @@ impl Builder {
         });
         self.push_many(Op::If(cond.id, then, Region::default()), &[]);
     }
+    /// Does one of two things.
+    pub fn if_or(&self, cond: Val<'_>, then: impl FnOnce(), other: impl FnOnce()) {
+        self.if_else(
+            cond,
+            || {
+                then();
+                Vec::new()
+            },
+            || {
+                other();
+                Vec::new()
+            },
+        );
+    }
     /// The values of one of two regions.
     pub fn if_else<'k>(
         &'k self,
@@ -303,7 +317,9 @@ impl Builder {
     /// A scalar as a vector of a type's width.
     pub(crate) fn widen<'k>(&'k self, v: Val<'k>, to: Type) -> Val<'k> {
         match (v.ty(), to) {
-            (Type::Vector(s, 1), Type::Vector(_, w)) if w > 1 => self.push(Op::Splat(w, v.id), Type::Vector(s, w)),
+            (Type::Vector(s, 1), Type::Vector(_, w)) if w > 1 => {
+                self.push(Op::Splat(w, v.id), Type::Vector(s, w))
+            }
             (Type::Vector(..) | Type::Fragment(_), _) => v,
         }
     }

@@ -490,7 +490,7 @@ impl<'a> Machine<'a> {
         if at < 0 || at + w as i128 > len as i128 {
             return Err(Problem { lane, what: format!("index {at} (and {w} elements) of {len}") });
         }
-        if at as usize % aligned != 0 {
+        if !(at as usize).is_multiple_of(aligned) {
             return Err(Problem { lane, what: format!("index {at} is no multiple of {aligned}") });
         }
         Ok(at as usize)
@@ -540,4 +540,3 @@ impl<'a> Machine<'a> {
 fn cells(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..rows).flat_map(move |i| (0..columns).map(move |j| (i, j)))
 }
-

@@ -65,12 +65,18 @@ pub fn run_lacking(
     }
     for (given, want) in buffers.iter().zip(&kernel.buffers) {
         if given.elem != want.elem {
-            return Err(Fault(format!("{name}: buffer {} is of {}, not {}", want.name, given.elem, want.elem)));
+            return Err(Fault(format!(
+                "{name}: buffer {} is of {}, not {}",
+                want.name, given.elem, want.elem
+            )));
         }
     }
     let types = launch.params.iter().map(|p| p.scalar);
     if !types.eq(kernel.params.iter().map(|p| p.scalar)) {
-        return Err(Fault(format!("{name}: the parameters {:?} do not fit {:?}", launch.params, kernel.params)));
+        return Err(Fault(format!(
+            "{name}: the parameters {:?} do not fit {:?}",
+            launch.params, kernel.params
+        )));
     }
     machine::Machine::new(kernel, launch, buffers, lacks).run()
 }

@@ -13,7 +13,6 @@ mod fmod;
 mod integer;
 mod term;
 
-pub use float::{Float, Truth, Whole, Width, W32, W64};
-pub use integer::{Integer, IntKind, KindBool, KindI32, KindI64, KindU8};
+pub use float::{Float, Truth, W32, W64, Whole, Width};
+pub use integer::{IntKind, Integer, KindBool, KindI32, KindI64, KindU8};
 pub use term::Term;
-

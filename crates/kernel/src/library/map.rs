@@ -7,17 +7,16 @@
 //! reciprocal where numbers are below 2^30, and each operand has its own sum of index times stride.
 
 use super::formula::{Compute, Formula, leave};
+use super::index::{self, Axes, Joined, is_wide};
 use super::numbers::{self, Numbers};
-use super::{Work, grid};
+use super::{Work, grid, group_number};
 use crate::build::{Builder, Val};
-use crate::ir::{Access, Binary, Builtin, Elem, Kernel, Place, Scalar};
+use crate::ir::{Access, Elem, Kernel, Place, Scalar};
 use elinvar_core::{DType, Layout};
 use elinvar_ops::map::Out;
 
 /// Invocations of a workgroup: eight warps or four wavefronts, as many as keep a multiprocessor busy in a few groups.
 const GROUP: u32 = 256;
-/// Numbers, and what is computed from them, stay below this in 32 bits.
-const NARROW: i128 = 1 << 30;
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,34 +69,13 @@ pub fn map_single(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)]) -
     Some(launch(build(formula, &form), &form, &sizes))
 }
 
-/// Joins axes that lie evenly in all operands, and drops those of size 1.
-fn join(x: &[(&Layout, DType)]) -> (Vec<usize>, Vec<Vec<isize>>) {
-    let mut dims: Vec<usize> = Vec::new();
-    let mut strides: Vec<Vec<isize>> = vec![Vec::new(); x.len()];
-    for (axis, &n) in x[0].0.shape().iter().enumerate() {
-        if n == 1 {
-            continue;
-        }
-        let here: Vec<isize> = x.iter().map(|(l, _)| l.strides()[axis]).collect();
-        let even = !dims.is_empty()
-            && strides.iter().zip(&here).all(|(s, &h)| s.last().is_some_and(|&outer| outer == h * n as isize));
-        if even {
-            *dims.last_mut().expect("there is an axis") *= n;
-            strides.iter_mut().zip(&here).for_each(|(s, &h)| *s.last_mut().expect("as many") = h);
-        } else {
-            dims.push(n);
-            strides.iter_mut().zip(&here).for_each(|(s, &h)| s.push(h));
-        }
-    }
-    (dims, strides)
-}
-
 fn plan(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], most: u8) -> Option<(Form, Sizes)> {
     let len = x[0].0.shape().numel();
     if len == 0 {
         return None;
     }
-    let (dims, strides) = join(x);
+    let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
+    let Joined { dims, strides } = index::join(&layouts, 0, layouts[0].rank());
     let walk = |s: &[isize]| match s {
         _ if s.iter().all(|&s| s == 0) => Walk::Same,
         [1] => Walk::Dense,
@@ -109,12 +87,7 @@ fn plan(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], most: u8) -
         .map(|((l, d), s)| (Elem::from(*d), if len == 1 { Walk::Same } else { dense(l, s) }))
         .collect();
     let strided = operands.iter().any(|o| o.1 == Walk::Strided);
-    let reach = |(l, _): &(&Layout, DType)| {
-        let far: i128 =
-            l.shape().iter().zip(l.strides()).map(|(&n, &s)| (n as i128 - 1) * s.unsigned_abs() as i128).sum();
-        l.offset() as i128 + far
-    };
-    let wide = x.iter().map(reach).max()? >= NARROW || len as i128 >= NARROW;
+    let wide = layouts.iter().any(|l| is_wide(l));
     // A vector is loaded from a multiple of its width.
     let aligned = (x.iter().zip(&operands)).all(|((l, _), o)| o.1 != Walk::Dense || l.offset() % 4 == 0);
     let width = if strided || !aligned || len == 1 { 1 } else { most };
@@ -130,17 +103,13 @@ fn plan(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], most: u8) -
 
 impl Form {
     fn scalar(&self) -> Scalar {
-        if self.wide { Scalar::I64 } else { Scalar::I32 }
+        index::scalar(self.wide)
     }
     /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and strides) of each
     /// operand.
     fn count(&self) -> usize {
         let strided = self.operands.iter().filter(|o| o.1 == Walk::Strided).count();
-        1 + self.rank.saturating_sub(1) * self.per_axis() + self.operands.len() + strided * self.rank
-    }
-    /// Numbers per axis: in 64 bits a division is a division.
-    fn per_axis(&self) -> usize {
-        if self.wide { 1 } else { 3 }
+        1 + index::count(self.rank, self.wide) + self.operands.len() + strided * self.rank
     }
     /// A word for the kernel of this form.
     fn name(&self, formula: &dyn Formula) -> String {
@@ -159,25 +128,10 @@ impl Form {
     }
 }
 
-/// n / d as the upper half of n times the first number, moved right by the second, for n below 2^31.
-///
-/// With l = ceil(log2 d) the reciprocal is 2^(31 + l) / d rounded up, below 2^32; its error, less than d <= 2^l, times n
-/// stays below 2^(31 + l).
-fn reciprocal(d: usize) -> (u32, u32) {
-    let l = usize::BITS - (d - 1).leading_zeros();
-    ((1u128 << (31 + l)).div_ceil(d as u128) as u32, l - 1)
-}
-
 fn launch(kernel: Kernel, form: &Form, sizes: &Sizes) -> Work {
     let mut numbers = vec![sizes.len as i64];
     if form.rank > 0 {
-        for &n in &sizes.dims[1..] {
-            numbers.push(n as i64);
-            if !form.wide {
-                let (times, shift) = reciprocal(n);
-                numbers.extend([i64::from(times as i32), i64::from(shift)]);
-            }
-        }
+        numbers.extend(index::sizes(&sizes.dims, form.wide));
     }
     for ((_, walk), (offset, strides)) in form.operands.iter().zip(&sizes.operands) {
         numbers.push(*offset as i64);
@@ -192,7 +146,7 @@ fn launch(kernel: Kernel, form: &Form, sizes: &Sizes) -> Work {
 
 /// The number of the first element of an invocation.
 fn first<'k>(k: &'k Builder, scalar: Scalar, width: u8) -> Val<'k> {
-    let group = k.group_id(1).to(scalar) * k.builtin(Builtin::GroupCount(0)).to(scalar) + k.group_id(0).to(scalar);
+    let group = group_number(k, scalar);
     let i = group * i64::from(GROUP) + k.local_id(0).to(scalar);
     if width == 1 { i } else { i * i64::from(width) }
 }
@@ -206,109 +160,82 @@ pub fn build(formula: &dyn Formula, form: &Form) -> Kernel {
     let y = k.buffer("y", form.out, Access::Write);
     let numbers = Numbers::new(&k, form.scalar(), form.count());
     let len = numbers.get("len");
-    let axes: Vec<[Val; 3]> = (1..form.rank)
-        .map(|a| {
-            let size = numbers.get(&format!("size{a}"));
-            if form.wide {
-                return [size; 3];
-            }
-            let times = numbers.get(&format!("times{a}")).bits(Scalar::U32);
-            [size, times, numbers.get(&format!("shift{a}")).bits(Scalar::U32)]
-        })
-        .collect();
+    let axes = Axes::read(&numbers, "size", form.rank, form.wide);
     let places: Vec<(Val, Vec<Val>)> = (form.operands.iter().enumerate())
         .map(|(i, (_, walk))| {
             let offset = numbers.get(&format!("offset{i}"));
             let axes = if *walk == Walk::Strided { form.rank } else { 0 };
-            (offset, (0..axes).map(|a| numbers.get(&format!("stride{i}_{a}"))).collect())
+            (offset, index::strides(&numbers, &format!("stride{i}"), axes))
         })
         .collect();
 
     let i = first(&k, form.scalar(), form.width);
     let c = Compute::from(form.dtype);
     k.if_(i.lt(len), || {
-        let index = unravel(form, i, &axes);
-        // Are all elements of the vector there?
-        let whole = (form.width > 1).then(|| !len.lt(i + i64::from(form.width)));
+        let at = axes.index(i);
+        let dense: Vec<(Place, Val)> = (operands.iter().zip(&form.operands).zip(&places))
+            .filter(|((_, (_, walk)), _)| *walk == Walk::Dense)
+            .map(|((&p, _), (offset, _))| (p, *offset + i))
+            .collect();
+        let ends = Ends { k: &k, i, len, width: form.width };
+        let mut loaded = ends.load(&dense).into_iter();
         let x: Vec<Val> = (operands.iter().zip(&form.operands).zip(&places))
             .map(|((&p, (_, walk)), (offset, strides))| {
-                let v = match walk {
+                c.enter(match walk {
                     Walk::Same => k.load(p, *offset, 1).splat(form.width),
-                    Walk::Dense => load(&k, p, *offset + i, i, len, whole, form.width),
-                    Walk::Strided => {
-                        let at = index.iter().zip(strides).fold(*offset, |at, (&i, &s)| at + i * s);
-                        k.load(p, at, 1)
-                    }
-                };
-                c.enter(v)
+                    Walk::Dense => loaded.next().expect("each of them was loaded"),
+                    Walk::Strided => k.load(p, index::position(*offset, &at, strides), 1),
+                })
             })
             .collect();
-        let v = leave(formula.emit(&k, c, &x), formula.out(), c, form.width);
-        store(&k, y, i, len, whole, v, form.width);
+        ends.store(y, leave(formula.emit(&k, c, &x), formula.out(), c, form.width));
     });
     k.finish()
 }
 
-/// The index of element `i`, axis by axis.
-fn unravel<'k>(form: &Form, i: Val<'k>, axes: &[[Val<'k>; 3]]) -> Vec<Val<'k>> {
-    if form.rank == 0 {
-        return Vec::new();
-    }
-    let mut left = i;
-    let mut index = Vec::new();
-    for &[size, times, shift] in axes.iter().rev() {
-        let q = if form.wide {
-            left / size
-        } else {
-            (left.bits(Scalar::U32).binary(Binary::MulHigh, times) >> shift).bits(Scalar::I32)
-        };
-        index.push(left - q * size);
-        left = q;
-    }
-    index.push(left);
-    index.reverse();
-    index
-}
-
-/// Elements from `at` on; those past the end of the tensor repeat the first.
-fn load<'k>(
+/// Vectors from element `i` on, where a tensor may end.
+struct Ends<'k> {
     k: &'k Builder,
-    p: Place,
-    at: Val<'k>,
     i: Val<'k>,
     len: Val<'k>,
-    whole: Option<Val<'k>>,
     width: u8,
-) -> Val<'k> {
-    let Some(whole) = whole else { return k.load(p, at, 1) };
-    let one_by_one = || {
-        let all: Vec<Val> = (0..i64::from(width))
-            .map(|e| {
-                let there = (i + e).lt(len);
-                k.load(p, there.select(at + e, at), 1)
-            })
-            .collect();
-        vec![k.compose(&all)]
-    };
-    k.if_else(whole, || vec![k.load(p, at, width)], one_by_one)[0]
 }
 
-/// Stores the elements that the tensor has.
-fn store<'k>(
-    k: &'k Builder,
-    y: Place,
-    i: Val<'k>,
-    len: Val<'k>,
-    whole: Option<Val<'k>>,
-    v: Val<'k>,
-    width: u8,
-) {
-    let Some(whole) = whole else { return k.store(y, i, v) };
-    k.if_(whole, || k.store(y, i, v));
-    k.if_(!whole, || {
-        for e in 0..width {
-            let at = i + i64::from(e);
-            k.if_(at.lt(len), || k.store(y, at, v.extract(e)));
+impl<'k> Ends<'k> {
+    /// Are all elements of the vector there?
+    fn whole(&self) -> Val<'k> {
+        !self.len.lt(self.i + i64::from(self.width))
+    }
+    /// Elements of several places; those past the end of the tensor repeat the first.
+    fn load(&self, all: &[(Place, Val<'k>)]) -> Vec<Val<'k>> {
+        let (k, i, w) = (self.k, self.i, self.width);
+        if w == 1 || all.is_empty() {
+            return all.iter().map(|&(p, at)| k.load(p, at, 1)).collect();
         }
-    });
+        let one_by_one = || {
+            let there: Vec<Val> = (1..i64::from(w)).map(|e| (i + e).lt(self.len)).collect();
+            let vector = |&(p, at): &(Place, Val<'k>)| {
+                let mut each = vec![k.load(p, at, 1)];
+                each.extend((1..).zip(&there).map(|(e, t)| k.load(p, t.select(at + e, at), 1)));
+                k.compose(&each)
+            };
+            all.iter().map(vector).collect()
+        };
+        k.if_else(self.whole(), || all.iter().map(|&(p, at)| k.load(p, at, w)).collect(), one_by_one)
+    }
+    /// Stores the elements that the tensor has.
+    fn store(&self, y: Place, v: Val<'k>) {
+        let (k, i) = (self.k, self.i);
+        if self.width == 1 {
+            return k.store(y, i, v);
+        }
+        let one_by_one = || {
+            k.store(y, i, v.extract(0));
+            for e in 1..self.width {
+                let at = i + i64::from(e);
+                k.if_(at.lt(self.len), || k.store(y, at, v.extract(e)));
+            }
+        };
+        k.if_or(self.whole(), || k.store(y, i, v), one_by_one);
+    }
 }

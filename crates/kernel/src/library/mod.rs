@@ -3,14 +3,20 @@
 //! A kernel's bits do not depend on its form (vectors or not, which tile, 32-bit or 64-bit indices); forms are chosen for
 //! speed alone, by whoever launches. Each file begins with what its kernel computes.
 
+pub mod contract;
+pub mod fold;
 pub mod formula;
+pub mod index;
 pub mod map;
 pub mod numbers;
+pub mod row;
+pub mod rows;
 
 pub use formula::{Compute, Formula};
 
+use crate::build::{Builder, Val};
 use crate::interp::Launch;
-use crate::ir::{Constant, Kernel};
+use crate::ir::{Builtin, Constant, Kernel, Scalar};
 
 /// A kernel and what it is started with, but for the buffers.
 #[derive(Clone, Debug)]
@@ -34,4 +40,9 @@ pub fn grid(n: u64) -> [u32; 3] {
     // A row of a round number, so that the last row is the only one that is not full.
     let across = 32768;
     [across as u32, n.div_ceil(across) as u32, 1]
+}
+
+/// The number of a workgroup in a [`grid`].
+fn group_number(k: &Builder, s: Scalar) -> Val<'_> {
+    k.group_id(1).to(s) * k.builtin(Builtin::GroupCount(0)).to(s) + k.group_id(0).to(s)
 }

@@ -184,7 +184,9 @@ fn neutral(op: Binary, (a, x): (Value, Option<Constant>), (b, y): (Value, Option
     let keep = |v: Value| Some(New::Values(vec![v]));
     match op {
         Binary::Add | Binary::Or | Binary::Xor if is(x, 0) => keep(b),
-        Binary::Add | Binary::Sub | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr if is(y, 0) => keep(a),
+        Binary::Add | Binary::Sub | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr if is(y, 0) => {
+            keep(a)
+        }
         Binary::Mul if is(x, 1) => keep(b),
         Binary::Mul | Binary::Div if is(y, 1) => keep(a),
         _ => None,

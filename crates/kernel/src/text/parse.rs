@@ -4,8 +4,8 @@
 
 use super::words::Word;
 use crate::ir::{
-    Access, Atomic, Binary, Buffer, Builtin, Compare, Constant, Elem, Fragment, Inst, Kernel, Layout, Op, Param,
-    Place, Reduce, Region, Role, Scalar, Shared, Type, Unary, Value,
+    Access, Atomic, Binary, Buffer, Builtin, Compare, Constant, Elem, Fragment, Inst, Kernel, Layout, Op,
+    Param, Place, Reduce, Region, Role, Scalar, Shared, Type, Unary, Value,
 };
 use std::fmt;
 
@@ -214,7 +214,9 @@ impl<'a> Parser<'a> {
         let found = all.len();
         match all.try_into() {
             Ok(v) => Ok(v),
-            Err(_) => Err(ParseError { line: self.line(), what: format!("{found} values, and should be {N}") }),
+            Err(_) => {
+                Err(ParseError { line: self.line(), what: format!("{found} values, and should be {N}") })
+            }
         }
     }
     fn ty(&mut self) -> Read<Type> {
@@ -233,7 +235,9 @@ impl<'a> Parser<'a> {
                 return Some(Type::Fragment(Fragment { role, elem: Elem::of(elem)?, m, n, k }));
             }
             match w.split_once('x') {
-                Some((s, width)) => Some(Type::Vector(Scalar::of(s)?, width.parse().ok().filter(|w| *w != 1)?)),
+                Some((s, width)) => {
+                    Some(Type::Vector(Scalar::of(s)?, width.parse().ok().filter(|w| *w != 1)?))
+                }
                 None => Some(Type::Vector(Scalar::of(w)?, 1)),
             }
         })
@@ -259,7 +263,8 @@ impl<'a> Parser<'a> {
     fn place(&mut self) -> Read<Place> {
         let name = self.peek();
         let buffer = self.names.buffers.iter().position(|b| b.name == name).map(|i| Place::Buffer(i as u32));
-        let shared = || self.names.shared.iter().position(|b| b.name == name).map(|i| Place::Shared(i as u32));
+        let shared =
+            || self.names.shared.iter().position(|b| b.name == name).map(|i| Place::Shared(i as u32));
         match buffer.or_else(shared) {
             Some(p) => {
                 self.at += 1;

@@ -66,7 +66,7 @@ fn header(k: &Kernel) -> Check {
         if !lanes.is_power_of_two() || lanes > 128 {
             return whole(k, format_args!("subgroups of {lanes}; a power of two up to 128"));
         }
-        if invocations % u64::from(lanes) != 0 {
+        if !invocations.is_multiple_of(u64::from(lanes)) {
             return whole(k, format_args!("{invocations} invocations are not full subgroups of {lanes}"));
         }
     }

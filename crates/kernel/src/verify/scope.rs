@@ -7,7 +7,10 @@ pub(super) fn check(k: &Kernel) -> Check {
     let mut s = Scope { kernel: k, visible: vec![false; k.values.len()], next: 0 };
     s.region(&k.body)?;
     if s.next != k.values.len() {
-        return whole(k, format_args!("{} values are in the table, and {} are defined", k.values.len(), s.next));
+        return whole(
+            k,
+            format_args!("{} values are in the table, and {} are defined", k.values.len(), s.next),
+        );
     }
     if !k.body.args.is_empty() || !k.body.yields.is_empty() {
         return whole(k, "the body takes or yields values");
@@ -46,21 +49,22 @@ impl Scope<'_> {
                 }
             });
             if let Some(v) = hidden {
-                return at(self.kernel, inst, format_args!("%{} is not defined before, or not in sight", v.0));
+                return at(
+                    self.kernel,
+                    inst,
+                    format_args!("%{} is not defined before, or not in sight", v.0),
+                );
             }
-            match &inst.op {
-                Op::If(_, then, other) => {
-                    if let Some(r) = [then, other].into_iter().find(|r| !r.args.is_empty()) {
-                        return at(self.kernel, inst, format_args!("a branch takes {} values", r.args.len()));
-                    }
-                }
-                Op::For { init, body, .. } => {
-                    if body.args.len() != init.len() + 1 {
-                        let n = body.args.len();
-                        return at(self.kernel, inst, format_args!("{n} arguments for an index and {}", init.len()));
-                    }
-                }
-                _ => {}
+            if let Op::If(_, then, other) = &inst.op
+                && let Some(r) = [then, other].into_iter().find(|r| !r.args.is_empty())
+            {
+                return at(self.kernel, inst, format_args!("a branch takes {} values", r.args.len()));
+            }
+            if let Op::For { init, body, .. } = &inst.op
+                && body.args.len() != init.len() + 1
+            {
+                let n = body.args.len();
+                return at(self.kernel, inst, format_args!("{n} arguments for an index and {}", init.len()));
             }
             for inner in inst.op.regions() {
                 self.region(inner)?;

@@ -162,7 +162,8 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             index(k, at)?;
             let elem = place(k, *p, true, true)?;
             let s = scalar(k, v)?;
-            if elem.scalar() != s || !matches!(elem, Elem::I32 | Elem::U32) || arith::atomic(*op, s).is_none() {
+            if elem.scalar() != s || !matches!(elem, Elem::I32 | Elem::U32) || arith::atomic(*op, s).is_none()
+            {
                 return Err(format!("atomics are for i32 and u32, not for a {s} where {elem} lie"));
             }
             s.into()
@@ -262,7 +263,9 @@ fn vector(k: &Kernel, v: &Value) -> Said<(Type, Scalar)> {
 fn scalar(k: &Kernel, v: &Value) -> Said<Scalar> {
     match k.ty(*v) {
         Type::Vector(s, 1) => Ok(s),
-        t @ (Type::Vector(..) | Type::Fragment(_)) => Err(format!("%{} is {t}, and should be one number", v.0)),
+        t @ (Type::Vector(..) | Type::Fragment(_)) => {
+            Err(format!("%{} is {t}, and should be one number", v.0))
+        }
     }
 }
 fn same(k: &Kernel, a: &Value, b: &Value) -> Said<()> {
@@ -322,4 +325,3 @@ fn fragment(k: &Kernel, f: Fragment) -> Said<()> {
     };
     if fits { Ok(()) } else { Err(format!("{f}: factors are f16 or bf16, sums are f32")) }
 }
-

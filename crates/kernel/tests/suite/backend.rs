@@ -5,14 +5,17 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::Constant;
+use elinvar_kernel::library::contract::{self, OfEpilogue};
 use elinvar_kernel::library::formula::{Floats, Formula, Ints};
-use elinvar_kernel::library::{Work, map};
+use elinvar_kernel::library::row::Tile;
+use elinvar_kernel::library::rows::OfRows;
+use elinvar_kernel::library::{Work, fold, map, rows};
 use elinvar_kernel::{pass, text};
 use elinvar_ops::backend::{
     ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
 };
 use elinvar_ops::map::{IntMap, Map, Out};
-use elinvar_ops::rows::Rows;
+use elinvar_ops::rows::{RowOut, Rows};
 use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -27,6 +30,10 @@ pub struct Interpreted;
 pub struct Device {
     /// One element per invocation, also where vectors would do.
     pub single: bool,
+    /// How folds give rows to invocations.
+    pub tile: Option<Tile>,
+    /// How products are cut into pieces.
+    pub product: Option<contract::Tile>,
 }
 
 impl fmt::Display for Device {
@@ -160,8 +167,12 @@ impl Backend for Interpreted {
         Reference::update(&R, u, items.into_iter().map(|i| i.of::<Reference>(|b| b, r)).collect())
     }
 
-    fn fold(_: &Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
-        Reference::fold(&R, f, r(x), kept, to)
+    fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+        let rows = x.shape()[..kept].iter().product();
+        match fold::fold(f, &x.layout, x.dtype, kept, to, d.tile) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
     }
     fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
         Reference::arg_fold(&R, f, r(x), kept)
@@ -176,20 +187,46 @@ impl Backend for Interpreted {
         kept: usize,
         dtype: DType,
     ) -> Result<HostData> {
-        Reference::rows(&R, f, x.map(r), kept, dtype)
+        let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (&v.layout, v.dtype)).collect();
+        let shape = x[0].shape();
+        let len = match F::OUT {
+            RowOut::Each => shape.numel(),
+            RowOut::Once => shape[..kept].iter().product(),
+        };
+        match rows::rows(&OfRows::<F, N>(*f), dtype, &operands, kept) {
+            Some(work) => {
+                let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+                Ok(start(&work, &inputs, &[(dtype, len)]).remove(0))
+            }
+            None => HostData::full(dtype, 0, 0.into()),
+        }
     }
     fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
         Reference::sort(&R, r(x), descending)
     }
 
     fn contract<E: Epilogue<N>, const N: usize>(
-        _: &Device,
+        d: &Device,
         x: View<'_, Self>,
         w: View<'_, Self>,
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
-        Reference::contract(&R, r(x), r(w), e, extra.map(r))
+        if N > 0 && !x.dtype.is_float() {
+            return Reference::contract(&R, r(x), r(w), e, extra.map(r));
+        }
+        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (&v.layout, v.dtype)).collect();
+        let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
+        let tile = d.product.unwrap_or(contract::Tile { group: [2, 4], each: [2, 2], depth: 4 });
+        let e = OfEpilogue::<E, N>(*e);
+        match contract::contract(&e, x.dtype, &x.layout, &w.layout, &operands, tile) {
+            Some(work) => {
+                let mut inputs = vec![x.buffer, w.buffer];
+                inputs.extend(extra.iter().map(|v| v.buffer));
+                Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0))
+            }
+            None => HostData::full(x.dtype, 0, 0.into()),
+        }
     }
     fn conv<E: Epilogue<N>, const N: usize>(
         _: &Device,

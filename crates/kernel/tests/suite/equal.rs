@@ -6,6 +6,8 @@ use elinvar_conformance::filter::Filter;
 use elinvar_conformance::run::{Outcome, run_beside};
 use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
+use elinvar_kernel::library::contract;
+use elinvar_kernel::library::row::Tile;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
@@ -18,13 +20,48 @@ fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
 #[test]
 fn maps() {
     check(&Device::default(), Work::Map, 60, 600);
-    check(&Device { single: true }, Work::Map, 20, 600);
+    check(&Device { single: true, ..Device::default() }, Work::Map, 20, 600);
 }
 
 #[test]
 fn maps_of_integers() {
     check(&Device::default(), Work::MapInt, 60, 600);
-    check(&Device { single: true }, Work::MapInt, 20, 600);
+    check(&Device { single: true, ..Device::default() }, Work::MapInt, 20, 600);
+}
+
+#[test]
+fn folds() {
+    check(&Device::default(), Work::Fold, 60, 9000);
+    // The lanes of a row in one invocation, in a few, in all; side by side and across.
+    for (lanes, rows) in [(1, 3), (2, 1), (16, 4), (64, 2)] {
+        for crossed in [false, true] {
+            let tile = Some(Tile { lanes, rows, crossed });
+            check(&Device { tile, ..Device::default() }, Work::Fold, 8, 9000);
+        }
+    }
+}
+
+#[test]
+fn row_wise_ops() {
+    check(&Device::default(), Work::Rows, 40, 6000);
+}
+
+#[test]
+fn contractions() {
+    let tiles = [
+        ([8, 8], [4, 4], 0),
+        ([1, 1], [1, 1], 0),
+        ([2, 4], [3, 1], 0),
+        ([4, 2], [1, 3], 1),
+        ([2, 2], [2, 4], 8),
+        ([8, 1], [1, 5], 16),
+        ([16, 16], [4, 4], 16),
+    ];
+    check(&Device::default(), Work::Contract, 30, 4000);
+    for (group, each, depth) in tiles {
+        let product = Some(contract::Tile { group, each, depth });
+        check(&Device { product, ..Device::default() }, Work::Contract, 6, 2000);
+    }
 }
 
 /// The small cases of every op that the conformance suite carries: outputs and gradients. So every formula of the

@@ -2,3 +2,7 @@
 
 mod backend;
 mod equal;
+mod interp;
+mod random;
+mod text;
+mod verify;
