@@ -29,11 +29,30 @@ pub enum Walk {
     Strided,
 }
 
+/// What is done to elements that were loaded, up to what is stored.
+pub trait Code {
+    /// A word for kernels.
+    fn name(&self) -> String;
+    /// What is stored, in numbers of `width`, from what was loaded.
+    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Val<'k>;
+}
+
+/// A formula in the type in which tensors of a dtype are computed.
+struct Computed<'a>(&'a dyn Formula, Compute);
+
+impl Code for Computed<'_> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Val<'k> {
+        let x: Vec<Val> = x.iter().map(|&v| self.1.enter(v)).collect();
+        leave(self.0.emit(k, self.1, &x), self.0.out(), self.1, width)
+    }
+}
+
 /// What a kernel is built for: launches of the same form share a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// The dtype of the work.
-    pub dtype: DType,
     /// What the operands hold, and how they are read.
     pub operands: Vec<(Elem, Walk)>,
     /// What the result holds.
@@ -59,17 +78,25 @@ struct Sizes {
 
 /// The work of a map: operands first, then the result. `None` if there are no elements.
 pub fn map(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)]) -> Option<Work> {
-    let (form, sizes) = plan(formula, dtype, x, 4)?;
-    Some(launch(build(formula, &form), &form, &sizes))
+    map_by(formula, dtype, x, 4)
 }
 
-/// The same with one element per invocation, whatever the operands allow.
-pub fn map_single(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)]) -> Option<Work> {
-    let (form, sizes) = plan(formula, dtype, x, 1)?;
-    Some(launch(build(formula, &form), &form, &sizes))
+/// The same with a chosen number of elements per invocation: 1, or 4 if the operands allow it.
+pub fn map_by(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], most: u8) -> Option<Work> {
+    let out = match formula.out() {
+        Out::Same => Elem::from(dtype),
+        Out::Bool => Elem::Bool,
+    };
+    work(&Computed(formula, dtype.into()), out, x, most)
 }
 
-fn plan(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], most: u8) -> Option<(Form, Sizes)> {
+/// The work of some code at every element.
+pub fn work(code: &dyn Code, out: Elem, x: &[(&Layout, DType)], most: u8) -> Option<Work> {
+    let (form, sizes) = plan(out, x, most)?;
+    Some(launch(build(code, &form), &form, &sizes))
+}
+
+fn plan(out: Elem, x: &[(&Layout, DType)], most: u8) -> Option<(Form, Sizes)> {
     let len = x[0].0.shape().numel();
     if len == 0 {
         return None;
@@ -91,12 +118,8 @@ fn plan(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], most: u8) -
     // A vector is loaded from a multiple of its width.
     let aligned = (x.iter().zip(&operands)).all(|((l, _), o)| o.1 != Walk::Dense || l.offset() % 4 == 0);
     let width = if strided || !aligned || len == 1 { 1 } else { most };
-    let out = match formula.out() {
-        Out::Same => Elem::from(dtype),
-        Out::Bool => Elem::Bool,
-    };
     let rank = if strided { dims.len() } else { 0 };
-    let form = Form { dtype, operands, out, rank, width, wide };
+    let form = Form { operands, out, rank, width, wide };
     let operands = x.iter().zip(strides).map(|((l, _), s)| (l.offset(), s)).collect();
     Some((form, Sizes { len, dims, operands }))
 }
@@ -112,7 +135,7 @@ impl Form {
         1 + index::count(self.rank, self.wide) + self.operands.len() + strided * self.rank
     }
     /// A word for the kernel of this form.
-    fn name(&self, formula: &dyn Formula) -> String {
+    fn name(&self, code: &dyn Code) -> String {
         let walks: String = (self.operands.iter())
             .map(|(e, w)| {
                 let w = match w {
@@ -124,7 +147,7 @@ impl Form {
             })
             .collect();
         let wide = if self.wide { "_wide" } else { "" };
-        format!("map_{}{walks}_{}_r{}w{}{wide}", formula.name(), self.out, self.rank, self.width)
+        format!("map_{}{walks}_{}_r{}w{}{wide}", code.name(), self.out, self.rank, self.width)
     }
 }
 
@@ -152,8 +175,8 @@ fn first<'k>(k: &'k Builder, scalar: Scalar, width: u8) -> Val<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(formula: &dyn Formula, form: &Form) -> Kernel {
-    let k = Builder::new(&form.name(formula), [GROUP, 1, 1]);
+pub fn build(code: &dyn Code, form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(code), [GROUP, 1, 1]);
     let operands: Vec<Place> = (form.operands.iter().enumerate())
         .map(|(i, (e, _))| k.buffer(&format!("x{i}"), *e, Access::Read))
         .collect();
@@ -170,7 +193,6 @@ pub fn build(formula: &dyn Formula, form: &Form) -> Kernel {
         .collect();
 
     let i = first(&k, form.scalar(), form.width);
-    let c = Compute::from(form.dtype);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let dense: Vec<(Place, Val)> = (operands.iter().zip(&form.operands).zip(&places))
@@ -180,15 +202,13 @@ pub fn build(formula: &dyn Formula, form: &Form) -> Kernel {
         let ends = Ends { k: &k, i, len, width: form.width };
         let mut loaded = ends.load(&dense).into_iter();
         let x: Vec<Val> = (operands.iter().zip(&form.operands).zip(&places))
-            .map(|((&p, (_, walk)), (offset, strides))| {
-                c.enter(match walk {
-                    Walk::Same => k.load(p, *offset, 1).splat(form.width),
-                    Walk::Dense => loaded.next().expect("each of them was loaded"),
-                    Walk::Strided => k.load(p, index::position(*offset, &at, strides), 1),
-                })
+            .map(|((&p, (_, walk)), (offset, strides))| match walk {
+                Walk::Same => k.load(p, *offset, 1).splat(form.width),
+                Walk::Dense => loaded.next().expect("each of them was loaded"),
+                Walk::Strided => k.load(p, index::position(*offset, &at, strides), 1),
             })
             .collect();
-        ends.store(y, leave(formula.emit(&k, c, &x), formula.out(), c, form.width));
+        ends.store(y, code.emit(&k, &x, form.width));
     });
     k.finish()
 }

@@ -4,13 +4,16 @@
 //! speed alone, by whoever launches. Each file begins with what its kernel computes.
 
 pub mod contract;
+pub mod copy;
 pub mod fold;
 pub mod formula;
+pub mod gather;
 pub mod index;
 pub mod map;
 pub mod numbers;
 pub mod row;
 pub mod rows;
+pub mod scan;
 
 pub use formula::{Compute, Formula};
 

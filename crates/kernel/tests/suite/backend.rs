@@ -2,14 +2,14 @@
 //! the reference. Every kernel that it runs is also printed, read again and compared.
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_kernel::interp::{Memory, run};
-use elinvar_kernel::ir::Constant;
+use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::library::contract::{self, OfEpilogue};
 use elinvar_kernel::library::formula::{Floats, Formula, Ints};
 use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
-use elinvar_kernel::library::{Work, fold, map, rows};
+use elinvar_kernel::library::{Work, copy, fold, gather, map, rows, scan};
 use elinvar_kernel::{pass, text};
 use elinvar_ops::backend::{
     ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
@@ -91,7 +91,7 @@ fn map_any<const N: usize>(
         Out::Bool => DType::Bool,
     };
     let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (&v.layout, v.dtype)).collect();
-    let work = if d.single { map::map_single(f, dtype, &operands) } else { map::map(f, dtype, &operands) };
+    let work = map::map_by(f, dtype, &operands, if d.single { 1 } else { 4 });
     let Some(work) = work else { return HostData::full(to, 0, 0.into()) };
     let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
     Ok(start(&work, &inputs, &[(to, len)]).remove(0))
@@ -130,7 +130,10 @@ impl Backend for Interpreted {
         Reference::random(&R, x, s, dtype, len)
     }
     fn copy(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
-        Reference::copy(&R, r(x), to)
+        match copy::copy(&x.layout, x.dtype, to) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
     }
     fn assemble(
         _: &Device,
@@ -178,7 +181,10 @@ impl Backend for Interpreted {
         Reference::arg_fold(&R, f, r(x), kept)
     }
     fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<HostData> {
-        Reference::scan(&R, f, r(x), to)
+        match scan::scan(f, &x.layout, x.dtype, to) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
     }
     fn rows<F: Rows<N>, const N: usize>(
         _: &Device,
@@ -288,7 +294,17 @@ impl Backend for Interpreted {
     }
 
     fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
-        Reference::gather(&R, r(x), axis, r(index))
+        let Some(work) = gather::gather(&x.layout, x.dtype, axis, &index.layout) else {
+            return HostData::full(x.dtype, 0, 0.into());
+        };
+        let mut buffers = vec![Memory::from_host(x.buffer), Memory::from_host(index.buffer)];
+        buffers.push(Memory::of(x.dtype, index.shape().numel()));
+        buffers.push(Memory::zeros(Elem::U32, 1));
+        run_work(&work, &mut buffers);
+        if buffers[3].cells[0] != 0 {
+            return Err(Error::argument("gather: an index is out of range"));
+        }
+        Ok(buffers[2].to_host().expect("a result has a dtype"))
     }
     fn scatter(
         _: &Device,

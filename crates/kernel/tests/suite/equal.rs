@@ -6,8 +6,12 @@ use elinvar_conformance::filter::Filter;
 use elinvar_conformance::run::{Outcome, run_beside};
 use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
+use elinvar_core::philox::{Stream, unit_f32};
+use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_kernel::library::contract;
 use elinvar_kernel::library::row::Tile;
+use elinvar_ops::backend::Plain;
+use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
@@ -57,11 +61,39 @@ fn contractions() {
         ([8, 1], [1, 5], 16),
         ([16, 16], [4, 4], 16),
     ];
-    check(&Device::default(), Work::Contract, 30, 4000);
+    check(&Device::default(), Work::Contract, 30, 500);
     for (group, each, depth) in tiles {
         let product = Some(contract::Tile { group, each, depth });
-        check(&Device { product, ..Device::default() }, Work::Contract, 6, 2000);
+        check(&Device { product, ..Device::default() }, Work::Contract, 4, 200);
     }
+}
+
+#[test]
+fn contractions_of_several_chunks() {
+    let noise = |n: usize, stream: u64| {
+        let s = Stream { seed: 7, stream };
+        HostData::F32((0..n as u64).map(|i| unit_f32(s.word(i)) * 2.0 - 1.0).collect())
+    };
+    let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
+    let (m, n) = (3, 5);
+    for (k, depth) in [(511, 8), (512, 8), (513, 0), (513, 8), (1030, 16), (1536, 0)] {
+        let (x, w) = (noise(m * k, 1), noise(n * k, 2));
+        let (xl, wl) = (layout(&[1, m, k]), layout(&[1, n, k]).transpose(1, 2));
+        let product = Some(contract::Tile { group: [2, 2], each: [2, 2], depth });
+        let device = Device { product, ..Device::default() };
+        let view = |buffer, layout: &Layout| View { buffer, layout: layout.clone(), dtype: DType::F32 };
+        let got = Interpreted::contract(&device, view(&x, &xl), view(&w, &wl), &Plain, []).expect("it runs");
+        let same = |buffer, layout: &Layout| View { buffer, layout: layout.clone(), dtype: DType::F32 };
+        let want = Reference::contract(&ReferenceDevice, same(&x, &xl), same(&w, &wl), &Plain, []);
+        assert_eq!(got, want.expect("it runs"), "k = {k}, depth {depth}");
+    }
+}
+
+#[test]
+fn copies_scans_and_gathers() {
+    check(&Device::default(), Work::Copy, 60, 600);
+    check(&Device::default(), Work::Scan, 20, 3000);
+    check(&Device::default(), Work::Gather, 40, 600);
 }
 
 /// The small cases of every op that the conformance suite carries: outputs and gradients. So every formula of the
