@@ -4,14 +4,14 @@
 //! steps round to odd: what they cut off stays visible in the last bit, and the last step sees on which side of a tie it is.
 
 use super::Work;
-use super::map::{self, Code};
+use super::map::{self, Choice, Code};
 use crate::build::{Builder, Val};
 use crate::ir::{Binary, Compare, Elem, Scalar, Unary};
 use elinvar_core::{DType, Layout};
 
 /// The work of a copy: the operand, then the result. `None` if there are no elements.
 pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work> {
-    map::work(&Cast { from, to }, to.into(), &[(x, from)], 4)
+    map::work(&Cast { from, to }, to.into(), &[(x, from)], Choice::default())
 }
 
 /// From one dtype to another.

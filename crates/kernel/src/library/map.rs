@@ -78,25 +78,41 @@ struct Sizes {
 
 /// The work of a map: operands first, then the result. `None` if there are no elements.
 pub fn map(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)]) -> Option<Work> {
-    map_by(formula, dtype, x, 4)
+    map_by(formula, dtype, x, Choice::default())
 }
 
-/// The same with a chosen number of elements per invocation: 1, or 4 if the operands allow it.
-pub fn map_by(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], most: u8) -> Option<Work> {
+/// What may be chosen about a map; its bits do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Elements that an invocation takes at most: 1 or 4.
+    pub most: u8,
+    /// 64-bit numbers, also where 32 bits would do.
+    pub wide: bool,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        // 16 bytes of f32 are the widest load there is.
+        Choice { most: 4, wide: false }
+    }
+}
+
+/// The same in a chosen form.
+pub fn map_by(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], choice: Choice) -> Option<Work> {
     let out = match formula.out() {
         Out::Same => Elem::from(dtype),
         Out::Bool => Elem::Bool,
     };
-    work(&Computed(formula, dtype.into()), out, x, most)
+    work(&Computed(formula, dtype.into()), out, x, choice)
 }
 
 /// The work of some code at every element.
-pub fn work(code: &dyn Code, out: Elem, x: &[(&Layout, DType)], most: u8) -> Option<Work> {
-    let (form, sizes) = plan(out, x, most)?;
+pub fn work(code: &dyn Code, out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<Work> {
+    let (form, sizes) = plan(out, x, choice)?;
     Some(launch(build(code, &form), &form, &sizes))
 }
 
-fn plan(out: Elem, x: &[(&Layout, DType)], most: u8) -> Option<(Form, Sizes)> {
+fn plan(out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, Sizes)> {
     let len = x[0].0.shape().numel();
     if len == 0 {
         return None;
@@ -114,10 +130,10 @@ fn plan(out: Elem, x: &[(&Layout, DType)], most: u8) -> Option<(Form, Sizes)> {
         .map(|((l, d), s)| (Elem::from(*d), if len == 1 { Walk::Same } else { dense(l, s) }))
         .collect();
     let strided = operands.iter().any(|o| o.1 == Walk::Strided);
-    let wide = layouts.iter().any(|l| is_wide(l));
+    let wide = choice.wide || layouts.iter().any(|l| is_wide(l));
     // A vector is loaded from a multiple of its width.
     let aligned = (x.iter().zip(&operands)).all(|((l, _), o)| o.1 != Walk::Dense || l.offset() % 4 == 0);
-    let width = if strided || !aligned || len == 1 { 1 } else { most };
+    let width = if strided || !aligned || len == 1 { 1 } else { choice.most };
     let rank = if strided { dims.len() } else { 0 };
     let form = Form { operands, out, rank, width, wide };
     let operands = x.iter().zip(strides).map(|((l, _), s)| (l.offset(), s)).collect();

@@ -28,8 +28,8 @@ pub struct Interpreted;
 /// Its device; the form of kernels that it prefers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
-    /// One element per invocation, also where vectors would do.
-    pub single: bool,
+    /// Of maps.
+    pub map: map::Choice,
     /// How folds give rows to invocations.
     pub tile: Option<Tile>,
     /// How products are cut into pieces.
@@ -91,7 +91,7 @@ fn map_any<const N: usize>(
         Out::Bool => DType::Bool,
     };
     let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (&v.layout, v.dtype)).collect();
-    let work = map::map_by(f, dtype, &operands, if d.single { 1 } else { 4 });
+    let work = map::map_by(f, dtype, &operands, d.map);
     let Some(work) = work else { return HostData::full(to, 0, 0.into()) };
     let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
     Ok(start(&work, &inputs, &[(to, len)]).remove(0))

@@ -1,6 +1,6 @@
 //! Every kind of work that the library has, on random shapes, strides, dtypes and values: the reference's bits.
 
-use crate::backend::{Device, Interpreted};
+use crate::backend::{Device, Interpreted, start};
 use elinvar_conformance::equal::{Plan, equal};
 use elinvar_conformance::filter::Filter;
 use elinvar_conformance::run::{Outcome, run_beside};
@@ -9,8 +9,11 @@ use elinvar_conformance::twist::Work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_kernel::library::contract;
+use elinvar_kernel::library::formula::{Chain, Floats, Source, Step};
+use elinvar_kernel::library::map::{self, Choice};
 use elinvar_kernel::library::row::Tile;
 use elinvar_ops::backend::Plain;
+use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -24,30 +27,36 @@ fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
 #[test]
 fn maps() {
     check(&Device::default(), Work::Map, 60, 600);
-    check(&Device { single: true, ..Device::default() }, Work::Map, 20, 600);
+    check(&Device { map: Choice { most: 1, wide: false }, ..Device::default() }, Work::Map, 20, 600);
+}
+
+#[test]
+fn maps_with_numbers_of_64_bits() {
+    let map = Choice { most: 4, wide: true };
+    check(&Device { map, ..Device::default() }, Work::Map, 20, 400);
 }
 
 #[test]
 fn maps_of_integers() {
     check(&Device::default(), Work::MapInt, 60, 600);
-    check(&Device { single: true, ..Device::default() }, Work::MapInt, 20, 600);
+    check(&Device { map: Choice { most: 4, wide: true }, ..Device::default() }, Work::MapInt, 20, 600);
 }
 
 #[test]
 fn folds() {
-    check(&Device::default(), Work::Fold, 60, 9000);
+    check(&Device::default(), Work::Fold, 40, 9000);
     // The lanes of a row in one invocation, in a few, in all; side by side and across.
     for (lanes, rows) in [(1, 3), (2, 1), (16, 4), (64, 2)] {
         for crossed in [false, true] {
             let tile = Some(Tile { lanes, rows, crossed });
-            check(&Device { tile, ..Device::default() }, Work::Fold, 8, 9000);
+            check(&Device { tile, ..Device::default() }, Work::Fold, 5, 5000);
         }
     }
 }
 
 #[test]
 fn row_wise_ops() {
-    check(&Device::default(), Work::Rows, 40, 6000);
+    check(&Device::default(), Work::Rows, 30, 5000);
 }
 
 #[test]
@@ -94,6 +103,49 @@ fn copies_scans_and_gathers() {
     check(&Device::default(), Work::Copy, 60, 600);
     check(&Device::default(), Work::Scan, 20, 3000);
     check(&Device::default(), Work::Gather, 40, 600);
+}
+
+/// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been
+/// stored.
+#[test]
+fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
+    let layout = Layout::contiguous(Shape::new(&[7, 5]).expect("small"));
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        let s = |stream| Stream { seed: 3, stream };
+        let operands: Vec<HostData> = (0..3)
+            .map(|i| {
+                let v = (0..35u64).map(|j| unit_f32(s(i).word(j)) * 4.0 - 2.0).collect();
+                let f = HostData::F32(v);
+                let view = View { buffer: &f, layout: layout.clone(), dtype: DType::F32 };
+                Reference::copy(&ReferenceDevice, view, dtype).expect("it runs")
+            })
+            .collect();
+        let view = |buffer, dtype| View::<Reference> { buffer, layout: layout.clone(), dtype };
+        let d = &ReferenceDevice;
+        let [x, y, z] = [0, 1, 2].map(|i| &operands[i]);
+        let product = Reference::map(d, &Mul, [view(x, dtype), view(y, dtype)], dtype).expect("it runs");
+        let power = Reference::map(d, &Exp, [view(&product, dtype)], dtype).expect("it runs");
+        let less = Reference::map(d, &Lt, [view(&power, dtype), view(z, dtype)], dtype).expect("it runs");
+        let want =
+            Reference::map(d, &Add, [view(&less, DType::Bool), view(&power, dtype)], dtype).expect("it runs");
+
+        let (mul, exp, lt, add) =
+            (Floats::<_, 2>(Mul), Floats::<_, 1>(Exp), Floats::<_, 2>(Lt), Floats::<_, 2>(Add));
+        let steps = vec![
+            Step { formula: &mul, operands: vec![Source::Outside(0), Source::Outside(1)], dtype },
+            Step { formula: &exp, operands: vec![Source::Step(0)], dtype },
+            Step { formula: &lt, operands: vec![Source::Step(1), Source::Outside(2)], dtype },
+            Step { formula: &add, operands: vec![Source::Step(2), Source::Step(1)], dtype },
+        ];
+        let chain = Chain { steps, outside: 3 };
+        for most in [1, 4] {
+            let operands = [(&layout, dtype); 3];
+            let work =
+                map::map_by(&chain, dtype, &operands, Choice { most, wide: false }).expect("not empty");
+            let got = start(&work, &[x, y, z], &[(dtype, 35)]).remove(0);
+            assert_eq!(got, want, "{dtype}, {most}");
+        }
+    }
 }
 
 /// The small cases of every op that the conformance suite carries: outputs and gradients. So every formula of the
