@@ -8,12 +8,14 @@ mod compact;
 mod constants;
 mod dead;
 mod hoist;
+pub mod lower;
 mod same;
 
 pub use compact::compact;
 pub use constants::fold_constants;
 pub use dead::remove_dead;
 pub use hoist::hoist;
+pub use lower::{Lacking, Wants, lower};
 pub use same::share;
 
 use crate::ir::Kernel;

@@ -48,6 +48,67 @@ fn passes_change_no_bit_of_random_kernels() {
 }
 
 #[test]
+fn lowering_changes_no_bit_of_random_kernels() {
+    let all = pass::Wants {
+        division: true,
+        shifts: true,
+        extremes: true,
+        saturation: true,
+        copy_sign: true,
+        fused: false,
+    };
+    for seed in 0..200 {
+        let k = kernel(&mut Dice::new(seed));
+        let mut lowered = k.clone();
+        pass::lower(&mut lowered, all).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        verify::verify(&lowered).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&lowered)));
+        assert!(results(seed, &lowered) == results(seed, &k), "seed {seed}:\n{}", print(&k));
+    }
+}
+
+/// On a device that rounds products and sums apart, the built fma is the fused one.
+#[test]
+fn a_fused_fma_is_built_where_there_is_none() {
+    let text = "kernel t group 64 1 1 { buffer x f32 read buffer y f32 write param n u32
+        %0: u32 = local_index %1: u32 = group_id.x %2: u32 = const 64 %3: u32 = mul %1, %2 %4: u32 = add %3, %0
+        %5: u32 = const 4 %6: u32 = mul %4, %5 %7: f32x4 = load x[%6]
+        %8: f32 = extract %7, 0 %9: f32 = extract %7, 1 %10: f32 = extract %7, 2
+        %11: f32 = fma %8, %9, %10 store y[%4] = %11 }";
+    let k = parse(text).unwrap();
+    let mut built = k.clone();
+    pass::lower(&mut built, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    let (groups, s) = (64u32, elinvar_core::philox::Stream { seed: 11, stream: 0 });
+    let n = u64::from(groups) * 64;
+    let mut cells = Vec::new();
+    for i in 0..n {
+        let [a, b, c] = [0, 1, 2].map(|j| f32::from_bits(s.word(3 * i + j)));
+        // A third are any bits, a third nearly cancel, a third are near in size.
+        let near = |x: f32| f32::from_bits((x.to_bits() & 0x807f_ffff) | 0x3f80_0000);
+        let all = match i % 3 {
+            0 => [a, b, c],
+            1 => [near(a), near(b), -(near(a) * near(b))],
+            _ => [near(a), near(b), c],
+        };
+        cells.extend(all.map(|v| u64::from(v.to_bits())));
+        cells.push(0);
+    }
+    let x = Memory { elem: Elem::F32, cells };
+    let launch = elinvar_kernel::interp::Launch {
+        groups: [groups, 1, 1],
+        params: vec![n.try_into().map(|n: u32| n.into()).unwrap()],
+    };
+    let on = |k: &Kernel, fused: bool| {
+        let mut b = [x.clone(), Memory::zeros(Elem::F32, n as usize)];
+        let lacks = elinvar_kernel::interp::Lacks { fused, subnormals: false };
+        elinvar_kernel::interp::run_lacking(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
+        b[1].clone()
+    };
+    let want = on(&k, false);
+    assert!(on(&k, true) != want, "the inputs do not tell a fused fma from another");
+    assert!(on(&built, true) == want);
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let rows = [
         ("", "here is `the end`, and should be `kernel`"),
