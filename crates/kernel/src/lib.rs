@@ -10,6 +10,7 @@
 //! * [`build`]: writing kernels so that they read like code. [`lane`]: the catalogue's formulas as kernels' code.
 //! * [`verify`]: what an emitter need not ask again. [`interp`]: the definition, run; it also finds races.
 //! * [`pass`]: rewriting without changing a bit.
+//! * [`emit`]: translation, a folder per target.
 //! * [`library`]: the kernels of elinvar, as functions from a description to a kernel and its launches.
 //!
 //! Decisions:
@@ -30,6 +31,7 @@
 
 pub mod arith;
 pub mod build;
+pub mod emit;
 pub mod interp;
 pub mod ir;
 pub mod lane;

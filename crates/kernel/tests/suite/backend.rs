@@ -3,6 +3,7 @@
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Result, Scalar, Shape};
+use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::library::contract::{self, OfEpilogue};
@@ -10,7 +11,7 @@ use elinvar_kernel::library::formula::{Floats, Formula, Ints};
 use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::{Work, copy, fold, gather, map, rows, scan};
-use elinvar_kernel::{pass, text};
+use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
     ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
 };
@@ -45,6 +46,16 @@ impl DeviceOf for Device {
     type Backend = Interpreted;
 }
 
+/// A Vulkan device without a fault.
+pub const FULL: SpirvDevice = SpirvDevice {
+    fused: true,
+    division: true,
+    square_root: true,
+    keeps_nan: [true; 2],
+    rounds_to_even: [true; 3],
+    keeps_subnormals: [true; 2],
+};
+
 const R: ReferenceDevice = ReferenceDevice;
 
 /// The same view, of the reference.
@@ -61,12 +72,31 @@ pub fn start(work: &Work, inputs: &[&HostData], outs: &[(DType, usize)]) -> Vec<
     results.iter().map(|m| m.to_host().expect("a result has a dtype")).collect()
 }
 
+/// Emits SPIR-V for a device that has everything, and for one without a fused fma. With `ELINVAR_SPIRV_DIR` set, the modules
+/// are written there, so that `spirv-val` can look at every kernel of the suite.
+fn modules(kernel: &Kernel) {
+    for (word, fused) in [("fused", true), ("built", false)] {
+        let device = SpirvDevice { fused, ..FULL };
+        match spirv::emit(kernel, &device) {
+            Ok(words) => {
+                if let Some(dir) = std::env::var_os("ELINVAR_SPIRV_DIR") {
+                    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+                    let path = std::path::Path::new(&dir).join(format!("{}.{word}.spv", kernel.name));
+                    std::fs::write(path, bytes).expect("the directory can be written to");
+                }
+            }
+            Err(e) => assert!(e.0.contains("a fused fma of f64") && !fused, "{e}"),
+        }
+    }
+}
+
 /// Runs a work on buffers, as it was built and again after all passes.
 pub fn run_work(work: &Work, buffers: &mut Vec<Memory>) {
     let kernel = &work.kernel;
     let printed = text::print(kernel);
     let read = text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
     assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
+    modules(kernel);
     if let Some(numbers) = &work.numbers {
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
