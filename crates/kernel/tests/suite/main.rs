@@ -4,5 +4,6 @@ mod backend;
 mod equal;
 mod interp;
 mod random;
+mod spirv;
 mod text;
 mod verify;
