@@ -1,17 +1,28 @@
 //! `Int`: the integer reading of an elementwise formula, for i64, i32, u8 and bool.
 //!
-//! Arithmetic wraps. For bool: `add` and `max` are or, `mul` and `min` are and, `sub` is exclusive or.
+//! Arithmetic wraps. For bool: `add` and `max` are or, `mul` and `min` are and, `sub` is exclusive or. Formulas choose by
+//! [`Int::select`], not by `if`: in a kernel for a GPU the value is not there yet when the formula runs.
 
+use crate::lane::Mask;
 use std::fmt::Debug;
 
 /// An integer or a truth value.
-pub trait Int: Copy + Debug + PartialEq + PartialOrd + Send + Sync + 'static {
-    /// Width in bits; 1 for bool.
-    const BITS: u32;
+pub trait Int: Copy + Debug {
+    /// The result of a comparison.
+    type Mask: Mask;
     /// The constant `v`, cut to the width; for bool, `v != 0`.
     fn lit(v: i64) -> Self;
-    /// The value as i64.
-    fn to_i64(self) -> i64;
+    /// Signed (for u8 and bool: unsigned) less than?
+    fn lt(self, o: Self) -> Self::Mask;
+    /// Equal?
+    fn eq(self, o: Self) -> Self::Mask;
+    /// `a` where the mask is true, else `b`.
+    fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
+    /// The value cut to a range, ends included, compared as i64: a bound may lie outside of the type. Where the lower
+    /// bound is above the upper, the upper one, cut to the width.
+    fn within(self, min: Option<i64>, max: Option<i64>) -> Self;
+    /// To the power of `n`, by repeated squaring. A negative exponent gives 0, but for 1 and -1.
+    fn power(self, n: Self) -> Self;
     /// Sum, wrapping.
     fn add(self, o: Self) -> Self;
     /// Difference, wrapping.
@@ -25,22 +36,20 @@ pub trait Int: Copy + Debug + PartialEq + PartialOrd + Send + Sync + 'static {
     /// Quotient rounded down. By zero: 0.
     fn div_floor(self, o: Self) -> Self {
         let (q, r) = (self.div_trunc(o), self.rem_trunc(o));
-        let zero = Self::lit(0);
-        if r != zero && ((r < zero) != (o < zero)) { q.sub(Self::lit(1)) } else { q }
+        Self::select(other_side(r, o), q.sub(Self::lit(1)), q)
     }
     /// Remainder of [`Int::div_floor`], with the sign of `o`. By zero: 0.
     fn rem_floor(self, o: Self) -> Self {
         let r = self.rem_trunc(o);
-        let zero = Self::lit(0);
-        if r != zero && ((r < zero) != (o < zero)) { r.add(o) } else { r }
+        Self::select(other_side(r, o), r.add(o), r)
     }
     /// The smaller.
     fn min(self, o: Self) -> Self {
-        if o < self { o } else { self }
+        Self::select(o.lt(self), o, self)
     }
     /// The larger.
     fn max(self, o: Self) -> Self {
-        if o > self { o } else { self }
+        Self::select(self.lt(o), o, self)
     }
     /// Bitwise and.
     fn and(self, o: Self) -> Self;
@@ -54,22 +63,66 @@ pub trait Int: Copy + Debug + PartialEq + PartialOrd + Send + Sync + 'static {
     fn shl(self, n: Self) -> Self;
     /// Shift right, arithmetic for signed types; 0 or -1 if `n` is the width or more, or negative.
     fn shr(self, n: Self) -> Self;
-    /// 1 or true if `c`, else 0 or false.
-    fn from_bool(c: bool) -> Self {
-        Self::lit(c as i64)
+    /// 1 or true where the mask is true, else 0 or false.
+    fn from_mask(c: Self::Mask) -> Self {
+        Self::select(c, Self::lit(1), Self::lit(0))
     }
     /// Not zero?
-    fn is_true(self) -> bool {
-        self != Self::lit(0)
+    fn is_true(self) -> Self::Mask {
+        !self.eq(Self::lit(0))
     }
+}
+
+/// Is there a remainder `r`, and does it lie on the other side of zero than the divisor?
+fn other_side<I: Int>(r: I, divisor: I) -> I::Mask {
+    let zero = I::lit(0);
+    r.is_true() & (r.lt(zero) ^ divisor.lt(zero))
+}
+
+/// What all host types have in common.
+macro_rules! host {
+    ($t:ty) => {
+        type Mask = bool;
+        fn lt(self, o: Self) -> bool {
+            self < o
+        }
+        fn eq(self, o: Self) -> bool {
+            self == o
+        }
+        fn select(mask: bool, a: Self, b: Self) -> Self {
+            if mask { a } else { b }
+        }
+        fn within(self, min: Option<i64>, max: Option<i64>) -> Self {
+            let x = self as i64;
+            let above = min.map_or(x, |m| Ord::max(x, m));
+            Self::lit(max.map_or(above, |m| Ord::min(above, m)))
+        }
+        fn power(self, n: Self) -> Self {
+            let (mut n, mut square, mut product) = (n as i64, self, Self::lit(1));
+            if n < 0 {
+                // 1 / x^-n, cut towards zero: only 1 and -1 have one.
+                let minus_one = Self::lit(0).sub(Self::lit(1));
+                let odd = if self == minus_one { self } else { Self::lit(0) };
+                let is_one = self == Self::lit(1) || (self == minus_one && n & 1 == 0);
+                return if is_one { Self::lit(1) } else { odd };
+            }
+            while n > 0 {
+                if n & 1 == 1 {
+                    product = product.mul(square);
+                }
+                square = square.mul(square);
+                n >>= 1;
+            }
+            product
+        }
+    };
 }
 
 macro_rules! int {
     ($($t:ty),*) => {$(
         impl Int for $t {
-            const BITS: u32 = <$t>::BITS;
+            host!($t);
             fn lit(v: i64) -> Self { v as $t }
-            fn to_i64(self) -> i64 { self as i64 }
             fn add(self, o: Self) -> Self { self.wrapping_add(o) }
             fn sub(self, o: Self) -> Self { self.wrapping_sub(o) }
             fn mul(self, o: Self) -> Self { self.wrapping_mul(o) }
@@ -84,7 +137,7 @@ macro_rules! int {
             }
             fn shr(self, n: Self) -> Self {
                 // Shifting twice by half of the width leaves only copies of the sign.
-                let gone = self >> (Self::BITS / 2) >> (Self::BITS / 2);
+                let gone = self >> (<$t>::BITS / 2) >> (<$t>::BITS / 2);
                 u32::try_from(n).ok().and_then(|n| self.checked_shr(n)).unwrap_or(gone)
             }
         }
@@ -93,12 +146,9 @@ macro_rules! int {
 int!(i64, i32, u8);
 
 impl Int for bool {
-    const BITS: u32 = 1;
+    host!(bool);
     fn lit(v: i64) -> Self {
         v != 0
-    }
-    fn to_i64(self) -> i64 {
-        self as i64
     }
     fn add(self, o: Self) -> Self {
         self | o

@@ -74,7 +74,7 @@ fn fold_rows<T: Copy>(v: &[T], (rows, n): (usize, usize), start: T, f: impl Fn(T
 /// Integers and bool, row-major, as i64.
 fn as_i64(x: &View) -> Result<Vec<i64>> {
     each_int!("a sum of integers", x.buffer.dtype(), I => match I::slice(x.buffer) {
-        Some(v) => gather(v, x.layout, Int::to_i64),
+        Some(v) => gather(v, x.layout, i64::from),
         None => Err(misuse("a sum of integers", x.buffer.dtype())),
     })
 }

@@ -40,7 +40,7 @@ pub fn floats<'a, C: Compute>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [C]>>> {
     x.iter().map(|v| C::load(v.buffer, v.layout)).collect()
 }
 
-fn ints<'a, I: Int + Element>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [I]>>> {
+fn ints<'a, I: Int<Mask = bool> + Element>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [I]>>> {
     x.iter().map(|v| load_int::<I>(v.buffer, v.layout)).collect()
 }
 
@@ -71,7 +71,7 @@ fn stored(out: Out, dtype: DType) -> DType {
     }
 }
 
-fn store_int<I: Int + Element>(y: Vec<I>, out: Out) -> Result<HostData> {
+fn store_int<I: Int<Mask = bool> + Element>(y: Vec<I>, out: Out) -> Result<HostData> {
     Ok(match out {
         Out::Same => I::wrap(y),
         Out::Bool => HostData::Bool(convert(&y, Int::is_true)?),
@@ -79,12 +79,15 @@ fn store_int<I: Int + Element>(y: Vec<I>, out: Out) -> Result<HostData> {
 }
 
 /// The elements of a view of integers or bool, row-major; bool is read as 0 or 1.
-pub fn load_int<'a, I: Int + Element>(data: &'a HostData, layout: &Layout) -> Result<Cow<'a, [I]>> {
+pub fn load_int<'a, I: Int<Mask = bool> + Element>(
+    data: &'a HostData,
+    layout: &Layout,
+) -> Result<Cow<'a, [I]>> {
     if let Some(v) = I::slice(data) {
         return elements(v, layout);
     }
     match data {
-        HostData::Bool(v) => Ok(Cow::Owned(gather(v, layout, I::from_bool)?)),
+        HostData::Bool(v) => Ok(Cow::Owned(gather(v, layout, I::from_mask)?)),
         HostData::F32(_)
         | HostData::F64(_)
         | HostData::F16(_)
@@ -123,7 +126,7 @@ mod tests {
         const NAME: &'static str = "less";
         const OUT: Out = Out::Bool;
         fn int<I: Int>(&self, [a, b]: [I; 2]) -> I {
-            I::from_bool(a < b)
+            I::from_mask(a.lt(b))
         }
     }
     #[derive(Clone, Copy, Debug)]

@@ -227,7 +227,12 @@ mod tests {
     fn sample() -> String {
         let mut lines = Lines::default();
         lines.read("sample", SAMPLE).unwrap();
-        let head = Head { machine: "M".into(), date: "2026-01-02".into(), raw: "m-2026-01-02.jsonl".into(), bounds: "The bus.\n".into() };
+        let head = Head {
+            machine: "M".into(),
+            date: "2026-01-02".into(),
+            raw: "m-2026-01-02.jsonl".into(),
+            bounds: "The bus.\n".into(),
+        };
         page(&lines, &head).unwrap()
     }
 

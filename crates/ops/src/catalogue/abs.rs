@@ -25,7 +25,7 @@ impl IntMap<1> for Abs {
     #[inline(always)]
     fn int<I: Int>(&self, [x]: [I; 1]) -> I {
         let zero = I::lit(0);
-        if x < zero { zero.sub(x) } else { x }
+        I::select(x.lt(zero), zero.sub(x), x)
     }
 }
 

@@ -32,9 +32,7 @@ impl IntMap<1> for Clamp {
     /// Compared as i64, so that a bound may lie outside of the dtype's range.
     #[inline(always)]
     fn int<I: Int>(&self, [x]: [I; 1]) -> I {
-        let x = x.to_i64();
-        let above = self.min.map_or(x, |m| Ord::max(x, m.to_i64()));
-        I::lit(self.max.map_or(above, |m| Ord::min(above, m.to_i64())))
+        x.within(self.min.map(Scalar::to_i64), self.max.map(Scalar::to_i64))
     }
 }
 

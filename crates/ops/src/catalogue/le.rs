@@ -24,7 +24,7 @@ impl IntMap<2> for Le {
     const OUT: Out = Out::Bool;
     #[inline(always)]
     fn int<I: Int>(&self, [x, y]: [I; 2]) -> I {
-        I::from_bool(x <= y)
+        I::from_mask(!y.lt(x))
     }
 }
 

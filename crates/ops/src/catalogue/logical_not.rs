@@ -24,7 +24,7 @@ impl IntMap<1> for LogicalNot {
     const OUT: Out = Out::Bool;
     #[inline(always)]
     fn int<I: Int>(&self, [x]: [I; 1]) -> I {
-        I::from_bool(!x.is_true())
+        I::from_mask(!x.is_true())
     }
 }
 

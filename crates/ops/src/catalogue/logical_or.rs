@@ -24,7 +24,7 @@ impl IntMap<2> for LogicalOr {
     const OUT: Out = Out::Bool;
     #[inline(always)]
     fn int<I: Int>(&self, [x, y]: [I; 2]) -> I {
-        I::from_bool(x.is_true() || y.is_true())
+        I::from_mask(x.is_true() | y.is_true())
     }
 }
 

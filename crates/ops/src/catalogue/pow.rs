@@ -34,27 +34,7 @@ impl IntMap<2> for Pow {
     /// By repeated squaring. A negative exponent gives 0, but for 1 and -1.
     #[inline(always)]
     fn int<I: Int>(&self, [x, y]: [I; 2]) -> I {
-        let (mut n, mut square, mut product) = (y.to_i64(), x, I::lit(1));
-        if n < 0 {
-            // 1 / x^-n, cut towards zero: only 1 and -1 have one.
-            let even = n & 1 == 0;
-            let minus_one = I::lit(0).sub(I::lit(1));
-            return if x == I::lit(1) || (x == minus_one && even) {
-                I::lit(1)
-            } else if x == minus_one {
-                x
-            } else {
-                I::lit(0)
-            };
-        }
-        while n > 0 {
-            if n & 1 == 1 {
-                product = product.mul(square);
-            }
-            square = square.mul(square);
-            n >>= 1;
-        }
-        product
+        x.power(y)
     }
 }
 

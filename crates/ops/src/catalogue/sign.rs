@@ -24,13 +24,7 @@ impl IntMap<1> for Sign {
     #[inline(always)]
     fn int<I: Int>(&self, [x]: [I; 1]) -> I {
         let zero = I::lit(0);
-        if x > zero {
-            I::lit(1)
-        } else if x < zero {
-            I::lit(-1)
-        } else {
-            zero
-        }
+        I::select(zero.lt(x), I::lit(1), I::select(x.lt(zero), I::lit(-1), zero))
     }
 }
 

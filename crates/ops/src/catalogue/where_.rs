@@ -28,7 +28,7 @@ impl IntMap<3> for Where {
     const NAME: &'static str = "where";
     #[inline(always)]
     fn int<I: Int>(&self, [cond, x, y]: [I; 3]) -> I {
-        if cond.is_true() { x } else { y }
+        I::select(cond.is_true(), x, y)
     }
 }
 

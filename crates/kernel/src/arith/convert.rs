@@ -1,0 +1,104 @@
+//! From one type to another, and between memory and values.
+
+use super::One;
+use crate::ir::{Elem, Scalar};
+use half::{bf16, f16};
+
+fn f(x: u64) -> f32 {
+    f32::from_bits(x as u32)
+}
+fn d(x: u64) -> f64 {
+    f64::from_bits(x)
+}
+fn i(x: u64) -> i32 {
+    x as u32 as i32
+}
+fn from_f(x: f32) -> u64 {
+    u64::from(if x.is_nan() { f32::NAN } else { x }.to_bits())
+}
+fn from_d(x: f64) -> u64 {
+    if x.is_nan() { f64::NAN } else { x }.to_bits()
+}
+fn from_i(x: i32) -> u64 {
+    u64::from(x as u32)
+}
+
+/// The conversion from one scalar type to another.
+pub fn convert(from: Scalar, to: Scalar) -> One {
+    use Scalar::{Bool, F32, F64, I32, I64, U32, U64};
+    match (from, to) {
+        (Bool, Bool | I32 | U32 | I64 | U64) => |x| x,
+        (Bool, F32) => |x| from_f(x as f32),
+        (Bool, F64) => |x| from_d(x as f64),
+        (I32 | U32 | I64 | U64, Bool) => |x| u64::from(x != 0),
+        (F32, Bool) => |x| u64::from(f(x) != 0.0),
+        (F64, Bool) => |x| u64::from(d(x) != 0.0),
+        (I32 | U32, I32 | U32) | (I64 | U64, I64 | U64) | (U32, I64 | U64) | (F32, F32) | (F64, F64) => |x| x,
+        (I32, I64 | U64) => |x| i64::from(i(x)) as u64,
+        (I64 | U64, I32 | U32) => |x| u64::from(x as u32),
+        (I32, F32) => |x| from_f(i(x) as f32),
+        (U32, F32) => |x| from_f(x as u32 as f32),
+        (I64, F32) => |x| from_f(x as i64 as f32),
+        (U64, F32) => |x| from_f(x as f32),
+        (I32, F64) => |x| from_d(f64::from(i(x))),
+        (U32, F64) => |x| from_d(x as f64),
+        (I64, F64) => |x| from_d(x as i64 as f64),
+        (U64, F64) => |x| from_d(x as f64),
+        (F32, I32) => |x| from_i(f(x) as i32),
+        (F32, U32) => |x| u64::from(f(x) as u32),
+        (F32, I64) => |x| f(x) as i64 as u64,
+        (F32, U64) => |x| f(x) as u64,
+        (F64, I32) => |x| from_i(d(x) as i32),
+        (F64, U32) => |x| u64::from(d(x) as u32),
+        (F64, I64) => |x| d(x) as i64 as u64,
+        (F64, U64) => |x| d(x) as u64,
+        (F32, F64) => |x| from_d(f64::from(f(x))),
+        (F64, F32) => |x| from_f(d(x) as f32),
+    }
+}
+
+/// What a whole number that does not fit becomes here: devices give various numbers, so let it be none that a mistaken
+/// kernel would get along with.
+const UNFIT: u64 = 0x5bad_5bad_5bad_5bad;
+
+/// A float to the signed integer of its width; `None` for types that are not floats.
+pub fn whole(s: Scalar) -> Option<(Scalar, One)> {
+    match s {
+        Scalar::F32 => Some((Scalar::I32, |x| {
+            if f(x).abs() < 2147483648.0 { from_i(f(x) as i32) } else { UNFIT & 0xffff_ffff }
+        })),
+        Scalar::F64 => {
+            Some((
+                Scalar::I64,
+                |x| if d(x).abs() < 9223372036854775808.0 { d(x) as i64 as u64 } else { UNFIT },
+            ))
+        }
+        Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => None,
+    }
+}
+
+/// Can the bits of one type be read as those of another?
+pub fn bits(from: Scalar, to: Scalar) -> bool {
+    from != Scalar::Bool && to != Scalar::Bool && from.bits() == to.bits()
+}
+
+/// From an element of memory to a value.
+pub fn decode(e: Elem) -> One {
+    match e {
+        Elem::F16 => |x| from_f(f16::from_bits(x as u16).to_f32()),
+        Elem::BF16 => |x| from_f(bf16::from_bits(x as u16).to_f32()),
+        Elem::Bool | Elem::U8 | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => {
+            |x| x
+        }
+    }
+}
+
+/// From a value to an element of memory.
+pub fn encode(e: Elem) -> One {
+    match e {
+        Elem::F16 => |x| u64::from(f16::from_f32(f(x)).to_bits()),
+        Elem::BF16 => |x| u64::from(bf16::from_f32(f(x)).to_bits()),
+        Elem::U8 => |x| x & 0xff,
+        Elem::Bool | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => |x| x,
+    }
+}

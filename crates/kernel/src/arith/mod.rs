@@ -1,0 +1,135 @@
+//! The arithmetic of scalars, on bit patterns: what the interpreter runs and constant folding computes.
+//!
+//! A lookup gives a plain function from bits to bits, so that a loop over many invocations looks up once. `None` is
+//! an operation that a type has not; the verifier asks for that, too, so that there is one list.
+
+mod convert;
+mod float;
+mod int;
+
+pub use convert::{bits, convert, decode, encode, whole};
+
+use crate::ir::{Atomic, Binary, Compare, Reduce, Scalar, Unary};
+
+/// A function of one number.
+pub type One = fn(u64) -> u64;
+/// A function of two numbers.
+pub type Two = fn(u64, u64) -> u64;
+/// A function of three numbers.
+pub type Three = fn(u64, u64, u64) -> u64;
+
+/// What of the contract's arithmetic a device may lack; for tests of code made for such devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// fma rounds the product, then the sum.
+    pub fused: bool,
+    /// f32's subnormals are read as zero and written as zero, by arithmetic, comparisons and conversions; not by moves,
+    /// loads, stores, and operations on the sign.
+    pub subnormals: bool,
+}
+
+/// What `op` does to numbers of type `s`.
+pub fn unary(op: Unary, s: Scalar) -> Option<One> {
+    match s {
+        Scalar::Bool => match op {
+            Unary::Not => Some(|x| x ^ 1),
+            Unary::Neg
+            | Unary::Abs
+            | Unary::Sqrt
+            | Unary::Floor
+            | Unary::Ceil
+            | Unary::Trunc
+            | Unary::Round
+            | Unary::RoundF16
+            | Unary::RoundBF16 => None,
+        },
+        Scalar::I32 => int::i32::unary(op),
+        Scalar::U32 => int::u32::unary(op),
+        Scalar::I64 => int::i64::unary(op),
+        Scalar::U64 => int::u64::unary(op),
+        Scalar::F32 => float::f32::unary(op),
+        Scalar::F64 => float::f64::unary(op),
+    }
+}
+
+/// What `op` does to two numbers of type `s`.
+pub fn binary(op: Binary, s: Scalar) -> Option<Two> {
+    match s {
+        Scalar::Bool => match op {
+            Binary::And | Binary::Min => Some(|x, y| x & y),
+            Binary::Or | Binary::Max => Some(|x, y| x | y),
+            Binary::Xor => Some(|x, y| x ^ y),
+            Binary::Add
+            | Binary::Sub
+            | Binary::Mul
+            | Binary::Div
+            | Binary::Rem
+            | Binary::Shl
+            | Binary::Shr
+            | Binary::MulHigh
+            | Binary::CopySign => None,
+        },
+        Scalar::I32 => int::i32::binary(op),
+        Scalar::U32 => int::u32::binary(op),
+        Scalar::I64 => int::i64::binary(op),
+        Scalar::U64 => int::u64::binary(op),
+        Scalar::F32 => float::f32::binary(op),
+        Scalar::F64 => float::f64::binary(op),
+    }
+}
+
+/// How two numbers of type `s` compare; 0 or 1.
+pub fn compare(op: Compare, s: Scalar) -> Two {
+    match s {
+        Scalar::Bool | Scalar::U64 => int::u64::compare(op),
+        Scalar::I32 => int::i32::compare(op),
+        Scalar::U32 => int::u32::compare(op),
+        Scalar::I64 => int::i64::compare(op),
+        Scalar::F32 => float::f32::compare(op),
+        Scalar::F64 => float::f64::compare(op),
+    }
+}
+
+/// `a * b + c`.
+pub fn fma(s: Scalar, fused: bool) -> Option<Three> {
+    match (s, fused) {
+        (Scalar::F32, true) => Some(float::f32::fma),
+        (Scalar::F32, false) => Some(float::f32::unfused),
+        (Scalar::F64, true) => Some(float::f64::fma),
+        (Scalar::F64, false) => Some(float::f64::unfused),
+        (Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64, _) => None,
+    }
+}
+
+/// The operation of a reduction over a subgroup; not for sums of floats, which have an order.
+pub fn reduce(op: Reduce, s: Scalar) -> Option<Two> {
+    match op {
+        Reduce::Add if s.is_int() => binary(Binary::Add, s),
+        Reduce::Add => None,
+        Reduce::Min => binary(Binary::Min, s),
+        Reduce::Max => binary(Binary::Max, s),
+        Reduce::And => binary(Binary::And, s),
+        Reduce::Or => binary(Binary::Or, s),
+    }
+}
+
+/// What an atomic puts into memory: from what is there and its operand.
+pub fn atomic(op: Atomic, s: Scalar) -> Option<Two> {
+    if !matches!(s, Scalar::I32 | Scalar::U32) {
+        return None;
+    }
+    match op {
+        Atomic::Add => binary(Binary::Add, s),
+        Atomic::Min => binary(Binary::Min, s),
+        Atomic::Max => binary(Binary::Max, s),
+        Atomic::And => binary(Binary::And, s),
+        Atomic::Or => binary(Binary::Or, s),
+        Atomic::Xor => binary(Binary::Xor, s),
+        Atomic::Exchange => Some(|_, y| y),
+    }
+}
+
+/// A zero of the same sign for an f32 that is subnormal.
+pub fn flush(x: u64) -> u64 {
+    if x & 0x7f80_0000 == 0 { x & 0x8000_0000 } else { x }
+}

@@ -1,0 +1,347 @@
+//! Writing kernels in Rust.
+//!
+//! ```
+//! use elinvar_kernel::build::Builder;
+//! use elinvar_kernel::ir::{Access, Elem, Scalar};
+//!
+//! let k = Builder::new("square", [64, 1, 1]);
+//! let x = k.buffer("x", Elem::F32, Access::Read);
+//! let y = k.buffer("y", Elem::F32, Access::Write);
+//! let n = k.param("n", Scalar::U32);
+//! let i = k.global_id(0);
+//! k.if_(i.lt(n), || {
+//!     let v = k.load(x, i, 1);
+//!     k.store(y, i, v * v);
+//! });
+//! let kernel = k.finish();
+//! assert_eq!(kernel.buffers.len(), 2);
+//! ```
+//!
+//! A mistake in the types of operands is a mistake of the program that builds the kernel: it panics with the
+//! kernel's name and what was seen.
+
+mod val;
+
+pub use val::Val;
+
+use crate::arith;
+use crate::ir::{
+    Access, Atomic, Buffer, Builtin, Constant, Elem, Fragment, Inst, Kernel, Layout, Op, Param, Place,
+    Reduce, Region, Scalar, Shared, Type, Value,
+};
+use std::cell::RefCell;
+
+/// A kernel that is being written.
+#[derive(Debug)]
+pub struct Builder {
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    kernel: Kernel,
+    /// The regions that are open, the innermost last; the kernel's body is the first.
+    open: Vec<Region>,
+}
+
+impl Builder {
+    /// A kernel with workgroups of this size.
+    pub fn new(name: &str, group: [u32; 3]) -> Builder {
+        let kernel = Kernel {
+            name: name.to_string(),
+            group,
+            subgroup: None,
+            buffers: Vec::new(),
+            params: Vec::new(),
+            shared: Vec::new(),
+            values: Vec::new(),
+            body: Region::default(),
+        };
+        Builder { state: RefCell::new(State { kernel, open: vec![Region::default()] }) }
+    }
+    /// The kernel.
+    pub fn finish(self) -> Kernel {
+        let State { mut kernel, mut open } = self.state.into_inner();
+        kernel.body = open.pop().expect("the body is open");
+        assert!(open.is_empty(), "{}: a region is still open", kernel.name);
+        crate::pass::compact(&mut kernel);
+        kernel
+    }
+    /// Says that subgroups have this many lanes.
+    pub fn subgroup(&self, lanes: u32) {
+        self.state.borrow_mut().kernel.subgroup = Some(lanes);
+    }
+
+    // What the kernel is given
+
+    /// A buffer.
+    pub fn buffer(&self, name: &str, elem: Elem, access: Access) -> Place {
+        let buffers = &mut self.state.borrow_mut().kernel.buffers;
+        buffers.push(Buffer { name: name.to_string(), elem, access });
+        Place::Buffer(buffers.len() as u32 - 1)
+    }
+    /// A parameter.
+    pub fn param(&self, name: &str, scalar: Scalar) -> Val<'_> {
+        let number = {
+            let params = &mut self.state.borrow_mut().kernel.params;
+            params.push(Param { name: name.to_string(), scalar });
+            params.len() as u32 - 1
+        };
+        self.push(Op::Param(number), scalar.into())
+    }
+    /// Shared memory.
+    pub fn shared(&self, name: &str, elem: Elem, len: u32) -> Place {
+        let shared = &mut self.state.borrow_mut().kernel.shared;
+        shared.push(Shared { name: name.to_string(), elem, len });
+        Place::Shared(shared.len() as u32 - 1)
+    }
+
+    // Numbers
+
+    /// A number.
+    pub fn constant(&self, c: Constant) -> Val<'_> {
+        self.push(Op::Const(c), c.scalar.into())
+    }
+    /// A whole number of any scalar type.
+    pub fn int(&self, s: Scalar, v: i64) -> Val<'_> {
+        self.constant(Constant::int(s, v))
+    }
+    /// A u32.
+    pub fn u32(&self, v: u32) -> Val<'_> {
+        self.constant(v.into())
+    }
+    /// The nearest number of a float type.
+    pub fn float(&self, s: Scalar, v: f64) -> Val<'_> {
+        self.constant(Constant::float(s, v))
+    }
+    /// What an invocation knows about itself.
+    pub fn builtin(&self, b: Builtin) -> Val<'_> {
+        self.push(Op::Builtin(b), Type::U32)
+    }
+    /// Which workgroup.
+    pub fn group_id(&self, axis: u8) -> Val<'_> {
+        self.builtin(Builtin::GroupId(axis))
+    }
+    /// Which invocation of its workgroup.
+    pub fn local_id(&self, axis: u8) -> Val<'_> {
+        self.builtin(Builtin::LocalId(axis))
+    }
+    /// Which invocation of all, along an axis.
+    pub fn global_id(&self, axis: u8) -> Val<'_> {
+        let size = self.state.borrow().kernel.group[usize::from(axis)];
+        self.group_id(axis) * self.u32(size) + self.local_id(axis)
+    }
+    /// A vector of scalars.
+    pub fn compose(&self, all: &[Val<'_>]) -> Val<'_> {
+        let s = self.scalar(all[0].id);
+        self.push(Op::Compose(all.iter().map(|v| v.id).collect()), Type::Vector(s, all.len() as u8))
+    }
+
+    // Memory
+
+    /// What a place holds.
+    pub fn elem(&self, p: Place) -> Elem {
+        let k = &self.state.borrow().kernel;
+        match p {
+            Place::Buffer(i) => k.buffers[i as usize].elem,
+            Place::Shared(i) => k.shared[i as usize].elem,
+        }
+    }
+    /// Elements at an index: one, or a vector of 2 or 4.
+    pub fn load(&self, p: Place, index: Val<'_>, width: u8) -> Val<'_> {
+        self.push(Op::Load(p, index.id, width), Type::Vector(self.elem(p).scalar(), width))
+    }
+    /// Stores a value at an index.
+    pub fn store(&self, p: Place, index: Val<'_>, v: Val<'_>) {
+        self.push_none(Op::Store(p, index.id, v.id));
+    }
+    /// Changes an integer in memory as if alone; gives what was there.
+    pub fn atomic(&self, op: Atomic, p: Place, index: Val<'_>, v: Val<'_>) -> Val<'_> {
+        self.push(Op::Atomic(op, p, index.id, v.id), self.elem(p).scalar().into())
+    }
+    /// Waits for the workgroup.
+    pub fn barrier(&self) {
+        self.push_none(Op::Barrier);
+    }
+
+    // Subgroups and fragments
+
+    /// All lanes of the subgroup combined.
+    pub fn reduce(&self, op: Reduce, v: Val<'_>) -> Val<'_> {
+        self.push(Op::Reduce(op, v.id), v.ty())
+    }
+    /// The value of another lane.
+    pub fn shuffle(&self, v: Val<'_>, lane: Val<'_>) -> Val<'_> {
+        self.push(Op::Shuffle(v.id, lane.id), v.ty())
+    }
+    /// The value of one lane.
+    pub fn broadcast(&self, v: Val<'_>, lane: u8) -> Val<'_> {
+        self.push(Op::Broadcast(v.id, lane), v.ty())
+    }
+    /// A fragment from memory.
+    pub fn fragment_load(&self, f: Fragment, l: Layout, p: Place, at: Val<'_>, stride: Val<'_>) -> Val<'_> {
+        self.push(Op::FragmentLoad(f, l, p, at.id, stride.id), Type::Fragment(f))
+    }
+    /// A fragment of one number.
+    pub fn fragment_fill(&self, f: Fragment, v: Val<'_>) -> Val<'_> {
+        self.push(Op::FragmentFill(f, v.id), Type::Fragment(f))
+    }
+    /// c + a * b
+    pub fn fragment_mul_add(&self, a: Val<'_>, b: Val<'_>, c: Val<'_>) -> Val<'_> {
+        self.push(Op::FragmentMulAdd(a.id, b.id, c.id), c.ty())
+    }
+    /// A fragment to memory.
+    pub fn fragment_store(&self, l: Layout, p: Place, at: Val<'_>, stride: Val<'_>, v: Val<'_>) {
+        self.push_none(Op::FragmentStore(l, p, at.id, stride.id, v.id));
+    }
+
+    // Control
+
+    /// Does something where a condition is true.
+    pub fn if_(&self, cond: Val<'_>, then: impl FnOnce()) {
+        let then = self.region(Vec::new(), |_| {
+            then();
+            Vec::new()
+        });
+        self.push_many(Op::If(cond.id, then, Region::default()), &[]);
+    }
+    /// Does one of two things.
+    pub fn if_or(&self, cond: Val<'_>, then: impl FnOnce(), other: impl FnOnce()) {
+        self.if_else(
+            cond,
+            || {
+                then();
+                Vec::new()
+            },
+            || {
+                other();
+                Vec::new()
+            },
+        );
+    }
+    /// The values of one of two regions.
+    pub fn if_else<'k>(
+        &'k self,
+        cond: Val<'_>,
+        then: impl FnOnce() -> Vec<Val<'k>>,
+        other: impl FnOnce() -> Vec<Val<'k>>,
+    ) -> Vec<Val<'k>> {
+        let then = self.region(Vec::new(), |_| then());
+        let other = self.region(Vec::new(), |_| other());
+        let types = self.types(&then.yields);
+        self.push_many(Op::If(cond.id, then, other), &types)
+    }
+    /// A counted loop: the body gets the index and what is carried, and gives what the next turn gets.
+    pub fn for_<'k>(
+        &'k self,
+        start: Val<'k>,
+        end: Val<'k>,
+        step: Val<'k>,
+        init: &[Val<'k>],
+        body: impl FnOnce(Val<'k>, &[Val<'k>]) -> Vec<Val<'k>>,
+    ) -> Vec<Val<'k>> {
+        let init: Vec<Value> = init.iter().map(|v| v.id).collect();
+        let types = self.types(&init);
+        let args = std::iter::once(start.ty()).chain(types.iter().copied()).collect();
+        let body = self.region(args, |args| body(args[0], &args[1..]));
+        assert_eq!(body.yields.len(), init.len(), "{}: a turn yields as much as it carries", self.name());
+        self.push_many(Op::For { start: start.id, end: end.id, step: step.id, init, body }, &types)
+    }
+    /// A counted loop that carries nothing.
+    pub fn each<'k>(&'k self, start: Val<'k>, end: Val<'k>, step: Val<'k>, body: impl FnOnce(Val<'k>)) {
+        self.for_(start, end, step, &[], |i, _| {
+            body(i);
+            Vec::new()
+        });
+    }
+
+    // Below: making instructions
+
+    fn name(&self) -> String {
+        self.state.borrow().kernel.name.clone()
+    }
+    fn ty(&self, v: Value) -> Type {
+        self.state.borrow().kernel.values[v.0 as usize]
+    }
+    fn types(&self, all: &[Value]) -> Vec<Type> {
+        all.iter().map(|&v| self.ty(v)).collect()
+    }
+    fn scalar(&self, v: Value) -> Scalar {
+        let t = self.ty(v);
+        t.scalar().unwrap_or_else(|| panic!("{}: arithmetic on a {t}", self.name()))
+    }
+    fn define(&self, ty: Type) -> Value {
+        let values = &mut self.state.borrow_mut().kernel.values;
+        values.push(ty);
+        Value(values.len() as u32 - 1)
+    }
+    fn handle(&self, id: Value) -> Val<'_> {
+        Val { k: self, id }
+    }
+    pub(crate) fn push(&self, op: Op, ty: Type) -> Val<'_> {
+        let id = self.define(ty);
+        self.append(Inst { op, results: vec![id] });
+        self.handle(id)
+    }
+    fn push_none(&self, op: Op) {
+        self.append(Inst { op, results: Vec::new() });
+    }
+    fn push_many(&self, op: Op, types: &[Type]) -> Vec<Val<'_>> {
+        let results: Vec<Value> = types.iter().map(|&t| self.define(t)).collect();
+        self.append(Inst { op, results: results.clone() });
+        results.into_iter().map(|id| self.handle(id)).collect()
+    }
+    fn append(&self, inst: Inst) {
+        self.state.borrow_mut().open.last_mut().expect("a region is open").insts.push(inst);
+    }
+    fn region<'k>(&'k self, args: Vec<Type>, f: impl FnOnce(&[Val<'k>]) -> Vec<Val<'k>>) -> Region {
+        let args: Vec<Value> = args.into_iter().map(|t| self.define(t)).collect();
+        let handles: Vec<Val<'k>> = args.iter().map(|&id| self.handle(id)).collect();
+        self.state.borrow_mut().open.push(Region { args, ..Region::default() });
+        let yields = f(&handles).iter().map(|v| v.id).collect();
+        let mut region = self.state.borrow_mut().open.pop().expect("the region that was opened above");
+        region.yields = yields;
+        region
+    }
+    pub(crate) fn unary(&self, op: crate::ir::Unary, a: Val<'_>) -> Val<'_> {
+        let (t, s) = (a.ty(), self.scalar(a.id));
+        assert!(arith::unary(op, s).is_some(), "{}: {op:?} of a {t}", self.name());
+        self.push(Op::Unary(op, a.id), t)
+    }
+    /// Two operands of one type; a scalar is repeated for a vector.
+    fn pair<'k>(&'k self, what: &dyn std::fmt::Debug, a: Val<'k>, b: Val<'k>) -> (Val<'k>, Val<'k>) {
+        let (a, b) = (self.widen(a, b.ty()), self.widen(b, a.ty()));
+        assert_eq!(a.ty(), b.ty(), "{}: the operands of {what:?} have different types", self.name());
+        (a, b)
+    }
+    /// A scalar as a vector of a type's width.
+    pub(crate) fn widen<'k>(&'k self, v: Val<'k>, to: Type) -> Val<'k> {
+        match (v.ty(), to) {
+            (Type::Vector(s, 1), Type::Vector(_, w)) if w > 1 => {
+                self.push(Op::Splat(w, v.id), Type::Vector(s, w))
+            }
+            (Type::Vector(..) | Type::Fragment(_), _) => v,
+        }
+    }
+    pub(crate) fn binary<'k>(&'k self, op: crate::ir::Binary, a: Val<'k>, b: Val<'k>) -> Val<'k> {
+        let (a, b) = self.pair(&op, a, b);
+        let (t, s) = (a.ty(), self.scalar(a.id));
+        assert!(arith::binary(op, s).is_some(), "{}: {op:?} of a {t}", self.name());
+        self.push(Op::Binary(op, a.id, b.id), t)
+    }
+    pub(crate) fn compare<'k>(&'k self, op: crate::ir::Compare, a: Val<'k>, b: Val<'k>) -> Val<'k> {
+        let (a, b) = self.pair(&op, a, b);
+        self.push(Op::Compare(op, a.id, b.id), a.ty().of(Scalar::Bool))
+    }
+    pub(crate) fn select<'k>(&'k self, c: Val<'k>, a: Val<'k>, b: Val<'k>) -> Val<'k> {
+        let (a, b) = self.pair(&"select", self.widen(a, c.ty()), b);
+        let c = self.widen(c, a.ty());
+        self.push(Op::Select(c.id, a.id, b.id), a.ty())
+    }
+    pub(crate) fn fma<'k>(&'k self, a: Val<'k>, b: Val<'k>, c: Val<'k>) -> Val<'k> {
+        let (a, b) = self.pair(&"fma", a, b);
+        let (a, c) = self.pair(&"fma", a, c);
+        let b = self.widen(b, a.ty());
+        self.push(Op::Fma(a.id, b.id, c.id), a.ty())
+    }
+}

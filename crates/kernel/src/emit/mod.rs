@@ -1,0 +1,3 @@
+//! From kernels to what devices take: one folder per target.
+
+pub mod spirv;

@@ -1,0 +1,201 @@
+//! Buffers, parameters, shared memory, atomics.
+//!
+//! A vector is loaded and stored number by number: an array of vectors would be another view of the same buffer, which
+//! needs `Aliased` and costs what it may save. Whether real drivers join the accesses is to be measured.
+
+use super::Emitter;
+use crate::ir::{Access, Atomic, Elem, Place, Scalar, Type, Value};
+use crate::pass::Lacking;
+use rspirv::dr::Operand;
+use rspirv::spirv::{Decoration, Op as Code, Scope, StorageClass, Word};
+
+impl Emitter<'_> {
+    pub(super) fn declare_memory(&mut self) -> Result<(), Lacking> {
+        let k = self.k;
+        for (i, b) in k.buffers.iter().enumerate() {
+            let block = self.block(b.elem);
+            let pointer = self.pointer(StorageClass::StorageBuffer, block);
+            let v = self.b.variable(pointer, None, StorageClass::StorageBuffer, None);
+            self.b.name(v, b.name.as_str());
+            self.b.decorate(v, Decoration::DescriptorSet, [Operand::LiteralBit32(0)]);
+            self.b.decorate(v, Decoration::Binding, [Operand::LiteralBit32(i as u32)]);
+            match b.access {
+                Access::Read => self.b.decorate(v, Decoration::NonWritable, []),
+                Access::Write => self.b.decorate(v, Decoration::NonReadable, []),
+                // What one invocation stores, another of its workgroup loads after a barrier.
+                Access::ReadWrite => self.b.decorate(v, Decoration::Coherent, []),
+            }
+            self.buffers.push(v);
+        }
+        for s in &k.shared {
+            if s.elem.size() < 4 {
+                return self.lacking("shared memory of 8 or 16 bits is not emitted as SPIR-V yet");
+            }
+            let (elem, len) = (self.elem_word(s.elem), self.uint(s.len));
+            let array = self.b.type_array(elem, len);
+            let pointer = self.pointer(StorageClass::Workgroup, array);
+            let v = self.b.variable(pointer, None, StorageClass::Workgroup, None);
+            self.b.name(v, s.name.as_str());
+            self.shared.push(v);
+        }
+        if !k.params.is_empty() {
+            let members: Vec<Word> = k.params.iter().map(|p| self.word(p.scalar.into())).collect();
+            let block = self.b.type_struct(members);
+            self.b.decorate(block, Decoration::Block, []);
+            let mut offset = 0u32;
+            for (i, p) in k.params.iter().enumerate() {
+                let size = p.scalar.bits() / 8;
+                offset = offset.next_multiple_of(size);
+                self.b.member_decorate(block, i as u32, Decoration::Offset, [Operand::LiteralBit32(offset)]);
+                offset += size;
+            }
+            let pointer = self.pointer(StorageClass::PushConstant, block);
+            self.params = Some(self.b.variable(pointer, None, StorageClass::PushConstant, None));
+        }
+        Ok(())
+    }
+
+    /// A struct of an array without end.
+    fn block(&mut self, e: Elem) -> Word {
+        if let Some(&b) = self.types.blocks.get(&e) {
+            return b;
+        }
+        let elem = self.elem_word(e);
+        let array = self.b.type_runtime_array(elem);
+        let block = self.b.type_struct([array]);
+        // The library of types may have given the array and the struct of another element of the same type.
+        let known = self.types.blocks.values().any(|&b| b == block);
+        if !known {
+            self.b.decorate(array, Decoration::ArrayStride, [Operand::LiteralBit32(e.size())]);
+            self.b.decorate(block, Decoration::Block, []);
+            self.b.member_decorate(block, 0, Decoration::Offset, [Operand::LiteralBit32(0)]);
+        }
+        self.types.blocks.insert(e, block);
+        block
+    }
+
+    pub(super) fn param(&mut self, i: u32) -> Word {
+        let block = self.params.expect("a kernel with parameters declares them");
+        let ty = self.word(self.k.params[i as usize].scalar.into());
+        let pointer = self.pointer(StorageClass::PushConstant, ty);
+        let i = self.uint(i);
+        let at = self.must(|b| b.access_chain(pointer, None, block, [i]));
+        self.must(|b| b.load(ty, None, at, None, []))
+    }
+
+    fn elem_of(&self, p: Place) -> Elem {
+        match p {
+            Place::Buffer(i) => self.k.buffers[i as usize].elem,
+            Place::Shared(i) => self.k.shared[i as usize].elem,
+        }
+    }
+
+    /// A pointer to element `at + more`.
+    fn pointer_to(&mut self, p: Place, at: Value, more: u8) -> Word {
+        let elem = self.elem_word(self.elem_of(p));
+        let mut index = self.id(at);
+        if more > 0 {
+            let s = self.scalar(at);
+            let ty = self.word(s.into());
+            let more = self.constant(crate::ir::Constant::int(s, i64::from(more)));
+            index = self.inst(Code::IAdd, ty, &[index, more]);
+        }
+        match p {
+            Place::Buffer(i) => {
+                let (base, zero) = (self.buffers[i as usize], self.uint(0));
+                let pointer = self.pointer(StorageClass::StorageBuffer, elem);
+                self.must(|b| b.access_chain(pointer, None, base, [zero, index]))
+            }
+            Place::Shared(i) => {
+                let base = self.shared[i as usize];
+                let pointer = self.pointer(StorageClass::Workgroup, elem);
+                self.must(|b| b.access_chain(pointer, None, base, [index]))
+            }
+        }
+    }
+
+    pub(super) fn load(&mut self, p: Place, at: Value, width: u8) -> Word {
+        let s = self.elem_of(p).scalar();
+        let each: Vec<Word> = (0..width).map(|i| self.load_one(p, at, i)).collect();
+        if width == 1 {
+            return each[0];
+        }
+        let ty = self.word(Type::Vector(s, width));
+        self.inst(Code::CompositeConstruct, ty, &each)
+    }
+
+    fn load_one(&mut self, p: Place, at: Value, more: u8) -> Word {
+        let e = self.elem_of(p);
+        let pointer = self.pointer_to(p, at, more);
+        let (raw, ty) = (self.elem_word(e), self.word(e.scalar().into()));
+        let v = self.must(|b| b.load(raw, None, pointer, None, []));
+        match e {
+            Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => v,
+            Elem::F16 => self.inst(Code::FConvert, ty, &[v]),
+            Elem::U8 => self.inst(Code::UConvert, ty, &[v]),
+            Elem::Bool => {
+                let (uint, zero) = (self.word(Scalar::U32.into()), self.uint(0));
+                let wide = self.inst(Code::UConvert, uint, &[v]);
+                self.inst(Code::INotEqual, ty, &[wide, zero])
+            }
+            Elem::BF16 => {
+                let (uint, sixteen) = (self.word(Scalar::U32.into()), self.uint(16));
+                let wide = self.inst(Code::UConvert, uint, &[v]);
+                let bits = self.inst(Code::ShiftLeftLogical, uint, &[wide, sixteen]);
+                self.inst(Code::Bitcast, ty, &[bits])
+            }
+        }
+    }
+
+    pub(super) fn store(&mut self, p: Place, at: Value, v: Value) {
+        let (e, t) = (self.elem_of(p), self.ty(v));
+        let (raw, one) = (self.elem_word(e), self.word(e.scalar().into()));
+        for i in 0..t.width() {
+            let mut x = self.id(v);
+            if t.width() > 1 {
+                x = self.must(|b| b.composite_extract(one, None, x, [u32::from(i)]));
+            }
+            let (uint, sixteen) = (self.word(Scalar::U32.into()), self.uint(16));
+            let x = match e {
+                Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => x,
+                Elem::F16 => self.inst(Code::FConvert, raw, &[x]),
+                Elem::U8 => self.inst(Code::UConvert, raw, &[x]),
+                Elem::Bool => {
+                    let [yes, no] = [1, 0].map(|v| self.uint(v));
+                    let wide = self.inst(Code::Select, uint, &[x, yes, no]);
+                    self.inst(Code::UConvert, raw, &[wide])
+                }
+                Elem::BF16 => {
+                    let bits = self.round_bf16(Scalar::F32.into(), x);
+                    let high = self.inst(Code::ShiftRightLogical, uint, &[bits, sixteen]);
+                    self.inst(Code::UConvert, raw, &[high])
+                }
+            };
+            let pointer = self.pointer_to(p, at, i);
+            self.must(|b| b.store(pointer, x, None, []));
+        }
+    }
+
+    pub(super) fn atomic(&mut self, op: Atomic, p: Place, at: Value, v: Value) -> Word {
+        let s = self.scalar(v);
+        let code = match op {
+            Atomic::Add => Code::AtomicIAdd,
+            Atomic::Min if s.is_signed() => Code::AtomicSMin,
+            Atomic::Min => Code::AtomicUMin,
+            Atomic::Max if s.is_signed() => Code::AtomicSMax,
+            Atomic::Max => Code::AtomicUMax,
+            Atomic::And => Code::AtomicAnd,
+            Atomic::Or => Code::AtomicOr,
+            Atomic::Xor => Code::AtomicXor,
+            Atomic::Exchange => Code::AtomicExchange,
+        };
+        let pointer = self.pointer_to(p, at, 0);
+        let scope = match p {
+            Place::Buffer(_) => Scope::Device,
+            Place::Shared(_) => Scope::Workgroup,
+        };
+        // Relaxed: an atomic orders nothing but itself.
+        let (ty, scope, none, v) = (self.word(s.into()), self.uint(scope as u32), self.uint(0), self.id(v));
+        self.inst(code, ty, &[pointer, scope, none, v])
+    }
+}

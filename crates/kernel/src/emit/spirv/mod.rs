@@ -1,0 +1,361 @@
+//! SPIR-V 1.5 for Vulkan 1.2.
+//!
+//! The kernel is verified, optimised and lowered first; what is left maps to SPIR-V instruction by instruction, one file
+//! per family:
+//! * `types`: types and constants. `arith`, `convert`: numbers. `memory`: buffers, parameters, shared memory, atomics.
+//!   `control`: branches, loops, barriers. `subgroup`: operations between lanes.
+//!
+//! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`; an fma that is not fused
+//! is built (see `pass::lower`); NaN, infinities and the sign of zero are asked for by an execution mode. Division
+//! and square root may be wrong by some ULP in Vulkan, and no way to build them is written here yet: a kernel that needs
+//! them is refused for a device that was not found to round them correctly.
+//!
+//! Integers have no sign in the types (as Vulkan asks for); instructions say how they read them. A buffer is binding
+//! number `i` of set 0, in the kernel's order; parameters are push constants, each at the next multiple of its size.
+
+mod arith;
+mod control;
+mod convert;
+mod memory;
+mod subgroup;
+mod types;
+
+use crate::ir::{Builtin, Elem, Kernel, Op, Region, Scalar, Type, Unary, Value};
+use crate::pass::{self, Lacking, Wants};
+use rspirv::binary::Assemble;
+use rspirv::dr::{self, Operand};
+use rspirv::spirv::{
+    AddressingModel, BuiltIn, Capability, Decoration, ExecutionMode, ExecutionModel, FunctionControl,
+    MemoryModel, Op as Code, StorageClass, Word,
+};
+use std::collections::HashMap;
+
+/// What was found out about a device, by its properties and by probing its arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Is f32's (and f64's) fma fused?
+    pub fused: bool,
+    /// Are divisions correctly rounded?
+    pub division: bool,
+    /// Are square roots correctly rounded?
+    pub square_root: bool,
+    /// Does it offer `SignedZeroInfNanPreserve` for 32 bits, and for 64?
+    pub keeps_nan: [bool; 2],
+    /// Does it offer `RoundingModeRTE` for 16, 32 and 64 bits?
+    pub rounds_to_even: [bool; 3],
+    /// Does it offer `DenormPreserve` for 32 bits, and for 64?
+    pub keeps_subnormals: [bool; 2],
+}
+
+/// The words of a module with the entry point `main`.
+///
+/// # Errors
+/// [`Lacking`] if the kernel is not valid, or needs what the device lacks or this emitter has not.
+pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
+    crate::verify::verify(kernel).map_err(|e| Lacking(e.0))?;
+    let mut k = kernel.clone();
+    pass::optimise(&mut k);
+    let wants = Wants {
+        division: true,
+        shifts: true,
+        extremes: true,
+        saturation: true,
+        copy_sign: true,
+        fused: !device.fused,
+    };
+    pass::lower(&mut k, wants)?;
+    pass::optimise(&mut k);
+    Emitter::new(&k, device).module()
+}
+
+struct Emitter<'a> {
+    k: &'a Kernel,
+    device: &'a Device,
+    b: dr::Builder,
+    /// The extended instructions of GLSL.
+    glsl: Word,
+    /// What a value is called in the module.
+    ids: Vec<Word>,
+    types: types::Types,
+    buffers: Vec<Word>,
+    shared: Vec<Word>,
+    params: Option<Word>,
+    builtins: HashMap<BuiltInKey, Word>,
+    /// The block that is being written.
+    label: Word,
+}
+
+/// Which input variable.
+type BuiltInKey = u32;
+
+impl<'a> Emitter<'a> {
+    fn new(k: &'a Kernel, device: &'a Device) -> Self {
+        Emitter {
+            k,
+            device,
+            b: dr::Builder::new(),
+            glsl: 0,
+            ids: vec![0; k.values.len()],
+            types: types::Types::default(),
+            buffers: Vec::new(),
+            shared: Vec::new(),
+            params: None,
+            builtins: HashMap::new(),
+            label: 0,
+        }
+    }
+
+    fn lacking<T>(&self, what: &str) -> Result<T, Lacking> {
+        Err(Lacking(format!("{}: {what}", self.k.name)))
+    }
+
+    fn module(mut self) -> Result<Vec<u32>, Lacking> {
+        self.b.set_version(1, 5);
+        self.capabilities();
+        self.glsl = self.b.ext_inst_import("GLSL.std.450");
+        self.b.memory_model(AddressingModel::Logical, MemoryModel::GLSL450);
+        self.declare_memory()?;
+        self.declare_builtins();
+
+        let void = self.b.type_void();
+        let signature = self.b.type_function(void, []);
+        let main = self.b.id();
+        self.must(|b| b.begin_function(void, Some(main), FunctionControl::NONE, signature));
+        let first = self.b.id();
+        self.begin(first);
+        let kernel = self.k;
+        self.region(&kernel.body)?;
+        self.must(|b| b.ret());
+        self.must(|b| b.end_function());
+
+        let mut interface: Vec<Word> = self.buffers.iter().chain(&self.shared).copied().collect();
+        interface.extend(self.params);
+        let mut inputs: Vec<(BuiltInKey, Word)> = self.builtins.iter().map(|(&k, &v)| (k, v)).collect();
+        inputs.sort_unstable();
+        interface.extend(inputs.into_iter().map(|(_, v)| v));
+        self.b.entry_point(ExecutionModel::GLCompute, main, "main", interface);
+        self.b.execution_mode(main, ExecutionMode::LocalSize, self.k.group);
+        for (mode, width) in self.float_modes() {
+            self.b.execution_mode(main, mode, [width]);
+        }
+        Ok(self.b.module().assemble())
+    }
+
+    /// Something that only fails if this emitter lost its way.
+    fn must<T>(&mut self, f: impl FnOnce(&mut dr::Builder) -> Result<T, dr::Error>) -> T {
+        f(&mut self.b).unwrap_or_else(|e| panic!("{}: {e}", self.k.name))
+    }
+    fn begin(&mut self, label: Word) {
+        self.must(|b| b.begin_block(Some(label)));
+        self.label = label;
+    }
+
+    /// An instruction with a result.
+    fn inst(&mut self, code: Code, ty: Word, operands: &[Word]) -> Word {
+        let id = self.b.id();
+        let operands = operands.iter().map(|&w| Operand::IdRef(w)).collect();
+        let inst = dr::Instruction::new(code, Some(ty), Some(id), operands);
+        self.must(|b| b.insert_into_block(dr::InsertPoint::End, inst));
+        id
+    }
+
+    fn id(&self, v: Value) -> Word {
+        self.ids[v.0 as usize]
+    }
+    fn ty(&self, v: Value) -> Type {
+        self.k.ty(v)
+    }
+    fn scalar(&self, v: Value) -> Scalar {
+        self.ty(v).scalar().expect("fragments are refused")
+    }
+
+    fn each_op(&self, f: &mut dyn FnMut(&Op)) {
+        self.k.body.each_inst(&mut |inst| f(&inst.op));
+    }
+
+    fn capabilities(&mut self) {
+        let f = self.k.features();
+        let mut all = vec![Capability::Shader];
+        if f.f64 {
+            all.push(Capability::Float64);
+        }
+        if f.i64 {
+            all.push(Capability::Int64);
+        }
+        if f.half {
+            all.push(Capability::StorageBuffer16BitAccess);
+        }
+        if f.bytes {
+            all.push(Capability::StorageBuffer8BitAccess);
+        }
+        let (mut half, mut lanes) = (false, [false; 3]);
+        self.each_op(&mut |op| match op {
+            Op::Unary(Unary::RoundF16, _) => half = true,
+            Op::Shuffle(..) => lanes[0] = true,
+            Op::Broadcast(..) => lanes[1] = true,
+            // Reductions of floats are made of shuffles.
+            Op::Reduce(..) => lanes = [true, lanes[1], true],
+            _ => {}
+        });
+        if half {
+            all.push(Capability::Float16);
+        }
+        if f.subgroups {
+            all.push(Capability::GroupNonUniform);
+        }
+        let kinds = [
+            Capability::GroupNonUniformShuffle,
+            Capability::GroupNonUniformBallot,
+            Capability::GroupNonUniformArithmetic,
+        ];
+        all.extend(kinds.into_iter().zip(lanes).filter(|(_, used)| *used).map(|(c, _)| c));
+        for (mode, _) in self.float_modes() {
+            let needed = match mode {
+                ExecutionMode::SignedZeroInfNanPreserve => Capability::SignedZeroInfNanPreserve,
+                ExecutionMode::RoundingModeRTE => Capability::RoundingModeRTE,
+                _ => Capability::DenormPreserve,
+            };
+            if !all.contains(&needed) {
+                all.push(needed);
+            }
+        }
+        all.into_iter().for_each(|c| self.b.capability(c));
+    }
+
+    /// The execution modes for floats, of the widths that the kernel has.
+    fn float_modes(&self) -> Vec<(ExecutionMode, u32)> {
+        let f = self.k.features();
+        let has = [f.half && self.has_f16(), true, f.f64];
+        let mut all = Vec::new();
+        for (i, width) in [16, 32, 64].into_iter().enumerate().filter(|(i, _)| has[*i]) {
+            if self.device.rounds_to_even[i] {
+                all.push((ExecutionMode::RoundingModeRTE, width));
+            }
+            if i > 0 && self.device.keeps_nan[i - 1] {
+                all.push((ExecutionMode::SignedZeroInfNanPreserve, width));
+            }
+            if i > 0 && self.device.keeps_subnormals[i - 1] {
+                all.push((ExecutionMode::DenormPreserve, width));
+            }
+        }
+        all
+    }
+    fn has_f16(&self) -> bool {
+        self.k.buffers.iter().any(|b| b.elem == Elem::F16)
+    }
+
+    fn declare_builtins(&mut self) {
+        let mut used = Vec::new();
+        self.each_op(&mut |op| {
+            if let Op::Builtin(b) = op {
+                used.push(*b);
+            }
+        });
+        for b in used {
+            let (built_in, vector) = built_in(b);
+            let key = built_in as u32;
+            if self.builtins.contains_key(&key) {
+                continue;
+            }
+            let ty = if vector { self.uint3() } else { self.word(Scalar::U32.into()) };
+            let pointer = self.pointer(StorageClass::Input, ty);
+            let v = self.b.variable(pointer, None, StorageClass::Input, None);
+            self.b.decorate(v, Decoration::BuiltIn, [Operand::BuiltIn(built_in)]);
+            self.builtins.insert(key, v);
+        }
+    }
+
+    fn builtin(&mut self, b: Builtin) -> Word {
+        let (built_in, vector) = built_in(b);
+        let variable = self.builtins[&(built_in as u32)];
+        let uint = self.word(Scalar::U32.into());
+        let ty = if vector { self.uint3() } else { uint };
+        let all = self.must(|b| b.load(ty, None, variable, None, []));
+        match b {
+            Builtin::GroupId(a) | Builtin::GroupCount(a) | Builtin::LocalId(a) => {
+                self.must(|b| b.composite_extract(uint, None, all, [u32::from(a)]))
+            }
+            Builtin::LocalIndex | Builtin::SubgroupLane | Builtin::SubgroupId => all,
+        }
+    }
+
+    fn region(&mut self, r: &Region) -> Result<(), Lacking> {
+        for inst in &r.insts {
+            let results = self.one(&inst.op, &inst.results)?;
+            for (v, id) in inst.results.iter().zip(results) {
+                self.ids[v.0 as usize] = id;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids of an instruction's results.
+    fn one(&mut self, op: &Op, results: &[Value]) -> Result<Vec<Word>, Lacking> {
+        let ty = results.first().map(|&v| self.ty(v));
+        let made = || ty.expect("the verifier has seen to it");
+        Ok(vec![match op {
+            Op::Const(c) => self.constant(*c),
+            Op::Param(i) => self.param(*i),
+            Op::Builtin(b) => self.builtin(*b),
+            Op::Unary(op, a) => self.unary(*op, *a)?,
+            Op::Binary(op, a, b) => self.binary(*op, *a, *b)?,
+            Op::Compare(op, a, b) => self.compare(*op, *a, *b),
+            Op::Fma(a, b, c) => self.fma(*a, *b, *c),
+            Op::Select(c, a, b) => {
+                let (ty, all) = (self.word(made()), [self.id(*c), self.id(*a), self.id(*b)]);
+                self.inst(Code::Select, ty, &all)
+            }
+            Op::Convert(to, a) => self.convert(*to, *a),
+            Op::Whole(a) => {
+                let (ty, a) = (self.word(made()), self.id(*a));
+                self.inst(Code::ConvertFToS, ty, &[a])
+            }
+            Op::Bits(_, a) => self.bits(made(), *a),
+            Op::Splat(w, a) => {
+                let (ty, a) = (self.word(made()), self.id(*a));
+                self.inst(Code::CompositeConstruct, ty, &vec![a; usize::from(*w)])
+            }
+            Op::Compose(all) => {
+                let all: Vec<Word> = all.iter().map(|&v| self.id(v)).collect();
+                let ty = self.word(made());
+                self.inst(Code::CompositeConstruct, ty, &all)
+            }
+            Op::Extract(a, i) => {
+                let (ty, a, i) = (self.word(made()), self.id(*a), u32::from(*i));
+                self.must(|b| b.composite_extract(ty, None, a, [i]))
+            }
+            Op::Load(p, at, w) => self.load(*p, *at, *w),
+            Op::Store(p, at, v) => {
+                self.store(*p, *at, *v);
+                return Ok(Vec::new());
+            }
+            Op::Atomic(op, p, at, v) => self.atomic(*op, *p, *at, *v),
+            Op::Barrier => {
+                self.barrier();
+                return Ok(Vec::new());
+            }
+            Op::Shuffle(v, lane) => self.shuffle(*v, *lane),
+            Op::Broadcast(v, lane) => self.broadcast(*v, *lane),
+            Op::Reduce(op, v) => self.reduce(*op, *v)?,
+            Op::FragmentLoad(..) | Op::FragmentFill(..) | Op::FragmentMulAdd(..) | Op::FragmentStore(..) => {
+                return self.lacking("matrix fragments are not emitted as SPIR-V yet");
+            }
+            Op::If(c, then, other) => return self.branch(*c, then, other, results),
+            Op::For { start, end, step, init, body } => {
+                return self.repeat([*start, *end, *step], init, body);
+            }
+        }])
+    }
+}
+
+/// The input variable of a builtin, and whether it is a vector of three.
+fn built_in(b: Builtin) -> (BuiltIn, bool) {
+    match b {
+        Builtin::GroupId(_) => (BuiltIn::WorkgroupId, true),
+        Builtin::GroupCount(_) => (BuiltIn::NumWorkgroups, true),
+        Builtin::LocalId(_) => (BuiltIn::LocalInvocationId, true),
+        Builtin::LocalIndex => (BuiltIn::LocalInvocationIndex, false),
+        Builtin::SubgroupLane => (BuiltIn::SubgroupLocalInvocationId, false),
+        Builtin::SubgroupId => (BuiltIn::SubgroupId, false),
+    }
+}

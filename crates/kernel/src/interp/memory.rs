@@ -1,0 +1,57 @@
+//! Buffers as the interpreter has them.
+
+use crate::ir::Elem;
+use elinvar_core::{DType, HostData};
+use half::{bf16, f16};
+
+/// A buffer: the bits of each element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// What it holds.
+    pub elem: Elem,
+    /// The elements, each in the low bits.
+    pub cells: Vec<u64>,
+}
+
+impl Memory {
+    /// Zeros.
+    pub fn zeros(elem: Elem, len: usize) -> Memory {
+        Memory { elem, cells: vec![0; len] }
+    }
+    /// The numbers of a host tensor.
+    pub fn from_host(data: &HostData) -> Memory {
+        let cells = match data {
+            HostData::F32(v) => v.iter().map(|x| u64::from(x.to_bits())).collect(),
+            HostData::F64(v) => v.iter().map(|x| x.to_bits()).collect(),
+            HostData::F16(v) => v.iter().map(|x| u64::from(x.to_bits())).collect(),
+            HostData::BF16(v) => v.iter().map(|x| u64::from(x.to_bits())).collect(),
+            HostData::I64(v) => v.iter().map(|&x| x as u64).collect(),
+            HostData::I32(v) => v.iter().map(|&x| u64::from(x as u32)).collect(),
+            HostData::U8(v) => v.iter().map(|&x| u64::from(x)).collect(),
+            HostData::Bool(v) => v.iter().map(|&x| u64::from(x)).collect(),
+        };
+        Memory { elem: data.dtype().into(), cells }
+    }
+    /// The numbers as a host tensor; `None` for u32 and u64, which tensors have not.
+    pub fn to_host(&self) -> Option<HostData> {
+        fn all<T>(cells: &[u64], f: impl Fn(u64) -> T) -> Vec<T> {
+            cells.iter().map(|&x| f(x)).collect()
+        }
+        let c = &self.cells;
+        Some(match self.elem {
+            Elem::F32 => HostData::F32(all(c, |x| f32::from_bits(x as u32))),
+            Elem::F64 => HostData::F64(all(c, f64::from_bits)),
+            Elem::F16 => HostData::F16(all(c, |x| f16::from_bits(x as u16))),
+            Elem::BF16 => HostData::BF16(all(c, |x| bf16::from_bits(x as u16))),
+            Elem::I64 => HostData::I64(all(c, |x| x as i64)),
+            Elem::I32 => HostData::I32(all(c, |x| x as u32 as i32)),
+            Elem::U8 => HostData::U8(all(c, |x| x as u8)),
+            Elem::Bool => HostData::Bool(all(c, |x| x != 0)),
+            Elem::U32 | Elem::U64 => return None,
+        })
+    }
+    /// Zeros for a dtype.
+    pub fn of(dtype: DType, len: usize) -> Memory {
+        Memory::zeros(dtype.into(), len)
+    }
+}

@@ -1,0 +1,125 @@
+//! Who touched an element of memory, so that races are seen although invocations take turns here.
+
+/// Nobody.
+const NONE: u32 = u32::MAX;
+/// More than one.
+const MANY: u32 = u32::MAX - 1;
+
+/// An invocation, where and when: its workgroup, its number there, and how many barriers its workgroup had passed.
+#[derive(Clone, Copy, Debug)]
+pub struct Who {
+    pub group: u32,
+    pub lane: u32,
+    pub epoch: u32,
+}
+
+/// How an element is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    Load,
+    Store,
+    Atomic,
+}
+
+/// Who loaded and who changed one element last.
+#[derive(Clone, Copy, Debug)]
+pub struct Trace {
+    load: Who,
+    store: Who,
+    /// Was the last change an atomic?
+    atomic: bool,
+}
+
+const NOBODY: Who = Who { group: NONE, lane: NONE, epoch: 0 };
+/// Untouched.
+pub const FRESH: Trace = Trace { load: NOBODY, store: NOBODY, atomic: false };
+
+/// Does the first come before the second only by chance?
+fn unordered(past: Who, now: Who) -> bool {
+    if past.group == NONE {
+        return false;
+    }
+    past.group != now.group || (past.epoch == now.epoch && past.lane != now.lane)
+}
+
+impl Trace {
+    /// Has anybody stored here?
+    pub fn stored(&self) -> bool {
+        self.store.group != NONE
+    }
+    /// Notes a touch; says what it is in conflict with.
+    pub fn touch(&mut self, how: Touch, who: Who) -> Option<&'static str> {
+        let after_store = unordered(self.store, who);
+        let after_load = unordered(self.load, who);
+        let conflict = match how {
+            Touch::Load if after_store => Some("loads what another invocation stores"),
+            Touch::Store if after_store => Some("stores where another invocation stores"),
+            Touch::Store if after_load => Some("stores where another invocation loads"),
+            Touch::Atomic if after_store && !self.atomic => Some("changes where another invocation stores"),
+            Touch::Atomic if after_load => Some("changes where another invocation loads"),
+            Touch::Load | Touch::Store | Touch::Atomic => None,
+        };
+        match how {
+            Touch::Load => {
+                let same = |a: u32, b: u32| if a == b { a } else { MANY };
+                self.load = if self.load.group == NONE {
+                    who
+                } else if self.load.group != who.group {
+                    Who { group: MANY, ..who }
+                } else if self.load.epoch != who.epoch {
+                    who
+                } else {
+                    Who { lane: same(self.load.lane, who.lane), ..who }
+                };
+            }
+            Touch::Store | Touch::Atomic => {
+                // Who changes it after an atomic of another workgroup is told so above; here the last one counts.
+                self.store = who;
+                self.atomic = how == Touch::Atomic;
+            }
+        }
+        conflict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn who(group: u32, lane: u32, epoch: u32) -> Who {
+        Who { group, lane, epoch }
+    }
+
+    #[test]
+    fn touches_that_need_a_barrier() {
+        use Touch::{Atomic, Load, Store};
+        // first, second, is it a race?
+        let rows = [
+            ((Store, who(0, 0, 0)), (Load, who(0, 1, 0)), true),
+            ((Store, who(0, 0, 0)), (Load, who(0, 1, 1)), false), // a barrier lies between them
+            ((Store, who(0, 0, 0)), (Load, who(0, 0, 0)), false),
+            ((Load, who(0, 0, 0)), (Store, who(0, 1, 0)), true),
+            ((Load, who(0, 0, 0)), (Load, who(1, 1, 0)), false),
+            ((Store, who(0, 0, 0)), (Store, who(0, 1, 0)), true),
+            ((Store, who(0, 0, 0)), (Store, who(1, 0, 5)), true), // barriers order one workgroup only
+            ((Load, who(0, 0, 0)), (Store, who(1, 0, 5)), true),
+            ((Atomic, who(0, 0, 0)), (Atomic, who(1, 1, 0)), false),
+            ((Atomic, who(0, 0, 0)), (Load, who(0, 1, 0)), true),
+            ((Store, who(0, 0, 0)), (Atomic, who(0, 1, 0)), true),
+        ];
+        for ((how, first), (then, second), race) in rows {
+            let mut t = FRESH;
+            assert_eq!(t.touch(how, first), None);
+            assert_eq!(t.touch(then, second).is_some(), race, "{how:?} {first:?}, {then:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn two_readers_are_not_forgotten_for_one() {
+        let mut t = FRESH;
+        for lane in [0, 1] {
+            assert_eq!(t.touch(Touch::Load, who(0, lane, 0)), None);
+        }
+        assert!(t.touch(Touch::Store, who(0, 1, 0)).is_some());
+    }
+}

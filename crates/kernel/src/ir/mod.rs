@@ -1,0 +1,18 @@
+//! The instructions of a kernel and what they mean.
+//!
+//! A [`Kernel`] is plain data: a table of value types, and a body that is a tree of [`Region`]s, each of which owns
+//! its instructions in order. A [`Value`] is a number into the table. A region owns its instructions instead of
+//! pointing into a shared arena, so that an instruction cannot be listed twice or be forgotten, and moving one is
+//! moving it. Values are numbered in the order in which they are defined, without gaps ([`crate::pass::compact`] sees
+//! to it), so that equal kernels are equal data.
+
+mod constant;
+mod kernel;
+mod op;
+mod types;
+mod walk;
+
+pub use constant::Constant;
+pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, Value};
+pub use op::{Atomic, Binary, Builtin, Compare, Layout, Op, Place, Reduce, Unary};
+pub use types::{Elem, Fragment, Role, Scalar, Type};

@@ -1,0 +1,375 @@
+//! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), in the order of `elinvar_core::order::contract`.
+//!
+//! An invocation holds a few rows by a few columns of y in registers, and runs their chains of fma side by side. In the plain
+//! form it reads x and w from device memory. In the shared form a workgroup first brings `depth` terms of its rows and
+//! columns into shared memory together. The chunks of the order are a multiple of any depth, so no tile crosses two.
+//!
+//! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and adding that changes no bit of
+//! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
+//! computed and thrown away.
+
+use super::formula::{Compute, Formula};
+use super::index;
+use super::numbers::{self, Numbers};
+use super::row::elem;
+use super::{Work, grid, group_number};
+use crate::build::{Builder, Val};
+use crate::ir::{Access, Builtin, Constant, Elem, Kernel, Place, Scalar};
+use crate::lane::{Float, Term, W32, W64};
+use elinvar_core::{DType, Layout, order};
+use elinvar_ops::backend::Epilogue;
+use elinvar_ops::map::Out;
+
+/// How y is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Invocations of a workgroup along m and n.
+    pub group: [u32; 2],
+    /// Rows and columns of an invocation.
+    pub each: [u32; 2],
+    /// Terms that are brought into shared memory at a time, a power of two up to 64; 0 for the plain form.
+    pub depth: u32,
+}
+
+impl Tile {
+    /// Without shared memory: little to set up, for few rows or columns.
+    pub const PLAIN: Tile = Tile { group: [8, 8], each: [4, 4], depth: 0 };
+    /// 64 by 64 with 256 invocations: 16 sums each, for 8 loads from shared memory.
+    pub const SHARED: Tile = Tile { group: [16, 16], each: [4, 4], depth: 16 };
+
+    fn rows(self) -> u32 {
+        self.group[0] * self.each[0]
+    }
+    fn columns(self) -> u32 {
+        self.group[1] * self.each[1]
+    }
+    fn invocations(self) -> u32 {
+        self.group[0] * self.group[1]
+    }
+}
+
+/// An epilogue of the catalogue as a formula whose first operand is the sum.
+#[derive(Clone, Copy, Debug)]
+pub struct OfEpilogue<E, const N: usize>(pub E);
+
+impl<E: Epilogue<N>, const N: usize> Formula for OfEpilogue<E, N> {
+    fn name(&self) -> String {
+        E::NAME.to_string()
+    }
+    fn arity(&self) -> usize {
+        N + 1
+    }
+    fn out(&self) -> Out {
+        Out::Same
+    }
+    fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
+        let t = |i: usize| Term::Value(x[i]);
+        match c {
+            Compute::F32 => {
+                let extra: [Float<'k, W32>; N] = std::array::from_fn(|i| Float::new(t(i + 1)));
+                self.0.lane(Float::<W32>::new(t(0)), extra).0.value(k)
+            }
+            Compute::F64 => {
+                let extra: [Float<'k, W64>; N] = std::array::from_fn(|i| Float::new(t(i + 1)));
+                self.0.lane(Float::<W64>::new(t(0)), extra).0.value(k)
+            }
+            Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
+                assert_eq!(N, 0, "{}: integers take no epilogue", E::NAME);
+                x[0]
+            }
+        }
+    }
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// The dtype of x, w and y.
+    pub dtype: DType,
+    /// What further operands hold.
+    pub extra: Vec<Elem>,
+    /// How y is cut into pieces.
+    pub tile: Tile,
+    /// Do neighbouring terms lie side by side in x, and in w? They are read along.
+    pub along: [bool; 2],
+    /// May there be several chunks of terms?
+    pub many: bool,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements.
+pub fn contract(
+    epilogue: &dyn Formula,
+    dtype: DType,
+    x: &Layout,
+    w: &Layout,
+    extra: &[(&Layout, DType)],
+    tile: Tile,
+) -> Option<Work> {
+    let (b, m, k) = (x.shape()[0], x.shape()[1], x.shape()[2]);
+    let n = w.shape()[2];
+    if b * m * n == 0 {
+        return None;
+    }
+    let form = Form {
+        dtype,
+        extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
+        tile,
+        along: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
+        many: k > order::CHUNK,
+        wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
+            || (b * m * n) as i128 >= index::NARROW,
+    };
+    let tiles = [m.div_ceil(tile.rows() as usize), n.div_ceil(tile.columns() as usize)];
+    let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
+    for l in [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)) {
+        all.push(l.offset() as i64);
+        all.extend(l.strides().iter().map(|&s| s as i64));
+    }
+    let groups = grid((b * tiles[0] * tiles[1]) as u64);
+    Some(numbers::work(build(epilogue, &form), groups, index::scalar(form.wide), &all))
+}
+
+impl Form {
+    fn name(&self, epilogue: &dyn Formula) -> String {
+        let Tile { group: [a, b], each: [c, d], depth } = self.tile;
+        let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
+        let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
+        let many = if self.many { "_many" } else { "" };
+        let wide = if self.wide { "_wide" } else { "" };
+        let name = epilogue.name();
+        format!("contract_{name}_{}{extra}_{a}x{b}of{c}x{d}d{depth}_{along}{many}{wide}", self.dtype)
+    }
+    /// The type of sums. bool is 0 or 1 in a u32.
+    fn scalar(&self) -> Scalar {
+        match Compute::from(self.dtype) {
+            Compute::Bool => Scalar::U32,
+            c @ (Compute::F32 | Compute::F64 | Compute::I64 | Compute::I32 | Compute::U8) => c.scalar(),
+        }
+    }
+    /// sum + a * b: floats round once, integers wrap, bool is or and and.
+    fn chain<'k>(&self, a: Val<'k>, b: Val<'k>, sum: Val<'k>) -> Val<'k> {
+        match Compute::from(self.dtype) {
+            Compute::F32 | Compute::F64 => a.fma(b, sum),
+            Compute::I64 | Compute::I32 | Compute::U8 => sum + a * b,
+            Compute::Bool => sum | (a & b),
+        }
+    }
+    fn plus<'k>(&self, a: Val<'k>, b: Val<'k>) -> Val<'k> {
+        match Compute::from(self.dtype) {
+            Compute::F32 | Compute::F64 | Compute::I64 | Compute::I32 | Compute::U8 => a + b,
+            Compute::Bool => a | b,
+        }
+    }
+    /// What x is padded with; w is padded with 0.
+    fn padding(&self) -> Constant {
+        let s = self.scalar();
+        if s.is_float() { Constant::float(s, -0.0) } else { Constant::int(s, 0) }
+    }
+}
+
+/// An operand with three axes, in a kernel.
+struct Matrix<'k> {
+    place: Place,
+    /// Where this batch begins.
+    first: Val<'k>,
+    strides: [Val<'k>; 2],
+}
+
+impl<'k> Matrix<'k> {
+    fn read(numbers: &Numbers<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
+        let offset = numbers.get(&format!("{name}_offset"));
+        let [b, row, column] = std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}")));
+        Matrix { place, first: offset + batch * b, strides: [row, column] }
+    }
+    fn at(&self, i: Val<'k>, j: Val<'k>) -> Val<'k> {
+        self.first + i * self.strides[0] + j * self.strides[1]
+    }
+}
+
+/// What all parts of a kernel know.
+struct Plan<'k, 'f> {
+    k: &'k Builder,
+    form: &'f Form,
+    /// Sizes: rows, columns, terms.
+    m: Val<'k>,
+    n: Val<'k>,
+    terms: Val<'k>,
+    x: Matrix<'k>,
+    w: Matrix<'k>,
+    /// The first row and column of the workgroup.
+    corner: [Val<'k>; 2],
+    /// Which invocation along m and n, and of all.
+    local: [Val<'k>; 2],
+    index: Val<'k>,
+}
+
+/// The kernel of a form.
+pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(epilogue), [form.tile.invocations(), 1, 1]);
+    let places = ["x", "w"].map(|name| k.buffer(name, form.dtype.into(), Access::Read));
+    let extras: Vec<Place> =
+        (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
+    let y = k.buffer("y", form.dtype.into(), Access::Write);
+    let number = index::scalar(form.wide);
+    let numbers = Numbers::new(&k, number, 6 + 4 * (2 + extras.len()));
+    let [batches, m, n, terms, tiles_m, tiles_n] =
+        ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
+    let group = group_number(&k, number);
+    let in_batch = tiles_m * tiles_n;
+    // A grid that is cut into rows has a few workgroups too many: they go along, and store nothing.
+    let asked = group / in_batch;
+    let batch = asked.min(batches - 1);
+    let tile = group % in_batch;
+    let corner =
+        [tile / tiles_n * i64::from(form.tile.rows()), tile % tiles_n * i64::from(form.tile.columns())];
+    let x = Matrix::read(&numbers, "x", places[0], batch);
+    let w = Matrix::read(&numbers, "w", places[1], batch);
+    let extra: Vec<Matrix> = (extras.iter().enumerate())
+        .map(|(i, &p)| Matrix::read(&numbers, &format!("e{i}"), p, batch))
+        .collect();
+    let index = k.builtin(Builtin::LocalIndex);
+    let across = i64::from(form.tile.group[1]);
+    let local = [(index / across).to(number), (index % across).to(number)];
+    let p = Plan { k: &k, form, m, n, terms, x, w, corner, local, index };
+
+    let sums = p.sums();
+    let c = Compute::from(form.dtype);
+    let [rows, columns] = [0, 1].map(|side| p.places(side));
+    for (u, &i) in rows.iter().enumerate() {
+        for (v, &j) in columns.iter().enumerate() {
+            let there = i.lt(m) & j.lt(n) & asked.lt(batches);
+            k.if_(there, || {
+                let sum = sums[u * columns.len() + v].to(c.scalar());
+                let mut given = vec![sum];
+                given.extend(extra.iter().map(|e| c.enter(k.load(e.place, e.at(i, j), 1))));
+                let result = epilogue.emit(&k, c, &given);
+                k.store(y, (batch * m + i) * n + j, result);
+            });
+        }
+    }
+    k.finish()
+}
+
+impl<'k> Plan<'k, '_> {
+    /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours.
+    fn places(&self, side: usize) -> Vec<Val<'k>> {
+        let Tile { group, each, .. } = self.form.tile;
+        let first = self.corner[side] + self.local[side];
+        (0..i64::from(each[side])).map(|u| first + u * i64::from(group[side])).collect()
+    }
+
+    /// The sums of an invocation, row by row.
+    fn sums(&self) -> Vec<Val<'k>> {
+        let k = self.k;
+        let Tile { each, depth, .. } = self.form.tile;
+        let zero = k.constant(Constant::int(self.form.scalar(), 0));
+        let none = vec![zero; (each[0] * each[1]) as usize];
+        let staged = (depth > 0).then(|| {
+            let scalar = elem(self.form.scalar());
+            let x = k.shared("rows", scalar, self.form.tile.rows() * depth);
+            (x, k.shared("columns", scalar, self.form.tile.columns() * depth))
+        });
+        let chunk = |start: Val<'k>, end: Val<'k>| match staged {
+            None => self.plain(start, end, &none),
+            Some((x, w)) => self.shared(start, end, &none, x, w),
+        };
+        let begin = self.terms.like(0);
+        if !self.form.many {
+            return chunk(begin, self.terms);
+        }
+        let length = order::CHUNK as i64;
+        k.for_(begin, self.terms, self.terms.like(length), &none, |start, totals| {
+            let sums = chunk(start, (start + length).min(self.terms));
+            let is_first = start.eq(begin);
+            let join =
+                |(&total, &sum): (&Val<'k>, &Val<'k>)| is_first.select(sum, self.form.plus(total, sum));
+            totals.iter().zip(&sums).map(join).collect()
+        })
+    }
+
+    /// One more term for every sum.
+    fn chains(&self, a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+        let each = |(i, &sum): (usize, &Val<'k>)| self.form.chain(a[i / b.len()], b[i % b.len()], sum);
+        sums.iter().enumerate().map(each).collect()
+    }
+
+    /// The terms `start..end` from device memory.
+    fn plain(&self, start: Val<'k>, end: Val<'k>, none: &[Val<'k>]) -> Vec<Val<'k>> {
+        let k = self.k;
+        // Rows and columns past the last one are the last one.
+        let rows: Vec<Val> = self.places(0).iter().map(|i| i.min(self.m - 1)).collect();
+        let columns: Vec<Val> = self.places(1).iter().map(|j| j.min(self.n - 1)).collect();
+        k.for_(start, end, start.like(1), none, |t, sums| {
+            let a: Vec<Val> = rows.iter().map(|&i| self.load(&self.x, i, t)).collect();
+            let b: Vec<Val> = columns.iter().map(|&j| self.load(&self.w, t, j)).collect();
+            self.chains(&a, &b, sums)
+        })
+    }
+
+    fn load(&self, from: &Matrix<'k>, i: Val<'k>, j: Val<'k>) -> Val<'k> {
+        self.k.load(from.place, from.at(i, j), 1).to(self.form.scalar())
+    }
+
+    /// The terms `start..end`, brought into shared memory `depth` at a time.
+    fn shared(&self, start: Val<'k>, end: Val<'k>, none: &[Val<'k>], x: Place, w: Place) -> Vec<Val<'k>> {
+        let k = self.k;
+        let Tile { group, each, depth } = self.form.tile;
+        let [rows, columns] = [self.form.tile.rows(), self.form.tile.columns()];
+        let local = self.local.map(|l| l.to(Scalar::U32));
+        k.for_(start, end, start.like(i64::from(depth)), none, |first, sums| {
+            self.stage(0, x, first, end, rows);
+            self.stage(1, w, first, end, columns);
+            k.barrier();
+            let mut sums = sums.to_vec();
+            for t in 0..depth {
+                let side = |p: Place, side: usize, size: u32| -> Vec<Val<'k>> {
+                    let at = local[side] + i64::from(t * size);
+                    (0..each[side]).map(|u| k.load(p, at + i64::from(u * group[side]), 1)).collect()
+                };
+                sums = self.chains(&side(x, 0, rows), &side(w, 1, columns), &sums);
+            }
+            // The next terms are written over these.
+            k.barrier();
+            sums
+        })
+    }
+
+    /// Brings `depth` terms from `first` on, of `size` rows of x (side 0) or columns of w (side 1), into shared memory: the
+    /// rows or columns of a term side by side.
+    fn stage(&self, side: usize, to: Place, first: Val<'k>, end: Val<'k>, size: u32) {
+        let k = self.k;
+        let Tile { depth, .. } = self.form.tile;
+        let invocations = self.form.tile.invocations();
+        let along = self.form.along[side];
+        let limit = if side == 0 { self.m } else { self.n };
+        let padding = if side == 0 { self.form.padding() } else { Constant::int(self.form.scalar(), 0) };
+        let count = size * depth;
+        for round in 0..count.div_ceil(invocations) {
+            let e = self.index + i64::from(round * invocations);
+            // Which row or column, and which term: what lies side by side in memory is read by neighbours.
+            let (place, term) = if along {
+                (e / i64::from(depth), e % i64::from(depth))
+            } else {
+                (e % i64::from(size), e / i64::from(size))
+            };
+            let bring = || {
+                let (i, t) = (self.corner[side] + place.to(limit.scalar()), first + term.to(limit.scalar()));
+                let there = i.lt(limit) & t.lt(end);
+                let v = k.if_else(
+                    there,
+                    || vec![if side == 0 { self.load(&self.x, i, t) } else { self.load(&self.w, t, i) }],
+                    || vec![k.constant(padding)],
+                );
+                k.store(to, term * i64::from(size) + place, v[0]);
+            };
+            // The last round may have more invocations than elements.
+            if (round + 1) * invocations <= count {
+                bring();
+            } else {
+                k.if_(e.lt(k.u32(count)), bring);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! y[i] = x[i], in row-major order, as another or the same dtype.
+//!
+//! Floats round once to nearest even. From f64 to a 16-bit float the way leads over f32, and from i64 over f64, so those
+//! steps round to odd: what they cut off stays visible in the last bit, and the last step sees on which side of a tie it is.
+
+use super::Work;
+use super::map::{self, Choice, Code};
+use crate::build::{Builder, Val};
+use crate::ir::{Binary, Compare, Elem, Scalar, Unary};
+use elinvar_core::{DType, Layout};
+
+/// The work of a copy: the operand, then the result. `None` if there are no elements.
+pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work> {
+    map::work(&Cast { from, to }, to.into(), &[(x, from)], Choice::default())
+}
+
+/// From one dtype to another.
+#[derive(Clone, Copy, Debug)]
+struct Cast {
+    from: DType,
+    to: DType,
+}
+
+impl Code for Cast {
+    fn name(&self) -> String {
+        "copy".to_string()
+    }
+    fn emit<'k>(&self, _: &'k Builder, x: &[Val<'k>], _: u8) -> Val<'k> {
+        let v = x[0];
+        if self.from == self.to {
+            return v;
+        }
+        match (self.from, self.to) {
+            (DType::F64, DType::F16 | DType::BF16) => odd_f32(v),
+            (DType::I64, DType::F16 | DType::BF16) => odd_f32(odd_f64(v)),
+            // Every i32 is an f64.
+            (DType::I32, DType::F16 | DType::BF16) => odd_f32(v.to(Scalar::F64)),
+            // A byte is the low eight bits of an integer; a float saturates at its ends.
+            (_, DType::U8) if v.scalar().is_float() => {
+                let top = v.builder().float(v.scalar(), 255.0);
+                let cut = v.compare(Compare::Lt, top).select(v, top);
+                // A NaN is not below 255, and must be 0 all the same.
+                let number = v.compare(Compare::Eq, v);
+                number.select(cut.to(Scalar::U32), v.builder().u32(0))
+            }
+            _ => v.to(Elem::from(self.to).scalar()),
+        }
+    }
+}
+
+/// The neighbour of an f64 among the f32 whose last bit is odd; the same number if it is an f32.
+fn odd_f32(x: Val<'_>) -> Val<'_> {
+    let k = x.builder();
+    let near = x.to(Scalar::F32);
+    let back = near.to(Scalar::F64);
+    let bits = near.bits(Scalar::U32);
+    let exact = back.eq(x) | !x.eq(x);
+    let even = (bits & 1).eq(k.u32(0));
+    // Infinity came from beyond the largest float, which is odd: one below it.
+    let too_far = back.unary(Unary::Abs).compare(Compare::Gt, x.unary(Unary::Abs));
+    let odd = even.select(too_far.select(bits - 1, bits + 1), bits);
+    exact.select(near, odd.bits(Scalar::F32))
+}
+
+/// The neighbour of an i64 among the f64 whose last bit is odd; the same number if it is an f64.
+fn odd_f64(x: Val<'_>) -> Val<'_> {
+    let k = x.builder();
+    let big = x.compare(Compare::Gt, k.int(Scalar::I64, 1 << 53)) | x.lt(k.int(Scalar::I64, -(1 << 53)));
+    // Cutting 10 bits off leaves 53 and a sign.
+    let rest = (x & 1023).compare(Compare::Ne, k.int(Scalar::I64, 0)).to(Scalar::I64);
+    let cut = (x.binary(Binary::Shr, k.int(Scalar::I64, 10)) | rest).to(Scalar::F64);
+    big.select(cut * k.float(Scalar::F64, 1024.0), x.to(Scalar::F64))
+}

@@ -1,0 +1,51 @@
+//! The kernels of elinvar: functions from a description to a kernel, and from shapes to its launch.
+//!
+//! A kernel's bits do not depend on its form (vectors or not, which tile, 32-bit or 64-bit indices); forms are chosen for
+//! speed alone, by whoever launches. Each file begins with what its kernel computes.
+
+pub mod contract;
+pub mod copy;
+pub mod fold;
+pub mod formula;
+pub mod gather;
+pub mod index;
+pub mod map;
+pub mod numbers;
+pub mod row;
+pub mod rows;
+pub mod scan;
+
+pub use formula::{Compute, Formula};
+
+use crate::build::{Builder, Val};
+use crate::interp::Launch;
+use crate::ir::{Builtin, Constant, Kernel, Scalar};
+
+/// A kernel and what it is started with, but for the buffers.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Groups and parameters.
+    pub launch: Launch,
+    /// What goes into the last buffer, if there are more numbers than parameters may be.
+    pub numbers: Option<Vec<Constant>>,
+}
+
+/// Most workgroups along an axis that every device starts.
+pub const MOST_GROUPS: u64 = 65535;
+
+/// `n` workgroups as a grid: along x, and rows of them along y.
+pub fn grid(n: u64) -> [u32; 3] {
+    if n <= MOST_GROUPS {
+        return [n as u32, 1, 1];
+    }
+    // A row of a round number, so that the last row is the only one that is not full.
+    let across = 32768;
+    [across as u32, n.div_ceil(across) as u32, 1]
+}
+
+/// The number of a workgroup in a [`grid`].
+fn group_number(k: &Builder, s: Scalar) -> Val<'_> {
+    k.group_id(1).to(s) * k.builtin(Builtin::GroupCount(0)).to(s) + k.group_id(0).to(s)
+}

@@ -1,0 +1,128 @@
+//! Lowering: what a target has not, built exactly from what it has.
+//!
+//! Targets have much in common that differs from the IR: an integer division by zero is undefined, a shift beyond the width
+//! too, the smaller of two floats forgets NaN or the sign of zero. Each of these is written here once, as instructions; after
+//! lowering, an instruction is only reached by operands for which every target agrees. The meaning stays, so the interpreter
+//! gives the same before and after, and that is how it is tested.
+
+mod guards;
+mod products;
+mod writer;
+
+use super::compact;
+use crate::ir::{Binary, Inst, Kernel, Op, Region, Scalar, Value};
+use std::collections::HashMap;
+use std::fmt;
+use writer::Writer;
+
+/// What a target needs to have built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Integer division and remainder: no divisor 0, no divisor -1.
+    pub division: bool,
+    /// Shifts: amounts below the width.
+    pub shifts: bool,
+    /// Minimum and maximum of floats: comparisons, selects and bits.
+    pub extremes: bool,
+    /// Float to integer: only numbers that fit.
+    pub saturation: bool,
+    /// The magnitude of one float with the sign of another: bits.
+    pub copy_sign: bool,
+    /// A fused fma of f32: in f64, rounded to odd.
+    pub fused: bool,
+}
+
+/// Something that the target lacks, and that cannot be built from what it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lacking(pub String);
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for Lacking {}
+
+/// Builds what the target wants.
+///
+/// # Errors
+/// [`Lacking`] for a fused fma of f64, which no wider type can hold.
+pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
+    let mut l = Lower { wants, name: k.name.clone(), w: Writer::new(std::mem::take(&mut k.values)) };
+    let done = l.region(&mut k.body);
+    k.values = l.w.values;
+    done?;
+    compact(k);
+    Ok(())
+}
+
+struct Lower {
+    wants: Wants,
+    name: String,
+    w: Writer,
+}
+
+impl Lower {
+    fn region(&mut self, r: &mut Region) -> Result<(), Lacking> {
+        // Results are replaced in this region and in those inside of it, which come after.
+        let mut instead: HashMap<Value, Value> = HashMap::new();
+        self.inside(r, &mut instead)
+    }
+
+    fn inside(&mut self, r: &mut Region, instead: &mut HashMap<Value, Value>) -> Result<(), Lacking> {
+        let outer = std::mem::take(&mut self.w.out);
+        let replace = |instead: &HashMap<Value, Value>, v: &mut Value| {
+            if let Some(&new) = instead.get(v) {
+                *v = new;
+            }
+        };
+        for mut inst in std::mem::take(&mut r.insts) {
+            inst.op.each_operand_mut(&mut |v| replace(instead, v));
+            for inner in inst.op.regions_mut() {
+                self.inside(inner, instead)?;
+            }
+            match self.one(&inst)? {
+                Some(new) => {
+                    instead.insert(inst.results[0], new);
+                }
+                None => self.w.out.push(inst),
+            }
+        }
+        r.yields.iter_mut().for_each(|v| replace(instead, v));
+        r.insts = std::mem::replace(&mut self.w.out, outer);
+        Ok(())
+    }
+
+    /// What stands for the result of an instruction; `None` if it stays as it is.
+    fn one(&mut self, inst: &Inst) -> Result<Option<Value>, Lacking> {
+        let w = &mut self.w;
+        Ok(match inst.op {
+            Op::Binary(op, a, b) => {
+                let s = w.scalar(a);
+                match op {
+                    Binary::Div if s.is_int() && self.wants.division => Some(guards::divide(w, a, b)),
+                    Binary::Rem if self.wants.division => Some(guards::remainder(w, a, b)),
+                    Binary::Shl | Binary::Shr if self.wants.shifts => Some(guards::shift(w, op, a, b)),
+                    Binary::Min | Binary::Max if s.is_float() && self.wants.extremes => {
+                        Some(guards::extreme(w, op, a, b))
+                    }
+                    Binary::CopySign if self.wants.copy_sign => Some(guards::copy_sign(w, a, b)),
+                    _ => None,
+                }
+            }
+            Op::Convert(to, a) if to.is_int() && w.scalar(a).is_float() && self.wants.saturation => {
+                Some(guards::saturate(w, a, to))
+            }
+            Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
+                Scalar::F32 => Some(products::fused(w, a, b, c)),
+                s => {
+                    let name = &self.name;
+                    return Err(Lacking(format!(
+                        "{name}: a fused fma of {s} cannot be built on this device"
+                    )));
+                }
+            },
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Writes instructions in the middle of a kernel.
+
+use crate::ir::{Binary, Compare, Constant, Inst, Op, Scalar, Type, Unary, Value};
+
+/// New instructions, and the types of all values.
+pub struct Writer {
+    pub values: Vec<Type>,
+    pub out: Vec<Inst>,
+}
+
+impl Writer {
+    pub fn new(values: Vec<Type>) -> Self {
+        Writer { values, out: Vec::new() }
+    }
+    pub fn ty(&self, v: Value) -> Type {
+        self.values[v.0 as usize]
+    }
+    pub fn scalar(&self, v: Value) -> Scalar {
+        self.ty(v).scalar().expect("arithmetic is on vectors")
+    }
+    pub fn push(&mut self, op: Op, ty: Type) -> Value {
+        let v = Value(self.values.len() as u32);
+        self.values.push(ty);
+        self.out.push(Inst { op, results: vec![v] });
+        v
+    }
+    /// A number, as wide as a value.
+    pub fn number(&mut self, like: Value, c: Constant) -> Value {
+        let v = self.push(Op::Const(c), c.scalar.into());
+        match self.ty(like).width() {
+            1 => v,
+            w => self.push(Op::Splat(w, v), Type::Vector(c.scalar, w)),
+        }
+    }
+    /// A whole number of a value's own type.
+    pub fn int(&mut self, like: Value, n: i64) -> Value {
+        let c = Constant::int(self.scalar(like), n);
+        self.number(like, c)
+    }
+    pub fn unary(&mut self, op: Unary, a: Value) -> Value {
+        self.push(Op::Unary(op, a), self.ty(a))
+    }
+    pub fn binary(&mut self, op: Binary, a: Value, b: Value) -> Value {
+        self.push(Op::Binary(op, a, b), self.ty(a))
+    }
+    pub fn compare(&mut self, op: Compare, a: Value, b: Value) -> Value {
+        self.push(Op::Compare(op, a, b), self.ty(a).of(Scalar::Bool))
+    }
+    pub fn select(&mut self, c: Value, a: Value, b: Value) -> Value {
+        self.push(Op::Select(c, a, b), self.ty(a))
+    }
+    pub fn convert(&mut self, a: Value, to: Scalar) -> Value {
+        self.push(Op::Convert(to, a), self.ty(a).of(to))
+    }
+    pub fn bits(&mut self, a: Value, to: Scalar) -> Value {
+        self.push(Op::Bits(to, a), self.ty(a).of(to))
+    }
+}

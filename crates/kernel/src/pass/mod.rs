@@ -1,0 +1,31 @@
+//! Rewriting kernels without changing a bit of what they compute.
+//!
+//! Each pass leaves a valid kernel valid, and is a function of the kernel alone. What they may rely on is what the
+//! instructions say; so none of them knows that x * 1 is x for a float (it is, but for the bits of a NaN), and none
+//! moves an addition.
+
+mod compact;
+mod constants;
+mod dead;
+mod hoist;
+pub mod lower;
+mod same;
+
+pub use compact::compact;
+pub use constants::fold_constants;
+pub use dead::remove_dead;
+pub use hoist::hoist;
+pub use lower::{Lacking, Wants, lower};
+pub use same::share;
+
+use crate::ir::Kernel;
+
+/// All passes, in the order in which they help each other.
+pub fn optimise(k: &mut Kernel) {
+    fold_constants(k);
+    share(k);
+    hoist(k);
+    // Out of loops, what was computed in two of them is computed twice in one place.
+    share(k);
+    remove_dead(k);
+}

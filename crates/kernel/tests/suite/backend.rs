@@ -1,0 +1,359 @@
+//! A backend whose work is done by the library's kernels, run by the interpreter; what the library has not yet is done by
+//! the reference. Every kernel that it runs is also printed, read again and compared.
+
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
+use elinvar_kernel::interp::{Memory, run};
+use elinvar_kernel::ir::{Constant, Elem};
+use elinvar_kernel::library::contract::{self, OfEpilogue};
+use elinvar_kernel::library::formula::{Floats, Formula, Ints};
+use elinvar_kernel::library::row::Tile;
+use elinvar_kernel::library::rows::OfRows;
+use elinvar_kernel::library::{Work, copy, fold, gather, map, rows, scan};
+use elinvar_kernel::{Kernel, pass, text};
+use elinvar_ops::backend::{
+    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
+};
+use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::rows::{RowOut, Rows};
+use elinvar_ops::update::Update;
+use elinvar_ops::{Backend, DeviceOf};
+use elinvar_reference::{Reference, ReferenceDevice};
+use std::fmt;
+
+/// Kernels, interpreted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interpreted;
+
+/// Its device; the form of kernels that it prefers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    /// Of maps.
+    pub map: map::Choice,
+    /// How folds give rows to invocations.
+    pub tile: Option<Tile>,
+    /// How products are cut into pieces.
+    pub product: Option<contract::Tile>,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interpreted kernels")
+    }
+}
+impl DeviceOf for Device {
+    type Backend = Interpreted;
+}
+
+/// A Vulkan device without a fault.
+pub const FULL: SpirvDevice = SpirvDevice {
+    fused: true,
+    division: true,
+    square_root: true,
+    keeps_nan: [true; 2],
+    rounds_to_even: [true; 3],
+    keeps_subnormals: [true; 2],
+};
+
+const R: ReferenceDevice = ReferenceDevice;
+
+/// The same view, of the reference.
+fn r<'a>(v: View<'a, Interpreted>) -> View<'a, Reference> {
+    View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+/// Runs a work whose last buffers are results (and numbers).
+pub fn start(work: &Work, inputs: &[&HostData], outs: &[(DType, usize)]) -> Vec<HostData> {
+    let mut buffers: Vec<Memory> = inputs.iter().map(|x| Memory::from_host(x)).collect();
+    buffers.extend(outs.iter().map(|&(d, n)| Memory::of(d, n)));
+    run_work(work, &mut buffers);
+    let results = &buffers[inputs.len()..inputs.len() + outs.len()];
+    results.iter().map(|m| m.to_host().expect("a result has a dtype")).collect()
+}
+
+/// Emits SPIR-V for a device that has everything, and for one without a fused fma. With `ELINVAR_SPIRV_DIR` set, the modules
+/// are written there, so that `spirv-val` can look at every kernel of the suite.
+fn modules(kernel: &Kernel) {
+    for (word, fused) in [("fused", true), ("built", false)] {
+        let device = SpirvDevice { fused, ..FULL };
+        match spirv::emit(kernel, &device) {
+            Ok(words) => {
+                if let Some(dir) = std::env::var_os("ELINVAR_SPIRV_DIR") {
+                    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+                    let path = std::path::Path::new(&dir).join(format!("{}.{word}.spv", kernel.name));
+                    std::fs::write(path, bytes).expect("the directory can be written to");
+                }
+            }
+            Err(e) => assert!(e.0.contains("a fused fma of f64") && !fused, "{e}"),
+        }
+    }
+}
+
+/// Runs a work on buffers, as it was built and again after all passes.
+pub fn run_work(work: &Work, buffers: &mut Vec<Memory>) {
+    let kernel = &work.kernel;
+    let printed = text::print(kernel);
+    let read = text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+    assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
+    modules(kernel);
+    if let Some(numbers) = &work.numbers {
+        let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
+        buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
+    }
+    let mut again = buffers.clone();
+    run(kernel, &work.launch, buffers).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+    let mut better = kernel.clone();
+    pass::optimise(&mut better);
+    run(&better, &work.launch, &mut again).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&better)));
+    assert!(again == *buffers, "passes changed bits\n{printed}\n{}", text::print(&better));
+}
+
+fn map_any<const N: usize>(
+    d: &Device,
+    f: &dyn Formula,
+    x: [View<'_, Interpreted>; N],
+    dtype: DType,
+) -> Result<HostData> {
+    let len = x[0].shape().numel();
+    let to = match f.out() {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    };
+    let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
+    let work = map::map_by(f, dtype, &operands, d.map);
+    let Some(work) = work else { return HostData::full(to, 0, 0.into()) };
+    let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+    Ok(start(&work, &inputs, &[(to, len)]).remove(0))
+}
+
+impl Backend for Interpreted {
+    type Device = Device;
+    type Buffer = HostData;
+    const NAME: &'static str = "interpreted";
+
+    fn upload(_: &Device, data: HostData) -> Result<HostData> {
+        Reference::upload(&R, data)
+    }
+    fn download(_: &Device, x: View<'_, Self>) -> Result<HostData> {
+        Reference::download(&R, r(x))
+    }
+    fn finish(_: &Device, buffer: &HostData) -> Result<()> {
+        Reference::finish(&R, buffer)
+    }
+    fn synchronize(_: &Device) -> Result<()> {
+        Reference::synchronize(&R)
+    }
+    fn memory_stats(_: &Device) -> Result<MemoryStats> {
+        Reference::memory_stats(&R)
+    }
+    fn set_memory_limit(_: &Device, limit: Option<u64>) -> Result<()> {
+        Reference::set_memory_limit(&R, limit)
+    }
+    fn release_memory(_: &Device) -> Result<()> {
+        Reference::release_memory(&R)
+    }
+    fn prepack(_: &Device, _: View<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+    fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+        Reference::fill(&R, value, dtype, len)
+    }
+    fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        Reference::random(&R, x, s, dtype, len)
+    }
+    fn copy(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
+        match copy::copy(x.layout, x.dtype, to) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
+    }
+    fn assemble(
+        _: &Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_, Self>, Layout)],
+    ) -> Result<HostData> {
+        let parts: Vec<_> = parts.iter().map(|(v, l)| (r(*v), l.clone())).collect();
+        Reference::assemble(&R, fill, dtype, shape, &parts)
+    }
+
+    fn map<M: Map<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        map_any(d, &Floats(*m), x, dtype)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        map_any(d, &Ints(*m), x, dtype)
+    }
+    fn update<U: Update<M, N>, const M: usize, const N: usize>(
+        _: &Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, N>>,
+    ) -> Result<()> {
+        Reference::update(&R, u, items.into_iter().map(|i| i.of::<Reference>(|b| b, r)).collect())
+    }
+
+    fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+        let rows = x.shape()[..kept].iter().product();
+        match fold::fold(f, x.layout, x.dtype, kept, to, d.tile) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
+    }
+    fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
+        Reference::arg_fold(&R, f, r(x), kept)
+    }
+    fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<HostData> {
+        match scan::scan(f, x.layout, x.dtype, to) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
+    }
+    fn rows<F: Rows<N>, const N: usize>(
+        _: &Device,
+        f: &F,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<HostData> {
+        let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
+        let shape = x[0].shape();
+        let len = match F::OUT {
+            RowOut::Each => shape.numel(),
+            RowOut::Once => shape[..kept].iter().product(),
+        };
+        match rows::rows(&OfRows::<F, N>(*f), dtype, &operands, kept) {
+            Some(work) => {
+                let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+                Ok(start(&work, &inputs, &[(dtype, len)]).remove(0))
+            }
+            None => HostData::full(dtype, 0, 0.into()),
+        }
+    }
+    fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
+        Reference::sort(&R, r(x), descending)
+    }
+
+    fn precision(_: &Device) -> Precision {
+        Precision::Exact
+    }
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &Device,
+        p: Precision,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        if N > 0 && !x.dtype.is_float() {
+            return Reference::contract(&R, p, r(x), r(w), e, extra.map(r));
+        }
+        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
+        let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
+        let tile = d.product.unwrap_or(contract::Tile { group: [2, 4], each: [2, 2], depth: 4 });
+        let e = OfEpilogue::<E, N>(*e);
+        match contract::contract(&e, x.dtype, x.layout, w.layout, &operands, tile) {
+            Some(work) => {
+                let mut inputs = vec![x.buffer, w.buffer];
+                inputs.extend(extra.iter().map(|v| v.buffer));
+                Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0))
+            }
+            None => HostData::full(x.dtype, 0, 0.into()),
+        }
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        _: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        Reference::conv(&R, c, r(x), r(w), out, e, extra.map(r))
+    }
+    fn conv_input_grad(
+        _: &Device,
+        c: &Conv,
+        g: View<'_, Self>,
+        w: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<HostData> {
+        Reference::conv_input_grad(&R, c, r(g), r(w), spatial)
+    }
+    fn conv_weight_grad(
+        _: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        g: View<'_, Self>,
+        taps: &[usize],
+    ) -> Result<HostData> {
+        Reference::conv_weight_grad(&R, c, r(x), r(g), taps)
+    }
+    fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
+        Reference::pool(&R, p, r(x))
+    }
+    fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
+        Reference::avg_pool_grad(&R, p, r(g), spatial)
+    }
+    fn attention(
+        _: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+    ) -> Result<(HostData, HostData)> {
+        Reference::attention(&R, a, r(q), r(k), r(v), mask.map(r))
+    }
+    fn attention_grad(
+        _: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+        o: View<'_, Self>,
+        lse: View<'_, Self>,
+        g: View<'_, Self>,
+    ) -> Result<(HostData, HostData, HostData)> {
+        Reference::attention_grad(&R, a, r(q), r(k), r(v), mask.map(r), r(o), r(lse), r(g))
+    }
+
+    fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
+        let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) else {
+            return HostData::full(x.dtype, 0, 0.into());
+        };
+        let mut buffers = vec![Memory::from_host(x.buffer), Memory::from_host(index.buffer)];
+        buffers.push(Memory::of(x.dtype, index.shape().numel()));
+        buffers.push(Memory::zeros(Elem::U32, 1));
+        run_work(&work, &mut buffers);
+        if buffers[3].cells[0] != 0 {
+            return Err(Error::argument("gather: an index is out of range"));
+        }
+        Ok(buffers[2].to_host().expect("a result has a dtype"))
+    }
+    fn scatter(
+        _: &Device,
+        how: Scatter,
+        base: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+        src: View<'_, Self>,
+    ) -> Result<HostData> {
+        Reference::scatter(&R, how, r(base), axis, r(index), r(src))
+    }
+    fn nonzero(_: &Device, x: View<'_, Self>) -> Result<(HostData, usize)> {
+        Reference::nonzero(&R, r(x))
+    }
+}

@@ -1,0 +1,166 @@
+//! Every kind of work that the library has, on random shapes, strides, dtypes and values: the reference's bits.
+
+use crate::backend::{Device, Interpreted, start};
+use elinvar_conformance::equal::{Plan, equal};
+use elinvar_conformance::filter::Filter;
+use elinvar_conformance::run::{Outcome, run_beside};
+use elinvar_conformance::sample;
+use elinvar_conformance::twist::Work;
+use elinvar_core::philox::{Stream, unit_f32};
+use elinvar_core::{DType, HostData, Layout, Precision, Shape};
+use elinvar_kernel::library::contract;
+use elinvar_kernel::library::formula::{Chain, Floats, Source, Step};
+use elinvar_kernel::library::map::{self, Choice};
+use elinvar_kernel::library::row::Tile;
+use elinvar_ops::backend::Plain;
+use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
+use elinvar_ops::{Backend, View};
+use elinvar_reference::{Reference, ReferenceDevice};
+
+fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
+    let plan = Plan { rounds, largest, works: vec![work], ..Plan::default() };
+    let differences = equal::<Interpreted>(device, &plan);
+    let shown: Vec<&str> = differences.iter().map(|d| d.what.as_str()).collect();
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+#[test]
+fn maps() {
+    check(&Device::default(), Work::Map, 60, 600);
+    check(&Device { map: Choice { most: 1, wide: false }, ..Device::default() }, Work::Map, 20, 600);
+}
+
+#[test]
+fn maps_with_numbers_of_64_bits() {
+    let map = Choice { most: 4, wide: true };
+    check(&Device { map, ..Device::default() }, Work::Map, 20, 400);
+}
+
+#[test]
+fn maps_of_integers() {
+    check(&Device::default(), Work::MapInt, 60, 600);
+    check(&Device { map: Choice { most: 4, wide: true }, ..Device::default() }, Work::MapInt, 20, 600);
+}
+
+#[test]
+fn folds() {
+    check(&Device::default(), Work::Fold, 40, 9000);
+    // The lanes of a row in one invocation, in a few, in all; side by side and across.
+    for (lanes, rows) in [(1, 3), (2, 1), (16, 4), (64, 2)] {
+        for crossed in [false, true] {
+            let tile = Some(Tile { lanes, rows, crossed });
+            check(&Device { tile, ..Device::default() }, Work::Fold, 5, 5000);
+        }
+    }
+}
+
+#[test]
+fn row_wise_ops() {
+    check(&Device::default(), Work::Rows, 30, 5000);
+}
+
+#[test]
+fn contractions() {
+    let tiles = [
+        ([8, 8], [4, 4], 0),
+        ([1, 1], [1, 1], 0),
+        ([2, 4], [3, 1], 0),
+        ([4, 2], [1, 3], 1),
+        ([2, 2], [2, 4], 8),
+        ([8, 1], [1, 5], 16),
+        ([16, 16], [4, 4], 16),
+    ];
+    check(&Device::default(), Work::Contract, 30, 500);
+    for (group, each, depth) in tiles {
+        let product = Some(contract::Tile { group, each, depth });
+        check(&Device { product, ..Device::default() }, Work::Contract, 4, 200);
+    }
+}
+
+#[test]
+fn contractions_of_several_chunks() {
+    let noise = |n: usize, stream: u64| {
+        let s = Stream { seed: 7, stream };
+        HostData::F32((0..n as u64).map(|i| unit_f32(s.word(i)) * 2.0 - 1.0).collect())
+    };
+    let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
+    let (m, n) = (3, 5);
+    for (k, depth) in [(511, 8), (512, 8), (513, 0), (513, 8), (1030, 16), (1536, 0)] {
+        let (x, w) = (noise(m * k, 1), noise(n * k, 2));
+        let (xl, wl) = (layout(&[1, m, k]), layout(&[1, n, k]).transpose(1, 2));
+        let product = Some(contract::Tile { group: [2, 2], each: [2, 2], depth });
+        let device = Device { product, ..Device::default() };
+        let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
+        let e = Precision::Exact;
+        let got =
+            Interpreted::contract(&device, e, view(&x, &xl), view(&w, &wl), &Plain, []).expect("it runs");
+        let same = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
+        let want = Reference::contract(&ReferenceDevice, e, same(&x, &xl), same(&w, &wl), &Plain, []);
+        assert_eq!(got, want.expect("it runs"), "k = {k}, depth {depth}");
+    }
+}
+
+#[test]
+fn copies_scans_and_gathers() {
+    check(&Device::default(), Work::Copy, 60, 600);
+    check(&Device::default(), Work::Scan, 20, 3000);
+    check(&Device::default(), Work::Gather, 40, 600);
+}
+
+/// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been
+/// stored.
+#[test]
+fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
+    let layout = Layout::contiguous(Shape::new(&[7, 5]).expect("small"));
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        let s = |stream| Stream { seed: 3, stream };
+        let operands: Vec<HostData> = (0..3)
+            .map(|i| {
+                let v = (0..35u64).map(|j| unit_f32(s(i).word(j)) * 4.0 - 2.0).collect();
+                let f = HostData::F32(v);
+                let view = View { buffer: &f, layout: &layout, dtype: DType::F32 };
+                Reference::copy(&ReferenceDevice, view, dtype).expect("it runs")
+            })
+            .collect();
+        let view = |buffer, dtype| View::<Reference> { buffer, layout: &layout, dtype };
+        let d = &ReferenceDevice;
+        let [x, y, z] = [0, 1, 2].map(|i| &operands[i]);
+        let product = Reference::map(d, &Mul, [view(x, dtype), view(y, dtype)], dtype).expect("it runs");
+        let power = Reference::map(d, &Exp, [view(&product, dtype)], dtype).expect("it runs");
+        let less = Reference::map(d, &Lt, [view(&power, dtype), view(z, dtype)], dtype).expect("it runs");
+        let want =
+            Reference::map(d, &Add, [view(&less, DType::Bool), view(&power, dtype)], dtype).expect("it runs");
+
+        let (mul, exp, lt, add) =
+            (Floats::<_, 2>(Mul), Floats::<_, 1>(Exp), Floats::<_, 2>(Lt), Floats::<_, 2>(Add));
+        let steps = vec![
+            Step { formula: &mul, operands: vec![Source::Outside(0), Source::Outside(1)], dtype },
+            Step { formula: &exp, operands: vec![Source::Step(0)], dtype },
+            Step { formula: &lt, operands: vec![Source::Step(1), Source::Outside(2)], dtype },
+            Step { formula: &add, operands: vec![Source::Step(2), Source::Step(1)], dtype },
+        ];
+        let chain = Chain { steps, outside: 3 };
+        for most in [1, 4] {
+            let operands = [(&layout, dtype); 3];
+            let work =
+                map::map_by(&chain, dtype, &operands, Choice { most, wide: false }).expect("not empty");
+            let got = start(&work, &[x, y, z], &[(dtype, 35)]).remove(0);
+            assert_eq!(got, want, "{dtype}, {most}");
+        }
+    }
+}
+
+/// The small cases of every op that the conformance suite carries: outputs and gradients. So every formula of the
+/// catalogue, and every gradient of one, has been a kernel.
+#[test]
+fn every_op_of_the_catalogue() {
+    let cases = sample::cases(&Filter::default()).expect("the sample is in order");
+    let mut failed = Vec::new();
+    for case in &cases {
+        match run_beside::<Interpreted, Reference>(case, &Device::default(), &ReferenceDevice) {
+            Outcome::Passed | Outcome::Skipped(_) => {}
+            Outcome::Failed(why) => failed.push(format!("{}: {why}", case.id)),
+        }
+    }
+    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), cases.len(), failed.join("\n"));
+}

@@ -1,0 +1,117 @@
+//! SPIR-V: what the validator says, what is refused, and what a module holds.
+
+use crate::backend::FULL;
+use crate::random::{Dice, kernel};
+use elinvar_core::{DType, Layout, Shape};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::emit::spirv::{Device, emit};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::formula::{Floats, Ints};
+use elinvar_kernel::library::{copy, fold, gather, map, scan};
+use elinvar_kernel::text::parse;
+use elinvar_ops::backend::{AddBias, Fold, Scan};
+use elinvar_ops::catalogue::{add::Add, pow::Pow};
+use std::process::Command;
+
+fn layout(dims: &[usize]) -> Layout {
+    Layout::contiguous(Shape::new(dims).expect("small"))
+}
+
+/// A kernel of every file of the library, and of every dtype where it matters.
+fn library() -> Vec<Kernel> {
+    let (l, t) = (layout(&[6, 4]), layout(&[4, 6]).transpose(0, 1));
+    let mut all = Vec::new();
+    for d in DType::ALL {
+        all.push(copy::copy(&t, d, DType::F32));
+        all.push(copy::copy(&l, DType::F64, d));
+        all.push(gather::gather(&l, d, 0, &layout(&[2, 4])));
+        if d.is_float() {
+            all.push(map::map(&Floats::<_, 2>(Pow), d, &[(&l, d), (&l, DType::Bool)]));
+            all.push(map::map(&Floats::<_, 2>(Add), d, &[(&l, d), (&t, d)]));
+            let m = layout(&[1, 6, 4]);
+            let e = OfEpilogue::<AddBias, 1>(AddBias);
+            for tile in [Tile::PLAIN, Tile::SHARED] {
+                all.push(contract::contract(
+                    &e,
+                    d,
+                    &m,
+                    &m.transpose(1, 2),
+                    &[(&layout(&[1, 6, 6]), d)],
+                    tile,
+                ));
+            }
+        } else {
+            all.push(map::map(&Ints::<_, 2>(Pow), d, &[(&l, d), (&l, d)]));
+        }
+        let to = if d.is_float() { d } else { DType::I64 };
+        all.push(fold::fold(Fold::Sum, &layout(&[2, 5000]), d, 1, to, None));
+        all.push(fold::fold(Fold::Max, &t, d, 1, d, None));
+        all.push(scan::scan(Scan::Sum, &l, d, to));
+    }
+    all.into_iter().map(|w| w.expect("there are elements").kernel).collect()
+}
+
+/// What `spirv-val` says, or `None` if it is not installed.
+fn validate(name: &str, words: &[u32]) -> Option<String> {
+    let path = std::env::temp_dir().join(format!("elinvar-{}-{name}.spv", std::process::id()));
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    std::fs::write(&path, bytes).expect("the temporary directory can be written to");
+    let out = Command::new("spirv-val").args(["--target-env", "vulkan1.2"]).arg(&path).output();
+    let _ = std::fs::remove_file(&path);
+    out.ok().map(|o| String::from_utf8_lossy(&[o.stdout, o.stderr].concat()).into_owned())
+}
+
+#[test]
+fn the_validator_has_nothing_to_say() {
+    let bare =
+        Device { keeps_nan: [false; 2], rounds_to_even: [false; 3], keeps_subnormals: [false; 2], ..FULL };
+    let mut kernels: Vec<(Device, Kernel)> = library().into_iter().map(|k| (FULL, k)).collect();
+    kernels.extend((0..20).map(|seed| (bare, kernel(&mut Dice::new(seed)))));
+    let lanes = "kernel lanes group 64 1 1 { subgroup 32 buffer z u32 read_write param n i32 shared s i32 64
+        %0: u32 = local_index %1: u32 = subgroup_lane %2: u32 = reduce.add %0 %3: u32 = shuffle %2, %1
+        %4: u32 = broadcast %3, 31 %5: u32 = subgroup_id %6: u32 = atomic.max z[%5], %4
+        %7: i32 = param n store s[%0] = %7 barrier %8: i32 = load s[%1] %9: i32 = atomic.exchange s[%5], %8
+        %10: bool = lt %8, %9 %11: bool = reduce.and %10 if %11 { barrier } }";
+    // The last barrier is in a branch that differs between subgroups.
+    let k = parse(&lanes.replace("if %11 { barrier }", "")).expect("it can be read");
+    kernels.push((FULL, k));
+    for (device, k) in &kernels {
+        let words = emit(k, device).unwrap_or_else(|e| panic!("{e}"));
+        match validate(&k.name, &words) {
+            Some(said) => assert_eq!(said, "", "{}:\n{}", k.name, elinvar_kernel::text::print(k)),
+            None => eprintln!("spirv-val is not installed; {} was emitted and not validated", k.name),
+        }
+    }
+}
+
+#[test]
+fn what_a_device_lacks_is_said() {
+    let one = |body: &str, device: Device| {
+        let text = format!(
+            "kernel t group 32 1 1 {{ subgroup 32 buffer x f32 read buffer h f16 read buffer d f64 read
+             %0: u32 = group_id.x %1: f32 = load x[%0] %2: f64 = load d[%0] {body} }}"
+        );
+        let y = text.replace("buffer h", "buffer y f32 write buffer z f64 write buffer h");
+        emit(&parse(&y).unwrap_or_else(|e| panic!("{e}")), &device)
+            .err()
+            .map_or("emitted".to_string(), |e| e.0)
+    };
+    let rows = [
+        ("%3: f32 = sqrt %1 store y[%0] = %3", FULL, "emitted"),
+        ("%3: f32 = sqrt %1 store y[%0] = %3", Device { square_root: false, ..FULL }, "square roots are not"),
+        ("%3: f32 = div %1, %1 store y[%0] = %3", Device { division: false, ..FULL }, "divisions are not"),
+        ("%3: f32 = fma %1, %1, %1 store y[%0] = %3", Device { fused: false, ..FULL }, "emitted"),
+        ("%3: f64 = fma %2, %2, %2 store z[%0] = %3", Device { fused: false, ..FULL }, "a fused fma of f64"),
+        (
+            "%3: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %3",
+            FULL,
+            "matrix fragments are not emitted",
+        ),
+        ("%3: f32 = reduce.max %1 store y[%0] = %3", FULL, "a reduction of floats"),
+        ("%3: f32 = add %0, %1", FULL, "%0 is u32, and %1 is f32"),
+    ];
+    for (body, device, want) in rows {
+        let got = one(body, device);
+        assert!(got.contains(want), "{got}\nshould say: {want}");
+    }
+}

@@ -1,0 +1,181 @@
+//! The text form: read what was printed, and what it looks like.
+
+use crate::random::{Dice, inputs, kernel};
+use elinvar_kernel::build::Builder;
+use elinvar_kernel::interp::{Memory, run};
+use elinvar_kernel::ir::{Access, Elem, Scalar};
+use elinvar_kernel::text::{parse, print};
+use elinvar_kernel::{Kernel, pass, verify};
+
+#[test]
+fn reading_what_was_printed_gives_the_same_data() {
+    for seed in 0..300 {
+        let k = kernel(&mut Dice::new(seed));
+        verify::verify(&k).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&k)));
+        let read = parse(&print(&k)).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&k)));
+        assert!(read == k, "seed {seed}:\n{}\n{}", print(&k), print(&read));
+    }
+}
+
+/// Runs a kernel and gives what it stored.
+fn results(seed: u64, k: &Kernel) -> Vec<Memory> {
+    let (launch, mut buffers) = inputs(&mut Dice::new(seed + 1_000_000));
+    run(k, &launch, &mut buffers).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(k)));
+    buffers
+}
+
+#[test]
+fn passes_change_no_bit_of_random_kernels() {
+    let passes: [(&str, fn(&mut Kernel)); 5] = [
+        ("constants", pass::fold_constants),
+        ("same", pass::share),
+        ("dead", pass::remove_dead),
+        ("hoist", pass::hoist),
+        ("all", pass::optimise),
+    ];
+    for seed in 0..120 {
+        let k = kernel(&mut Dice::new(seed));
+        let want = results(seed, &k);
+        for (name, pass) in passes {
+            let mut better = k.clone();
+            pass(&mut better);
+            verify::verify(&better)
+                .unwrap_or_else(|e| panic!("seed {seed}, {name}: {e}\n{}", print(&better)));
+            let got = results(seed, &better);
+            assert!(got == want, "seed {seed}, {name}:\n{}\n{}", print(&k), print(&better));
+        }
+    }
+}
+
+#[test]
+fn lowering_changes_no_bit_of_random_kernels() {
+    let all = pass::Wants {
+        division: true,
+        shifts: true,
+        extremes: true,
+        saturation: true,
+        copy_sign: true,
+        fused: false,
+    };
+    for seed in 0..200 {
+        let k = kernel(&mut Dice::new(seed));
+        let mut lowered = k.clone();
+        pass::lower(&mut lowered, all).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        verify::verify(&lowered).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&lowered)));
+        assert!(results(seed, &lowered) == results(seed, &k), "seed {seed}:\n{}", print(&k));
+    }
+}
+
+/// On a device that rounds products and sums apart, the built fma is the fused one.
+#[test]
+fn a_fused_fma_is_built_where_there_is_none() {
+    let text = "kernel t group 64 1 1 { buffer x f32 read buffer y f32 write param n u32
+        %0: u32 = local_index %1: u32 = group_id.x %2: u32 = const 64 %3: u32 = mul %1, %2 %4: u32 = add %3, %0
+        %5: u32 = const 4 %6: u32 = mul %4, %5 %7: f32x4 = load x[%6]
+        %8: f32 = extract %7, 0 %9: f32 = extract %7, 1 %10: f32 = extract %7, 2
+        %11: f32 = fma %8, %9, %10 store y[%4] = %11 }";
+    let k = parse(text).unwrap();
+    let mut built = k.clone();
+    pass::lower(&mut built, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    let (groups, s) = (64u32, elinvar_core::philox::Stream { seed: 11, stream: 0 });
+    let n = u64::from(groups) * 64;
+    let mut cells = Vec::new();
+    for i in 0..n {
+        let [a, b, c] = [0, 1, 2].map(|j| f32::from_bits(s.word(3 * i + j)));
+        // A third are any bits, a third nearly cancel, a third are near in size.
+        let near = |x: f32| f32::from_bits((x.to_bits() & 0x807f_ffff) | 0x3f80_0000);
+        let all = match i % 3 {
+            0 => [a, b, c],
+            1 => [near(a), near(b), -(near(a) * near(b))],
+            _ => [near(a), near(b), c],
+        };
+        cells.extend(all.map(|v| u64::from(v.to_bits())));
+        cells.push(0);
+    }
+    let x = Memory { elem: Elem::F32, cells };
+    let launch = elinvar_kernel::interp::Launch {
+        groups: [groups, 1, 1],
+        params: vec![n.try_into().map(|n: u32| n.into()).unwrap()],
+    };
+    let on = |k: &Kernel, fused: bool| {
+        let mut b = [x.clone(), Memory::zeros(Elem::F32, n as usize)];
+        let lacks = elinvar_kernel::interp::Lacks { fused, subnormals: false };
+        elinvar_kernel::interp::run_lacking(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
+        b[1].clone()
+    };
+    let want = on(&k, false);
+    assert!(on(&k, true) != want, "the inputs do not tell a fused fma from another");
+    assert!(on(&built, true) == want);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let rows = [
+        ("", "here is `the end`, and should be `kernel`"),
+        ("kernel t group 1 1 1 {", "here is `the end`, and should be `}`"),
+        ("kernel t group 1 1 1 { } }", "should be nothing after the kernel"),
+        ("kernel 9 group 1 1 1 { }", "should be a name"),
+        ("kernel t group 1 1 1 { buffer x f8 read }", "here is `f8`, and should be an element type"),
+        (
+            "kernel t group 1 1 1 {\n %0: u32 = frob\n}",
+            "line 2: here is `frob`, and should be an instruction",
+        ),
+        ("kernel t group 1 1 1 { %0: u32 = const 1.5 }", "should be a number of that type"),
+        ("kernel t group 1 1 1 { %0: u32 = const 4294967296 }", "should be a number of that type"),
+        ("kernel t group 1 1 1 { %0: u32 = const 1 %0: u32 = const 1 }", "%0 is defined a second time"),
+        ("kernel t group 1 1 1 { %1: u32 = const 1 }", "not numbered without gaps"),
+        ("kernel t group 1 1 1 { %4000000000: u32 = const 1 }", "values"),
+        ("kernel t group 1 1 1 { %0: f32 = load x[%1] }", "should be a buffer or shared memory"),
+        (
+            "kernel t group 1 1 1 { %0: f32 = fragment_fill %0 }",
+            "should be an instruction that gives no fragment",
+        ),
+    ];
+    for (text, want) in rows {
+        let got = parse(text).err().map_or("read".to_string(), |e| e.to_string());
+        assert!(got.contains(want), "{got}\nshould say: {want}\n{text}");
+    }
+    let deep = format!("kernel t group 1 1 1 {{ %0: bool = const true {} ", "if %0 { ".repeat(100_000));
+    assert!(parse(&deep).is_err());
+}
+
+/// Golden texts: a change of how kernels are built or printed shows here. To write them anew, set `ELINVAR_BLESS`.
+fn golden(name: &str, k: &Kernel) {
+    let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let text = print(k);
+    if std::env::var_os("ELINVAR_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(text == want, "{name} is now\n{text}");
+}
+
+#[test]
+fn a_kernel_in_text() {
+    let k = Builder::new("square", [64, 1, 1]);
+    let (x, y) = (k.buffer("x", Elem::F32, Access::Read), k.buffer("y", Elem::F16, Access::Write));
+    let n = k.param("n", Scalar::U32);
+    let i = k.global_id(0);
+    k.if_(i.lt(n), || {
+        let v = k.load(x, i, 1);
+        k.store(y, i, v * v);
+    });
+    golden("square", &k.finish());
+}
+
+#[test]
+fn a_map_in_text() {
+    use elinvar_core::{DType, Layout, Shape};
+    use elinvar_kernel::library::formula::Floats;
+    use elinvar_kernel::library::map;
+    use elinvar_ops::catalogue::add::Add;
+    let l = Layout::contiguous(Shape::new(&[6, 7]).unwrap());
+    let t = Layout::contiguous(Shape::new(&[7, 6]).unwrap()).transpose(0, 1);
+    let add = Floats::<Add, 2>(Add);
+    for (name, l) in [("map_add_dense", &l), ("map_add_strided", &t)] {
+        let operands = [(l, DType::F16), (&l.clone(), DType::F16)];
+        let mut k = map::map(&add, DType::F16, &operands).unwrap().kernel;
+        pass::optimise(&mut k);
+        golden(name, &k);
+    }
+}
