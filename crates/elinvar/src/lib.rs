@@ -266,6 +266,25 @@
 //! # Ok::<(), elinvar::Error>(())
 //! ```
 //!
+//! For inference, a model may keep its weights twice: as they are, and in the order in which products read them. That takes
+//! memory and no bit of any result. What does change bits is asked for by name: inside of the scope of [`Precision::Fast`] a
+//! device may take its fastest units for products, and what it makes of them is the same every time, but not on every device.
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! # use elinvar::nn::{Layer, Module, layers::Linear};
+//! let (d, g) = (Device::cpu(), &mut Generator::new(1));
+//! let layer = Linear::new(64, 32, g, &d);
+//! let x = g.randn([2, 64], &d);
+//! let y = layer.forward(&x);
+//! println!("{} weights are packed", layer.prepack()?);
+//! assert_eq!(layer.forward(&x).to_vec::<f32>()?, y.to_vec::<f32>()?);
+//! layer.to_dtype(DType::BF16)?;
+//! let fast = Precision::Fast.scope(|| layer.forward(&x.to_dtype(DType::BF16)));
+//! # assert_eq!(fast.dims(), [2, 32]);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
 //! Without gradients, generic code can be written on arrays through the typed door, where every op is a function of
 //! the backend that returns a `Result`:
 //!

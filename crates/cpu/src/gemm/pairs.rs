@@ -56,9 +56,6 @@ impl<'a> Paired<'a> {
             Numbers::Own(_) | Numbers::F16(_) => None,
         }
     }
-}
-
-impl<'a> Paired<'a> {
     fn turned(&self) -> Paired<'a> {
         Paired { at: self.at.turned(), ..*self }
     }
@@ -83,8 +80,8 @@ fn pair(first: bf16, second: bf16) -> f32 {
     f32::from_bits(u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16)
 }
 
-/// out[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `apart` further on; the last `single` of rows
-/// or columns, whichever the terms lie along, has no second one.
+/// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `apart` further on. What is not `whole` lacks
+/// the second: the last row, or the last column, whichever way the terms lie.
 struct Pack<'a> {
     src: &'a [bf16],
     at: isize,
@@ -93,7 +90,7 @@ struct Pack<'a> {
     apart: isize,
     rows: usize,
     cols: usize,
-    /// Rows, columns whose terms are pairs.
+    /// Rows and columns of whole pairs.
     whole: (usize, usize),
     dst: &'a mut [f32],
     pitch: usize,

@@ -206,7 +206,7 @@ struct Part<V: Quad, S: Stored<V::T>> {
 /// share a few lines of the first.
 const AHEAD: usize = 1024;
 /// How many lines the second register of columns is behind the first; with fewer than three, 1024 rows of 1024 terms took a tenth
-/// longer.
+/// longer. Of few lines too little would overlap, and only what does hides how long an fma takes.
 const BEHIND: usize = 4;
 
 impl<V: Quad, S: Stored<V::T>> Part<V, S> {
@@ -251,10 +251,11 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                 // The second register of columns follows some lines behind: rows that lie a power of two apart share a set of
                 // the first-level cache, which has room for a line of eight of them.
                 let lines = (end - from) / line;
-                for step in 0..lines + (G - 1) * BEHIND {
+                let behind = if lines < 4 * BEHIND { 0 } else { BEHIND };
+                for step in 0..lines + (G - 1) * behind {
                     for part in (0..line).step_by(terms) {
                         each_row!(G, g => {
-                            let number = step.wrapping_sub(g * BEHIND);
+                            let number = step.wrapping_sub(g * behind);
                             if number < lines {
                                 let t = from + number * line + part;
                                 let b = self.b.wrapping_offset(g as isize * across).wrapping_add(t);
