@@ -140,8 +140,16 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn length(&self) -> C {
         C::lit(self.n as f64)
     }
-    fn run(&self, task: Task<'_, C, R, N>) -> ([C; STATS], C) {
-        formula::<C, _>(self.isa, task)
+    fn run(&self, task: Task<'_, C, R, N>) {
+        formula::<C, _>(self.isa, task);
+    }
+    /// How many of `len` elements from `start` on all operands have one after the other; all, if these are too few to be
+    /// worth a part of their own.
+    fn stretch(&self, start: usize, len: usize) -> usize {
+        /// Elements that are copied in about the time that a part takes to begin.
+        const FEW: usize = 256;
+        let some = self.x.iter().map(|x| x.stretch(start)).min().unwrap_or(len);
+        if some < FEW { len } else { len.min(some) }
     }
     /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows.
     fn part<'b>(
@@ -189,28 +197,34 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         kept: &mut [C],
     ) -> C {
         let len = BLOCK.min(self.n - start);
-        let x = self.part(row + start, len, &mut scratch.x, &mut scratch.held);
+        let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
         let mut others = Vec::new();
         let y = match kept {
-            [] if keeps::<R, N>() => &mut room(&mut others)[..len],
+            [] if stays => &mut room(&mut others)[..len],
             kept => kept,
         };
-        let task = Task {
-            r: self.r,
-            n: self.length(),
-            len,
-            rows: 1,
-            x,
-            step: [0; N],
-            s: *s,
-            folds: k..k + 1,
-            finish: false,
-            y,
-            out: false,
-            terms: room(&mut scratch.terms),
-            isa: self.isa,
-        };
-        self.run(task).1
+        let terms = room(&mut scratch.terms);
+        let mut at = 0;
+        while at < len {
+            let some = self.stretch(row + start + at, len - at);
+            self.run(Task {
+                r: self.r,
+                n: self.length(),
+                len: some,
+                rows: 1,
+                x: self.part(row + start + at, some, &mut scratch.x, &mut scratch.held),
+                step: [0; N],
+                s: *s,
+                folds: k..k + 1,
+                whole: false,
+                y: if stays { &mut y[at..at + some] } else { &mut [] },
+                out: false,
+                terms: &mut terms[at..],
+                isa: self.isa,
+            });
+            at += some;
+        }
+        C::block(self.isa, R::FOLDS[k], if stays { y } else { &terms[..len] })
     }
     /// Statistic `k` from the folds of blocks.
     fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
@@ -223,23 +237,25 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     /// are to be made anew.
     fn write(&self, start: usize, s: &[C; STATS], y: &mut [C], anew: bool, scratch: &mut Scratch<C, N>) {
         let last = R::FOLDS.len();
-        for (b, y) in y.chunks_mut(BLOCK).enumerate() {
-            let x = self.part(start + b * BLOCK, y.len(), &mut scratch.x, &mut scratch.held);
+        let mut at = 0;
+        while at < y.len() {
+            let some = self.stretch(start + at, BLOCK.min(y.len() - at));
             self.run(Task {
                 r: self.r,
                 n: self.length(),
-                len: y.len(),
+                len: some,
                 rows: 1,
-                x,
+                x: self.part(start + at, some, &mut scratch.x, &mut scratch.held),
                 step: [0; N],
                 s: *s,
                 folds: if keeps::<R, N>() && anew { last - 1..last } else { last..last },
-                finish: false,
-                y,
+                whole: false,
+                y: &mut y[at..at + some],
                 out: true,
                 terms: room(&mut scratch.terms),
                 isa: self.isa,
             });
+            at += some;
         }
     }
     /// A row of several blocks.
@@ -306,7 +322,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             step,
             s: [C::NOTHING; STATS],
             folds: 0..R::FOLDS.len(),
-            finish: true,
+            whole: true,
             y,
             out: true,
             terms: room(&mut scratch.terms),
@@ -329,10 +345,10 @@ struct Task<'a, C, R, const N: usize> {
     step: [usize; N],
     /// Statistics that are there.
     s: [C; STATS],
-    /// Statistics to be folded.
+    /// Statistics whose terms are wanted.
     folds: std::ops::Range<usize>,
-    /// Are these folds of whole rows, which are statistics when they are finished?
-    finish: bool,
+    /// Are these whole rows, whose terms are to be folded, too?
+    whole: bool,
     /// The results of each row; before that, the terms that are kept.
     y: &'a mut [C],
     /// Are results wanted?
@@ -343,21 +359,19 @@ struct Task<'a, C, R, const N: usize> {
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
-    /// The statistics and the fold that came last.
-    type Out = ([C; STATS], C);
+    type Out = ();
     #[inline(always)]
-    fn run(self) -> ([C; STATS], C) {
+    fn run(self) {
         let (r, n, len) = (*self.r, V(self.n), self.len);
         let folds = R::FOLDS.len();
         let width = if R::OUT == RowOut::Each { len } else { 1 };
         let padded = len.next_multiple_of(WINDOW);
-        let (mut s, mut folded) = (self.s, C::NOTHING);
         for row in 0..self.rows {
             let mut x: [&[[C; WINDOW]]; N] = [&[]; N];
             for ((x, all), step) in x.iter_mut().zip(&self.x).zip(&self.step) {
                 *x = all[row * step..][..padded].as_chunks().0;
             }
-            s = self.s;
+            let mut s = self.s;
             let y: &mut [C] = if self.y.is_empty() { &mut [] } else { &mut self.y[row * width..][..width] };
             let mut k = self.folds.start;
             while k < self.folds.end {
@@ -380,8 +394,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
                     }
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
-                folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
-                if self.finish {
+                if self.whole {
+                    let folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
                     s[k] = r.finish(k, V(folded), v, n).0;
                 }
                 k += 1;
@@ -399,7 +413,6 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
                 }
             }
         }
-        (s, folded)
     }
 }
 
