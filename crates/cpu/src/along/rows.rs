@@ -62,7 +62,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
                 try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, |first, part| {
                     let mut scratch = Scratch::new()?;
                     for (b, y) in part.iter_mut().enumerate() {
-                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, &mut []);
+                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, &mut [])?;
                     }
                     Ok::<(), Error>(())
                 })?;
@@ -76,7 +76,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             let mut scratch = Scratch::new()?;
             while room.left() > 0 {
                 let some = (n - at % n).min(room.left());
-                work.write(at, &all[at / n], room.zeroed(some, C::NOTHING), true, &mut scratch);
+                work.write(at, &all[at / n], room.zeroed(some, C::NOTHING), true, &mut scratch)?;
                 at += some;
             }
             Ok(())
@@ -95,7 +95,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
                 row += 1;
             } else {
                 let some = group.min(room.left() / width);
-                work.short(row, some, room.zeroed(some * width, C::NOTHING), &mut scratch);
+                work.short(row, some, room.zeroed(some * width, C::NOTHING), &mut scratch)?;
                 row += some;
             }
         }
@@ -109,7 +109,7 @@ struct Scratch<C, const N: usize> {
     x: [Vec<C>; N],
     /// The row whose one element fills an operand's buffer; the first row, if all rows are that one.
     held: [Option<usize>; N],
-    /// Terms that have no room behind them.
+    /// Terms on their way to a fold.
     terms: Vec<C>,
 }
 
@@ -120,11 +120,11 @@ impl<C: Float, const N: usize> Scratch<C, N> {
 }
 
 /// A buffer with room for a block and what is read behind it; made when it is needed first.
-fn room<C: Float>(buffer: &mut Vec<C>) -> &mut [C] {
+fn room<C: Float>(buffer: &mut Vec<C>) -> Result<&mut [C]> {
     if buffer.is_empty() {
-        buffer.resize(BLOCK + WINDOW, C::NOTHING);
+        *buffer = filled(BLOCK + WINDOW, C::NOTHING)?;
     }
-    buffer
+    Ok(buffer)
 }
 
 /// A formula and its operands.
@@ -158,7 +158,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         len: usize,
         buffers: &'b mut [Vec<C>; N],
         held: &mut [Option<usize>; N],
-    ) -> [&'b [C]; N]
+    ) -> Result<[&'b [C]; N]>
     where
         Self: 'b,
     {
@@ -166,15 +166,18 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let mut all: [&[C]; N] = [&[]; N];
         for (((x, stage), buffer), held) in all.iter_mut().zip(&self.x).zip(buffers).zip(held) {
             if !stage.repeats(self.n) {
-                *x = stage.padded(start, len, padded).unwrap_or_else(|| {
-                    let buffer = room(buffer);
-                    stage.read(start, &mut buffer[..len]);
-                    &buffer[..padded]
-                });
+                *x = match stage.padded(start, len, padded) {
+                    Some(all) => all,
+                    None => {
+                        let buffer = room(buffer)?;
+                        stage.read(start, &mut buffer[..len]);
+                        &buffer[..padded]
+                    }
+                };
                 continue;
             }
             // A number for each row, such as the weight of a channel: written once for all parts and passes.
-            let buffer = room(buffer);
+            let buffer = room(buffer)?;
             if *held != Some(row) {
                 stage.read(start, &mut buffer[..1]);
                 let value = buffer[0];
@@ -183,7 +186,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             }
             *x = &buffer[..padded];
         }
-        all
+        Ok(all)
     }
     /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they stay in `kept`, if that has
     /// the block's size.
@@ -195,15 +198,15 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         s: &[C; STATS],
         scratch: &mut Scratch<C, N>,
         kept: &mut [C],
-    ) -> C {
+    ) -> Result<C> {
         let len = BLOCK.min(self.n - start);
         let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
         let mut others = Vec::new();
         let y = match kept {
-            [] if stays => &mut room(&mut others)[..len],
+            [] if stays => &mut room(&mut others)?[..len],
             kept => kept,
         };
-        let terms = room(&mut scratch.terms);
+        let terms = room(&mut scratch.terms)?;
         let mut at = 0;
         while at < len {
             let some = self.stretch(row + start + at, len - at);
@@ -212,7 +215,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 n: self.length(),
                 len: some,
                 rows: 1,
-                x: self.part(row + start + at, some, &mut scratch.x, &mut scratch.held),
+                x: self.part(row + start + at, some, &mut scratch.x, &mut scratch.held)?,
                 step: [0; N],
                 s: *s,
                 folds: k..k + 1,
@@ -224,7 +227,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             });
             at += some;
         }
-        C::block(self.isa, R::FOLDS[k], if stays { y } else { &terms[..len] })
+        Ok(C::block(self.isa, R::FOLDS[k], if stays { y } else { &terms[..len] }))
     }
     /// Statistic `k` from the folds of blocks.
     fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
@@ -235,7 +238,14 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     }
     /// The results of the elements from `start` on, all of one row. If the formula keeps terms, they are in `y`, or they
     /// are to be made anew.
-    fn write(&self, start: usize, s: &[C; STATS], y: &mut [C], anew: bool, scratch: &mut Scratch<C, N>) {
+    fn write(
+        &self,
+        start: usize,
+        s: &[C; STATS],
+        y: &mut [C],
+        anew: bool,
+        scratch: &mut Scratch<C, N>,
+    ) -> Result<()> {
         let last = R::FOLDS.len();
         let mut at = 0;
         while at < y.len() {
@@ -245,18 +255,19 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 n: self.length(),
                 len: some,
                 rows: 1,
-                x: self.part(start + at, some, &mut scratch.x, &mut scratch.held),
+                x: self.part(start + at, some, &mut scratch.x, &mut scratch.held)?,
                 step: [0; N],
                 s: *s,
                 folds: if keeps::<R, N>() && anew { last - 1..last } else { last..last },
                 whole: false,
                 y: &mut y[at..at + some],
                 out: true,
-                terms: room(&mut scratch.terms),
+                terms: room(&mut scratch.terms)?,
                 isa: self.isa,
             });
             at += some;
         }
+        Ok(())
     }
     /// A row of several blocks.
     fn long(&self, row: usize, room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
@@ -270,24 +281,24 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             for (b, folded) in blocks.iter_mut().enumerate() {
                 let start = b * BLOCK;
                 let kept: &mut [C] = if keep { &mut y[start..n.min(start + BLOCK)] } else { &mut [] };
-                *folded = self.fold(k, first, start, &s, scratch, kept);
+                *folded = self.fold(k, first, start, &s, scratch, kept)?;
             }
             s[k] = self.finish(k, &blocks, &s);
         }
         match R::OUT {
             RowOut::Once => room.copy(&[self.once(&s)]),
-            RowOut::Each if keeps::<R, N>() => self.write(first, &s, y, false, scratch),
+            RowOut::Each if keeps::<R, N>() => self.write(first, &s, y, false, scratch)?,
             RowOut::Each => {
                 for start in (0..n).step_by(BLOCK) {
                     let y = room.zeroed(BLOCK.min(n - start), C::NOTHING);
-                    self.write(first + start, &s, y, false, scratch);
+                    self.write(first + start, &s, y, false, scratch)?;
                 }
             }
         }
         Ok(())
     }
     /// Some rows of at most a block each, and no more than fit into a buffer, from `first` on.
-    fn short(&self, first: usize, rows: usize, y: &mut [C], scratch: &mut Scratch<C, N>) {
+    fn short(&self, first: usize, rows: usize, y: &mut [C], scratch: &mut Scratch<C, N>) -> Result<()> {
         let n = self.n;
         let (padded, reach) = (n.next_multiple_of(WINDOW), rows.saturating_sub(1) * n);
         let (mut x, mut step): ([&[C]; N], _) = ([&[]; N], [n; N]);
@@ -300,7 +311,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 *x = all;
                 continue;
             }
-            let buffer = room(buffer);
+            let buffer = room(buffer)?;
             if stage.is_one_row(n) {
                 // The same for all rows, such as weights: read once.
                 if held.is_none() {
@@ -325,10 +336,11 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             whole: true,
             y,
             out: true,
-            terms: room(&mut scratch.terms),
+            terms: room(&mut scratch.terms)?,
             isa: self.isa,
         };
         self.run(task);
+        Ok(())
     }
 }
 
