@@ -62,7 +62,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
                 try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, |first, part| {
                     let mut scratch = Scratch::new()?;
                     for (b, y) in part.iter_mut().enumerate() {
-                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, &mut []);
+                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, &mut [])?;
                     }
                     Ok::<(), Error>(())
                 })?;
@@ -76,7 +76,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             let mut scratch = Scratch::new()?;
             while room.left() > 0 {
                 let some = (n - at % n).min(room.left());
-                work.write(at, &all[at / n], room.zeroed(some, C::NOTHING), true, &mut scratch);
+                work.write(at, &all[at / n], room.zeroed(some, C::NOTHING), true, &mut scratch)?;
                 at += some;
             }
             Ok(())
@@ -95,7 +95,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
                 row += 1;
             } else {
                 let some = group.min(room.left() / width);
-                work.short(row, some, room.zeroed(some * width, C::NOTHING), &mut scratch);
+                work.short(row, some, room.zeroed(some * width, C::NOTHING), &mut scratch)?;
                 row += some;
             }
         }
@@ -109,7 +109,7 @@ struct Scratch<C, const N: usize> {
     x: [Vec<C>; N],
     /// The row whose one element fills an operand's buffer; the first row, if all rows are that one.
     held: [Option<usize>; N],
-    /// Terms that have no room behind them.
+    /// Terms on their way to a fold.
     terms: Vec<C>,
 }
 
@@ -120,11 +120,11 @@ impl<C: Float, const N: usize> Scratch<C, N> {
 }
 
 /// A buffer with room for a block and what is read behind it; made when it is needed first.
-fn room<C: Float>(buffer: &mut Vec<C>) -> &mut [C] {
+fn room<C: Float>(buffer: &mut Vec<C>) -> Result<&mut [C]> {
     if buffer.is_empty() {
-        buffer.resize(BLOCK + WINDOW, C::NOTHING);
+        *buffer = filled(BLOCK + WINDOW, C::NOTHING)?;
     }
-    buffer
+    Ok(buffer)
 }
 
 /// A formula and its operands.
@@ -140,8 +140,16 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn length(&self) -> C {
         C::lit(self.n as f64)
     }
-    fn run(&self, task: Task<'_, C, R, N>) -> ([C; STATS], C) {
-        formula::<C, _>(self.isa, task)
+    fn run(&self, task: Task<'_, C, R, N>) {
+        formula::<C, _>(self.isa, task);
+    }
+    /// How many of `len` elements from `start` on all operands have one after the other; all, if these are too few to be
+    /// worth a part of their own.
+    fn stretch(&self, start: usize, len: usize) -> usize {
+        /// Elements that are copied in about the time that a part takes to begin.
+        const FEW: usize = 256;
+        let some = self.x.iter().map(|x| x.stretch(start)).min().unwrap_or(len);
+        if some < FEW { len } else { len.min(some) }
     }
     /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows.
     fn part<'b>(
@@ -150,7 +158,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         len: usize,
         buffers: &'b mut [Vec<C>; N],
         held: &mut [Option<usize>; N],
-    ) -> [&'b [C]; N]
+    ) -> Result<[&'b [C]; N]>
     where
         Self: 'b,
     {
@@ -158,15 +166,18 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let mut all: [&[C]; N] = [&[]; N];
         for (((x, stage), buffer), held) in all.iter_mut().zip(&self.x).zip(buffers).zip(held) {
             if !stage.repeats(self.n) {
-                *x = stage.padded(start, len, padded).unwrap_or_else(|| {
-                    let buffer = room(buffer);
-                    stage.read(start, &mut buffer[..len]);
-                    &buffer[..padded]
-                });
+                *x = match stage.padded(start, len, padded) {
+                    Some(all) => all,
+                    None => {
+                        let buffer = room(buffer)?;
+                        stage.read(start, &mut buffer[..len]);
+                        &buffer[..padded]
+                    }
+                };
                 continue;
             }
             // A number for each row, such as the weight of a channel: written once for all parts and passes.
-            let buffer = room(buffer);
+            let buffer = room(buffer)?;
             if *held != Some(row) {
                 stage.read(start, &mut buffer[..1]);
                 let value = buffer[0];
@@ -175,7 +186,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             }
             *x = &buffer[..padded];
         }
-        all
+        Ok(all)
     }
     /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they stay in `kept`, if that has
     /// the block's size.
@@ -187,30 +198,36 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         s: &[C; STATS],
         scratch: &mut Scratch<C, N>,
         kept: &mut [C],
-    ) -> C {
+    ) -> Result<C> {
         let len = BLOCK.min(self.n - start);
-        let x = self.part(row + start, len, &mut scratch.x, &mut scratch.held);
+        let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
         let mut others = Vec::new();
         let y = match kept {
-            [] if keeps::<R, N>() => &mut room(&mut others)[..len],
+            [] if stays => &mut room(&mut others)?[..len],
             kept => kept,
         };
-        let task = Task {
-            r: self.r,
-            n: self.length(),
-            len,
-            rows: 1,
-            x,
-            step: [0; N],
-            s: *s,
-            folds: k..k + 1,
-            finish: false,
-            y,
-            out: false,
-            terms: room(&mut scratch.terms),
-            isa: self.isa,
-        };
-        self.run(task).1
+        let terms = room(&mut scratch.terms)?;
+        let mut at = 0;
+        while at < len {
+            let some = self.stretch(row + start + at, len - at);
+            self.run(Task {
+                r: self.r,
+                n: self.length(),
+                len: some,
+                rows: 1,
+                x: self.part(row + start + at, some, &mut scratch.x, &mut scratch.held)?,
+                step: [0; N],
+                s: *s,
+                folds: k..k + 1,
+                whole: false,
+                y: if stays { &mut y[at..at + some] } else { &mut [] },
+                out: false,
+                terms: &mut terms[at..],
+                isa: self.isa,
+            });
+            at += some;
+        }
+        Ok(C::block(self.isa, R::FOLDS[k], if stays { y } else { &terms[..len] }))
     }
     /// Statistic `k` from the folds of blocks.
     fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
@@ -221,26 +238,36 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     }
     /// The results of the elements from `start` on, all of one row. If the formula keeps terms, they are in `y`, or they
     /// are to be made anew.
-    fn write(&self, start: usize, s: &[C; STATS], y: &mut [C], anew: bool, scratch: &mut Scratch<C, N>) {
+    fn write(
+        &self,
+        start: usize,
+        s: &[C; STATS],
+        y: &mut [C],
+        anew: bool,
+        scratch: &mut Scratch<C, N>,
+    ) -> Result<()> {
         let last = R::FOLDS.len();
-        for (b, y) in y.chunks_mut(BLOCK).enumerate() {
-            let x = self.part(start + b * BLOCK, y.len(), &mut scratch.x, &mut scratch.held);
+        let mut at = 0;
+        while at < y.len() {
+            let some = self.stretch(start + at, BLOCK.min(y.len() - at));
             self.run(Task {
                 r: self.r,
                 n: self.length(),
-                len: y.len(),
+                len: some,
                 rows: 1,
-                x,
+                x: self.part(start + at, some, &mut scratch.x, &mut scratch.held)?,
                 step: [0; N],
                 s: *s,
                 folds: if keeps::<R, N>() && anew { last - 1..last } else { last..last },
-                finish: false,
-                y,
+                whole: false,
+                y: &mut y[at..at + some],
                 out: true,
-                terms: room(&mut scratch.terms),
+                terms: room(&mut scratch.terms)?,
                 isa: self.isa,
             });
+            at += some;
         }
+        Ok(())
     }
     /// A row of several blocks.
     fn long(&self, row: usize, room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
@@ -254,24 +281,24 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             for (b, folded) in blocks.iter_mut().enumerate() {
                 let start = b * BLOCK;
                 let kept: &mut [C] = if keep { &mut y[start..n.min(start + BLOCK)] } else { &mut [] };
-                *folded = self.fold(k, first, start, &s, scratch, kept);
+                *folded = self.fold(k, first, start, &s, scratch, kept)?;
             }
             s[k] = self.finish(k, &blocks, &s);
         }
         match R::OUT {
             RowOut::Once => room.copy(&[self.once(&s)]),
-            RowOut::Each if keeps::<R, N>() => self.write(first, &s, y, false, scratch),
+            RowOut::Each if keeps::<R, N>() => self.write(first, &s, y, false, scratch)?,
             RowOut::Each => {
                 for start in (0..n).step_by(BLOCK) {
                     let y = room.zeroed(BLOCK.min(n - start), C::NOTHING);
-                    self.write(first + start, &s, y, false, scratch);
+                    self.write(first + start, &s, y, false, scratch)?;
                 }
             }
         }
         Ok(())
     }
     /// Some rows of at most a block each, and no more than fit into a buffer, from `first` on.
-    fn short(&self, first: usize, rows: usize, y: &mut [C], scratch: &mut Scratch<C, N>) {
+    fn short(&self, first: usize, rows: usize, y: &mut [C], scratch: &mut Scratch<C, N>) -> Result<()> {
         let n = self.n;
         let (padded, reach) = (n.next_multiple_of(WINDOW), rows.saturating_sub(1) * n);
         let (mut x, mut step): ([&[C]; N], _) = ([&[]; N], [n; N]);
@@ -284,7 +311,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 *x = all;
                 continue;
             }
-            let buffer = room(buffer);
+            let buffer = room(buffer)?;
             if stage.is_one_row(n) {
                 // The same for all rows, such as weights: read once.
                 if held.is_none() {
@@ -306,13 +333,14 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             step,
             s: [C::NOTHING; STATS],
             folds: 0..R::FOLDS.len(),
-            finish: true,
+            whole: true,
             y,
             out: true,
-            terms: room(&mut scratch.terms),
+            terms: room(&mut scratch.terms)?,
             isa: self.isa,
         };
         self.run(task);
+        Ok(())
     }
 }
 
@@ -329,10 +357,10 @@ struct Task<'a, C, R, const N: usize> {
     step: [usize; N],
     /// Statistics that are there.
     s: [C; STATS],
-    /// Statistics to be folded.
+    /// Statistics whose terms are wanted.
     folds: std::ops::Range<usize>,
-    /// Are these folds of whole rows, which are statistics when they are finished?
-    finish: bool,
+    /// Are these whole rows, whose terms are to be folded, too?
+    whole: bool,
     /// The results of each row; before that, the terms that are kept.
     y: &'a mut [C],
     /// Are results wanted?
@@ -343,21 +371,19 @@ struct Task<'a, C, R, const N: usize> {
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
-    /// The statistics and the fold that came last.
-    type Out = ([C; STATS], C);
+    type Out = ();
     #[inline(always)]
-    fn run(self) -> ([C; STATS], C) {
+    fn run(self) {
         let (r, n, len) = (*self.r, V(self.n), self.len);
         let folds = R::FOLDS.len();
         let width = if R::OUT == RowOut::Each { len } else { 1 };
         let padded = len.next_multiple_of(WINDOW);
-        let (mut s, mut folded) = (self.s, C::NOTHING);
         for row in 0..self.rows {
             let mut x: [&[[C; WINDOW]]; N] = [&[]; N];
             for ((x, all), step) in x.iter_mut().zip(&self.x).zip(&self.step) {
                 *x = all[row * step..][..padded].as_chunks().0;
             }
-            s = self.s;
+            let mut s = self.s;
             let y: &mut [C] = if self.y.is_empty() { &mut [] } else { &mut self.y[row * width..][..width] };
             let mut k = self.folds.start;
             while k < self.folds.end {
@@ -380,8 +406,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
                     }
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
-                folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
-                if self.finish {
+                if self.whole {
+                    let folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
                     s[k] = r.finish(k, V(folded), v, n).0;
                 }
                 k += 1;
@@ -399,7 +425,6 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
                 }
             }
         }
-        (s, folded)
     }
 }
 

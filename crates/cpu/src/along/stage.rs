@@ -177,6 +177,11 @@ impl<'a, T: Number> Stage<'a, T> {
     pub fn is_one_row(&self, n: usize) -> bool {
         self.inner == (n, 1) && self.outer.iter().all(|&(_, stride)| stride == 0)
     }
+    /// How many elements from `start` on lie one after the other; all of those that are copied anyway.
+    pub fn stretch(&self, start: usize) -> usize {
+        let (n, stride) = self.inner;
+        if self.own.is_some() && stride == 1 { n - start % n.max(1) } else { usize::MAX }
+    }
     /// The elements `start..start + len`, and what stands behind them up to `padded`, if they lie so in memory.
     pub fn padded(&self, start: usize, len: usize, padded: usize) -> Option<&'a [T]> {
         let (n, stride) = self.inner;

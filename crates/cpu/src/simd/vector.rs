@@ -3,7 +3,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::isa::dispatch_pairs;
-use super::isa::{Isa, Kernel, Level, dispatch};
+use super::isa::{Isa, Kernel, Level};
 use super::quad::Quad;
 use elinvar_core::Element;
 use elinvar_ops::lane::Lane;
@@ -39,6 +39,8 @@ pub(crate) trait Vector: Copy {
 
 /// f32 or f64: a number of which there are registers.
 pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
+    /// Whether numbers stored as halves are computed in this type. Where not, what reads halves need not be compiled.
+    const HALVES: bool;
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type V512: Quad<T = Self>;
@@ -57,6 +59,7 @@ pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
 }
 
 impl Registers for f32 {
+    const HALVES: bool = true;
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512;
     #[cfg(target_arch = "x86_64")]
@@ -70,6 +73,7 @@ impl Registers for f32 {
 }
 
 impl Registers for f64 {
+    const HALVES: bool = false;
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512d;
     #[cfg(target_arch = "x86_64")]
@@ -96,14 +100,17 @@ pub(crate) trait InRegisters {
 /// Runs work in the copy for this instruction set.
 #[inline]
 pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
+    // Each kind of registers is compiled for its own instruction set only, which `dispatch` could not know.
     match isa.level() {
-        Level::Plain => dispatch(isa, In::<Four<W::T>, W>(work, PhantomData)),
+        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).run(),
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => dispatch(isa, In::<<W::T as Registers>::V256, W>(work, PhantomData)),
+        Level::Avx2 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2() },
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, In::<<W::T as Registers>::V512, W>(work, PhantomData)),
+        Level::Avx512 => unsafe { In::<<W::T as Registers>::V512, W>(work, PhantomData).avx512() },
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => dispatch(isa, In::<<W::T as Registers>::V128, W>(work, PhantomData)),
+        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).run(),
     }
 }
 
@@ -114,8 +121,9 @@ pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
 pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
     match isa.level() {
         // Compiled for AVX-512: it has 32 of them.
+        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, In::<<W::T as Registers>::V256, W>(work, PhantomData)),
+        Level::Avx512 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx512() },
         #[cfg(target_arch = "x86_64")]
         Level::Plain | Level::Avx2 => in_registers(isa, work),
         #[cfg(target_arch = "aarch64")]
@@ -144,12 +152,11 @@ impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
 #[inline]
 pub(crate) fn in_pairs<W: InRegisters>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
-    dispatch_pairs(isa, In::<<W::T as Registers>::Pairs, W>(work, PhantomData));
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = work;
-        unreachable!("{isa} multiplies no pairs");
+    if const { W::T::HALVES } {
+        return dispatch_pairs(isa, In::<<W::T as Registers>::Pairs, W>(work, PhantomData));
     }
+    let _ = work;
+    unreachable!("{isa} multiplies no pairs");
 }
 
 /// As [`in_pairs`], in registers as short as those of [`in_short_registers`].
@@ -159,12 +166,11 @@ pub(crate) fn in_pairs<W: InRegisters>(isa: Isa, work: W) {
 #[inline]
 pub(crate) fn in_short_pairs<W: InRegisters>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
-    dispatch_pairs(isa, In::<<W::T as Registers>::ShortPairs, W>(work, PhantomData));
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = work;
-        unreachable!("{isa} multiplies no pairs");
+    if const { W::T::HALVES } {
+        return dispatch_pairs(isa, In::<<W::T as Registers>::ShortPairs, W>(work, PhantomData));
     }
+    let _ = work;
+    unreachable!("{isa} multiplies no pairs");
 }
 
 /// How many numbers are in the registers that [`in_registers`] takes.

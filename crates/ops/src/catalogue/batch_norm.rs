@@ -5,6 +5,7 @@ use super::instance_norm::per_channel;
 use super::normalize::{normalize, shaped, signed};
 use super::{add, mean, mul, reshape, rsqrt, var};
 use crate::prelude::*;
+use crate::rows::STATS;
 
 /// (x - center) * scale, + bias if there are four operands.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,32 @@ impl Map<2> for Follow {
     #[inline(always)]
     fn lane<L: Lane>(&self, [old, new]: [L; 2]) -> L {
         (L::lit(1.0 - self.momentum)) * old + L::lit(self.momentum) * new
+    }
+}
+
+/// The variance around a mean that is known, from (x, mean): [`Var`](super::var::Var) without its first pass. Nothing records
+/// it: running statistics have no gradient.
+#[derive(Clone, Copy, Debug)]
+pub struct VarAround {
+    /// What is taken off the number of elements before it divides.
+    pub correction: f64,
+}
+
+impl Rows<2> for VarAround {
+    const NAME: &'static str = "batch_norm";
+    const FOLDS: &'static [Fold] = &[Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, _: usize, [x, mean]: [L; 2], _: [L; STATS], _: L) -> L {
+        (x - mean) * (x - mean)
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], n: L) -> L {
+        s[0] / (n - L::lit(self.correction)).max(L::lit(0.0))
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(Error::autograd("batch_norm: running statistics have no gradient"))
     }
 }
 
@@ -116,8 +143,15 @@ pub fn batch_norm<V: Value>(
         let dims = signed(&axes);
         let x = x.detached();
         let follow = |old: &V, new: V| map(Follow { momentum }, [&old.detached(), &new]);
-        let new_mean = follow(old_mean, mean(&x, Some(&dims), false)?)?;
-        Ok((new_mean, follow(old_var, var(&x, Some(&dims), 1.0, false)?)?))
+        let column = mean(&x, Some(&dims), true)?;
+        let channels = |v: &V| reshape::to_shape(v, old_mean.shape());
+        // A mean that was rounded to 16 bits is not the one that the variance is taken around.
+        let variance = if x.dtype().is_half() {
+            var(&x, Some(&dims), 1.0, false)?
+        } else {
+            channels(&rows(VarAround { correction: 1.0 }, &axes, [&x, &column])?)?
+        };
+        Ok((follow(old_mean, channels(&column)?)?, follow(old_var, variance)?))
     });
     Ok(BatchNorm { y, running: running.transpose()? })
 }

@@ -29,7 +29,11 @@ pub(crate) fn halves<T: Real, H: Half>(
     assert!(low >= 0 && (high as usize) < src.len(), "a block leaves its buffer");
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     assert!(step.0 == 1 || step.1 == 1, "halves that are no neighbours");
-    in_registers(isa, Widen(Block { src, at, step, rows, cols, dst, pitch }));
+    if const { T::HALVES } {
+        in_registers(isa, Widen(Block { src, at, step, rows, cols, dst, pitch }));
+    } else {
+        unreachable!("f64 is not computed from halves");
+    }
 }
 
 struct Block<'a, T, H> {

@@ -64,12 +64,17 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
             in_short_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
         }
         Numbers::Own(b) => in_short_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
-        Numbers::F16(b) => {
-            in_short_registers(isa, Run::<T, Wide<f16>> { s, b: b.as_ptr().wrapping_offset(at) })
-        }
-        Numbers::BF16(b) => {
-            in_short_registers(isa, Run::<T, Wide<bf16>> { s, b: b.as_ptr().wrapping_offset(at) })
-        }
+        Numbers::F16(b) => halves::<T, f16>(isa, s, b.as_ptr().wrapping_offset(at)),
+        Numbers::BF16(b) => halves::<T, bf16>(isa, s, b.as_ptr().wrapping_offset(at)),
+    }
+}
+
+/// A product whose columns are of halves, from `b` on.
+fn halves<T: Real, H: Half>(isa: Isa, s: Skinny<'_, T>, b: *const H) {
+    if const { T::HALVES } {
+        in_short_registers(isa, Run::<T, Wide<H>> { s, b });
+    } else {
+        unreachable!("f64 is not computed from halves");
     }
 }
 

@@ -4,9 +4,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;
-use crate::isa::{Isa, Kernel, Level, dispatch};
+use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::Four;
+use crate::simd::vector::{InRegisters, in_short_registers};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///
@@ -31,15 +31,9 @@ pub(crate) fn turn<T: Real>(
     assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     let block = Turn { src, at, step, rows, cols, dst, pitch };
-    match isa.level() {
-        Level::Plain => dispatch(isa, Quads::<Four<T>>(block)),
-        // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two
-        // apart share.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 | Level::Avx512 => dispatch(isa, Quads::<T::V256>(block)),
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon => dispatch(isa, Quads::<T::V128>(block)),
-    }
+    // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
+    // share.
+    in_short_registers(isa, block);
 }
 
 /// Bytes of a cache line.
@@ -49,6 +43,7 @@ const ROWS: usize = 128;
 /// How far ahead a column is fetched, in bytes.
 const AHEAD: usize = 512;
 
+/// A block that lies in both of its slices: made by `turn` alone, which checked that.
 struct Turn<'a, T> {
     src: &'a [T],
     at: isize,
@@ -59,15 +54,11 @@ struct Turn<'a, T> {
     pitch: usize,
 }
 
-/// A block that lies in both of its slices, made by `turn` alone, which checked that and knows that the processor has the
-/// registers.
-struct Quads<'a, V: Quad>(Turn<'a, V::T>);
-
-impl<V: Quad<T: Real>> Kernel for Quads<'_, V> {
-    type Out = ();
+impl<T: Real> InRegisters for Turn<'_, T> {
+    type T = T;
     #[inline(always)]
-    fn run(self) {
-        let Turn { src, at, step, rows, cols, dst, pitch } = self.0;
+    unsafe fn run<V: Quad<T = T>>(self) {
+        let Turn { src, at, step, rows, cols, dst, pitch } = self;
         let line = LINE / size_of::<V::T>();
         let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
         // Along the source first: a line of it is used up before the next is touched, for columns that lie a power of two
@@ -77,7 +68,7 @@ impl<V: Quad<T: Real>> Kernel for Quads<'_, V> {
                 for r in (from..down.min(from + ROWS)).step_by(4) {
                     let at = at + r as isize + c as isize * step;
                     // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, and `turn` checked that the block lies in
-                    // both slices; it knows that the processor has the instructions. What is fetched ahead may lie anywhere.
+                    // both slices; the instructions are there: our caller's. What is fetched ahead may lie anywhere.
                     unsafe {
                         let place = src.as_ptr().offset(at);
                         if r % line == 0 {
