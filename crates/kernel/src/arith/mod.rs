@@ -26,6 +26,8 @@ pub struct Lacks {
     /// f32's subnormals are read as zero and written as zero, by arithmetic, comparisons and conversions; not by moves,
     /// loads, stores, and operations on the sign.
     pub subnormals: bool,
+    /// f32's quotients and square roots are off by up to three units in the last place.
+    pub precision: bool,
 }
 
 /// What `op` does to numbers of type `s`.
@@ -132,4 +134,14 @@ pub fn atomic(op: Atomic, s: Scalar) -> Option<Two> {
 /// A zero of the same sign for an f32 that is subnormal.
 pub fn flush(x: u64) -> u64 {
     if x & 0x7f80_0000 == 0 { x & 0x8000_0000 } else { x }
+}
+
+/// A number near an f32: what a device gives that is not exact. How far off depends on the number, so that results can be
+/// repeated.
+pub fn blur(x: u64) -> u64 {
+    let off = (x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 7;
+    let near = x.wrapping_add(off).wrapping_sub(3);
+    // Zero, infinity and NaN, and what would become one, stay.
+    let is_middle = |v: u64| (0x0080_0010..0x7f7f_fff0).contains(&(v & 0x7fff_ffff));
+    if is_middle(x) { near } else { x }
 }

@@ -203,12 +203,15 @@ impl<'a> Machine<'a> {
         }
         self.put(r, out);
     }
-    fn flush_result(&mut self, r: Value, lanes: &[usize]) {
+    fn change(&mut self, r: Value, lanes: &[usize], f: One) {
         let w = self.width(r);
         for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
             let x = &mut self.slots[r.0 as usize][i];
-            *x = arith::flush(*x);
+            *x = f(*x);
         }
+    }
+    fn flush_result(&mut self, r: Value, lanes: &[usize]) {
+        self.change(r, lanes, arith::flush);
     }
     /// Is arithmetic on this type flushed?
     fn flushes(&self, s: Scalar) -> bool {
@@ -247,6 +250,9 @@ impl<'a> Machine<'a> {
                 let sign = matches!(op, Unary::Neg | Unary::Abs);
                 let flushed = self.flushes(s) && !sign;
                 self.each1(r, *a, lanes, flushed, arith::unary(*op, s).expect(checked));
+                if *op == Unary::Sqrt && s == Scalar::F32 && self.lacks.precision {
+                    self.change(r, lanes, arith::blur);
+                }
                 if flushed {
                     self.flush_result(r, lanes);
                 }
@@ -255,6 +261,9 @@ impl<'a> Machine<'a> {
                 let s = self.scalar(*a);
                 let flushed = self.flushes(s) && *op != Binary::CopySign;
                 self.each2(r, [*a, *b], lanes, flushed, arith::binary(*op, s).expect(checked));
+                if *op == Binary::Div && s == Scalar::F32 && self.lacks.precision {
+                    self.change(r, lanes, arith::blur);
+                }
                 if flushed {
                     self.flush_result(r, lanes);
                 }

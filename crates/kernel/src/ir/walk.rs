@@ -69,19 +69,17 @@ impl Op {
     }
     /// The regions that the instruction holds.
     pub fn regions(&self) -> Vec<&Region> {
-        match self {
-            Op::If(_, then, other) => vec![then, other],
-            Op::For { body, .. } => vec![body],
-            _ => Vec::new(),
+        if let Op::If(_, then, other) = self {
+            return vec![then, other];
         }
+        if let Op::For { body, .. } = self { vec![body] } else { Vec::new() }
     }
     /// The regions that the instruction holds, to change them.
     pub fn regions_mut(&mut self) -> Vec<&mut Region> {
-        match self {
-            Op::If(_, then, other) => vec![then, other],
-            Op::For { body, .. } => vec![body],
-            _ => Vec::new(),
+        if let Op::If(_, then, other) = self {
+            return vec![then, other];
         }
+        if let Op::For { body, .. } = self { vec![body] } else { Vec::new() }
     }
     /// Does the instruction only compute its results from its operands, so that it may be computed earlier, once
     /// instead of twice, or not at all? Loads are not: memory changes.
@@ -121,7 +119,30 @@ impl Op {
     pub fn has_effect(&self) -> bool {
         match self {
             Op::Store(..) | Op::Atomic(..) | Op::Barrier | Op::FragmentStore(..) => true,
-            _ => self.regions().into_iter().any(|r| r.insts.iter().any(|i| i.op.has_effect())),
+            Op::If(..) | Op::For { .. } => {
+                self.regions().into_iter().any(|r| r.insts.iter().any(|i| i.op.has_effect()))
+            }
+            Op::Const(_)
+            | Op::Param(_)
+            | Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Compare(..)
+            | Op::Fma(..)
+            | Op::Select(..)
+            | Op::Convert(..)
+            | Op::Whole(_)
+            | Op::Bits(..)
+            | Op::Splat(..)
+            | Op::Compose(_)
+            | Op::Extract(..)
+            | Op::Builtin(_)
+            | Op::Load(..)
+            | Op::Shuffle(..)
+            | Op::Broadcast(..)
+            | Op::Reduce(..)
+            | Op::FragmentLoad(..)
+            | Op::FragmentFill(..)
+            | Op::FragmentMulAdd(..) => false,
         }
     }
 }

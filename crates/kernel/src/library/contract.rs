@@ -1,4 +1,4 @@
-//! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), in the order of `elinvar_core::order::contract`.
+//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of `elinvar_core::order::contract`.
 //!
 //! An invocation holds a few rows by a few columns of y in registers, and runs their chains of fma side by side. In the plain
 //! form it reads x and w from device memory. In the shared form a workgroup first brings `depth` terms of its rows and

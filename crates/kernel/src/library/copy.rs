@@ -1,4 +1,4 @@
-//! y[i] = x[i], in row-major order, as another or the same dtype.
+//! `y[i] = x[i]`, in row-major order, as another or the same dtype.
 //!
 //! Floats round once to nearest even. From f64 to a 16-bit float the way leads over f32, and from i64 over f64, so those
 //! steps round to odd: what they cut off stays visible in the last bit, and the last step sees on which side of a tie it is.

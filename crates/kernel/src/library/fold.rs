@@ -1,4 +1,4 @@
-//! y[row] = the row's elements combined, in the order of `elinvar_core::order::fold`.
+//! `y[row]` = the row's elements combined, in the order of `elinvar_core::order::fold`.
 //!
 //! The first axes of the operand are the rows, the others are a row, in row-major order. One workgroup folds one or
 //! several rows (see `row`); rows that lie side by side in memory are read across.

@@ -1,4 +1,4 @@
-//! y[i.., j, k..] = x[i.., index[i.., j, k..], k..]: x and index agree in all axes but one.
+//! `y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`: x and index agree in all axes but one.
 //!
 //! An index that is not in range takes no element, and leaves 1 in the last buffer, which is 0 before.
 

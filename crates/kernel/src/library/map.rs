@@ -1,4 +1,4 @@
-//! y[i] = formula(x0[i], x1[i], ..) for every element i, in row-major order of the result.
+//! `y[i] = formula(x0[i], x1[i], ..)` for every element i, in row-major order of the result.
 //!
 //! An operand is read in one of three ways: `Dense` (row-major, as the result), `Same` (one element for all), or
 //! `Strided` (by the strides of its axes, broadcast axes having stride 0). If no operand is strided, an invocation takes

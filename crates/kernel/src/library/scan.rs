@@ -1,4 +1,4 @@
-//! y[row, i] = the row's elements 0..=i combined, in the order of `elinvar_core::order::scan`.
+//! `y[row, i]` = the row's elements 0..=i combined, in the order of `elinvar_core::order::scan`.
 //!
 //! A workgroup takes a row, block by block. Each of its 64 invocations scans one group of 16 elements in registers, by
 //! steps of 1, 2, 4, 8; the first invocation chains the last elements of the groups; then each group gets the chain

@@ -92,7 +92,30 @@ impl<'a> Uniformity<'a> {
                 Place::Shared(_) => true,
             },
             Op::Atomic(..) | Op::Shuffle(..) => true,
-            _ => false,
+            Op::Const(_)
+            | Op::Param(_)
+            | Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Compare(..)
+            | Op::Fma(..)
+            | Op::Select(..)
+            | Op::Convert(..)
+            | Op::Whole(_)
+            | Op::Bits(..)
+            | Op::Splat(..)
+            | Op::Compose(_)
+            | Op::Extract(..)
+            | Op::Builtin(Builtin::GroupId(_) | Builtin::GroupCount(_))
+            | Op::Store(..)
+            | Op::Barrier
+            | Op::Broadcast(..)
+            | Op::Reduce(..)
+            | Op::FragmentLoad(..)
+            | Op::FragmentFill(..)
+            | Op::FragmentMulAdd(..)
+            | Op::FragmentStore(..)
+            | Op::If(..)
+            | Op::For { .. } => false,
         }
     }
 

@@ -34,9 +34,6 @@ impl Emitter<'_> {
             Unary::Not if s == Scalar::Bool => self.inst(Code::LogicalNot, ty, &[a]),
             Unary::Not => self.inst(Code::Not, ty, &[a]),
             Unary::Abs => self.extended(GLOp::FAbs, ty, &[a]),
-            Unary::Sqrt if !self.device.square_root => {
-                return self.lacking("this device's square roots are not correctly rounded");
-            }
             Unary::Sqrt => self.extended(GLOp::Sqrt, ty, &[a]),
             Unary::Floor => self.extended(GLOp::Floor, ty, &[a]),
             Unary::Ceil => self.extended(GLOp::Ceil, ty, &[a]),
@@ -59,9 +56,6 @@ impl Emitter<'_> {
             Binary::Add if float => self.exact(Code::FAdd, ty, &[x, y]),
             Binary::Sub if float => self.exact(Code::FSub, ty, &[x, y]),
             Binary::Mul if float => self.exact(Code::FMul, ty, &[x, y]),
-            Binary::Div if float && !self.device.division => {
-                return self.lacking("this device's divisions are not correctly rounded");
-            }
             Binary::Div if float => self.exact(Code::FDiv, ty, &[x, y]),
             Binary::Add => self.inst(Code::IAdd, ty, &[x, y]),
             Binary::Sub => self.inst(Code::ISub, ty, &[x, y]),
@@ -92,6 +86,21 @@ impl Emitter<'_> {
                 unreachable!("{op:?} of {s} is lowered before")
             }
         })
+    }
+
+    /// A choice. Between two float constants it is made of their bits: Mesa 22.3 makes arithmetic of it (0 or -1 become the
+    /// negative of 0 or 1), and loses the sign of zero.
+    pub(super) fn select(&mut self, c: Value, a: Value, b: Value) -> Word {
+        let (t, s) = (self.ty(a), self.scalar(a));
+        let (ty, c, x, y) = (self.word(t), self.id(c), self.id(a), self.id(b));
+        let both = self.fixed[a.0 as usize] && self.fixed[b.0 as usize];
+        if !(s.is_float() && both) {
+            return self.inst(Code::Select, ty, &[c, x, y]);
+        }
+        let word = self.word(t.of(if s.bits() == 64 { Scalar::U64 } else { Scalar::U32 }));
+        let [x, y] = [x, y].map(|v| self.inst(Code::Bitcast, word, &[v]));
+        let bits = self.inst(Code::Select, word, &[c, x, y]);
+        self.inst(Code::Bitcast, ty, &[bits])
     }
 
     pub(super) fn fma(&mut self, a: Value, b: Value, c: Value) -> Word {

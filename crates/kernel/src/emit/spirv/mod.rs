@@ -6,9 +6,9 @@
 //!   `control`: branches, loops, barriers. `subgroup`: operations between lanes.
 //!
 //! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`; an fma that is not fused
-//! is built (see `pass::lower`); NaN, infinities and the sign of zero are asked for by an execution mode. Division
-//! and square root may be wrong by some ULP in Vulkan, and no way to build them is written here yet: a kernel that needs
-//! them is refused for a device that was not found to round them correctly.
+//! is built, and so are quotients and square roots that a device does not round correctly (see `pass::lower`; those of f64
+//! cannot be built, and a kernel that needs one is refused); NaN, infinities and the sign of zero are asked for by an
+//! execution mode.
 //!
 //! Integers have no sign in the types (as Vulkan asks for); instructions say how they read them. A buffer is binding
 //! number `i` of set 0, in the kernel's order; parameters are push constants, each at the next multiple of its size.
@@ -62,6 +62,8 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
         saturation: true,
         copy_sign: true,
         fused: !device.fused,
+        quotient: !device.division,
+        root: !device.square_root,
     };
     pass::lower(&mut k, wants)?;
     pass::optimise(&mut k);
@@ -76,6 +78,8 @@ struct Emitter<'a> {
     glsl: Word,
     /// What a value is called in the module.
     ids: Vec<Word>,
+    /// Which values are constants.
+    fixed: Vec<bool>,
     types: types::Types,
     buffers: Vec<Word>,
     shared: Vec<Word>,
@@ -96,6 +100,7 @@ impl<'a> Emitter<'a> {
             b: dr::Builder::new(),
             glsl: 0,
             ids: vec![0; k.values.len()],
+            fixed: vec![false; k.values.len()],
             types: types::Types::default(),
             buffers: Vec::new(),
             shared: Vec::new(),
@@ -284,6 +289,11 @@ impl<'a> Emitter<'a> {
             let results = self.one(&inst.op, &inst.results)?;
             for (v, id) in inst.results.iter().zip(results) {
                 self.ids[v.0 as usize] = id;
+                self.fixed[v.0 as usize] = match &inst.op {
+                    Op::Const(_) => true,
+                    Op::Splat(_, a) => self.fixed[a.0 as usize],
+                    _ => false,
+                };
             }
         }
         Ok(())
@@ -301,10 +311,7 @@ impl<'a> Emitter<'a> {
             Op::Binary(op, a, b) => self.binary(*op, *a, *b)?,
             Op::Compare(op, a, b) => self.compare(*op, *a, *b),
             Op::Fma(a, b, c) => self.fma(*a, *b, *c),
-            Op::Select(c, a, b) => {
-                let (ty, all) = (self.word(made()), [self.id(*c), self.id(*a), self.id(*b)]);
-                self.inst(Code::Select, ty, &all)
-            }
+            Op::Select(c, a, b) => self.select(*c, *a, *b),
             Op::Convert(to, a) => self.convert(*to, *a),
             Op::Whole(a) => {
                 let (ty, a) = (self.word(made()), self.id(*a));

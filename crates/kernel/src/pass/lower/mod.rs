@@ -7,10 +7,11 @@
 
 mod guards;
 mod products;
+mod quotient;
 mod writer;
 
 use super::compact;
-use crate::ir::{Binary, Inst, Kernel, Op, Region, Scalar, Value};
+use crate::ir::{Binary, Inst, Kernel, Op, Region, Scalar, Unary, Value};
 use std::collections::HashMap;
 use std::fmt;
 use writer::Writer;
@@ -30,6 +31,10 @@ pub struct Wants {
     pub copy_sign: bool,
     /// A fused fma of f32: in f64, rounded to odd.
     pub fused: bool,
+    /// A correctly rounded quotient of f32, from one that is wrong by some units in the last place.
+    pub quotient: bool,
+    /// A correctly rounded square root of f32, from one that is wrong by some units in the last place.
+    pub root: bool,
 }
 
 /// Something that the target lacks, and that cannot be built from what it has.
@@ -46,7 +51,7 @@ impl std::error::Error for Lacking {}
 /// Builds what the target wants.
 ///
 /// # Errors
-/// [`Lacking`] for a fused fma of f64, which no wider type can hold.
+/// [`Lacking`] for a fused fma, a quotient or a root of f64: what builds them for f32 is too narrow.
 pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
     let mut l = Lower { wants, name: k.name.clone(), w: Writer::new(std::mem::take(&mut k.values)) };
     let done = l.region(&mut k.body);
@@ -93,6 +98,10 @@ impl Lower {
         Ok(())
     }
 
+    fn cannot<T>(&self, what: &str, s: Scalar) -> Result<T, Lacking> {
+        Err(Lacking(format!("{}: a {what} of {s} cannot be built on this device", self.name)))
+    }
+
     /// What stands for the result of an instruction; `None` if it stays as it is.
     fn one(&mut self, inst: &Inst) -> Result<Option<Value>, Lacking> {
         let w = &mut self.w;
@@ -100,6 +109,10 @@ impl Lower {
             Op::Binary(op, a, b) => {
                 let s = w.scalar(a);
                 match op {
+                    Binary::Div if s == Scalar::F32 && self.wants.quotient => Some(quotient::divide(w, a, b)),
+                    Binary::Div if s == Scalar::F64 && self.wants.quotient => {
+                        return self.cannot("division", s);
+                    }
                     Binary::Div if s.is_int() && self.wants.division => Some(guards::divide(w, a, b)),
                     Binary::Rem if self.wants.division => Some(guards::remainder(w, a, b)),
                     Binary::Shl | Binary::Shr if self.wants.shifts => Some(guards::shift(w, op, a, b)),
@@ -107,12 +120,29 @@ impl Lower {
                         Some(guards::extreme(w, op, a, b))
                     }
                     Binary::CopySign if self.wants.copy_sign => Some(guards::copy_sign(w, a, b)),
-                    _ => None,
+                    Binary::Div
+                    | Binary::Rem
+                    | Binary::Shl
+                    | Binary::Shr
+                    | Binary::Min
+                    | Binary::Max
+                    | Binary::CopySign
+                    | Binary::Add
+                    | Binary::Sub
+                    | Binary::Mul
+                    | Binary::And
+                    | Binary::Or
+                    | Binary::Xor
+                    | Binary::MulHigh => None,
                 }
             }
             Op::Convert(to, a) if to.is_int() && w.scalar(a).is_float() && self.wants.saturation => {
                 Some(guards::saturate(w, a, to))
             }
+            Op::Unary(Unary::Sqrt, a) if self.wants.root => match w.scalar(a) {
+                Scalar::F32 => Some(quotient::root(w, a)),
+                s => return self.cannot("square root", s),
+            },
             Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
                 Scalar::F32 => Some(products::fused(w, a, b, c)),
                 s => {
@@ -122,7 +152,33 @@ impl Lower {
                     )));
                 }
             },
-            _ => None,
+            // The same everywhere, or the emitters' business.
+            Op::Const(_)
+            | Op::Param(_)
+            | Op::Unary(..)
+            | Op::Compare(..)
+            | Op::Fma(..)
+            | Op::Select(..)
+            | Op::Convert(..)
+            | Op::Whole(_)
+            | Op::Bits(..)
+            | Op::Splat(..)
+            | Op::Compose(_)
+            | Op::Extract(..)
+            | Op::Builtin(_)
+            | Op::Load(..)
+            | Op::Store(..)
+            | Op::Atomic(..)
+            | Op::Barrier
+            | Op::Shuffle(..)
+            | Op::Broadcast(..)
+            | Op::Reduce(..)
+            | Op::FragmentLoad(..)
+            | Op::FragmentFill(..)
+            | Op::FragmentMulAdd(..)
+            | Op::FragmentStore(..)
+            | Op::If(..)
+            | Op::For { .. } => None,
         })
     }
 }
