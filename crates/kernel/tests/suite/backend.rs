@@ -20,7 +20,9 @@ use elinvar_ops::rows::{RowOut, Rows};
 use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Mutex;
 
 /// Kernels, interpreted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +77,11 @@ pub fn start(work: &Work, inputs: &[&HostData], outs: &[(DType, usize)]) -> Vec<
 /// Emits SPIR-V for a device that has everything, and for one without a fused fma. With `ELINVAR_SPIRV_DIR` set, the modules
 /// are written there, so that `spirv-val` can look at every kernel of the suite.
 fn modules(kernel: &Kernel) {
+    static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    // Kernels of one name differ at most in constants.
+    if !SEEN.lock().expect("nobody panics with it").insert(kernel.name.clone()) {
+        return;
+    }
     for (word, fused) in [("fused", true), ("built", false)] {
         let device = SpirvDevice { fused, ..FULL };
         match spirv::emit(kernel, &device) {

@@ -44,19 +44,19 @@ fn maps_of_integers() {
 
 #[test]
 fn folds() {
-    check(&Device::default(), Work::Fold, 40, 9000);
+    check(&Device::default(), Work::Fold, 30, 5000);
     // The lanes of a row in one invocation, in a few, in all; side by side and across.
     for (lanes, rows) in [(1, 3), (2, 1), (16, 4), (64, 2)] {
         for crossed in [false, true] {
             let tile = Some(Tile { lanes, rows, crossed });
-            check(&Device { tile, ..Device::default() }, Work::Fold, 5, 5000);
+            check(&Device { tile, ..Device::default() }, Work::Fold, 3, 3000);
         }
     }
 }
 
 #[test]
 fn row_wise_ops() {
-    check(&Device::default(), Work::Rows, 30, 5000);
+    check(&Device::default(), Work::Rows, 20, 4500);
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn contractions() {
         ([8, 1], [1, 5], 16),
         ([16, 16], [4, 4], 16),
     ];
-    check(&Device::default(), Work::Contract, 30, 500);
+    check(&Device::default(), Work::Contract, 20, 300);
     for (group, each, depth) in tiles {
         let product = Some(contract::Tile { group, each, depth });
-        check(&Device { product, ..Device::default() }, Work::Contract, 4, 200);
+        check(&Device { product, ..Device::default() }, Work::Contract, 3, 100);
     }
 }
 
@@ -102,9 +102,9 @@ fn contractions_of_several_chunks() {
 
 #[test]
 fn copies_scans_and_gathers() {
-    check(&Device::default(), Work::Copy, 60, 600);
-    check(&Device::default(), Work::Scan, 20, 3000);
-    check(&Device::default(), Work::Gather, 40, 600);
+    check(&Device::default(), Work::Copy, 40, 400);
+    check(&Device::default(), Work::Scan, 15, 2500);
+    check(&Device::default(), Work::Gather, 30, 400);
 }
 
 /// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been

@@ -75,6 +75,9 @@ fn the_validator_has_nothing_to_say() {
     // The last barrier is in a branch that differs between subgroups.
     let k = parse(&lanes.replace("if %11 { barrier }", "")).expect("it can be read");
     kernels.push((FULL, k));
+    let choice = "kernel choice group 1 1 1 { buffer x f64 read_write %0: u32 = const 0 %1: f64 = load x[%0]
+        %2: f64 = const 0.0 %3: bool = lt %1, %2 %4: f64 = const -1.0 %5: f64 = select %3, %2, %4 store x[%0] = %5 }";
+    kernels.push((FULL, parse(choice).expect("it can be read")));
     for (device, k) in &kernels {
         let words = emit(k, device).unwrap_or_else(|e| panic!("{e}"));
         match validate(&k.name, &words) {

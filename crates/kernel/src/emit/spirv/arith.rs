@@ -88,18 +88,27 @@ impl Emitter<'_> {
         })
     }
 
-    /// A choice. Between two float constants it is made of their bits: Mesa 22.3 makes arithmetic of it (0 or -1 become the
-    /// negative of 0 or 1), and loses the sign of zero.
+    /// A choice. Between two float constants it goes through disguised bits: Mesa 22.3 takes a choice between 0 and -1 for
+    /// the negative of 0 or 1, and so gives -0 for 0.
     pub(super) fn select(&mut self, c: Value, a: Value, b: Value) -> Word {
+        /// Any number that makes no 0 or 1 of the usual constants.
+        const DISGUISE: u32 = 0x2545_f491;
         let (t, s) = (self.ty(a), self.scalar(a));
         let (ty, c, x, y) = (self.word(t), self.id(c), self.id(a), self.id(b));
         let both = self.fixed[a.0 as usize] && self.fixed[b.0 as usize];
         if !(s.is_float() && both) {
             return self.inst(Code::Select, ty, &[c, x, y]);
         }
-        let word = self.word(t.of(if s.bits() == 64 { Scalar::U64 } else { Scalar::U32 }));
-        let [x, y] = [x, y].map(|v| self.inst(Code::Bitcast, word, &[v]));
-        let bits = self.inst(Code::Select, word, &[c, x, y]);
+        let word = t.of(if s.bits() == 64 { Scalar::U64 } else { Scalar::U32 });
+        let scalar = word.scalar().expect("a vector");
+        let disguise = self.constant_like(word, Constant::int(scalar, i64::from(DISGUISE)));
+        let word = self.word(word);
+        let [x, y] = [x, y].map(|v| {
+            let bits = self.inst(Code::Bitcast, word, &[v]);
+            self.inst(Code::BitwiseXor, word, &[bits, disguise])
+        });
+        let chosen = self.inst(Code::Select, word, &[c, x, y]);
+        let bits = self.inst(Code::BitwiseXor, word, &[chosen, disguise]);
         self.inst(Code::Bitcast, ty, &[bits])
     }
 

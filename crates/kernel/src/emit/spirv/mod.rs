@@ -184,7 +184,8 @@ impl<'a> Emitter<'a> {
         if f.f64 {
             all.push(Capability::Float64);
         }
-        if f.i64 {
+        // The bits of an f64 are a 64-bit integer (see `select`).
+        if f.i64 || f.f64 {
             all.push(Capability::Int64);
         }
         if f.half {
