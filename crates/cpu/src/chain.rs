@@ -11,7 +11,7 @@
 
 use crate::buffer::{CpuBuffer, Node};
 use crate::operand::Operand;
-use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many};
+use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many, is_past_caches};
 use crate::{Cpu, CpuDevice, copy, memory};
 use elinvar_core::{HostData, Layout, Result};
 use elinvar_ops::backend;
@@ -23,9 +23,9 @@ pub(crate) type Formula = dyn Fn(&[&[f32]], &mut Room<'_, f32>) + Send + Sync;
 
 /// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in the first.
 const MOST: usize = 8;
-/// Elements of the blocks of a pass: a block of 8 KiB and its operand's fit a first-level cache, and what a formula
-/// costs before its first element (some 40 ns) is little beside its elements.
-const WIDE: usize = 2048;
+/// Elements of the blocks of a pass, 4 KiB: those of three steps and as many numbers fit a first-level cache, and what a
+/// formula costs before its first element (some 40 ns) is little beside its elements.
+const WIDE: usize = 1024;
 
 /// How numbers will be computed.
 pub(crate) struct Plan {
@@ -85,7 +85,7 @@ pub(crate) fn put_off(
 }
 
 /// Where a formula finds an operand.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum From {
     /// The block that this step has just filled.
     Step(usize),
@@ -173,45 +173,67 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
     if last == 0 && operands.iter().all(|x| matches!(x, Operand::Slice(_))) {
         // One formula on contiguous operands needs no blocks.
         let y = fresh(&plan.d, plan.len, BLOCK, &|start, room| {
-            let n = room.left();
             let x: SmallVec<[&[f32]; 6]> = operands
                 .iter()
-                .map(|x| if let Operand::Slice(x) = x { &x[start..start + n] } else { &[] })
+                .map(|x| if let Operand::Slice(x) = x { &x[start..start + room.left()] } else { &[] })
                 .collect();
-            (plan.formula)(&x, room);
+            if !is_past_caches::<f32>(plan.len) {
+                (plan.formula)(&x, room);
+                return Ok(());
+            }
+            let (mut at, mut block) = (0, Block::<f32, WIDE>::of_any_size());
+            while room.left() > 0 {
+                let n = room.left().min(WIDE);
+                let x: SmallVec<[&[f32]; 6]> = x.iter().map(|x| &x[at..at + n]).collect();
+                room.stream(block.fill(n, |room| (plan.formula)(&x, room)));
+                at += n;
+            }
             Ok(())
         })?;
         return Ok(HostData::F32(y));
     }
+    let past = is_past_caches::<f32>(plan.len);
+    let (places, count) = places(&all);
     let results =
         fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
-            let mut blocks: Vec<Block<f32, WIDE>> = (0..last).map(|_| Block::of_any_size()).collect();
+            let block = || Some(Box::new(Block::<f32, WIDE>::of_any_size()));
+            let mut blocks: Vec<Option<Box<Block<f32, WIDE>>>> = (0..count).map(|_| block()).collect();
             let mut staged: Vec<Block<f32, WIDE>> = operands.iter().map(|_| Block::of_any_size()).collect();
+            let mut spare = Block::<f32, WIDE>::of_any_size();
             while rooms[0].left() > 0 {
                 let n = rooms[0].left().min(WIDE);
                 let from_outside: SmallVec<[&[f32]; 2 * MOST]> =
                     operands.iter().zip(&mut staged).map(|(x, block)| x.part(isa, block, start, n)).collect();
                 let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
                 for (number, step) in all.iter().enumerate() {
-                    let (done, rest) = blocks.split_at_mut(number);
+                    let mut own = if number < last { blocks[places[number]].take() } else { None };
                     let x: SmallVec<[&[f32]; 6]> = step
                         .operands
                         .iter()
                         .map(|from| match *from {
-                            From::Step(i) => done[i].held(),
+                            From::Step(i) => {
+                                blocks[places[i]].as_ref().expect("nobody writes what is still read").held()
+                            }
                             From::Outside(i) => from_outside[i],
                         })
                         .collect();
                     let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
-                    match (rest.first_mut(), keep) {
+                    match (&mut own, keep) {
                         (Some(block), keep) => {
                             let results = block.fill(n, |room| (step.plan.formula)(&x, room));
                             if let Some(room) = keep {
                                 room.copy(results);
                             }
                         }
+                        (None, Some(room)) if past => {
+                            room.stream(spare.fill(n, |room| (step.plan.formula)(&x, room)));
+                        }
                         (None, Some(room)) => room.part(n, |room| (step.plan.formula)(&x, room)),
                         (None, None) => unreachable!("the last step is what was asked for"),
+                    }
+                    drop(x);
+                    if own.is_some() {
+                        blocks[places[number]] = own;
                     }
                 }
                 start += n;
@@ -226,4 +248,35 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
         }
     }
     Ok(results.next().expect("the last step has a result"))
+}
+
+/// Which block each step writes, and how many there are: a block is written again once nobody reads it any more, so that a
+/// long chain stays in the first-level cache.
+fn places(all: &[Step]) -> (Vec<usize>, usize) {
+    let mut last_read = vec![0; all.len()];
+    for (number, step) in all.iter().enumerate() {
+        for from in &step.operands {
+            if let From::Step(i) = *from {
+                last_read[i] = number;
+            }
+        }
+    }
+    let (mut places, mut free, mut count) = (Vec::with_capacity(all.len()), Vec::new(), 0);
+    for (number, step) in all.iter().enumerate() {
+        // Its own first: what it reads is not free before it is done.
+        places.push(free.pop().unwrap_or_else(|| {
+            count += 1;
+            count - 1
+        }));
+        for (at, from) in step.operands.iter().enumerate() {
+            let again = step.operands[..at].iter().any(|other| other == from);
+            if let From::Step(i) = *from
+                && last_read[i] == number
+                && !again
+            {
+                free.push(places[i]);
+            }
+        }
+    }
+    (places, count)
 }

@@ -14,14 +14,18 @@ const INNER: usize = 1536;
 const POSITIONS: usize = 512;
 const TOKENS: usize = 30522;
 
-/// b sentences of t tokens.
-fn bert([b, t]: [usize; 2]) -> Row {
+/// b sentences of t tokens; as it is loaded, or with its weights packed before, as a server does it.
+fn bert([b, t]: [usize; 2], prepacked: bool) -> Row {
+    let workload = if prepacked { "bert_fwd_prepacked" } else { "bert_fwd" };
     let weights = LAYERS * (4 * FEATURES * FEATURES + 2 * FEATURES * INNER);
     let shape = format!("L{LAYERS}_d{FEATURES}_h{HEADS}_ff{INNER}_b{b}_s{t}");
-    Row::new(Group::Inference, "bert_fwd", shape, DType::F32, move |data| {
+    Row::new(Group::Inference, workload, shape, DType::F32, move |data| {
         let config = BertConfig::new(LAYERS, HEADS, FEATURES, INNER, POSITIONS, TOKENS);
         let net = Bert::<Any>::new(config, &mut data.generator, &data.device).expect("BERT has these sizes");
         net.eval();
+        if prepacked {
+            net.prepack().expect("its weights fit twice");
+        }
         let x = data.numbers(&[b, t], TOKENS as i64);
         forward(move || net.forward(&x, None, None))
     })
@@ -30,5 +34,6 @@ fn bert([b, t]: [usize; 2]) -> Row {
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    [[1, 16], [1, 128], [32, 64]].into_iter().map(bert).collect()
+    let all = [[1, 16], [1, 128], [32, 64]];
+    [false, true].into_iter().flat_map(|prepacked| all.map(|sizes| bert(sizes, prepacked))).collect()
 }
