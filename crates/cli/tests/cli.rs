@@ -169,8 +169,8 @@ fn bench_is_told_its_rows_by_the_environment() {
     for (only, args, want) in [
         ("|create2|,overhead|tiny_add|", &["bench", "--list"][..], 2),
         ("attention", &["bench", "--list"], 4),
-        ("attention", &["bench", "--list", "inference"], 3),
-        ("", &["bench", "--list"], 93),
+        ("attention", &["bench", "--list", "inference"], 6),
+        ("", &["bench", "--list"], 103),
     ] {
         let o =
             Command::new(env!("CARGO_BIN_EXE_elinvar")).args(args).env("BENCH_ONLY", only).output().unwrap();
