@@ -11,7 +11,7 @@
 
 use crate::buffer::{CpuBuffer, Node};
 use crate::operand::Operand;
-use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many, is_past_caches};
+use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many};
 use crate::{Cpu, CpuDevice, copy, memory};
 use elinvar_core::{HostData, Layout, Result};
 use elinvar_ops::backend;
@@ -177,29 +177,17 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
                 .iter()
                 .map(|x| if let Operand::Slice(x) = x { &x[start..start + room.left()] } else { &[] })
                 .collect();
-            if !is_past_caches::<f32>(plan.len) {
-                (plan.formula)(&x, room);
-                return Ok(());
-            }
-            let (mut at, mut block) = (0, Block::<f32, WIDE>::of_any_size());
-            while room.left() > 0 {
-                let n = room.left().min(WIDE);
-                let x: SmallVec<[&[f32]; 6]> = x.iter().map(|x| &x[at..at + n]).collect();
-                room.stream(block.fill(n, |room| (plan.formula)(&x, room)));
-                at += n;
-            }
+            (plan.formula)(&x, room);
             Ok(())
         })?;
         return Ok(HostData::F32(y));
     }
-    let past = is_past_caches::<f32>(plan.len);
     let (places, count) = places(&all);
     let results =
         fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
             let block = || Some(Box::new(Block::<f32, WIDE>::of_any_size()));
             let mut blocks: Vec<Option<Box<Block<f32, WIDE>>>> = (0..count).map(|_| block()).collect();
             let mut staged: Vec<Block<f32, WIDE>> = operands.iter().map(|_| Block::of_any_size()).collect();
-            let mut spare = Block::<f32, WIDE>::of_any_size();
             while rooms[0].left() > 0 {
                 let n = rooms[0].left().min(WIDE);
                 let from_outside: SmallVec<[&[f32]; 2 * MOST]> =
@@ -224,9 +212,6 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
                             if let Some(room) = keep {
                                 room.copy(results);
                             }
-                        }
-                        (None, Some(room)) if past => {
-                            room.stream(spare.fill(n, |room| (step.plan.formula)(&x, room)));
                         }
                         (None, Some(room)) => room.part(n, |room| (step.plan.formula)(&x, room)),
                         (None, None) => unreachable!("the last step is what was asked for"),

@@ -103,44 +103,6 @@ impl<'a, T: Copy> Room<'a, T> {
     }
 }
 
-impl<T: Element> Room<'_, T> {
-    /// Writes a copy of `part` past the caches, for results that would only push everything else out of them: a cache line
-    /// that is written whole need not be read before.
-    #[allow(unsafe_code, reason = "stores that go past the caches")]
-    pub(crate) fn stream(&mut self, part: &[T]) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-            let slots = &mut self.slots[self.written..][..part.len()];
-            let to = slots.as_mut_ptr().cast::<__m128i>();
-            if to.is_aligned() {
-                let whole = size_of_val(part) / size_of::<__m128i>();
-                let from = part.as_ptr().cast::<__m128i>();
-                for i in 0..whole {
-                    // SAFETY: `whole` registers fit into `part` and into `slots`, which is as long and, as was asked, aligned;
-                    // elements have no padding. All x86-64 processors have these instructions.
-                    unsafe { _mm_stream_si128(to.add(i), _mm_loadu_si128(from.add(i))) };
-                }
-                // SAFETY: as above. Stores past the caches come in order before whatever tells others of them.
-                unsafe { _mm_sfence() };
-                let done = whole * size_of::<__m128i>() / size_of::<T>();
-                slots[done..].write_copy_of_slice(&part[done..]);
-                self.written += part.len();
-                return;
-            }
-        }
-        self.copy(part);
-    }
-}
-
-/// Bytes of a result that leaves nothing of itself in a last-level cache.
-const PAST: usize = 32 << 20;
-
-/// Should a result of `len` elements be written past the caches?
-pub(crate) fn is_past_caches<T>(len: usize) -> bool {
-    cfg!(target_arch = "x86_64") && len * size_of::<T>() >= PAST
-}
-
 /// Room for a few elements that are read again soon.
 pub(crate) struct Block<T, const MOST: usize = BLOCK> {
     slots: [MaybeUninit<T>; MOST],
@@ -388,22 +350,6 @@ mod tests {
             room.copy(&[1, 2]);
             Ok(())
         });
-    }
-
-    #[test]
-    fn what_goes_past_the_caches_arrives() {
-        for (len, first) in [(0, 0), (1, 0), (3, 0), (1000, 0), (1000, 1), (1001, 2), (1024, 4)] {
-            let from: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
-            let mut slots = vec![MaybeUninit::new(0u8); len + first];
-            let mut room = Room::new(&mut slots);
-            room.extend(first, |_| 7);
-            room.stream(&from);
-            room.assert_full();
-            // SAFETY: all slots were written when the vector was made.
-            #[allow(unsafe_code, reason = "reading what was written")]
-            let all = unsafe { slots.assume_init_ref() };
-            assert!(all[..first].iter().all(|&x| x == 7) && all[first..] == from, "{len} after {first}");
-        }
     }
 
     #[test]
