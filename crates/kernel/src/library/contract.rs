@@ -12,7 +12,7 @@ use super::formula::{Compute, Formula};
 use super::index;
 use super::numbers::{self, Numbers};
 use super::row::elem;
-use super::{Work, grid, group_number};
+use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Builtin, Constant, Elem, Kernel, Place, Scalar};
 use crate::lane::{Float, Term, W32, W64};
@@ -55,6 +55,9 @@ pub struct OfEpilogue<E, const N: usize>(pub E);
 impl<E: Epilogue<N>, const N: usize> Formula for OfEpilogue<E, N> {
     fn name(&self) -> String {
         E::NAME.to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(&self.0)
     }
     fn arity(&self) -> usize {
         N + 1
@@ -99,14 +102,14 @@ pub struct Form {
 }
 
 /// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements.
-pub fn contract(
-    epilogue: &dyn Formula,
+pub fn contract<'a>(
+    epilogue: &'a dyn Formula,
     dtype: DType,
     x: &Layout,
     w: &Layout,
     extra: &[(&Layout, DType)],
     tile: Tile,
-) -> Option<Work> {
+) -> Option<Work<'a>> {
     let (b, m, k) = (x.shape()[0], x.shape()[1], x.shape()[2]);
     let n = w.shape()[2];
     if b * m * n == 0 {
@@ -128,7 +131,8 @@ pub fn contract(
         all.extend(l.strides().iter().map(|&s| s as i64));
     }
     let groups = grid((b * tiles[0] * tiles[1]) as u64);
-    Some(numbers::work(build(epilogue, &form), groups, index::scalar(form.wide), &all))
+    let (key, scalar) = (epilogue.key(Key::of("contract").with(&form)), index::scalar(form.wide));
+    Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
 }
 
 impl Form {

@@ -3,19 +3,19 @@
 //! Floats round once to nearest even. From f64 to a 16-bit float the way leads over f32, and from i64 over f64, so those
 //! steps round to odd: what they cut off stays visible in the last bit, and the last step sees on which side of a tie it is.
 
-use super::Work;
 use super::map::{self, Choice, Code};
+use super::{Key, Work};
 use crate::build::{Builder, Val};
 use crate::ir::{Binary, Compare, Elem, Scalar, Unary};
 use elinvar_core::{DType, Layout};
 
 /// The work of a copy: the operand, then the result. `None` if there are no elements.
-pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work> {
-    map::work(&Cast { from, to }, to.into(), &[(x, from)], Choice::default())
+pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
+    map::work(Cast { from, to }, to.into(), &[(x, from)], Choice::default())
 }
 
 /// From one dtype to another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Cast {
     from: DType,
     to: DType,
@@ -24,6 +24,9 @@ struct Cast {
 impl Code for Cast {
     fn name(&self) -> String {
         "copy".to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with(&("copy", self))
     }
     fn emit<'k>(&self, _: &'k Builder, x: &[Val<'k>], _: u8) -> Val<'k> {
         let v = x[0];

@@ -7,7 +7,7 @@ use super::formula::Compute;
 use super::index::{self, Axes, Joined, is_wide};
 use super::numbers::{self, Numbers};
 use super::row::{Row, Tile, lanes};
-use super::{Work, grid, group_number};
+use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Elem, Kernel, Scalar};
 use elinvar_core::{DType, Layout, order};
@@ -50,7 +50,14 @@ fn scalar(fold: Fold, dtype: DType) -> Scalar {
 
 /// The work of a fold: the operand, then the result. `None` if there are no rows. A tile that is asked for gets no more
 /// lanes than rows have.
-pub fn fold(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType, tile: Option<Tile>) -> Option<Work> {
+pub fn fold(
+    f: Fold,
+    x: &Layout,
+    dtype: DType,
+    kept: usize,
+    to: DType,
+    tile: Option<Tile>,
+) -> Option<Work<'static>> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
     if rows == 0 {
@@ -77,7 +84,8 @@ pub fn fold(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType, tile: Opt
         all.extend(j.strides[0].iter().map(|&s| s as i64));
     }
     let groups = grid(rows.div_ceil(form.tile.rows as usize) as u64);
-    Some(numbers::work(build(&form), groups, index::scalar(form.wide), &all))
+    let scalar = index::scalar(form.wide);
+    Some(numbers::work(Key::of("fold").with(&form), move || build(&form), groups, scalar, &all))
 }
 
 /// Do rows lie side by side, and the elements of a row apart?

@@ -1,5 +1,6 @@
 //! Formulas of the catalogue, whatever their type, as things that write code into a kernel.
 
+use super::key::Key;
 use crate::build::{Builder, Val};
 use crate::ir::{Elem, Scalar, Unary};
 use crate::lane::{Float, Integer, KindBool, KindI32, KindI64, KindU8, Term, W32, W64};
@@ -59,6 +60,8 @@ impl From<DType> for Compute {
 pub trait Formula {
     /// A word for kernels.
     fn name(&self) -> String;
+    /// The key of a kernel that this formula is in, from the key of what is around it.
+    fn key(&self, around: Key) -> Key;
     /// How many operands.
     fn arity(&self) -> usize;
     /// What its result is stored as.
@@ -74,6 +77,9 @@ pub struct Floats<M, const N: usize>(pub M);
 impl<M: Map<N>, const N: usize> Formula for Floats<M, N> {
     fn name(&self) -> String {
         M::NAME.to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(&self.0)
     }
     fn arity(&self) -> usize {
         N
@@ -105,6 +111,9 @@ pub struct Ints<M, const N: usize>(pub M);
 impl<M: IntMap<N>, const N: usize> Formula for Ints<M, N> {
     fn name(&self) -> String {
         M::NAME.to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(&self.0)
     }
     fn arity(&self) -> usize {
         N
@@ -171,6 +180,10 @@ pub struct Chain<'a> {
 impl Formula for Chain<'_> {
     fn name(&self) -> String {
         self.steps.iter().map(|s| s.formula.name()).collect::<Vec<_>>().join("_")
+    }
+    fn key(&self, around: Key) -> Key {
+        let each = |key: Key, s: &Step<'_>| s.formula.key(key.with(&(&s.operands, s.dtype)));
+        self.steps.iter().fold(around.with(&self.steps.len()), each)
     }
     fn arity(&self) -> usize {
         self.outside

@@ -4,7 +4,7 @@
 
 use super::index::{self, Axes, is_wide};
 use super::numbers::{self, Numbers};
-use super::{Work, grid, group_number};
+use super::{Key, Work, grid, group_number};
 use crate::build::Builder;
 use crate::ir::{Access, Atomic, Elem, Kernel, Scalar};
 use elinvar_core::{DType, Layout};
@@ -14,7 +14,7 @@ const GROUP: u32 = 256;
 
 /// The work of a gather: x, the index (i64), the result, and a u32 that tells of indices out of range. `None` if there are
 /// no elements.
-pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<Work> {
+pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<Work<'static>> {
     let len = index.shape().numel();
     if len == 0 {
         return None;
@@ -32,7 +32,9 @@ pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<W
     all.extend(index::sizes(&joined.dims, wide));
     all.extend(joined.strides.iter().flatten().map(|&s| s as i64));
     let groups = grid((len as u64).div_ceil(u64::from(GROUP)));
-    Some(numbers::work(build(dtype.into(), rank, wide), groups, index::scalar(wide), &all))
+    let elem = Elem::from(dtype);
+    let key = Key::of("gather").with(&(elem, rank, wide));
+    Some(numbers::work(key, move || build(elem, rank, wide), groups, index::scalar(wide), &all))
 }
 
 /// The kernel for elements of a type, and so many joined axes.

@@ -9,7 +9,7 @@
 use super::formula::{Compute, Formula, leave};
 use super::index::{self, Axes, Joined, is_wide};
 use super::numbers::{self, Numbers};
-use super::{Work, grid, group_number};
+use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Elem, Kernel, Place, Scalar};
 use elinvar_core::{DType, Layout};
@@ -33,6 +33,8 @@ pub enum Walk {
 pub trait Code {
     /// A word for kernels.
     fn name(&self) -> String;
+    /// The key of a kernel that this is in, from the key of what is around it.
+    fn key(&self, around: Key) -> Key;
     /// What is stored, in numbers of `width`, from what was loaded.
     fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Val<'k>;
 }
@@ -43,6 +45,9 @@ struct Computed<'a>(&'a dyn Formula, Compute);
 impl Code for Computed<'_> {
     fn name(&self) -> String {
         self.0.name()
+    }
+    fn key(&self, around: Key) -> Key {
+        self.0.key(around.with(&self.1))
     }
     fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Val<'k> {
         let x: Vec<Val> = x.iter().map(|&v| self.1.enter(v)).collect();
@@ -77,7 +82,7 @@ struct Sizes {
 }
 
 /// The work of a map: operands first, then the result. `None` if there are no elements.
-pub fn map(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)]) -> Option<Work> {
+pub fn map<'a>(formula: &'a dyn Formula, dtype: DType, x: &[(&Layout, DType)]) -> Option<Work<'a>> {
     map_by(formula, dtype, x, Choice::default())
 }
 
@@ -98,18 +103,26 @@ impl Default for Choice {
 }
 
 /// The same in a chosen form.
-pub fn map_by(formula: &dyn Formula, dtype: DType, x: &[(&Layout, DType)], choice: Choice) -> Option<Work> {
+pub fn map_by<'a>(
+    formula: &'a dyn Formula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    choice: Choice,
+) -> Option<Work<'a>> {
     let out = match formula.out() {
         Out::Same => Elem::from(dtype),
         Out::Bool => Elem::Bool,
     };
-    work(&Computed(formula, dtype.into()), out, x, choice)
+    work(Computed(formula, dtype.into()), out, x, choice)
 }
 
 /// The work of some code at every element.
-pub fn work(code: &dyn Code, out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<Work> {
+pub fn work<'a>(code: impl Code + 'a, out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<Work<'a>> {
     let (form, sizes) = plan(out, x, choice)?;
-    Some(launch(build(code, &form), &form, &sizes))
+    let key = code.key(Key::of("map").with(&form));
+    let groups = (sizes.len as u64).div_ceil(u64::from(GROUP) * u64::from(form.width));
+    let (scalar, numbers) = (form.scalar(), numbers_of(&form, &sizes));
+    Some(numbers::work(key, move || build(&code, &form), grid(groups), scalar, &numbers))
 }
 
 fn plan(out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, Sizes)> {
@@ -167,7 +180,8 @@ impl Form {
     }
 }
 
-fn launch(kernel: Kernel, form: &Form, sizes: &Sizes) -> Work {
+/// What the kernel asks for, in its order.
+fn numbers_of(form: &Form, sizes: &Sizes) -> Vec<i64> {
     let mut numbers = vec![sizes.len as i64];
     if form.rank > 0 {
         numbers.extend(index::sizes(&sizes.dims, form.wide));
@@ -178,9 +192,8 @@ fn launch(kernel: Kernel, form: &Form, sizes: &Sizes) -> Work {
             numbers.extend(strides.iter().map(|&s| s as i64));
         }
     }
-    assert_eq!(numbers.len(), form.count(), "{}: as many numbers as the kernel asks for", kernel.name);
-    let groups = (sizes.len as u64).div_ceil(u64::from(GROUP) * u64::from(form.width));
-    numbers::work(kernel, grid(groups), form.scalar(), &numbers)
+    assert_eq!(numbers.len(), form.count(), "as many numbers as the kernel asks for");
+    numbers
 }
 
 /// The number of the first element of an invocation.

@@ -9,6 +9,7 @@ pub mod fold;
 pub mod formula;
 pub mod gather;
 pub mod index;
+pub mod key;
 pub mod map;
 pub mod numbers;
 pub mod row;
@@ -16,20 +17,36 @@ pub mod rows;
 pub mod scan;
 
 pub use formula::{Compute, Formula};
+pub use key::Key;
 
 use crate::build::{Builder, Val};
 use crate::interp::Launch;
 use crate::ir::{Builtin, Constant, Kernel, Scalar};
+use std::fmt;
 
-/// A kernel and what it is started with, but for the buffers.
-#[derive(Clone, Debug)]
-pub struct Work {
-    /// The kernel.
-    pub kernel: Kernel,
+/// A kernel and what it is started with, but for the buffers. The kernel is built only when somebody asks for it: who runs
+/// the same work again has it already, under its key.
+pub struct Work<'a> {
+    /// Which kernel.
+    pub key: Key,
+    build: Box<dyn Fn() -> Kernel + 'a>,
     /// Groups and parameters.
     pub launch: Launch,
     /// What goes into the last buffer, if there are more numbers than parameters may be.
     pub numbers: Option<Vec<Constant>>,
+}
+
+impl Work<'_> {
+    /// The kernel, built anew.
+    pub fn kernel(&self) -> Kernel {
+        (self.build)()
+    }
+}
+
+impl fmt::Debug for Work<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("key", &self.key).field("launch", &self.launch).finish_non_exhaustive()
+    }
 }
 
 /// Most workgroups along an axis that every device starts.

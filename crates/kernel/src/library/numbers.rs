@@ -3,7 +3,7 @@
 //! As parameters if they fit into 128 bytes, else in a small buffer, the last one of the kernel. Kernel and launch ask
 //! for them in the same order, and that is all that holds them together; the count is checked.
 
-use super::Work;
+use super::{Key, Work};
 use crate::build::{Builder, Val};
 use crate::interp::Launch;
 use crate::ir::{Access, Constant, Elem, Kernel, Place, Scalar};
@@ -48,10 +48,17 @@ impl<'k> Numbers<'k> {
 }
 
 /// A kernel with its launch, given its numbers in the order in which the kernel asks for them.
-pub fn work(kernel: Kernel, groups: [u32; 3], scalar: Scalar, numbers: &[i64]) -> Work {
+pub fn work<'a>(
+    key: Key,
+    build: impl Fn() -> Kernel + 'a,
+    groups: [u32; 3],
+    scalar: Scalar,
+    numbers: &[i64],
+) -> Work<'a> {
+    let build = Box::new(build);
     let all: Vec<Constant> = numbers.iter().map(|&v| Constant::int(scalar, v)).collect();
     if need_buffer(scalar, all.len()) {
-        return Work { kernel, launch: Launch { groups, params: Vec::new() }, numbers: Some(all) };
+        return Work { key, build, launch: Launch { groups, params: Vec::new() }, numbers: Some(all) };
     }
-    Work { kernel, launch: Launch { groups, params: all }, numbers: None }
+    Work { key, build, launch: Launch { groups, params: all }, numbers: None }
 }

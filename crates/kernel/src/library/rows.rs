@@ -7,7 +7,7 @@ use super::formula::Compute;
 use super::index::{self, Axes, is_wide};
 use super::numbers::{self, Numbers};
 use super::row::{Row, Tile, lanes};
-use super::{Work, grid, group_number};
+use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Constant, Elem, Kernel, Place};
 use crate::lane::{Float, Term, W32, W64};
@@ -19,6 +19,8 @@ use elinvar_ops::rows::{RowOut, Rows, STATS};
 pub trait RowFormula {
     /// A word for kernels.
     fn name(&self) -> String;
+    /// The key of a kernel that this formula is in, from the key of what is around it.
+    fn key(&self, around: Key) -> Key;
     /// How many operands.
     fn arity(&self) -> usize;
     /// The folds, in order.
@@ -66,6 +68,9 @@ macro_rules! each_float {
 impl<R: Rows<N>, const N: usize> RowFormula for OfRows<R, N> {
     fn name(&self) -> String {
         R::NAME.to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(&self.0)
     }
     fn arity(&self) -> usize {
         N
@@ -118,7 +123,12 @@ pub struct Form {
 }
 
 /// The work of a row-wise op: the operands, then the result. `None` if nothing comes out.
-pub fn rows(f: &dyn RowFormula, dtype: DType, x: &[(&Layout, DType)], kept: usize) -> Option<Work> {
+pub fn rows<'a>(
+    f: &'a dyn RowFormula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    kept: usize,
+) -> Option<Work<'a>> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
     let n: usize = shape[kept..].iter().product();
@@ -148,7 +158,8 @@ pub fn rows(f: &dyn RowFormula, dtype: DType, x: &[(&Layout, DType)], kept: usiz
         all.extend(outer.strides[i].iter().chain(&inner.strides[i]).map(|&s| s as i64));
     }
     let groups = grid(count.div_ceil(form.tile.rows as usize) as u64);
-    Some(numbers::work(build(f, &form), groups, index::scalar(form.wide), &all))
+    let (key, scalar) = (f.key(Key::of("rows").with(&form)), index::scalar(form.wide));
+    Some(numbers::work(key, move || build(f, &form), groups, scalar, &all))
 }
 
 impl Form {

@@ -8,7 +8,7 @@ use super::formula::Compute;
 use super::index::{self, Axes, is_wide};
 use super::numbers::{self, Numbers};
 use super::row::elem;
-use super::{Work, grid, group_number};
+use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Binary, Elem, Kernel, Scalar};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
@@ -19,7 +19,7 @@ use elinvar_ops::backend::Scan;
 const GROUP: u32 = (SCAN_BLOCK / SCAN_GROUP) as u32;
 
 /// The work of a scan along the last axis: the operand, then the result. `None` if there are no elements.
-pub fn scan(f: Scan, x: &Layout, dtype: DType, to: DType) -> Option<Work> {
+pub fn scan(f: Scan, x: &Layout, dtype: DType, to: DType) -> Option<Work<'static>> {
     if x.shape().numel() == 0 {
         return None;
     }
@@ -32,8 +32,10 @@ pub fn scan(f: Scan, x: &Layout, dtype: DType, to: DType) -> Option<Work> {
     let mut all = vec![rows as i64, n as i64, x.offset() as i64, stride as i64];
     all.extend(index::sizes(&outer.dims, wide));
     all.extend(outer.strides[0].iter().map(|&s| s as i64));
-    let kernel = build(f, dtype, to.into(), outer.dims.len(), wide);
-    Some(numbers::work(kernel, grid(rows as u64), index::scalar(wide), &all))
+    let (to, rank) = (Elem::from(to), outer.dims.len());
+    let key = Key::of("scan").with(&(f, dtype, to, rank, wide));
+    let build = move || build(f, dtype, to, rank, wide);
+    Some(numbers::work(key, build, grid(rows as u64), index::scalar(wide), &all))
 }
 
 /// The kernel for rows with so many joined axes.

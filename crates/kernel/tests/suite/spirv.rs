@@ -48,7 +48,7 @@ fn library() -> Vec<Kernel> {
         all.push(fold::fold(Fold::Max, &t, d, 1, d, None));
         all.push(scan::scan(Scan::Sum, &l, d, to));
     }
-    all.into_iter().map(|w| w.expect("there are elements").kernel).collect()
+    all.into_iter().map(|w| w.expect("there are elements").kernel()).collect()
 }
 
 /// What `spirv-val` says, or `None` if it is not installed.

@@ -257,7 +257,7 @@ fn a_map_in_text() {
     let add = Floats::<Add, 2>(Add);
     for (name, l) in [("map_add_dense", &l), ("map_add_strided", &t)] {
         let operands = [(l, DType::F16), (&l.clone(), DType::F16)];
-        let mut k = map::map(&add, DType::F16, &operands).unwrap().kernel;
+        let mut k = map::map(&add, DType::F16, &operands).unwrap().kernel();
         pass::optimise(&mut k);
         golden(name, &k);
     }
