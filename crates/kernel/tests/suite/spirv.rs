@@ -20,6 +20,7 @@ fn layout(dims: &[usize]) -> Layout {
 /// A kernel of every file of the library, and of every dtype where it matters.
 fn library() -> Vec<Kernel> {
     let (l, t) = (layout(&[6, 4]), layout(&[4, 6]).transpose(0, 1));
+    let e = OfEpilogue::<AddBias, 1>(AddBias);
     let mut all = Vec::new();
     for d in DType::ALL {
         all.push(copy::copy(&t, d, DType::F32));
@@ -29,7 +30,6 @@ fn library() -> Vec<Kernel> {
             all.push(map::map(&Floats::<_, 2>(Pow), d, &[(&l, d), (&l, DType::Bool)]));
             all.push(map::map(&Floats::<_, 2>(Add), d, &[(&l, d), (&t, d)]));
             let m = layout(&[1, 6, 4]);
-            let e = OfEpilogue::<AddBias, 1>(AddBias);
             for tile in [Tile::PLAIN, Tile::SHARED] {
                 all.push(contract::contract(
                     &e,
