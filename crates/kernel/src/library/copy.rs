@@ -11,7 +11,7 @@ use elinvar_core::{DType, Layout};
 
 /// The work of a copy: the operand, then the result. `None` if there are no elements.
 pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
-    map::work(Cast { from, to }, to.into(), &[(x, from)], Choice::default())
+    map::work(Cast { from, to }, &[to.into()], &[(x, from)], Choice::default())
 }
 
 /// From one dtype to another.
@@ -28,8 +28,13 @@ impl Code for Cast {
     fn key(&self, around: Key) -> Key {
         around.with(&("copy", self))
     }
-    fn emit<'k>(&self, _: &'k Builder, x: &[Val<'k>], _: u8) -> Val<'k> {
-        let v = x[0];
+    fn emit<'k>(&self, _: &'k Builder, x: &[Val<'k>], _: u8) -> Vec<Val<'k>> {
+        vec![self.cast(x[0])]
+    }
+}
+
+impl Cast {
+    fn cast<'k>(&self, v: Val<'k>) -> Val<'k> {
         if self.from == self.to {
             return v;
         }
