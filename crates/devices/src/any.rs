@@ -5,6 +5,7 @@
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_cpu::Cpu;
+use elinvar_gpu::Vulkan;
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
@@ -86,6 +87,7 @@ macro_rules! backends {
 backends! {
     Cpu: Cpu;
     Reference: Reference;
+    Vulkan: Vulkan;
 }
 
 /// Memory of the backend that holds it. Every caller checks that operands share a device.

@@ -4,6 +4,8 @@ use crate::any::{Any, Device};
 use crate::probe::{Exactness, probe};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
+use elinvar_driver::{self as driver, Driver};
+use elinvar_gpu::{GpuDevice, Vulkan};
 use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -17,19 +19,35 @@ impl Device {
         Device::Reference(ReferenceDevice)
     }
 
-    /// The device of this name, as on a command line: `cpu`, `reference`, or `best`.
+    /// The Vulkan device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
     ///
     /// # Errors
-    /// `UnknownDevice` with the names that exist.
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every kernel needs.
+    pub fn vulkan(number: usize) -> Result<Device> {
+        GpuDevice::open(number).map(Device::Vulkan)
+    }
+
+    /// The device of this name, as on a command line: `cpu`, `vulkan:0` (or `vulkan`), `reference`, or `best`.
+    ///
+    /// # Errors
+    /// `UnknownDevice` with the names that exist; those of opening the device.
     pub fn parse(name: &str) -> Result<Device> {
-        match name.trim().to_ascii_lowercase().as_str() {
-            "best" => CpuDevice::shared().map(Device::Cpu),
-            "cpu" => CpuDevice::shared().map(Device::Cpu),
-            "reference" => Ok(Device::reference()),
-            _ => Err(Error::new(
+        let unknown = || {
+            Error::new(
                 ErrorKind::UnknownDevice,
-                format!("there is no device called \"{name}\"; this build has: cpu, reference, best"),
-            )),
+                format!("there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"),
+            )
+        };
+        let lower = name.trim().to_ascii_lowercase();
+        let (word, number) = match lower.split_once(':') {
+            Some((word, number)) => (word, Some(number.parse::<usize>().map_err(|_| unknown())?)),
+            None => (lower.as_str(), None),
+        };
+        match (word, number) {
+            ("best" | "cpu", None) => CpuDevice::shared().map(Device::Cpu),
+            ("reference", None) => Ok(Device::reference()),
+            ("vulkan", number) => Device::vulkan(number.unwrap_or(0)),
+            _ => Err(unknown()),
         }
     }
 
@@ -93,18 +111,46 @@ pub struct DeviceInfo {
 /// What a device reports when it is probed.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     let cpu = CpuDevice::shared()?;
-    Ok(vec![
-        DeviceInfo {
-            description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
-            exactness: probe::<Cpu>(&cpu)?,
-            device: Device::Cpu(cpu),
-        },
-        DeviceInfo {
-            device: Device::reference(),
-            description: "plain loops on one CPU thread; the definition of every result".into(),
-            exactness: probe::<Reference>(&ReferenceDevice)?,
-        },
-    ])
+    let mut all = vec![DeviceInfo {
+        description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
+        exactness: probe::<Cpu>(&cpu)?,
+        device: Device::Cpu(cpu),
+    }];
+    for number in 0..driver::Vulkan::list().map_or(0, |l| l.len()) {
+        let device = match GpuDevice::open(number) {
+            Ok(device) => device,
+            // One that cannot be opened is no device of this machine.
+            Err(e) if e.kind() == ErrorKind::Unsupported => continue,
+            Err(e) => return Err(e),
+        };
+        all.push(DeviceInfo {
+            description: describe(device.info()?),
+            exactness: probe::<Vulkan>(&device)?,
+            device: Device::Vulkan(device),
+        });
+    }
+    all.push(DeviceInfo {
+        device: Device::reference(),
+        description: "plain loops on one CPU thread; the definition of every result".into(),
+        exactness: probe::<Reference>(&ReferenceDevice)?,
+    });
+    Ok(all)
+}
+
+/// A GPU in one line.
+fn describe(i: &driver::Info) -> String {
+    let [low, high] = i.subgroup;
+    let lanes = if low == high { low.to_string() } else { format!("{low} to {high}") };
+    let has = [("f64", i.f64), ("i64", i.i64), ("f16", i.half), ("bytes", i.bytes)];
+    let has: Vec<&str> = has.iter().filter(|(_, has)| *has).map(|(word, _)| *word).collect();
+    format!(
+        "{}, {}, {:.1} GiB, {lanes} lanes, {}; {}",
+        i.name,
+        i.kind,
+        i.memory as f64 / f64::from(1 << 30),
+        has.join(" "),
+        i.driver
+    )
 }
 
 #[cfg(test)]
@@ -135,7 +181,7 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::UnknownDevice);
             assert_eq!(
                 e.message(),
-                format!("there is no device called \"{name}\"; this build has: cpu, reference, best")
+                format!("there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best")
             );
         }
     }

@@ -1,0 +1,172 @@
+//! A device of a driver: opened once per process, shared by everybody who names it.
+
+use crate::Gpu;
+use crate::pool::{Piece, Pool};
+use elinvar_core::{Error, MemoryStats, Result};
+use elinvar_driver::{Driver, Info, Slice};
+use elinvar_kernel::ir::Constant;
+use elinvar_kernel::library::{Key, Work};
+use elinvar_ops::DeviceOf;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A device, by its number. Cheap to clone; all that name one device share it.
+pub struct GpuDevice<D: Driver> {
+    number: usize,
+    /// The device, or why it could not be opened: whoever uses it gets that error.
+    opened: Result<Arc<Opened<D>>>,
+}
+
+/// What is shared by all that name a device.
+pub(crate) struct Opened<D: Driver> {
+    driver: D,
+    pool: Arc<Pool<D>>,
+    /// Kernels that were compiled.
+    modules: Mutex<HashMap<Key, Arc<D::Module>>>,
+}
+
+fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Tables in which each entry is whole: a panic elsewhere does not spoil them.
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The devices that were opened, of all drivers.
+static OPENED: Mutex<Vec<(TypeId, usize, Arc<dyn Any + Send + Sync>)>> = Mutex::new(Vec::new());
+
+impl<D: Driver> GpuDevice<D> {
+    /// The device of this number, as [`Driver::list`] counts; opened if nobody has yet.
+    ///
+    /// # Errors
+    /// `DriverMissing`, `UnknownDevice`, `Unsupported`.
+    pub fn open(number: usize) -> Result<GpuDevice<D>> {
+        let mut all = locked(&OPENED);
+        let known = all.iter().find(|(t, n, _)| *t == TypeId::of::<D>() && *n == number);
+        if let Some(opened) = known.and_then(|(_, _, o)| o.clone().downcast().ok()) {
+            return Ok(GpuDevice { number, opened: Ok(opened) });
+        }
+        let driver = D::open(number)?;
+        let opened = Arc::new(Opened { driver, pool: Pool::new(), modules: Mutex::default() });
+        all.push((TypeId::of::<D>(), number, opened.clone()));
+        Ok(GpuDevice { number, opened: Ok(opened) })
+    }
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn info(&self) -> Result<&Info> {
+        Ok(self.opened()?.driver.info())
+    }
+    /// The driver.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn driver(&self) -> Result<&D> {
+        Ok(&self.opened()?.driver)
+    }
+    /// How many kernels were compiled for it.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn kernels(&self) -> Result<usize> {
+        Ok(locked(&self.opened()?.modules).len())
+    }
+    fn opened(&self) -> Result<&Arc<Opened<D>>> {
+        self.opened.as_ref().map_err(Clone::clone)
+    }
+
+    // Memory
+
+    /// Memory for so many bytes.
+    pub(crate) fn take(&self, bytes: usize) -> Result<Piece<D>> {
+        let o = self.opened()?;
+        o.pool.take(&o.driver, bytes as u64)
+    }
+    pub(crate) fn stats(&self) -> Result<MemoryStats> {
+        Ok(self.opened()?.pool.stats())
+    }
+    pub(crate) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
+        self.opened()?.pool.set_limit(limit);
+        Ok(())
+    }
+    pub(crate) fn release(&self) -> Result<()> {
+        let o = self.opened()?;
+        o.pool.release();
+        o.driver.wait()
+    }
+
+    // Work
+
+    /// Starts a work with its buffers.
+    pub(crate) fn run(&self, work: &Work<'_>, buffers: &[Slice<'_, D>]) -> Result<()> {
+        let o = self.opened()?;
+        let module = o.module(work)?;
+        let numbers = work.numbers.as_deref().map(bytes);
+        o.driver.launch(&module, buffers, &work.launch, numbers.as_deref())
+    }
+}
+
+impl<D: Driver> Opened<D> {
+    fn module(&self, work: &Work<'_>) -> Result<Arc<D::Module>> {
+        if let Some(module) = locked(&self.modules).get(&work.key) {
+            return Ok(module.clone());
+        }
+        // Two threads may compile the same kernel; the first one stays.
+        let module = Arc::new(self.driver.compile(&work.kernel())?);
+        Ok(locked(&self.modules).entry(work.key).or_insert(module).clone())
+    }
+}
+
+/// Numbers as the buffer of a kernel has them.
+fn bytes(numbers: &[Constant]) -> Vec<u8> {
+    let each = |c: &Constant| c.bits.to_le_bytes().into_iter().take(c.scalar.bits() as usize / 8);
+    numbers.iter().flat_map(each).collect()
+}
+
+impl<D: Driver> Clone for GpuDevice<D> {
+    fn clone(&self) -> Self {
+        GpuDevice { number: self.number, opened: self.opened.clone() }
+    }
+}
+
+/// Devices are equal if they have one number: there is one of each in a process.
+impl<D: Driver> PartialEq for GpuDevice<D> {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+/// Device number 0. If it cannot be opened, whatever is asked of it fails with the reason.
+impl<D: Driver> Default for GpuDevice<D> {
+    fn default() -> Self {
+        match GpuDevice::open(0) {
+            Ok(device) => device,
+            Err(e) => GpuDevice { number: 0, opened: Err(e) },
+        }
+    }
+}
+
+impl<D: Driver> fmt::Display for GpuDevice<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", D::NAME, self.number)
+    }
+}
+
+impl<D: Driver> fmt::Debug for GpuDevice<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.opened {
+            Ok(o) => write!(f, "{self} ({})", o.driver.info().name),
+            Err(e) => write!(f, "{self} ({e})"),
+        }
+    }
+}
+
+impl<D: Driver> DeviceOf for GpuDevice<D> {
+    type Backend = Gpu<D>;
+}
+
+/// That something which only this crate can get wrong is in order; else a sentence.
+pub(crate) fn not_there<T>(what: &str) -> Result<T> {
+    Err(Error::unsupported(format!("{what} is not there yet on GPUs")))
+}
