@@ -5,6 +5,7 @@
 //! lowering, an instruction is only reached by operands for which every target agrees. The meaning stays, so the interpreter
 //! gives the same before and after, and that is how it is tested.
 
+mod double;
 mod guards;
 mod products;
 mod quotient;
@@ -29,7 +30,7 @@ pub struct Wants {
     pub saturation: bool,
     /// The magnitude of one float with the sign of another: bits.
     pub copy_sign: bool,
-    /// A fused fma of f32: in f64, rounded to odd.
+    /// A fused fma. Of f32: in f64, rounded to odd; of f64: in integers.
     pub fused: bool,
     /// A correctly rounded quotient of f32, from one that is wrong by some units in the last place.
     pub quotient: bool,
@@ -51,7 +52,7 @@ impl std::error::Error for Lacking {}
 /// Builds what the target wants.
 ///
 /// # Errors
-/// [`Lacking`] for a fused fma, a quotient or a root of f64: what builds them for f32 is too narrow.
+/// [`Lacking`] for a quotient or a root of f64: what builds them for f32 is too narrow.
 pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
     let mut l = Lower { wants, name: k.name.clone(), w: Writer::new(std::mem::take(&mut k.values)) };
     let done = l.region(&mut k.body);
@@ -144,13 +145,8 @@ impl Lower {
                 s => return self.cannot("square root", s),
             },
             Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
-                Scalar::F32 => Some(products::fused(w, a, b, c)),
-                s => {
-                    let name = &self.name;
-                    return Err(Lacking(format!(
-                        "{name}: a fused fma of {s} cannot be built on this device"
-                    )));
-                }
+                Scalar::F64 => Some(double::fused(w, a, b, c)),
+                _ => Some(products::fused(w, a, b, c)),
             },
             // The same everywhere, or the emitters' business.
             Op::Const(_)
