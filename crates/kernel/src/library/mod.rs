@@ -4,7 +4,9 @@
 //! speed alone, by whoever launches. Each file begins with what its kernel computes.
 
 pub mod arg_fold;
+pub mod chunks;
 pub mod contract;
+pub mod conv;
 pub mod copy;
 pub mod fill;
 pub mod fold;

@@ -7,6 +7,7 @@ use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::library::contract::{self, OfEpilogue};
+use elinvar_kernel::library::conv;
 use elinvar_kernel::library::formula::{Floats, Formula, Ints};
 use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
@@ -362,7 +363,7 @@ impl Backend for Interpreted {
         }
     }
     fn conv<E: Epilogue<N>, const N: usize>(
-        _: &Device,
+        d: &Device,
         c: &Conv,
         x: View<'_, Self>,
         w: View<'_, Self>,
@@ -370,25 +371,37 @@ impl Backend for Interpreted {
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
-        Reference::conv(&R, c, r(x), r(w), out, e, extra.map(r))
+        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
+        let len = x.shape()[0] * w.shape()[0] * out.iter().product::<usize>();
+        let e = OfEpilogue::<E, N>(*e);
+        match conv::conv(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.product) {
+            Some(work) => {
+                let mut inputs = vec![x.buffer, w.buffer];
+                inputs.extend(extra.iter().map(|v| v.buffer));
+                Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0))
+            }
+            None => HostData::full(x.dtype, 0, 0.into()),
+        }
     }
     fn conv_input_grad(
-        _: &Device,
+        d: &Device,
         c: &Conv,
         g: View<'_, Self>,
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<HostData> {
-        Reference::conv_input_grad(&R, c, r(g), r(w), spatial)
+        let steps = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, d.product);
+        Ok(host(&run_steps(&steps, &[g.buffer, w.buffer])[0]))
     }
     fn conv_weight_grad(
-        _: &Device,
+        d: &Device,
         c: &Conv,
         x: View<'_, Self>,
         g: View<'_, Self>,
         taps: &[usize],
     ) -> Result<HostData> {
-        Reference::conv_weight_grad(&R, c, r(x), r(g), taps)
+        let steps = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, d.product);
+        Ok(host(&run_steps(&steps, &[x.buffer, g.buffer])[0]))
     }
     fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
         Reference::pool(&R, p, r(x))

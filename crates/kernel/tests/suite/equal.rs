@@ -124,7 +124,7 @@ fn arg_folds() {
     check(&Device::default(), Work::ArgFold, 40, 3000);
     // Long rows, in pieces; elements are often equal.
     for (rows, n) in [(1, 8193), (2, 12288), (3, 20000)] {
-        let s = Stream { seed: 5, stream: n as u64 };
+        let s = Stream { seed: 5, stream: n };
         let x = HostData::U8((0..rows * n).map(|i| (s.word(i) % 7) as u8).collect());
         let layout = Layout::contiguous(Shape::new(&[rows as usize, n as usize]).expect("small"));
         for f in [ArgFold::Max, ArgFold::Min] {
@@ -133,6 +133,17 @@ fn arg_folds() {
             let view = View { buffer: &x, layout: &layout, dtype: DType::U8 };
             let want = Reference::arg_fold(&ReferenceDevice, f, view, 1).expect("it runs");
             assert_eq!(got, want, "{f:?}, {n}");
+        }
+    }
+}
+
+#[test]
+fn convolutions() {
+    for work in [Work::Conv, Work::ConvInputGrad, Work::ConvWeightGrad] {
+        check(&Device::default(), work, 25, 300);
+        for (group, each) in [([1, 1], [1, 1]), ([2, 8], [3, 2]), ([8, 1], [1, 5])] {
+            let product = Some(contract::Tile { group, each, depth: 0 });
+            check(&Device { product, ..Device::default() }, work, 3, 300);
         }
     }
 }
