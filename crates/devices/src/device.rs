@@ -35,7 +35,9 @@ impl Device {
         let unknown = || {
             Error::new(
                 ErrorKind::UnknownDevice,
-                format!("there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"),
+                format!(
+                    "there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"
+                ),
             )
         };
         let lower = name.trim().to_ascii_lowercase();
@@ -181,7 +183,9 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::UnknownDevice);
             assert_eq!(
                 e.message(),
-                format!("there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best")
+                format!(
+                    "there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"
+                )
             );
         }
     }

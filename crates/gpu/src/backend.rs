@@ -1,16 +1,20 @@
 //! Each kind of work, as launches of the library's kernels.
 
+use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::{GpuDevice, not_there};
-use crate::Gpu;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Kind, Slice};
+use elinvar_kernel::ir::Elem;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
-use elinvar_kernel::library::{Work, copy, fold, gather, rows, scan};
+use elinvar_kernel::library::update::{self, OfUpdate};
+use elinvar_kernel::library::{
+    Room, Slot, Steps, Work, arg_fold, conv, copy, fill, fold, gather, random, rows, scan,
+};
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::{RowOut, Rows};
@@ -39,6 +43,47 @@ fn one<D: Driver>(
         d.run(&work, &buffers)?;
     }
     Ok(y)
+}
+
+/// Runs launches that follow one another; gives their results.
+fn steps<D: Driver, const R: usize>(
+    d: &GpuDevice<D>,
+    all: &Steps<'_>,
+    x: &[Look<'_, D>],
+) -> Result<[GpuBuffer<D>; R]> {
+    let room = |r: &Room| -> Result<GpuBuffer<D>> {
+        let dtype = memory_of(r.elem);
+        if r.zero {
+            Gpu::<D>::fill(d, Scalar::Int(0), dtype, r.len)
+        } else {
+            GpuBuffer::room(d, dtype, r.len)
+        }
+    };
+    let results = all.results.iter().map(room).collect::<Result<Vec<_>>>()?;
+    let scratch = all.scratch.iter().map(room).collect::<Result<Vec<_>>>()?;
+    for step in &all.steps {
+        let slot = |s: &Slot| match *s {
+            Slot::Operand(i) => x[i].buffer.slice(),
+            Slot::Result(i) => results[i].slice(),
+            Slot::Scratch(i) => scratch[i].slice(),
+        };
+        d.run(&step.work, &step.buffers.iter().map(slot).collect::<Result<Vec<_>>>()?)?;
+    }
+    Ok(results.try_into().unwrap_or_else(|_| unreachable!("a work of {R} results")))
+}
+
+/// The dtype whose memory holds such elements. (Tensors have no u32 and u64; as memory they are i32 and i64.)
+fn memory_of(e: Elem) -> DType {
+    match e {
+        Elem::Bool => DType::Bool,
+        Elem::U8 => DType::U8,
+        Elem::I32 | Elem::U32 => DType::I32,
+        Elem::I64 | Elem::U64 => DType::I64,
+        Elem::F16 => DType::F16,
+        Elem::BF16 => DType::BF16,
+        Elem::F32 => DType::F32,
+        Elem::F64 => DType::F64,
+    }
 }
 
 /// Layouts and dtypes of views.
@@ -89,22 +134,21 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(false)
     }
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer> {
-        let _ = (d, value, dtype, len);
-        not_there("fill")
+        one(d, fill::fill(value, dtype, len), &[], dtype, len)
     }
     fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer> {
-        let _ = (d, r, s, dtype, len);
-        not_there("random")
+        let work = random::random(r, s, dtype, len);
+        let range = match r {
+            Random::Int { low, high } => Some([low, high - 1]),
+            Random::Bernoulli { .. } => Some([0, 1]),
+            Random::Uniform { .. } | Random::Normal { .. } => None,
+        };
+        Ok(one(d, work, &[], dtype, len)?.within(range))
     }
     fn copy(d: &Self::Device, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
         let len = x.shape().numel();
-        let mut y = one(d, copy::copy(x.layout, x.dtype, to), &[x], to, len)?;
-        if x.dtype == to
-            && let Some(node) = Arc::get_mut(&mut y.node)
-        {
-            node.range = x.buffer.node.range;
-        }
-        Ok(y)
+        let y = one(d, copy::copy(x.layout, x.dtype, to), &[x], to, len)?;
+        Ok(if x.dtype == to { y.within(x.buffer.node.range) } else { y })
     }
     fn assemble(
         d: &Self::Device,
@@ -113,8 +157,19 @@ impl<D: Driver> Backend for Gpu<D> {
         shape: &Shape,
         parts: &[(Look<'_, D>, Layout)],
     ) -> Result<Self::Buffer> {
-        let _ = (d, fill, dtype, shape, parts);
-        not_there("assemble")
+        let len = shape.numel();
+        // Nobody sees what is filled if the parts cover all of it.
+        let covered: usize = parts.iter().map(|(v, _)| v.shape().numel()).sum();
+        let y = match parts {
+            [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::room(d, dtype, len)?,
+            _ => Self::fill(d, fill, dtype, len)?,
+        };
+        for (part, to) in parts {
+            if let Some(work) = copy::copy_into(part.layout, dtype, to) {
+                d.run(&work, &[part.buffer.slice()?, y.slice()?])?;
+            }
+        }
+        Ok(y)
     }
 
     fn map<M: Map<N>, const N: usize>(
@@ -138,8 +193,36 @@ impl<D: Driver> Backend for Gpu<D> {
         u: &U,
         items: Vec<UpdateItem<'_, Self, M, R>>,
     ) -> Result<()> {
-        let _ = (d, u, items);
-        not_there("update")
+        let f = OfUpdate::<U, M, R>(*u);
+        // All memory first: after an error, nothing has changed.
+        let mut works = Vec::with_capacity(items.len());
+        for item in &items {
+            let changes = item.changes.each_ref().map(|x| x.dtype);
+            let reads = item.reads.map(|v| (v.layout, v.dtype));
+            let work = update::update(&f, item.dtype, &item.shape, &changes, &reads);
+            if let Some(work) = &work {
+                d.prepare(work)?;
+            }
+            for read in &item.reads {
+                read.buffer.slice()?;
+            }
+            works.push(work);
+        }
+        let mut owned = Vec::with_capacity(items.len());
+        for item in items {
+            let mut changes = Vec::with_capacity(M);
+            for x in item.changes {
+                changes.push(x.buffer.own(d)?);
+            }
+            owned.push((changes, item.reads));
+        }
+        for (work, (changes, reads)) in works.into_iter().zip(owned) {
+            let Some(work) = work else { continue };
+            let mut buffers = changes.iter().map(|x| x.slice()).collect::<Result<Vec<_>>>()?;
+            buffers.extend(slices(&reads)?);
+            d.run(&work, &buffers)?;
+        }
+        Ok(())
     }
 
     fn fold(d: &Self::Device, f: Fold, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
@@ -147,8 +230,9 @@ impl<D: Driver> Backend for Gpu<D> {
         one(d, fold::fold(f, x.layout, x.dtype, kept, to, None), &[x], to, len)
     }
     fn arg_fold(d: &Self::Device, f: ArgFold, x: Look<'_, D>, kept: usize) -> Result<Self::Buffer> {
-        let _ = (d, f, x, kept);
-        not_there("arg_fold")
+        let n: usize = x.shape()[kept..].iter().product();
+        let [y] = steps(d, &arg_fold::arg_fold(f, x.layout, x.dtype, kept), &[x])?;
+        Ok(y.within(Some([0, n as i64 - 1])))
     }
     fn scan(d: &Self::Device, f: Scan, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
         one(d, scan::scan(f, x.layout, x.dtype, to), &[x], to, x.shape().numel())
@@ -198,8 +282,11 @@ impl<D: Driver> Backend for Gpu<D> {
         e: &E,
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let _ = (d, c, x, w, out, e, extra);
-        not_there("conv")
+        let len = x.shape()[0] * w.shape()[0] * out.iter().product::<usize>();
+        let e = OfEpilogue::<E, N>(*e);
+        let work = conv::conv(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), None);
+        let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        one(d, work, &operands, x.dtype, len)
     }
     fn conv_input_grad(
         d: &Self::Device,
@@ -208,8 +295,9 @@ impl<D: Driver> Backend for Gpu<D> {
         w: Look<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        let _ = (d, c, g, w, spatial);
-        not_there("conv_input_grad")
+        let work = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, None);
+        let [y] = steps(d, &work, &[g, w])?;
+        Ok(y)
     }
     fn conv_weight_grad(
         d: &Self::Device,
@@ -218,19 +306,15 @@ impl<D: Driver> Backend for Gpu<D> {
         g: Look<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        let _ = (d, c, x, g, taps);
-        not_there("conv_weight_grad")
+        let work = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, None);
+        let [y] = steps(d, &work, &[x, g])?;
+        Ok(y)
     }
     fn pool(d: &Self::Device, p: &Pool, x: Look<'_, D>) -> Result<(Self::Buffer, Option<Self::Buffer>)> {
         let _ = (d, p, x);
         not_there("pool")
     }
-    fn avg_pool_grad(
-        d: &Self::Device,
-        p: &Pool,
-        g: Look<'_, D>,
-        spatial: &[usize],
-    ) -> Result<Self::Buffer> {
+    fn avg_pool_grad(d: &Self::Device, p: &Pool, g: Look<'_, D>, spatial: &[usize]) -> Result<Self::Buffer> {
         let _ = (d, p, g, spatial);
         not_there("avg_pool_grad")
     }
@@ -260,12 +344,7 @@ impl<D: Driver> Backend for Gpu<D> {
         not_there("attention_grad")
     }
 
-    fn gather(
-        d: &Self::Device,
-        x: Look<'_, D>,
-        axis: usize,
-        index: Look<'_, D>,
-    ) -> Result<Self::Buffer> {
+    fn gather(d: &Self::Device, x: Look<'_, D>, axis: usize, index: Look<'_, D>) -> Result<Self::Buffer> {
         let y = GpuBuffer::room(d, x.dtype, index.shape().numel())?;
         if let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) {
             let refused = Refused::new(d, &index, x.shape()[axis])?;

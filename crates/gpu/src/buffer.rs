@@ -88,15 +88,23 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn slice(&self) -> Result<Slice<'_, D>> {
         self.node.slice()
     }
-    /// Its memory, to be changed. What is put off and would read it gets a copy of the old numbers.
-    pub(crate) fn slice_mut(&mut self, d: &GpuDevice<D>) -> Result<Slice<'_, D>> {
+    /// The same numbers, of which it is known that they lie between two.
+    pub(crate) fn within(mut self, range: Option<[i64; 2]>) -> Self {
+        if let Some(node) = Arc::get_mut(&mut self.node) {
+            node.range = range;
+        }
+        self
+    }
+    /// Sees to it that nobody else has its memory, which is about to be changed: what is put off and would read it keeps a
+    /// copy of the old numbers.
+    pub(crate) fn own(&mut self, d: &GpuDevice<D>) -> Result<&Self> {
         let old = self.node.slice()?;
         if Arc::strong_count(&self.node) > 1 {
             let new = GpuBuffer::room(d, self.node.dtype, self.node.len)?;
             d.driver()?.copy(old, new.slice()?)?;
             *self = new;
         }
-        self.node.slice()
+        Ok(self)
     }
     /// Host memory, on the device.
     pub(crate) fn upload(d: &GpuDevice<D>, data: &HostData) -> Result<Self> {

@@ -151,7 +151,8 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Re
     let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| held(i))).collect();
 
     let d = &plan.device;
-    let pieces = keeps.iter().map(|&i| d.take(steps.nodes[i].bytes() as usize)).collect::<Result<Vec<_>>>()?;
+    let pieces =
+        keeps.iter().map(|&i| d.take(steps.nodes[i].bytes() as usize)).collect::<Result<Vec<_>>>()?;
     let mut buffers: Vec<Slice<'_, D>> = Vec::new();
     for (node, _) in &steps.outside {
         buffers.push(node.slice()?);

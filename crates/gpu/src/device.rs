@@ -98,6 +98,10 @@ impl<D: Driver> GpuDevice<D> {
 
     // Work
 
+    /// Compiles the kernel of a work, so that starting it cannot fail for that.
+    pub(crate) fn prepare(&self, work: &Work<'_>) -> Result<()> {
+        self.opened()?.module(work).map(drop)
+    }
     /// Starts a work with its buffers.
     pub(crate) fn run(&self, work: &Work<'_>, buffers: &[Slice<'_, D>]) -> Result<()> {
         let o = self.opened()?;

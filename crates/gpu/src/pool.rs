@@ -82,8 +82,7 @@ fn class(bytes: u64) -> u64 {
 
 impl<D: Driver> Pool<D> {
     pub(crate) fn new() -> Arc<Pool<D>> {
-        let stats =
-            MemoryStats { in_use: 0, peak: 0, cached: 0, limit: None, from_system: 0, from_cache: 0 };
+        let stats = MemoryStats { in_use: 0, peak: 0, cached: 0, limit: None, from_system: 0, from_cache: 0 };
         Arc::new(Pool { state: Mutex::new(State { free: BTreeMap::new(), stats, clock: 0 }) })
     }
     fn lock(&self) -> MutexGuard<'_, State<D>> {

@@ -19,9 +19,10 @@ fn targets(op: &str, layout: &Layout, axis: usize, index: &View) -> Result<Vec<u
     // The first element along the axis, for every place of the index.
     let first = layout.slice(axis, 0, 1, 1).broadcast_to(shape, op)?;
     for (i, (p, q)) in first.positions().zip(index.layout.positions()).enumerate() {
-        let named = usize::try_from(buffer[q]).ok().filter(|&n| n < size).ok_or_else(|| {
-            out_of_range(op, buffer[q], &unravel(i, shape), axis, size)
-        })?;
+        let named = usize::try_from(buffer[q])
+            .ok()
+            .filter(|&n| n < size)
+            .ok_or_else(|| out_of_range(op, buffer[q], &unravel(i, shape), axis, size))?;
         out.push(p.wrapping_add_signed(named as isize * step));
     }
     Ok(out)

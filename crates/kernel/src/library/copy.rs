@@ -3,22 +3,67 @@
 //! Floats round once to nearest even. From f64 to a 16-bit float the way leads over f32, and from i64 over f64, so those
 //! steps round to odd: what they cut off stays visible in the last bit, and the last step sees on which side of a tie it is.
 
+use super::index::{self, Axes};
 use super::map::{self, Choice, Code};
-use super::{Key, Work};
+use super::numbers::{self, Numbers};
+use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
-use crate::ir::{Binary, Compare, Elem, Scalar, Unary};
+use crate::ir::{Access, Binary, Compare, Elem, Kernel, Scalar, Unary};
 use elinvar_core::{DType, Layout};
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 256;
 
 /// The work of a copy: the operand, then the result. `None` if there are no elements.
 pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
     map::work(Cast { from, to }, &[to.into()], &[(x, from)], Choice::default())
 }
 
+/// The work of writing a view into a part of a tensor, of the same dtype and shape: the operand, then the tensor. `None` if
+/// there are no elements.
+pub fn copy_into(x: &Layout, dtype: DType, to: &Layout) -> Option<Work<'static>> {
+    let len = x.shape().numel();
+    if len == 0 {
+        return None;
+    }
+    let wide = index::is_wide(x) || index::is_wide(to);
+    let joined = index::join(&[x, to], 0, x.rank());
+    let rank = joined.dims.len();
+    let mut all = vec![len as i64, x.offset() as i64, to.offset() as i64];
+    all.extend(index::sizes(&joined.dims, wide));
+    all.extend(joined.strides.iter().flatten().map(|&s| s as i64));
+    let groups = grid((len as u64).div_ceil(u64::from(GROUP)));
+    let elem = Elem::from(dtype);
+    let key = Key::of("copy_into").with(&(elem, rank, wide));
+    Some(numbers::work(key, move || build_into(elem, rank, wide), groups, index::scalar(wide), &all))
+}
+
+/// The kernel that writes into a part of a tensor, for so many joined axes.
+pub fn build_into(elem: Elem, rank: usize, wide: bool) -> Kernel {
+    let name = format!("copy_into_{elem}_{rank}{}", if wide { "_wide" } else { "" });
+    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let x = k.buffer("x", elem, Access::Read);
+    let y = k.buffer("y", elem, Access::Write);
+    let number = index::scalar(wide);
+    let numbers = Numbers::new(&k, number, 3 + index::count(rank, wide) + 2 * rank);
+    let [len, x_offset, y_offset] = ["len", "x_offset", "y_offset"].map(|n| numbers.get(n));
+    let axes = Axes::read(&numbers, "size", rank, wide);
+    let x_strides = index::strides(&numbers, "x_stride", rank);
+    let y_strides = index::strides(&numbers, "y_stride", rank);
+    let i = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    k.if_(i.lt(len), || {
+        let at = axes.index(i);
+        let v = k.load(x, index::position(x_offset, &at, &x_strides), 1);
+        k.store(y, index::position(y_offset, &at, &y_strides), v);
+    });
+    k.finish()
+}
+
 /// From one dtype to another.
 #[derive(Clone, Copy, Debug, Hash)]
-struct Cast {
-    from: DType,
-    to: DType,
+pub(super) struct Cast {
+    pub(super) from: DType,
+    pub(super) to: DType,
 }
 
 impl Code for Cast {
@@ -34,7 +79,8 @@ impl Code for Cast {
 }
 
 impl Cast {
-    fn cast<'k>(&self, v: Val<'k>) -> Val<'k> {
+    /// One number, or vector.
+    pub(super) fn cast<'k>(&self, v: Val<'k>) -> Val<'k> {
         if self.from == self.to {
             return v;
         }

@@ -83,10 +83,26 @@ pub fn sizes(dims: &[usize], wide: bool) -> Vec<i64> {
     all
 }
 
+/// The numbers of sizes of which some may be 1, in the order in which [`Axes::read_any`] asks for them.
+pub fn sizes_any(dims: &[usize], wide: bool) -> Vec<i64> {
+    let mut all = Vec::new();
+    for &n in dims.iter().skip(1) {
+        all.push(n as i64);
+        if !wide {
+            // Of twice the number, so that the reciprocal of 1 is below 2^32, too.
+            let (times, shift) = if n <= 1 { (1 << 31, 0) } else { reciprocal(n) };
+            all.extend([i64::from(times as i32), i64::from(if n <= 1 { 0 } else { shift + 1 })]);
+        }
+    }
+    all
+}
+
 /// The sizes of axes in a kernel.
 pub struct Axes<'k> {
     rank: usize,
     wide: bool,
+    /// May a size be 1?
+    any: bool,
     /// Size, reciprocal and shift of each axis but the first.
     each: Vec<[Val<'k>; 3]>,
 }
@@ -104,7 +120,11 @@ impl<'k> Axes<'k> {
                 [size, times, numbers.get(&format!("{name}{a}_shift")).bits(Scalar::U32)]
             })
             .collect();
-        Axes { rank, wide, each }
+        Axes { rank, wide, any: false, each }
+    }
+    /// The same for sizes of which some may be 1.
+    pub fn read_any(numbers: &Numbers<'k>, name: &str, rank: usize, wide: bool) -> Self {
+        Axes { any: true, ..Axes::read(numbers, name, rank, wide) }
     }
     /// The index of element `i`.
     pub fn index(&self, i: Val<'k>) -> Vec<Val<'k>> {
@@ -117,7 +137,10 @@ impl<'k> Axes<'k> {
             let q = if self.wide {
                 left / size
             } else {
-                (left.bits(Scalar::U32).binary(Binary::MulHigh, times) >> shift).bits(Scalar::I32)
+                let n = left.bits(Scalar::U32);
+                let n = if self.any { n << 1 } else { n };
+                // The amount is a number of the launch, below 32.
+                (n.binary(Binary::MulHigh, times) >> shift).bits(Scalar::I32)
             };
             index.push(left - q * size);
             left = q;
@@ -141,6 +164,17 @@ pub fn position<'k>(from: Val<'k>, index: &[Val<'k>], strides: &[Val<'k>]) -> Va
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reciprocals_of_twice_the_number_divide_by_one_too() {
+        for d in [1usize, 2, 3, 7, 64, 1000, 65537, 1 << 30] {
+            let all = sizes_any(&[5, d], false);
+            let (times, shift) = (u64::from(all[1] as i32 as u32), all[2]);
+            for n in [0u64, 1, 2, d as u64 - 1, d as u64, d as u64 + 1, 12345, (1 << 31) - 1] {
+                assert_eq!((2 * n * times) >> 32 >> shift, n / d as u64, "{n} / {d}");
+            }
+        }
+    }
 
     #[test]
     fn reciprocals_divide() {

@@ -16,7 +16,7 @@ use elinvar_core::{DType, Layout};
 use elinvar_ops::map::Out;
 
 /// Invocations of a workgroup: eight warps or four wavefronts, as many as keep a multiprocessor busy in a few groups.
-const GROUP: u32 = 256;
+pub(super) const GROUP: u32 = 256;
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +85,7 @@ pub struct Form {
 
 /// The numbers of a launch, for a form.
 #[derive(Clone, Debug)]
-struct Sizes {
+pub(super) struct Sizes {
     len: usize,
     /// The joined shape.
     dims: Vec<usize>,
@@ -137,12 +137,12 @@ pub fn work<'a>(
 ) -> Option<Work<'a>> {
     let (form, sizes) = plan(outs, x, choice)?;
     let key = code.key(Key::of("map").with(&form));
-    let groups = (sizes.len as u64).div_ceil(u64::from(GROUP) * u64::from(form.width));
-    let (scalar, numbers) = (form.scalar(), numbers_of(&form, &sizes));
-    Some(numbers::work(key, move || build(&code, &form), grid(groups), scalar, &numbers))
+    let (scalar, numbers, groups) = (form.scalar(), numbers_of(&form, &sizes), form.groups(&sizes));
+    Some(numbers::work(key, move || build(&code, &form), groups, scalar, &numbers))
 }
 
-fn plan(outs: &[Elem], x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, Sizes)> {
+/// The form of a map of these operands, and its numbers.
+pub(super) fn plan(outs: &[Elem], x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, Sizes)> {
     let len = x[0].0.shape().numel();
     if len == 0 {
         return None;
@@ -171,8 +171,11 @@ fn plan(outs: &[Elem], x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, 
 }
 
 impl Form {
-    fn scalar(&self) -> Scalar {
+    pub(super) fn scalar(&self) -> Scalar {
         index::scalar(self.wide)
+    }
+    pub(super) fn groups(&self, sizes: &Sizes) -> [u32; 3] {
+        grid((sizes.len as u64).div_ceil(u64::from(GROUP) * u64::from(self.width)))
     }
     /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and strides) of each
     /// operand.
@@ -182,6 +185,10 @@ impl Form {
     }
     /// A word for the kernel of this form.
     fn name(&self, code: &dyn Code) -> String {
+        format!("map_{}{}", code.name(), self.words())
+    }
+    /// What tells forms apart in a kernel's name.
+    pub(super) fn words(&self) -> String {
         let walks: String = (self.operands.iter())
             .map(|(e, w)| {
                 let w = match w {
@@ -194,12 +201,12 @@ impl Form {
             .collect();
         let wide = if self.wide { "_wide" } else { "" };
         let outs: String = self.outs.iter().map(|e| format!("_{e}")).collect();
-        format!("map_{}{walks}{outs}_r{}w{}{wide}", code.name(), self.rank, self.width)
+        format!("{walks}{outs}_r{}w{}{wide}", self.rank, self.width)
     }
 }
 
 /// What the kernel asks for, in its order.
-fn numbers_of(form: &Form, sizes: &Sizes) -> Vec<i64> {
+pub(super) fn numbers_of(form: &Form, sizes: &Sizes) -> Vec<i64> {
     let mut numbers = vec![sizes.len as i64];
     if form.rank > 0 {
         numbers.extend(index::sizes(&sizes.dims, form.wide));
@@ -230,7 +237,20 @@ pub fn build(code: &dyn Code, form: &Form) -> Kernel {
     let results: Vec<Place> = (form.outs.iter().enumerate())
         .map(|(i, e)| k.buffer(&if i == 0 { "y".into() } else { format!("y{i}") }, *e, Access::Write))
         .collect();
-    let numbers = Numbers::new(&k, form.scalar(), form.count());
+    elements(&k, form, &operands, |ends, x| {
+        ends.store(&results, &code.emit(&k, x, form.width));
+    });
+    k.finish()
+}
+
+/// Asks for the numbers of a form, and does something with the operands' elements of an invocation.
+pub(super) fn elements<'k>(
+    k: &'k Builder,
+    form: &Form,
+    operands: &[Place],
+    with: impl FnOnce(&Ends<'k>, &[Val<'k>]),
+) {
+    let numbers = Numbers::new(k, form.scalar(), form.count());
     let len = numbers.get("len");
     let axes = Axes::read(&numbers, "size", form.rank, form.wide);
     let places: Vec<(Val, Vec<Val>)> = (form.operands.iter().enumerate())
@@ -241,14 +261,14 @@ pub fn build(code: &dyn Code, form: &Form) -> Kernel {
         })
         .collect();
 
-    let i = first(&k, form.scalar(), form.width);
+    let i = first(k, form.scalar(), form.width);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let dense: Vec<(Place, Val)> = (operands.iter().zip(&form.operands).zip(&places))
             .filter(|((_, (_, walk)), _)| *walk == Walk::Dense)
             .map(|((&p, _), (offset, _))| (p, *offset + i))
             .collect();
-        let ends = Ends { k: &k, i, len, width: form.width };
+        let ends = Ends { k, i, len, width: form.width };
         let mut loaded = ends.load(&dense).into_iter();
         let x: Vec<Val> = (operands.iter().zip(&form.operands).zip(&places))
             .map(|((&p, (_, walk)), (offset, strides))| match walk {
@@ -257,13 +277,12 @@ pub fn build(code: &dyn Code, form: &Form) -> Kernel {
                 Walk::Strided => k.load(p, index::position(*offset, &at, strides), 1),
             })
             .collect();
-        ends.store(&results, &code.emit(&k, &x, form.width));
+        with(&ends, &x);
     });
-    k.finish()
 }
 
 /// Vectors from element `i` on, where a tensor may end.
-struct Ends<'k> {
+pub(super) struct Ends<'k> {
     k: &'k Builder,
     i: Val<'k>,
     len: Val<'k>,
@@ -293,7 +312,7 @@ impl<'k> Ends<'k> {
         k.if_else(self.whole(), || all.iter().map(|&(p, at)| k.load(p, at, w)).collect(), one_by_one)
     }
     /// Stores the elements that the tensors have.
-    fn store(&self, results: &[Place], values: &[Val<'k>]) {
+    pub(super) fn store(&self, results: &[Place], values: &[Val<'k>]) {
         assert_eq!(results.len(), values.len(), "a value for each result");
         let (k, i) = (self.k, self.i);
         let all = || results.iter().copied().zip(values.iter().copied());

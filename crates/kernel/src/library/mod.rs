@@ -3,8 +3,12 @@
 //! A kernel's bits do not depend on its form (vectors or not, which tile, 32-bit or 64-bit indices); forms are chosen for
 //! speed alone, by whoever launches. Each file begins with what its kernel computes.
 
+pub mod arg_fold;
+pub mod chunks;
 pub mod contract;
+pub mod conv;
 pub mod copy;
+pub mod fill;
 pub mod fold;
 pub mod formula;
 pub mod gather;
@@ -12,12 +16,16 @@ pub mod index;
 pub mod key;
 pub mod map;
 pub mod numbers;
+pub mod random;
 pub mod row;
 pub mod rows;
 pub mod scan;
+pub mod steps;
+pub mod update;
 
 pub use formula::{Compute, Formula};
 pub use key::Key;
+pub use steps::{Room, Slot, Step, Steps};
 
 use crate::build::{Builder, Val};
 use crate::interp::Launch;

@@ -7,10 +7,14 @@ use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::library::contract::{self, OfEpilogue};
+use elinvar_kernel::library::conv;
 use elinvar_kernel::library::formula::{Floats, Formula, Ints};
 use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
-use elinvar_kernel::library::{Key, Work, copy, fold, gather, map, rows, scan};
+use elinvar_kernel::library::update::{self, OfUpdate};
+use elinvar_kernel::library::{
+    Key, Slot, Steps, Work, arg_fold, copy, fill, fold, gather, map, random, rows, scan,
+};
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
     ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
@@ -72,6 +76,48 @@ pub fn start(work: &Work<'_>, inputs: &[&HostData], outs: &[(DType, usize)]) -> 
     run_work(work, &mut buffers);
     let results = &buffers[inputs.len()..inputs.len() + outs.len()];
     results.iter().map(|m| m.to_host().expect("a result has a dtype")).collect()
+}
+
+/// Runs launches that follow one another; gives the results.
+pub fn run_steps(all: &Steps<'_>, operands: &[&HostData]) -> Vec<Memory> {
+    let operands: Vec<Memory> = operands.iter().map(|x| Memory::from_host(x)).collect();
+    run_steps_on(all, operands)
+}
+
+/// The same, with operands of any kind.
+pub fn run_steps_on(all: &Steps<'_>, mut operands: Vec<Memory>) -> Vec<Memory> {
+    // What need not be zero is something else.
+    let room = |r: &elinvar_kernel::library::Room| {
+        let word = if r.zero { 0 } else { u64::MAX >> (64 - 8 * r.elem.size()).min(63) };
+        let word = if r.elem == Elem::Bool { word & 1 } else { word };
+        Memory { elem: r.elem, cells: vec![word; r.len] }
+    };
+    let mut results: Vec<Memory> = all.results.iter().map(room).collect();
+    let mut scratch: Vec<Memory> = all.scratch.iter().map(room).collect();
+    for step in &all.steps {
+        let mut buffers: Vec<Memory> = Vec::new();
+        for slot in &step.buffers {
+            buffers.push(match *slot {
+                Slot::Operand(i) => operands[i].clone(),
+                Slot::Result(i) => results[i].clone(),
+                Slot::Scratch(i) => scratch[i].clone(),
+            });
+        }
+        run_work(&step.work, &mut buffers);
+        for (slot, after) in step.buffers.iter().zip(buffers) {
+            match *slot {
+                Slot::Operand(i) => operands[i] = after,
+                Slot::Result(i) => results[i] = after,
+                Slot::Scratch(i) => scratch[i] = after,
+            }
+        }
+    }
+    results
+}
+
+/// A result of a dtype.
+fn host(m: &Memory) -> HostData {
+    m.to_host().expect("a result has a dtype")
 }
 
 /// Emits SPIR-V for a device that has everything, and for one without a fused fma. With `ELINVAR_SPIRV_DIR` set, the modules
@@ -176,10 +222,16 @@ impl Backend for Interpreted {
         Ok(false)
     }
     fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
-        Reference::fill(&R, value, dtype, len)
+        match fill::fill(value, dtype, len) {
+            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+            None => HostData::full(dtype, 0, 0.into()),
+        }
     }
     fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-        Reference::random(&R, x, s, dtype, len)
+        match random::random(x, s, dtype, len) {
+            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+            None => HostData::full(dtype, 0, 0.into()),
+        }
     }
     fn copy(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
         match copy::copy(x.layout, x.dtype, to) {
@@ -188,14 +240,21 @@ impl Backend for Interpreted {
         }
     }
     fn assemble(
-        _: &Device,
+        d: &Device,
         fill: Scalar,
         dtype: DType,
         shape: &Shape,
         parts: &[(View<'_, Self>, Layout)],
     ) -> Result<HostData> {
-        let parts: Vec<_> = parts.iter().map(|(v, l)| (r(*v), l.clone())).collect();
-        Reference::assemble(&R, fill, dtype, shape, &parts)
+        let mut y = Memory::from_host(&Interpreted::fill(d, fill, dtype, shape.numel())?);
+        for (part, to) in parts {
+            if let Some(work) = copy::copy_into(part.layout, dtype, to) {
+                let mut buffers = vec![Memory::from_host(part.buffer), y];
+                run_work(&work, &mut buffers);
+                y = buffers.swap_remove(1);
+            }
+        }
+        Ok(host(&y))
     }
 
     fn map<M: Map<N>, const N: usize>(
@@ -219,7 +278,19 @@ impl Backend for Interpreted {
         u: &U,
         items: Vec<UpdateItem<'_, Self, M, N>>,
     ) -> Result<()> {
-        Reference::update(&R, u, items.into_iter().map(|i| i.of::<Reference>(|b| b, r)).collect())
+        let f = OfUpdate::<U, M, N>(*u);
+        for item in items {
+            let changes = item.changes.each_ref().map(|x| x.dtype);
+            let reads = item.reads.map(|v| (v.layout, v.dtype));
+            let Some(work) = update::update(&f, item.dtype, &item.shape, &changes, &reads) else { continue };
+            let mut buffers: Vec<Memory> = item.changes.iter().map(|x| Memory::from_host(x.buffer)).collect();
+            buffers.extend(item.reads.iter().map(|v| Memory::from_host(v.buffer)));
+            run_work(&work, &mut buffers);
+            for (x, after) in item.changes.into_iter().zip(&buffers) {
+                *x.buffer = host(after);
+            }
+        }
+        Ok(())
     }
 
     fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
@@ -230,7 +301,8 @@ impl Backend for Interpreted {
         }
     }
     fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
-        Reference::arg_fold(&R, f, r(x), kept)
+        let steps = arg_fold::arg_fold(f, x.layout, x.dtype, kept);
+        Ok(host(&run_steps(&steps, &[x.buffer])[0]))
     }
     fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<HostData> {
         match scan::scan(f, x.layout, x.dtype, to) {
@@ -291,7 +363,7 @@ impl Backend for Interpreted {
         }
     }
     fn conv<E: Epilogue<N>, const N: usize>(
-        _: &Device,
+        d: &Device,
         c: &Conv,
         x: View<'_, Self>,
         w: View<'_, Self>,
@@ -299,25 +371,37 @@ impl Backend for Interpreted {
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
-        Reference::conv(&R, c, r(x), r(w), out, e, extra.map(r))
+        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
+        let len = x.shape()[0] * w.shape()[0] * out.iter().product::<usize>();
+        let e = OfEpilogue::<E, N>(*e);
+        match conv::conv(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.product) {
+            Some(work) => {
+                let mut inputs = vec![x.buffer, w.buffer];
+                inputs.extend(extra.iter().map(|v| v.buffer));
+                Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0))
+            }
+            None => HostData::full(x.dtype, 0, 0.into()),
+        }
     }
     fn conv_input_grad(
-        _: &Device,
+        d: &Device,
         c: &Conv,
         g: View<'_, Self>,
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<HostData> {
-        Reference::conv_input_grad(&R, c, r(g), r(w), spatial)
+        let steps = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, d.product);
+        Ok(host(&run_steps(&steps, &[g.buffer, w.buffer])[0]))
     }
     fn conv_weight_grad(
-        _: &Device,
+        d: &Device,
         c: &Conv,
         x: View<'_, Self>,
         g: View<'_, Self>,
         taps: &[usize],
     ) -> Result<HostData> {
-        Reference::conv_weight_grad(&R, c, r(x), r(g), taps)
+        let steps = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, d.product);
+        Ok(host(&run_steps(&steps, &[x.buffer, g.buffer])[0]))
     }
     fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
         Reference::pool(&R, p, r(x))

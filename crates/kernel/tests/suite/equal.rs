@@ -12,7 +12,7 @@ use elinvar_kernel::library::contract;
 use elinvar_kernel::library::formula::{Chain, Floats, Source, Step};
 use elinvar_kernel::library::map::{self, Choice};
 use elinvar_kernel::library::row::Tile;
-use elinvar_ops::backend::Plain;
+use elinvar_ops::backend::{ArgFold, Plain};
 use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -105,6 +105,47 @@ fn copies_scans_and_gathers() {
     check(&Device::default(), Work::Copy, 40, 400);
     check(&Device::default(), Work::Scan, 15, 2500);
     check(&Device::default(), Work::Gather, 30, 400);
+}
+
+#[test]
+fn new_tensors() {
+    check(&Device::default(), Work::Fill, 30, 3000);
+    check(&Device::default(), Work::Random, 60, 3000);
+    check(&Device::default(), Work::Assemble, 40, 400);
+}
+
+#[test]
+fn updates() {
+    check(&Device::default(), Work::Update, 30, 2000);
+}
+
+#[test]
+fn arg_folds() {
+    check(&Device::default(), Work::ArgFold, 40, 3000);
+    // Long rows, in pieces; elements are often equal.
+    for (rows, n) in [(1, 8193), (2, 12288), (3, 20000)] {
+        let s = Stream { seed: 5, stream: n };
+        let x = HostData::U8((0..rows * n).map(|i| (s.word(i) % 7) as u8).collect());
+        let layout = Layout::contiguous(Shape::new(&[rows as usize, n as usize]).expect("small"));
+        for f in [ArgFold::Max, ArgFold::Min] {
+            let view = View { buffer: &x, layout: &layout, dtype: DType::U8 };
+            let got = Interpreted::arg_fold(&Device::default(), f, view, 1).expect("it runs");
+            let view = View { buffer: &x, layout: &layout, dtype: DType::U8 };
+            let want = Reference::arg_fold(&ReferenceDevice, f, view, 1).expect("it runs");
+            assert_eq!(got, want, "{f:?}, {n}");
+        }
+    }
+}
+
+#[test]
+fn convolutions() {
+    for work in [Work::Conv, Work::ConvInputGrad, Work::ConvWeightGrad] {
+        check(&Device::default(), work, 25, 300);
+        for (group, each) in [([1, 1], [1, 1]), ([2, 8], [3, 2]), ([8, 1], [1, 5])] {
+            let product = Some(contract::Tile { group, each, depth: 0 });
+            check(&Device { product, ..Device::default() }, work, 3, 300);
+        }
+    }
 }
 
 /// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been

@@ -84,9 +84,8 @@ impl Shared {
             .shader_float16(info.half)
             .timeline_semaphore(true);
         let priorities = [1.0];
-        let queues = [vk::DeviceQueueCreateInfo::default()
-            .queue_family_index(family)
-            .queue_priorities(&priorities)];
+        let queues =
+            [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
         let create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_features(&features)
@@ -105,8 +104,8 @@ impl Shared {
                 let mut kind = vk::SemaphoreTypeCreateInfo::default()
                     .semaphore_type(vk::SemaphoreType::TIMELINE)
                     .initial_value(0);
-                let timeline =
-                    device.create_semaphore(&vk::SemaphoreCreateInfo::default().push_next(&mut kind), None)?;
+                let timeline = device
+                    .create_semaphore(&vk::SemaphoreCreateInfo::default().push_next(&mut kind), None)?;
                 let pool = vk::CommandPoolCreateInfo::default()
                     .queue_family_index(family)
                     .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);

@@ -50,8 +50,8 @@ fn load() -> Result<Instance> {
     let (mut layers, mut extensions) = (Vec::new(), Vec::new());
     if validate {
         // SAFETY: as above.
-        let all = unsafe { entry.enumerate_instance_layer_properties() }
-            .map_err(|e| error("listing layers", e))?;
+        let all =
+            unsafe { entry.enumerate_instance_layer_properties() }.map_err(|e| error("listing layers", e))?;
         if !all.iter().any(|l| l.layer_name_as_c_str() == Ok(LAYER)) {
             return Err(Error::unsupported(format!(
                 "vulkan: {VALIDATE} is set, and the validation layer is not installed (on Debian: \
@@ -187,7 +187,12 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
     let info = Info {
         name: words(&p.device_name),
         kind,
-        driver: format!("{} {}, Vulkan {}", words(&p12.driver_name), words(&p12.driver_info), shown(p.api_version)),
+        driver: format!(
+            "{} {}, Vulkan {}",
+            words(&p12.driver_name),
+            words(&p12.driver_info),
+            shown(p.api_version)
+        ),
         memory: local.map(|h| h.size).max().unwrap_or(0),
         largest: u64::from(p.limits.max_storage_buffer_range).min(p11.max_memory_allocation_size),
         alignment: p.limits.min_storage_buffer_offset_alignment.max(16),

@@ -76,9 +76,8 @@ pub fn raw(shared: &Shared, bytes: u64, usage: vk::BufferUsageFlags, memory_type
             }
             let info =
                 vk::MemoryAllocateInfo::default().allocation_size(needs.size).memory_type_index(memory_type);
-            let memory = d
-                .allocate_memory(&info, None)
-                .map_err(|e| error(&format!("{bytes} bytes of memory"), e))?;
+            let memory =
+                d.allocate_memory(&info, None).map_err(|e| error(&format!("{bytes} bytes of memory"), e))?;
             if let Err(e) = d.bind_buffer_memory(buffer, memory, 0) {
                 d.free_memory(memory, None);
                 return Err(error("giving a buffer its memory", e));

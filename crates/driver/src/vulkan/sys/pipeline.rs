@@ -48,8 +48,7 @@ impl Pipeline {
         let bindings: Vec<_> = (0..kernel.buffers.len() as u32).map(binding).collect();
         let sets = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
         let size = layout(&kernel.params).1;
-        let range =
-            [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
+        let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
         let code = vk::ShaderModuleCreateInfo::default().code(words);
         // SAFETY: the device is alive, and what is passed lives longer than the calls. The words come from our emitter, which
         // only translates kernels that the verifier has accepted. Null handles may be destroyed.

@@ -8,8 +8,8 @@ use super::device::{Shared, destroy_chunk};
 use super::error::error;
 use super::memory::{self, Chunk, Raw};
 use super::pipeline::{self, Pipeline, RawPipeline};
-use crate::vulkan::Vulkan;
 use crate::Slice;
+use crate::vulkan::Vulkan;
 use ash::vk;
 use elinvar_core::Result;
 use elinvar_kernel::interp::Launch;
@@ -136,8 +136,8 @@ impl Queue {
                 Some(batch) => batch,
                 None => Batch::new(shared, self.commands)?,
             };
-            let begin = vk::CommandBufferBeginInfo::default()
-                .flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+            let begin =
+                vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
             // SAFETY: the batch is idle, and this queue is locked.
             let begun = unsafe { shared.device.begin_command_buffer(batch.command, &begin) };
             if let Err(e) = begun {
@@ -289,10 +289,7 @@ impl Queue {
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
     pub fn copy(&mut self, shared: &Shared, from: Slice<'_, Vulkan>, to: Slice<'_, Vulkan>) -> Result<()> {
-        self.order(
-            shared,
-            &[((from.memory.id, from.offset), false), ((to.memory.id, to.offset), true)],
-        )?;
+        self.order(shared, &[((from.memory.id, from.offset), false), ((to.memory.id, to.offset), true)])?;
         let (a, b) = (from.memory.raw.buffer, to.memory.raw.buffer);
         self.record_copy(shared, a, from.offset, b, to.offset, to.len)
     }
@@ -383,14 +380,7 @@ impl Batch {
         // SAFETY: the pool belongs to this device, and the queue that has it is locked.
         let all = unsafe { shared.device.allocate_command_buffers(&info) }
             .map_err(|e| error("a command buffer", e))?;
-        Ok(Batch {
-            command: all[0],
-            pools: Vec::new(),
-            pool: 0,
-            chunks: Vec::new(),
-            used: 0,
-            launches: 0,
-        })
+        Ok(Batch { command: all[0], pools: Vec::new(), pool: 0, chunks: Vec::new(), used: 0, launches: 0 })
     }
     /// A set of this layout, until the batch is done.
     fn set(&mut self, shared: &Shared, layout: vk::DescriptorSetLayout) -> Result<vk::DescriptorSet> {

@@ -1,0 +1,319 @@
+//! Convolution and its two gradients, as contractions whose right factor is read through windows.
+//!
+//! All three are one kernel (`kernel`): for a group, a row and a column, a chain of fma in the order of
+//! `elinvar_core::order::contract` over terms (t0, t) in row-major order. The left factor is a matrix with a stride for the
+//! row and for each part of a term. The right factor is found, along each spatial axis, at a coordinate that the column and
+//! the term give together; outside of the tensor it is +0, and takes part.
+//!
+//! | | row | column | term | left | right, at coordinate |
+//! |---|---|---|---|---|---|
+//! | conv | o | (n, p) | (c, t) | w | x at p * stride - padding + t * dilation |
+//! | gradient by x | c | (n, s) | (o, t) | w | g at (s + padding - t * dilation) / stride |
+//! | gradient by w | o | (c, t) | (n, p) | g | x at t * dilation - padding + p * stride |
+//!
+//! In the gradient by x, a position takes the taps that meet the stride's grid. All positions of a class, s modulo stride, take
+//! the same: every (stride / gcd(stride, dilation))-th tap from a first one on. A workgroup works on one class.
+//!
+//! Sizes, strides, padding and dilation are numbers of the launch; only the number of spatial axes is in the form.
+
+mod kernel;
+
+pub use super::contract::Tile;
+pub use kernel::{Form, Of, build};
+
+use super::chunks;
+use super::contract::OfEpilogue;
+use super::formula::Formula;
+use super::index;
+use super::steps::{Room, Slot, Steps};
+use super::{Key, Work, grid, numbers};
+use crate::ir::Elem;
+use elinvar_core::{DType, Layout, order};
+use elinvar_ops::backend::{Conv, Plain};
+
+/// A factor: offset, and strides of the group, of the row or the outer part of the column, of the outer part of the term,
+/// and of each spatial axis.
+#[derive(Clone, Debug)]
+struct Factor {
+    offset: usize,
+    strides: Vec<isize>,
+}
+
+/// A work, before its tile is chosen.
+#[derive(Clone, Debug)]
+struct Plan {
+    of: Of,
+    dtype: DType,
+    groups: usize,
+    rows: usize,
+    /// The column: its outer part, then the axes.
+    columns: Vec<usize>,
+    /// The term: its outer part, then the axes; taps in the gradient by x.
+    terms: Vec<usize>,
+    left: Factor,
+    right: Factor,
+    /// Per axis: what a step of the column moves the coordinate by, where it begins, what a step of the term moves it by,
+    /// and the size of the right factor.
+    windows: Vec<[i64; 4]>,
+    /// In the gradient by x, per axis: stride, dilation, padding, the size of the result, and taps from one that meets the
+    /// grid to the next.
+    classes: Vec<[i64; 5]>,
+    /// May a coordinate lie outside?
+    padded: bool,
+    /// Has the right factor no elements?
+    void: bool,
+    /// Strides of the result: group, row, outer part of the column, axes.
+    result: Vec<i64>,
+    /// Elements of the result.
+    len: usize,
+    wide: bool,
+}
+
+fn product(all: &[usize]) -> usize {
+    all.iter().product()
+}
+
+/// Row-major strides of sizes.
+fn row_major(dims: &[usize]) -> Vec<i64> {
+    let mut strides = vec![1; dims.len()];
+    for i in (1..dims.len()).rev() {
+        strides[i - 1] = strides[i] * dims[i] as i64;
+    }
+    strides
+}
+
+/// A layout's strides in a factor: of the group (`size` steps of axis `along`), of the axes `first` and `second`, of the rest.
+fn factor(l: &Layout, size: usize, along: usize, [first, second]: [usize; 2]) -> Factor {
+    let s = l.strides();
+    let mut strides = vec![size as isize * s[along], s[first], s[second]];
+    strides.extend(&s[2..]);
+    Factor { offset: l.offset(), strides }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Where x lies under tap 0 of output 0, and whether a window reaches beyond x.
+fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
+    (0..spatial.len()).any(|a| {
+        let last = (out[a].max(1) - 1) * c.stride[a] + (taps[a].max(1) - 1) * c.dilation[a];
+        c.padding[a] > 0 || last >= spatial[a]
+    })
+}
+
+/// The work of a convolution: x, w, further operands of the epilogue (views of the result's shape), then the result. `None` if
+/// there is no result.
+pub fn conv<'a>(
+    epilogue: &'a dyn Formula,
+    c: &Conv,
+    dtype: DType,
+    [x, w]: [&Layout; 2],
+    out: &[usize],
+    extra: &[(&Layout, DType)],
+    tile: Option<Tile>,
+) -> Option<Work<'a>> {
+    let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
+    let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
+    let rows = outs / c.groups;
+    let y = row_major(&[&[n, outs], out].concat());
+    let plan = Plan {
+        of: Of::Forward,
+        dtype,
+        groups: c.groups,
+        rows,
+        columns: [&[n], out].concat(),
+        terms: [&[channels], taps].concat(),
+        left: factor(w, rows, 0, [0, 1]),
+        right: factor(x, channels, 1, [0, 1]),
+        windows: (0..out.len())
+            .map(|a| [c.stride[a] as i64, -(c.padding[a] as i64), c.dilation[a] as i64, spatial[a] as i64])
+            .collect(),
+        classes: Vec::new(),
+        padded: windows(c, spatial, taps, out),
+        void: x.shape().numel() == 0,
+        result: [&[rows as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
+        len: n * outs * product(out),
+        wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide),
+    };
+    let further = extra.iter().map(|(l, _)| factor(l, rows, 1, [1, 0])).collect::<Vec<_>>();
+    let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
+    plan.launch(epilogue, elems, &further, tile, None)
+}
+
+/// The work of the gradient by x. Operands: g, w. Result: the gradient, of spatial sizes `spatial`.
+pub fn conv_input_grad(
+    c: &Conv,
+    dtype: DType,
+    g: &Layout,
+    w: &Layout,
+    spatial: &[usize],
+    tile: Option<Tile>,
+) -> Steps<'static> {
+    let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
+    let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
+    let y = row_major(&[&[n, channels * c.groups], spatial].concat());
+    let step = |a: usize| gcd(c.stride[a], c.dilation[a]);
+    let plain = |a: usize| taps[a] == 1 && c.stride[a] == 1 && c.padding[a] == 0 && out[a] >= spatial[a];
+    let plan = Plan {
+        of: Of::Input,
+        dtype,
+        groups: c.groups,
+        rows: channels,
+        columns: std::iter::once(n).chain((0..out.len()).map(|a| spatial[a].div_ceil(c.stride[a]))).collect(),
+        terms: [&[outs], taps].concat(),
+        left: factor(w, outs, 0, [1, 0]),
+        right: factor(g, outs, 1, [0, 1]),
+        windows: (0..out.len()).map(|a| [1, 0, -((c.dilation[a] / step(a)) as i64), out[a] as i64]).collect(),
+        classes: (0..out.len())
+            .map(|a| [c.stride[a], c.dilation[a], c.padding[a], spatial[a], c.stride[a] / step(a)])
+            .map(|all| all.map(|v| v as i64))
+            .collect(),
+        padded: !(0..out.len()).all(plain),
+        void: g.shape().numel() == 0,
+        result: [&[channels as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
+        len: n * channels * c.groups * product(spatial),
+        wide: index::is_wide(g) || index::is_wide(w),
+    };
+    plan.steps([1, 0], tile)
+}
+
+/// The work of the gradient by w. Operands: x, g. Result: the gradient, of `taps`.
+pub fn conv_weight_grad(
+    c: &Conv,
+    dtype: DType,
+    x: &Layout,
+    g: &Layout,
+    taps: &[usize],
+    tile: Option<Tile>,
+) -> Steps<'static> {
+    let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
+    let (n, channels, outs) = (x.shape()[0], x.shape()[1] / c.groups, g.shape()[1]);
+    let rows = outs / c.groups;
+    let y = row_major(&[&[outs, channels], taps].concat());
+    let plan = Plan {
+        of: Of::Weight,
+        dtype,
+        groups: c.groups,
+        rows,
+        columns: [&[channels], taps].concat(),
+        terms: [&[n], out].concat(),
+        left: factor(g, rows, 1, [1, 0]),
+        right: factor(x, channels, 1, [1, 0]),
+        windows: (0..out.len())
+            .map(|a| [c.dilation[a] as i64, -(c.padding[a] as i64), c.stride[a] as i64, spatial[a] as i64])
+            .collect(),
+        classes: Vec::new(),
+        padded: windows(c, spatial, taps, out),
+        void: x.shape().numel() == 0,
+        result: [&[rows as i64 * y[0], y[0], y[1]], &y[2..]].concat(),
+        len: outs * channels * product(taps),
+        wide: index::is_wide(x) || index::is_wide(g),
+    };
+    plan.steps([1, 0], tile)
+}
+
+/// So many workgroups keep a large device busy.
+const BUSY: usize = 1024;
+/// Elements of the sums of chunks, at most: what may be taken for a while to be faster.
+const MOST_APART: usize = 1 << 25;
+
+impl Plan {
+    /// A tile that fits: neighbours along columns, which lie side by side in memory.
+    fn tile(&self) -> Tile {
+        let each = if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 };
+        let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
+        Tile { group: [across, 64 / across], each: [each, 4], depth: 0 }
+    }
+    fn tiles(&self, t: Tile) -> [usize; 2] {
+        let columns = product(&self.columns);
+        [
+            self.rows.div_ceil((t.group[0] * t.each[0]) as usize),
+            columns.div_ceil((t.group[1] * t.each[1]) as usize),
+        ]
+    }
+    fn chunks(&self) -> usize {
+        product(&self.terms).div_ceil(order::CHUNK)
+    }
+    fn class_count(&self) -> usize {
+        self.classes.iter().map(|c| c[0] as usize).product()
+    }
+
+    /// The launches of a gradient. `order`: which operands are the left and the right factor.
+    fn steps(self, [left, right]: [usize; 2], tile: Option<Tile>) -> Steps<'static> {
+        const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+        let elem = Elem::from(self.dtype);
+        let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
+        let tiles = self.tiles(tile.unwrap_or(self.tile()));
+        let units = tiles[0] * tiles[1] * self.groups * self.class_count();
+        let chunks = self.chunks();
+        // A few long chains: their chunks are computed side by side, and added in order afterwards. (The chunks of the
+        // gradient by x are not the same for all positions.)
+        let apart = self.of == Of::Weight && chunks > 1 && units < BUSY && chunks * self.len <= MOST_APART;
+        let factors = [Slot::Operand(left), Slot::Operand(right)];
+        if !apart {
+            if let Some(work) = self.launch(&PLAIN, Vec::new(), &[], tile, None) {
+                all.push(work, &[factors[0], factors[1], Slot::Result(0)]);
+            }
+            return all;
+        }
+        let sums = Room::of(chunks::elem(self.dtype), chunks * self.len);
+        if let Some(work) = self.launch(&PLAIN, Vec::new(), &[], tile, Some(chunks)) {
+            all.scratch.push(sums);
+            all.push(work, &[factors[0], factors[1], Slot::Scratch(0)]);
+            all.push(chunks::join(self.dtype, chunks, self.len), &[Slot::Scratch(0), Slot::Result(0)]);
+        }
+        all
+    }
+
+    /// One launch: left, right, further operands, result. With `apart`, the sums of so many chunks come out instead.
+    fn launch<'a>(
+        &self,
+        epilogue: &'a dyn Formula,
+        extra: Vec<Elem>,
+        further: &[Factor],
+        tile: Option<Tile>,
+        apart: Option<usize>,
+    ) -> Option<Work<'a>> {
+        if self.len == 0 {
+            return None;
+        }
+        let tile = tile.unwrap_or(self.tile());
+        let made = self.len * apart.unwrap_or(1);
+        let form = Form {
+            of: self.of,
+            dtype: self.dtype,
+            extra,
+            tile,
+            rank: self.windows.len(),
+            padded: self.padded,
+            void: self.void,
+            many: product(&self.terms) > order::CHUNK,
+            apart: apart.is_some(),
+            wide: self.wide || made as i128 >= index::NARROW,
+        };
+        let tiles = self.tiles(tile);
+        let classes = self.class_count();
+        let outermost = apart.unwrap_or(classes);
+        let mut all: Vec<i64> =
+            [outermost, self.groups, tiles[0], tiles[1], self.rows, product(&self.columns)]
+                .map(|v| v as i64)
+                .to_vec();
+        all.extend(index::sizes_any(&self.columns, form.wide));
+        all.extend(self.terms.iter().map(|&t| t as i64));
+        all.extend(self.windows.iter().flatten());
+        all.extend(self.classes.iter().flatten());
+        all.extend(&self.result);
+        if form.apart {
+            all.push(self.len as i64);
+        }
+        for f in [&self.left, &self.right].into_iter().chain(further) {
+            all.push(f.offset as i64);
+            all.extend(f.strides.iter().map(|&s| s as i64));
+        }
+        let groups = grid((outermost * self.groups * tiles[0] * tiles[1]) as u64);
+        let key = epilogue.key(Key::of("conv").with(&form));
+        let scalar = index::scalar(form.wide);
+        Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
+    }
+}
