@@ -16,6 +16,7 @@ pub mod index;
 pub mod key;
 pub mod map;
 pub mod numbers;
+pub mod pool;
 pub mod random;
 pub mod row;
 pub mod rows;

@@ -1,7 +1,8 @@
 //! Numbers that a launch gives to a kernel: sizes, strides, offsets.
 //!
 //! As parameters if they fit into 128 bytes, else in a small buffer, the last one of the kernel. Kernel and launch ask
-//! for them in the same order, and that is all that holds them together; the count is checked.
+//! for them in the same order, and that is all that holds them together; the count is checked. Tables, of which a kernel reads
+//! an entry by a number that it computes, stand in the buffer behind the other numbers.
 
 use super::{Key, Work};
 use crate::build::{Builder, Val};
@@ -36,6 +37,19 @@ impl<'k> Numbers<'k> {
         let buffer = need_buffer(scalar, count).then(|| k.buffer("numbers", elem, Access::Read));
         Numbers { k, scalar, buffer, next: Cell::new(0), count }
     }
+    /// The same with a table behind them; see [`work_with_table`].
+    pub fn with_table(k: &'k Builder, scalar: Scalar, count: usize) -> Self {
+        let elem = if scalar == Scalar::I64 { Elem::I64 } else { Elem::I32 };
+        let buffer = Some(k.buffer("numbers", elem, Access::Read));
+        Numbers { k, scalar, buffer, next: Cell::new(0), count }
+    }
+    /// An entry of the table.
+    ///
+    /// # Panics
+    /// If there is no table.
+    pub fn entry(&self, i: Val<'k>) -> Val<'k> {
+        self.k.load(self.buffer.expect("there is a table"), i + self.count as i64, 1)
+    }
     /// The next number.
     pub fn get(&self, name: &str) -> Val<'k> {
         let i = self.next.replace(self.next.get() + 1);
@@ -45,6 +59,20 @@ impl<'k> Numbers<'k> {
             None => self.k.param(name, self.scalar),
         }
     }
+}
+
+/// A kernel with its launch, given its numbers, of i32 or i64, in the order in which the kernel asks for them, and a table.
+pub fn work_with_table<'a>(
+    key: Key,
+    build: impl Fn() -> Kernel + 'a,
+    groups: [u32; 3],
+    scalar: Scalar,
+    numbers: &[i64],
+    table: &[i64],
+) -> Work<'a> {
+    let all = numbers.iter().chain(table).map(|&v| Constant::int(scalar, v)).collect();
+    let launch = Launch { groups, params: Vec::new() };
+    Work { key, build: Box::new(build), launch, numbers: Some(all) }
 }
 
 /// A kernel with its launch, given its numbers in the order in which the kernel asks for them.

@@ -13,11 +13,11 @@ use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Key, Slot, Steps, Work, arg_fold, copy, fill, fold, gather, map, random, rows, scan,
+    Key, Slot, Steps, Work, arg_fold, copy, fill, fold, gather, map, pool, random, rows, scan,
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
+    ArgFold, Attention, Conv, Epilogue, Fold, Pool, PoolKind, Random, Scan, Scatter, UpdateItem, View,
 };
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::{RowOut, Rows};
@@ -404,10 +404,24 @@ impl Backend for Interpreted {
         Ok(host(&run_steps(&steps, &[x.buffer, g.buffer])[0]))
     }
     fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
-        Reference::pool(&R, p, r(x))
+        let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
+        let outs = [(x.dtype, len), (DType::I64, len)];
+        let outs = if p.kind == PoolKind::Max { &outs[..] } else { &outs[..1] };
+        let mut made = match pool::pool(p, x.dtype, x.layout) {
+            Some(work) => start(&work, &[x.buffer], outs),
+            None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
+        };
+        let y = made.remove(0);
+        Ok((y, made.pop()))
     }
     fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
-        Reference::avg_pool_grad(&R, p, r(g), spatial)
+        let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * spatial.iter().product::<usize>();
+        match pool::avg_pool_grad(p, g.dtype, g.layout, spatial) {
+            Some(work) => Ok(start(&work, &[g.buffer], &[(g.dtype, len)]).remove(0)),
+            None => HostData::full(g.dtype, 0, 0.into()),
+        }
     }
     fn attention(
         _: &Device,

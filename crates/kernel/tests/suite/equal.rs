@@ -148,6 +148,12 @@ fn convolutions() {
     }
 }
 
+#[test]
+fn pools() {
+    check(&Device::default(), Work::Pool, 40, 300);
+    check(&Device::default(), Work::AvgPoolGrad, 30, 300);
+}
+
 /// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been
 /// stored.
 #[test]
