@@ -13,7 +13,7 @@ use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, conv, copy, fill, fold, gather, random, rows, scan,
+    Room, Slot, Steps, Work, arg_fold, conv, copy, fill, fold, gather, pool, random, rows, scan,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
@@ -311,12 +311,27 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(y)
     }
     fn pool(d: &Self::Device, p: &Pool, x: Look<'_, D>) -> Result<(Self::Buffer, Option<Self::Buffer>)> {
-        let _ = (d, p, x);
-        not_there("pool")
+        let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
+        let plane: usize = x.shape()[x.shape().rank() - p.axes.len()..].iter().product();
+        let y = GpuBuffer::room(d, x.dtype, len)?;
+        let winners = match p.kind {
+            PoolKind::Max => Some(GpuBuffer::room(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]))),
+            PoolKind::Avg => None,
+        };
+        if let Some(work) = pool::pool(p, x.dtype, x.layout) {
+            let mut buffers = vec![x.buffer.slice()?, y.slice()?];
+            if let Some(winners) = &winners {
+                buffers.push(winners.slice()?);
+            }
+            d.run(&work, &buffers)?;
+        }
+        Ok((y, winners))
     }
     fn avg_pool_grad(d: &Self::Device, p: &Pool, g: Look<'_, D>, spatial: &[usize]) -> Result<Self::Buffer> {
-        let _ = (d, p, g, spatial);
-        not_there("avg_pool_grad")
+        let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * spatial.iter().product::<usize>();
+        one(d, pool::avg_pool_grad(p, g.dtype, g.layout, spatial), &[g], g.dtype, len)
     }
     fn attention(
         d: &Self::Device,
