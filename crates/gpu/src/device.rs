@@ -10,6 +10,7 @@ use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A device, by its number. Cheap to clone; all that name one device share it.
@@ -25,6 +26,7 @@ pub(crate) struct Opened<D: Driver> {
     pool: Arc<Pool<D>>,
     /// Kernels that were compiled.
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
+    launches: AtomicU64,
 }
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -46,10 +48,14 @@ impl<D: Driver> GpuDevice<D> {
         if let Some(opened) = known.and_then(|(_, _, o)| o.clone().downcast().ok()) {
             return Ok(GpuDevice { number, opened: Ok(opened) });
         }
-        let driver = D::open(number)?;
-        let opened = Arc::new(Opened { driver, pool: Pool::new(), modules: Mutex::default() });
-        all.push((TypeId::of::<D>(), number, opened.clone()));
-        Ok(GpuDevice { number, opened: Ok(opened) })
+        let device = GpuDevice::new(D::open(number)?, number);
+        all.push((TypeId::of::<D>(), number, device.opened()?.clone()));
+        Ok(device)
+    }
+    /// A device that nobody else has, with a queue and memory of its own.
+    pub fn new(driver: D, number: usize) -> GpuDevice<D> {
+        let (modules, launches) = (Mutex::default(), AtomicU64::new(0));
+        GpuDevice { number, opened: Ok(Arc::new(Opened { driver, pool: Pool::new(), modules, launches })) }
     }
     /// What is known of it.
     ///
@@ -71,6 +77,13 @@ impl<D: Driver> GpuDevice<D> {
     /// Why it could not be opened.
     pub fn kernels(&self) -> Result<usize> {
         Ok(locked(&self.opened()?.modules).len())
+    }
+    /// How many kernels were started on it.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn launches(&self) -> Result<u64> {
+        Ok(self.opened()?.launches.load(Relaxed))
     }
     fn opened(&self) -> Result<&Arc<Opened<D>>> {
         self.opened.as_ref().map_err(Clone::clone)
@@ -107,6 +120,7 @@ impl<D: Driver> GpuDevice<D> {
         let o = self.opened()?;
         let module = o.module(work)?;
         let numbers = work.numbers.as_deref().map(bytes);
+        o.launches.fetch_add(1, Relaxed);
         o.driver.launch(&module, buffers, &work.launch, numbers.as_deref())
     }
 }
@@ -134,10 +148,14 @@ impl<D: Driver> Clone for GpuDevice<D> {
     }
 }
 
-/// Devices are equal if they have one number: there is one of each in a process.
+/// Devices are equal if they are the same opened device.
 impl<D: Driver> PartialEq for GpuDevice<D> {
     fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
+        match (&self.opened, &other.opened) {
+            (Ok(a), Ok(b)) => Arc::ptr_eq(a, b),
+            (Err(_), Err(_)) => self.number == other.number,
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+        }
     }
 }
 
