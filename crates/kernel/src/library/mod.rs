@@ -4,6 +4,7 @@
 //! speed alone, by whoever launches. Each file begins with what its kernel computes.
 
 pub mod arg_fold;
+pub mod attention;
 pub mod chunks;
 pub mod contract;
 pub mod conv;
@@ -15,12 +16,15 @@ pub mod gather;
 pub mod index;
 pub mod key;
 pub mod map;
+pub mod nonzero;
 pub mod numbers;
 pub mod pool;
 pub mod random;
 pub mod row;
 pub mod rows;
 pub mod scan;
+pub mod scatter;
+pub mod sort;
 pub mod steps;
 pub mod update;
 

@@ -110,6 +110,8 @@ pub struct Form {
     pub dtype: DType,
     /// What the operands hold.
     pub operands: Vec<Elem>,
+    /// What the result holds.
+    pub to: Elem,
     /// How rows are given to invocations.
     pub tile: Tile,
     /// Lanes that can have a term.
@@ -122,12 +124,61 @@ pub struct Form {
     pub wide: bool,
 }
 
+/// The sum of the products of two operands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Products;
+
+impl RowFormula for Products {
+    fn name(&self) -> String {
+        "products".to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(self)
+    }
+    fn arity(&self) -> usize {
+        2
+    }
+    fn folds(&self) -> &'static [Fold] {
+        &[Fold::Sum]
+    }
+    fn out(&self) -> RowOut {
+        RowOut::Once
+    }
+    fn term<'k>(&self, c: Compute, _: usize, x: &[Term<'k>], _: &[Term<'k>; STATS], _: Term<'k>) -> Term<'k> {
+        each_float!("products", c, F => (F::new(x[0]) * F::new(x[1])).0)
+    }
+    fn finish<'k>(
+        &self,
+        _: Compute,
+        _: usize,
+        folded: Term<'k>,
+        _: &[Term<'k>; STATS],
+        _: Term<'k>,
+    ) -> Term<'k> {
+        folded
+    }
+    fn result<'k>(&self, _: Compute, _: &[Term<'k>], s: &[Term<'k>; STATS], _: Term<'k>) -> Term<'k> {
+        s[0]
+    }
+}
+
 /// The work of a row-wise op: the operands, then the result. `None` if nothing comes out.
 pub fn rows<'a>(
     f: &'a dyn RowFormula,
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
+) -> Option<Work<'a>> {
+    rows_to(f, dtype, x, kept, dtype.into())
+}
+
+/// The same with a result of another type of memory.
+pub(super) fn rows_to<'a>(
+    f: &'a dyn RowFormula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    kept: usize,
+    to: Elem,
 ) -> Option<Work<'a>> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
@@ -144,6 +195,7 @@ pub fn rows<'a>(
     let form = Form {
         dtype,
         operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
+        to,
         tile: Tile::of(n, super::fold::crossed(&outer, &inner)),
         lanes: lanes(n),
         many: n > order::BLOCK,
@@ -171,9 +223,10 @@ impl Form {
         let many = if self.many { "_many" } else { "" };
         let wide = if self.wide { "_wide" } else { "" };
         format!(
-            "rows_{}{elems}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{many}{wide}",
+            "rows_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{many}{wide}",
             f.name(),
             self.dtype,
+            self.to,
             self.lanes
         )
     }
@@ -193,7 +246,7 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
     let places: Vec<Place> = (form.operands.iter().enumerate())
         .map(|(i, &e)| k.buffer(&format!("x{i}"), e, Access::Read))
         .collect();
-    let y = k.buffer("y", form.dtype.into(), Access::Write);
+    let y = k.buffer("y", form.to, Access::Write);
     let [a, b] = form.ranks;
     let sizes = index::count(a, form.wide) + index::count(b, form.wide);
     let numbers = Numbers::new(&k, index::scalar(form.wide), 2 + sizes + places.len() * (1 + a + b));

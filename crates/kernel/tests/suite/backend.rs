@@ -13,7 +13,8 @@ use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Key, Slot, Steps, Work, arg_fold, copy, fill, fold, gather, map, pool, random, rows, scan,
+    Key, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, map, nonzero, pool, random, rows,
+    scan, scatter, sort,
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
@@ -332,7 +333,8 @@ impl Backend for Interpreted {
         }
     }
     fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
-        Reference::sort(&R, r(x), descending)
+        let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);
+        Ok((host(&all[0]), host(&all[1])))
     }
 
     fn precision(_: &Device) -> Precision {
@@ -431,7 +433,20 @@ impl Backend for Interpreted {
         v: View<'_, Self>,
         mask: Option<View<'_, Self>>,
     ) -> Result<(HostData, HostData)> {
-        Reference::attention(&R, a, r(q), r(k), r(v), mask.map(r))
+        let rows: usize = q.shape()[..3].iter().product();
+        let outs = [(q.dtype, rows * v.shape()[3]), (q.dtype.compute(), rows)];
+        let layouts = [q.layout, k.layout, v.layout];
+        let work = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype)));
+        let mut made = match work {
+            Some(work) => {
+                let mut inputs = vec![q.buffer, k.buffer, v.buffer];
+                inputs.extend(mask.map(|m| m.buffer));
+                start(&work, &inputs, &outs)
+            }
+            None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
+        };
+        let y = made.remove(0);
+        Ok((y, made.remove(0)))
     }
     fn attention_grad(
         _: &Device,
@@ -444,7 +459,20 @@ impl Backend for Interpreted {
         lse: View<'_, Self>,
         g: View<'_, Self>,
     ) -> Result<(HostData, HostData, HostData)> {
-        Reference::attention_grad(&R, a, r(q), r(k), r(v), mask.map(r), r(o), r(lse), r(g))
+        let given = attention::Given {
+            q: q.layout,
+            k: k.layout,
+            v: v.layout,
+            o: o.layout,
+            lse: lse.layout,
+            g: g.layout,
+            mask: mask.map(|m| (m.layout, m.dtype)),
+        };
+        let steps = attention::attention_grad(a, q.dtype, given);
+        let mut inputs = vec![q.buffer, k.buffer, v.buffer, o.buffer, lse.buffer, g.buffer];
+        inputs.extend(mask.map(|m| m.buffer));
+        let all = run_steps(&steps, &inputs);
+        Ok((host(&all[0]), host(&all[1]), host(&all[2])))
     }
 
     fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
@@ -468,9 +496,17 @@ impl Backend for Interpreted {
         index: View<'_, Self>,
         src: View<'_, Self>,
     ) -> Result<HostData> {
-        Reference::scatter(&R, how, r(base), axis, r(index), r(src))
+        let steps = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
+        let all = run_steps(&steps, &[base.buffer, index.buffer, src.buffer]);
+        if all[1].cells[0] != 0 {
+            return Err(Error::argument("scatter: an index is out of range"));
+        }
+        Ok(host(&all[0]))
     }
     fn nonzero(_: &Device, x: View<'_, Self>) -> Result<(HostData, usize)> {
-        Reference::nonzero(&R, r(x))
+        let mut all = run_steps(&nonzero::nonzero(x.layout, x.dtype), &[x.buffer]);
+        let count = all[1].cells[0] as usize;
+        all[0].cells.truncate(count);
+        Ok((host(&all[0]), count))
     }
 }

@@ -154,6 +154,23 @@ fn pools() {
     check(&Device::default(), Work::AvgPoolGrad, 30, 300);
 }
 
+#[test]
+fn attentions() {
+    check(&Device::default(), Work::Attention, 12, 300);
+    check(&Device::default(), Work::AttentionGrad, 8, 300);
+}
+
+#[test]
+fn scatters_and_nonzeros() {
+    check(&Device::default(), Work::Scatter, 60, 400);
+    check(&Device::default(), Work::Nonzero, 30, 3000);
+}
+
+#[test]
+fn sorts() {
+    check(&Device::default(), Work::Sort, 40, 3000);
+}
+
 /// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been
 /// stored.
 #[test]

@@ -1,0 +1,207 @@
+//! y and lse: the running maximum, sum and result of each query, block by block of its keys.
+//!
+//! Scores of a block go to shared memory; four invocations a query then take its maximum, exponents and sum: each holds
+//! the keys j = t mod 4, so that the halvings of the sum down to four lanes are its own, and two more follow. Wide values
+//! have several workgroups, which compute the same scores.
+
+use super::{
+    ACROSS, EACH, Local, Operand, PITCH, Scoring, accumulate, buffer, columns, mask_elem, push, rows,
+};
+use super::{down, scale, visited, words};
+use crate::build::{Builder, Val};
+use crate::ir::{Access, Elem, Kernel, Scalar};
+use crate::library::formula::Compute;
+use crate::library::numbers::{self, Numbers};
+use crate::library::row;
+use crate::library::{Key, Work, grid, group_number, index};
+use elinvar_core::order::{self, ATTENTION_BLOCK};
+use elinvar_core::{DType, Layout};
+use elinvar_ops::backend::Attention;
+
+/// Invocations that share a query's statistics.
+const PARTS: usize = 4;
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// The dtype of q, k, v and y.
+    pub dtype: DType,
+    /// What the mask holds.
+    pub mask: Option<Elem>,
+    /// Query `i` sees keys `0..=i` only.
+    pub causal: bool,
+    /// Columns of an invocation; 0 if values have none.
+    pub columns: u32,
+    /// May queries have more numbers than a chunk?
+    pub many: bool,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The work of attention: q, k, v, the mask if there is one, then y and lse. `None` if there are no queries.
+pub fn attention(
+    a: &Attention,
+    dtype: DType,
+    [q, k, v]: [&Layout; 3],
+    mask: Option<(&Layout, DType)>,
+) -> Option<Work<'static>> {
+    let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
+    let (j, s, e) = (k.shape()[1], k.shape()[2], v.shape()[3]);
+    if b * h * l == 0 {
+        return None;
+    }
+    let (each, across) = columns(e);
+    let scalar = Compute::from(dtype).scalar();
+    let operands = [q, k, v].into_iter().chain(mask.map(|m| m.0));
+    let form = Form {
+        dtype,
+        mask: mask_elem(mask),
+        causal: a.causal,
+        columns: each,
+        many: d > order::CHUNK,
+        wide: operands.clone().any(index::is_wide) || (b * h * l * e.max(1)) as i128 >= index::NARROW,
+    };
+    let tiles = l.div_ceil(rows(scalar));
+    let mut all = [b * h, h, h / j.max(1), l, s, d, e, tiles, across].map(|v| v as i64).to_vec();
+    all.extend(words(scalar, a.scale));
+    operands.for_each(|l| push(&mut all, l));
+    let groups = grid((b * h * tiles * across) as u64);
+    let key = Key::of("attention").with(&form);
+    Some(numbers::work(key, move || build(&form), groups, index::scalar(form.wide), &all))
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
+        let flags = [(self.causal, "_causal"), (self.many, "_many"), (self.wide, "_wide")];
+        let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        format!("attention_{}_c{}{mask}{flags}", self.dtype, self.columns)
+    }
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let scalar = Compute::from(form.dtype).scalar();
+    let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
+    write(&k, form, scalar);
+    k.finish()
+}
+
+fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
+    let elem = Elem::from(form.dtype);
+    let places = ["q", "k", "v"].map(|n| buffer(k, n, elem));
+    let mask = form.mask.map(|e| buffer(k, "mask", e));
+    let y = k.buffer("y", elem, Access::Write);
+    let lse = k.buffer("lse", row::elem(scalar), Access::Write);
+    let number = index::scalar(form.wide);
+    let count = 11 + 5 * (3 + usize::from(mask.is_some()));
+    let numbers = Numbers::new(k, number, count);
+    let [heads, h, group, l, s, d, e, tiles, across] =
+        ["heads", "h", "group", "l", "s", "d", "e", "tiles", "across"].map(|n| numbers.get(n));
+    let scale = scale(&numbers, scalar);
+    let [q, key, v] = [0, 1, 2].map(|i| Operand::read(&numbers, ["q", "k", "v"][i], places[i]));
+    let mask = mask.map(|p| Operand::read(&numbers, "mask", p));
+    let scoring = Scoring { k, scalar, scale, mask, causal: form.causal };
+
+    let tile_rows = rows(scalar) as u32;
+    let shared = row::elem(scalar);
+    let scores = k.shared("scores", shared, tile_rows * PITCH as u32);
+    let parts = ["highest", "sums"].map(|n| k.shared(n, shared, tile_rows * PARTS as u32));
+    let factors = k.shared("factors", shared, tile_rows);
+
+    // Which head, queries and columns. The last row of a grid may have workgroups too many: they store nothing.
+    let unit = group_number(k, number);
+    let asked = unit / (tiles * across);
+    let head = asked.min(heads - 1);
+    let (batch, own) = (head / h, head % h);
+    let kept = own / group;
+    let first = unit / across % tiles * i64::from(tile_rows);
+    let first_column = unit % across * i64::from(form.columns * ACROSS);
+    let local = Local::new(k, scalar);
+    let query = local.rows().map(|r| first + r.to(number));
+    let clamped = query.map(|i| i.min(l - 1));
+    let columns = local.columns(first_column, form.columns);
+    let clamped_columns: Vec<Val> = columns.iter().map(|c| c.min(e - 1) * v.strides[3]).collect();
+    let q_side = q.side(clamped.map(|i| q.row([batch, own, i])).to_vec());
+    // The query whose statistics this invocation shares, and which part of them.
+    let (asking, part) = (local.index / PARTS as i64, local.index % PARTS as i64);
+
+    let n = visited(form.causal, first, s);
+    let block = ATTENTION_BLOCK as i64;
+    let zero = k.int(scalar, 0);
+    let mut init = vec![scoring.number(f64::NEG_INFINITY), zero];
+    init.extend(vec![zero; EACH * form.columns as usize]);
+    let end = k.for_(n.like(0), n, n.like(block), &init, |begin, carried| {
+        let (m, sum, o) = (carried[0], carried[1], &carried[2..]);
+        let at = local.places().map(|p| begin + p.to(number));
+        let keys = at.map(|j| j.min(s - 1));
+        let products = scoring.products(
+            d,
+            form.many,
+            &q_side,
+            &key.side(keys.map(|j| key.row([batch, kept, j])).to_vec()),
+        );
+        for (i, product) in products.into_iter().enumerate() {
+            let (u, w) = (i / EACH, i % EACH);
+            let score = scoring.score(product, [batch, own, clamped[u]], keys[w]);
+            // A key beyond the last changes no maximum.
+            let score = at[w].lt(n).select(score, scoring.number(f64::NEG_INFINITY));
+            k.store(scores, local.rows()[u] * PITCH + local.places()[w], score);
+        }
+        k.barrier();
+        let place = |i: usize| asking * PITCH + part + (i * PARTS) as i64;
+        let mine: Vec<Val> = (0..ATTENTION_BLOCK / PARTS).map(|i| k.load(scores, place(i), 1)).collect();
+        let highest = mine[1..].iter().fold(mine[0], |m, &s| m.max(s));
+        k.store(parts[0], local.index, highest);
+        k.barrier();
+        let of_query = |p, i: i64| k.load(p, asking * PARTS as i64 + i, 1);
+        let highest = (0..PARTS as i64).fold(m, |m, i| m.max(of_query(parts[0], i)));
+        let shift = scoring.shift(highest);
+        let alpha = scoring.exp(m - shift);
+        let mut weights: Vec<Val> = (mine.iter().enumerate())
+            .map(|(i, &s)| {
+                let weight = scoring.exp(s - shift);
+                let there = (begin + (part + (i * PARTS) as i64).to(number)).lt(n);
+                let weight = there.select(weight, zero);
+                k.store(scores, place(i), weight);
+                weight
+            })
+            .collect();
+        while weights.len() > 1 {
+            let half = weights.split_off(weights.len() / 2);
+            weights = weights.iter().zip(half).map(|(&a, b)| a + b).collect();
+        }
+        k.store(parts[1], local.index, weights[0]);
+        k.if_(part.eq(k.u32(0)), || k.store(factors, asking, alpha));
+        k.barrier();
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| of_query(parts[1], i));
+        let sum = sum * alpha + ((a + c) + (b + d));
+        let alphas = local.rows().map(|r| k.load(factors, r, 1));
+        let scaled: Vec<Val> =
+            o.iter().enumerate().map(|(i, &o)| o * alphas[i / form.columns as usize]).collect();
+        let right = |t: Val<'k>| v.row([batch, kept, begin + t]);
+        let count = (n - begin).min(n.like(block));
+        let mut next = vec![highest, sum];
+        next.extend(accumulate(k, &local, scores, count, (v.place, &right), &clamped_columns, &scaled));
+        // The next block's numbers are written over these.
+        k.barrier();
+        next
+    });
+
+    let (m, sum, o) = (end[0], end[1], &end[2..]);
+    k.if_(part.eq(k.u32(0)), || {
+        k.store(factors, asking, sum.eq(zero).select(scoring.number(1.0), sum));
+        let i = first + asking.to(number);
+        let stores = i.lt(l) & asked.lt(heads) & first_column.eq(first_column.like(0));
+        k.if_(stores, || k.store(lse, head * l + i, m + scoring.log(sum)));
+    });
+    k.barrier();
+    for (u, &i) in query.iter().enumerate() {
+        let divisor = k.load(factors, local.rows()[u], 1);
+        for (w, &c) in columns.iter().enumerate() {
+            let there = i.lt(l) & c.lt(e) & asked.lt(heads);
+            let value = o[u * columns.len() + w] / divisor;
+            k.if_(there, || k.store(y, (head * l + i) * e + c, value));
+        }
+    }
+}
