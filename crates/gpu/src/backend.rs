@@ -3,7 +3,7 @@
 use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::chain;
-use crate::device::{GpuDevice, not_there};
+use crate::device::GpuDevice;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Kind, Slice};
@@ -13,7 +13,8 @@ use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, conv, copy, fill, fold, gather, pool, random, rows, scan,
+    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, nonzero, pool, random,
+    rows, scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
@@ -252,8 +253,9 @@ impl<D: Driver> Backend for Gpu<D> {
         one(d, rows::rows(&OfRows::<F, N>(*f), dtype, &looks(&x), kept), &x, dtype, len)
     }
     fn sort(d: &Self::Device, x: Look<'_, D>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)> {
-        let _ = (d, x, descending);
-        not_there("sort")
+        let [y, places] = steps(d, &sort::sort(x.layout, x.dtype, descending), &[x])?;
+        let n = x.shape().last().copied().unwrap_or(1);
+        Ok((y, places.within(Some([0, n as i64 - 1]))))
     }
 
     fn precision(_: &Self::Device) -> Precision {
@@ -341,8 +343,17 @@ impl<D: Driver> Backend for Gpu<D> {
         v: Look<'_, D>,
         mask: Option<Look<'_, D>>,
     ) -> Result<(Self::Buffer, Self::Buffer)> {
-        let _ = (d, a, q, k, v, mask);
-        not_there("attention")
+        let rows: usize = q.shape()[..3].iter().product();
+        let y = GpuBuffer::room(d, q.dtype, rows * v.shape()[3])?;
+        let lse = GpuBuffer::room(d, q.dtype.compute(), rows)?;
+        let layouts = [q.layout, k.layout, v.layout];
+        if let Some(work) = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))) {
+            let operands: Vec<Look<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
+            let mut buffers = slices(&operands)?;
+            buffers.extend([y.slice()?, lse.slice()?]);
+            d.run(&work, &buffers)?;
+        }
+        Ok((y, lse))
     }
     fn attention_grad(
         d: &Self::Device,
@@ -355,8 +366,18 @@ impl<D: Driver> Backend for Gpu<D> {
         lse: Look<'_, D>,
         g: Look<'_, D>,
     ) -> Result<(Self::Buffer, Self::Buffer, Self::Buffer)> {
-        let _ = (d, a, q, k, v, mask, o, lse, g);
-        not_there("attention_grad")
+        let given = attention::Given {
+            q: q.layout,
+            k: k.layout,
+            v: v.layout,
+            o: o.layout,
+            lse: lse.layout,
+            g: g.layout,
+            mask: mask.map(|m| (m.layout, m.dtype)),
+        };
+        let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
+        let [q, k, v] = steps(d, &attention::attention_grad(a, q.dtype, given), &operands)?;
+        Ok((q, k, v))
     }
 
     fn gather(d: &Self::Device, x: Look<'_, D>, axis: usize, index: Look<'_, D>) -> Result<Self::Buffer> {
@@ -376,12 +397,22 @@ impl<D: Driver> Backend for Gpu<D> {
         index: Look<'_, D>,
         src: Look<'_, D>,
     ) -> Result<Self::Buffer> {
-        let _ = (d, how, base, axis, index, src);
-        not_there("scatter")
+        let work = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
+        let [y, buffer] = steps(d, &work, &[base, index, src])?;
+        Refused::seen(buffer, &index, base.shape()[axis]).check(
+            d,
+            "scatter",
+            &index,
+            axis,
+            base.shape()[axis],
+        )?;
+        Ok(y)
     }
     fn nonzero(d: &Self::Device, x: Look<'_, D>) -> Result<(Self::Buffer, usize)> {
-        let _ = (d, x);
-        not_there("nonzero")
+        let len = x.shape().numel();
+        let [y, count] = steps(d, &nonzero::nonzero(x.layout, x.dtype), &[x])?;
+        let HostData::I64(count) = count.download(d, 1)? else { unreachable!("a count is i64") };
+        Ok((y.within(Some([0, len as i64 - 1])), count[0] as usize))
     }
 }
 
@@ -394,8 +425,11 @@ struct Refused<D: Driver> {
 
 impl<D: Driver> Refused<D> {
     fn new(d: &GpuDevice<D>, index: &Look<'_, D>, size: usize) -> Result<Self> {
+        Ok(Refused::seen(GpuBuffer::upload(d, &HostData::I32(vec![0]))?, index, size))
+    }
+    fn seen(buffer: GpuBuffer<D>, index: &Look<'_, D>, size: usize) -> Self {
         let known = index.buffer.node.range.is_some_and(|[low, high]| low >= 0 && high < size as i64);
-        Ok(Refused { buffer: GpuBuffer::upload(d, &HostData::I32(vec![0]))?, known })
+        Refused { buffer, known }
     }
     /// # Errors
     /// `InvalidArgument` if an index was out of range.

@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::pool::{Piece, Pool};
-use elinvar_core::{Error, MemoryStats, Result};
+use elinvar_core::{MemoryStats, Result};
 use elinvar_driver::{Driver, Info, Slice};
 use elinvar_kernel::ir::Constant;
 use elinvar_kernel::library::{Key, Work};
@@ -186,9 +186,4 @@ impl<D: Driver> fmt::Debug for GpuDevice<D> {
 
 impl<D: Driver> DeviceOf for GpuDevice<D> {
     type Backend = Gpu<D>;
-}
-
-/// That something which only this crate can get wrong is in order; else a sentence.
-pub(crate) fn not_there<T>(what: &str) -> Result<T> {
-    Err(Error::unsupported(format!("{what} is not there yet on GPUs")))
 }

@@ -69,7 +69,8 @@ fn several_threads_share_a_device() {
     let a: Vec<f32> = (0..5000).map(|i| i as f32 / 999.0).collect();
     let x = Tensor::<Gpu<_>>::from_vec(a.clone(), &[5000], &d);
     let y = x.exp() * 0.5;
-    let want = (Tensor::<Reference>::from_vec(a, &[5000], &ReferenceDevice).exp() * 0.5).to_vec::<f32>().unwrap();
+    let want =
+        (Tensor::<Reference>::from_vec(a, &[5000], &ReferenceDevice).exp() * 0.5).to_vec::<f32>().unwrap();
     std::thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {

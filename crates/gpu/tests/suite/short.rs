@@ -4,8 +4,8 @@ use elinvar_core::{Error, Result};
 use elinvar_driver::{Driver, Info, Interp, Slice};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The interpreter with so many bytes.
 #[derive(Debug)]
