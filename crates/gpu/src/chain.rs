@@ -31,9 +31,21 @@ pub(crate) struct Plan<D: Driver> {
     formula: Held,
     operands: SmallVec<[(Arc<Node<D>>, Layout); 3]>,
     dtype: DType,
-    /// Maps in it and in what it reads; what is read twice counts twice. So do operands.
+    /// Maps in it and in what it reads; what is read twice counts twice.
     maps: usize,
-    outside: usize,
+    /// What its kernel would read: nodes, by address, and how.
+    outside: Reads,
+}
+
+type Reads = SmallVec<[(usize, Layout); 4]>;
+
+/// Adds what is not there yet.
+fn join(all: &mut Reads, more: &[(usize, Layout)]) {
+    for read in more {
+        if !all.contains(read) {
+            all.push(read.clone());
+        }
+    }
 }
 
 impl<D: Driver> Plan<D> {
@@ -66,24 +78,23 @@ pub(crate) fn put_off<D: Driver>(
     if len == 0 {
         return GpuBuffer::room(d, to, 0);
     }
-    let (mut maps, mut outside) = (1, 0);
+    let (mut maps, mut outside) = (1, Reads::new());
     for v in x {
         let node = &v.buffer.node;
-        match node.plan() {
-            Some(plan)
-                if plan.joins(node, v.layout, dtype)
-                    && maps + plan.maps <= MOST
-                    && outside + plan.outside <= OPERANDS - x.len() =>
+        if let Some(plan) = node.plan() {
+            let mut with = outside.clone();
+            join(&mut with, &plan.outside);
+            // The other operands may be one more each.
+            if plan.joins(node, v.layout, dtype)
+                && maps + plan.maps <= MOST
+                && with.len() + x.len() - 1 <= OPERANDS
             {
-                maps += plan.maps;
-                outside += plan.outside;
+                (maps, outside) = (maps + plan.maps, with);
+                continue;
             }
-            Some(_) => {
-                node.piece()?;
-                outside += 1;
-            }
-            None => outside += 1,
+            node.piece()?;
         }
+        join(&mut outside, &[(Arc::as_ptr(node).addr(), v.layout.clone())]);
     }
     let operands = x.iter().map(|v| (v.buffer.node.clone(), v.layout.clone())).collect();
     let plan = Plan { device: d.clone(), formula, operands, dtype, maps, outside };

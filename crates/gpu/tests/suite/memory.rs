@@ -79,8 +79,8 @@ fn memory_may_run_out_anywhere_in_a_step() {
     };
     let make = || {
         let d = device(64 << 20);
-        let model = Linear::<B>::new(64, 64, &mut Generator::new(1), &d);
-        let x = Tensor::<B>::from_vec(vec![0.5f32; 64 * 256], &[256, 64], &d);
+        let model = Linear::<B>::new(16, 16, &mut Generator::new(1), &d);
+        let x = Tensor::<B>::from_vec(vec![0.5f32; 16 * 2048], &[2048, 16], &d);
         (d, model, x)
     };
     let weights = |model: &Linear<B>| -> Vec<Vec<f32>> {
@@ -96,7 +96,7 @@ fn memory_may_run_out_anywhere_in_a_step() {
         let before = weights(&model);
         B::release_memory(&d).unwrap();
         let left = &d.driver().unwrap().left;
-        let had = left.swap(extra * (40 << 10), Relaxed);
+        let had = left.swap(extra * (128 << 10), Relaxed);
         let first = step(&model, &x);
         left.fetch_add(had, Relaxed);
         if let Err(e) = first {
