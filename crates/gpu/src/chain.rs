@@ -162,6 +162,13 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Re
     let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| held(i))).collect();
 
     let d = &plan.device;
+    if steps.outside.len() + keeps.len() > d.info()?.buffers as usize {
+        // One after the other.
+        for (inner, _) in &plan.operands {
+            inner.piece()?;
+        }
+        return compute(node, plan);
+    }
     let pieces =
         keeps.iter().map(|&i| d.take(steps.nodes[i].bytes() as usize)).collect::<Result<Vec<_>>>()?;
     let mut buffers: Vec<Slice<'_, D>> = Vec::new();
