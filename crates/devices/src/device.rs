@@ -2,10 +2,9 @@
 
 use crate::any::{Any, Device};
 use crate::probe::{Exactness, probe};
+use crate::vulkan;
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
-use elinvar_driver::{self as driver, Driver};
-use elinvar_gpu::{GpuDevice, Vulkan};
 use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -24,7 +23,7 @@ impl Device {
     /// # Errors
     /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every kernel needs.
     pub fn vulkan(number: usize) -> Result<Device> {
-        GpuDevice::open(number).map(Device::Vulkan)
+        vulkan::open(number)
     }
 
     /// The device of this name, as on a command line: `cpu`, `vulkan:0` (or `vulkan`), `reference`, or `best`.
@@ -118,41 +117,13 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
         exactness: probe::<Cpu>(&cpu)?,
         device: Device::Cpu(cpu),
     }];
-    for number in 0..driver::Vulkan::list().map_or(0, |l| l.len()) {
-        let device = match GpuDevice::open(number) {
-            Ok(device) => device,
-            // One that cannot be opened is no device of this machine.
-            Err(e) if e.kind() == ErrorKind::Unsupported => continue,
-            Err(e) => return Err(e),
-        };
-        all.push(DeviceInfo {
-            description: describe(device.info()?),
-            exactness: probe::<Vulkan>(&device)?,
-            device: Device::Vulkan(device),
-        });
-    }
+    all.extend(vulkan::devices()?);
     all.push(DeviceInfo {
         device: Device::reference(),
         description: "plain loops on one CPU thread; the definition of every result".into(),
         exactness: probe::<Reference>(&ReferenceDevice)?,
     });
     Ok(all)
-}
-
-/// A GPU in one line.
-fn describe(i: &driver::Info) -> String {
-    let [low, high] = i.subgroup;
-    let lanes = if low == high { low.to_string() } else { format!("{low} to {high}") };
-    let has = [("f64", i.f64), ("i64", i.i64), ("f16", i.half), ("bytes", i.bytes)];
-    let has: Vec<&str> = has.iter().filter(|(_, has)| *has).map(|(word, _)| *word).collect();
-    format!(
-        "{}, {}, {:.1} GiB, {lanes} lanes, {}; {}",
-        i.name,
-        i.kind,
-        i.memory as f64 / f64::from(1 << 30),
-        has.join(" "),
-        i.driver
-    )
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Re
     let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| held(i))).collect();
 
     let d = &plan.device;
-    if steps.outside.len() + keeps.len() > d.info()?.buffers as usize {
+    if last > 0 && steps.outside.len() + keeps.len() > d.info()?.buffers as usize {
         // One after the other.
         for (inner, _) in &plan.operands {
             inner.piece()?;
