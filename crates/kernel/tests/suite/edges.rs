@@ -5,7 +5,7 @@ use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
-use elinvar_ops::backend::{Attention, Conv, Pool, PoolKind, Random, Scatter, Windows};
+use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scatter, Windows};
 use elinvar_reference::Reference;
 
 /// That a call gives the reference's bits.
@@ -186,6 +186,27 @@ fn scatters_of_long_lines() {
             }
         }
     }
+}
+
+#[test]
+fn folds_of_a_few_long_rows() {
+    let mut dice = Dice::new(11, 9);
+    let all = [Fold::Sum, Fold::Prod, Fold::Max, Fold::Min];
+    for (dtype, to, rows, n) in [
+        (DType::F32, DType::F32, 2, 3 * 4096 + 1),
+        (DType::BF16, DType::F32, 1, 5 * 4096),
+        (DType::F64, DType::F64, 1, 7 * 4096 - 1),
+        (DType::Bool, DType::I64, 3, 10_000),
+    ] {
+        let x = operand(&mut dice, dtype, &[rows, n], Values::Tame);
+        for f in all {
+            let to = if matches!(f, Fold::Max | Fold::Min) { dtype } else { to };
+            same(&Call::Fold { f, x: x.clone(), kept: 1, to });
+        }
+    }
+    // More blocks than are joined at a time.
+    let x = operand(&mut dice, DType::F32, &[4096 * 258 + 7], Values::Tame);
+    same(&Call::Fold { f: Fold::Sum, x, kept: 0, to: DType::F32 });
 }
 
 #[test]
