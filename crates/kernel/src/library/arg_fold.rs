@@ -164,11 +164,16 @@ pub fn build(form: &Form) -> Kernel {
             let zero = a.1.like(0);
             let sooner = !beats(form.f, a.0, b.0) & b.1.lt(a.1);
             let wins = !b.1.lt(zero) & (a.1.lt(zero) | beats(form.f, b.0, a.0) | sooner);
-            k.store(values, mine, wins.select(b.0, a.0));
+            if half > 1 {
+                k.store(values, mine, wins.select(b.0, a.0));
+            }
             k.store(places, mine, wins.select(b.1, a.1));
         });
-        k.barrier();
         half /= 2;
+        // What is left in the end is the invocation's own.
+        if half > 0 {
+            k.barrier();
+        }
     }
     let leads = lane.eq(k.u32(0)) & asked.lt(rows * pieces);
     k.if_(leads, || k.store(y, asked, k.load(places, mine, 1).to(Scalar::I64)));

@@ -1,12 +1,14 @@
 //! `y[row]` = the row's elements combined, in the order of `elinvar_core::order::fold`.
 //!
 //! The first axes of the operand are the rows, the others are a row, in row-major order. One workgroup folds one or
-//! several rows (see `row`); rows that lie side by side in memory are read across.
+//! several rows (see `row`); rows that lie side by side in memory are read across. A few long rows are cut into the blocks of
+//! the order: a workgroup folds a block, and then blocks are joined as the neighbours that they are, 256 at a time.
 
 use super::formula::Compute;
 use super::index::{self, Axes, Joined, is_wide};
 use super::numbers::{self, Numbers};
-use super::row::{Row, Tile, lanes};
+use super::row::{Row, Tile, combine, elem, lanes, start};
+use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Elem, Kernel, Scalar};
@@ -30,6 +32,8 @@ pub struct Form {
     pub lanes: u32,
     /// May rows be longer than a block?
     pub many: bool,
+    /// Does each block of a row have a workgroup of its own, and its result a place of its own?
+    pub apart: bool,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -48,8 +52,90 @@ fn scalar(fold: Fold, dtype: DType) -> Scalar {
     }
 }
 
-/// The work of a fold: the operand, then the result. `None` if there are no rows. A tile that is asked for gets no more
-/// lanes than rows have.
+/// Rows that fill a device without being cut.
+const MANY_ROWS: usize = 512;
+/// Blocks that a workgroup joins.
+const JOINED: usize = 256;
+
+/// The work of a fold. Operand: x. Result: the fold of each row.
+pub fn steps(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType) -> Steps<'static> {
+    let rows: usize = x.shape()[..kept].iter().product();
+    let n: usize = x.shape()[kept..].iter().product();
+    let mut all = Steps { results: vec![Room::of(to.into(), rows)], ..Steps::default() };
+    if rows >= MANY_ROWS || n <= 2 * order::BLOCK {
+        if let Some(work) = fold(f, x, dtype, kept, to, None) {
+            all.push(work, &[Slot::Operand(0), Slot::Result(0)]);
+        }
+        return all;
+    }
+    let scalar = scalar(f, dtype);
+    let between = elem(scalar);
+    let mut count = n.div_ceil(order::BLOCK);
+    let Some(work) = launch(f, x, dtype, kept, between, None, true) else { return all };
+    let mut from = Slot::Scratch(0);
+    all.scratch.push(Room::of(between, rows * count));
+    all.push(work, &[Slot::Operand(0), from]);
+    while count > 1 {
+        let joined = count.div_ceil(JOINED);
+        let last = joined == 1;
+        let into = if last { Slot::Result(0) } else { Slot::Scratch(all.scratch.len()) };
+        if !last {
+            all.scratch.push(Room::of(between, rows * joined));
+        }
+        let form = (f, scalar, if last { Elem::from(to) } else { between });
+        let wide = (rows * count) as i128 >= index::NARROW;
+        let work = numbers::work(
+            Key::of("fold_join").with(&(form, wide)),
+            move || join(form.0, form.1, form.2, wide),
+            grid((rows * joined) as u64),
+            index::scalar(wide),
+            &[rows as i64, count as i64, joined as i64],
+        );
+        all.push(work, &[from, into]);
+        (from, count) = (into, joined);
+    }
+    all
+}
+
+/// The kernel that joins neighbouring blocks of a row, 256 at a time: what is missing at the end is what a fold starts from.
+pub fn join(f: Fold, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
+    let word = word(f);
+    let name = format!("fold_join_{word}_{scalar}_{to}{}", if wide { "_wide" } else { "" });
+    let k = Builder::new(&name, [JOINED as u32, 1, 1]);
+    let x = k.buffer("x", elem(scalar), Access::Read);
+    let y = k.buffer("y", to, Access::Write);
+    let s = index::scalar(wide);
+    let numbers = Numbers::new(&k, s, 3);
+    let [rows, count, joined] = ["rows", "count", "joined"].map(|n| numbers.get(n));
+    let shared = k.shared("blocks", elem(scalar), JOINED as u32);
+    let unit = group_number(&k, s);
+    // The last row of a grid may have workgroups too many: they go along, and store nothing.
+    let inside = unit.min(rows * joined - 1);
+    let (row, piece) = (inside / joined, inside % joined);
+    let t = k.local_id(0);
+    let i = piece * JOINED as i64 + t.to(s);
+    let none = k.constant(start(f, scalar));
+    let mine = k.if_else(i.lt(count), || vec![k.load(x, row * count + i, 1)], || vec![none])[0];
+    k.store(shared, t, mine);
+    k.barrier();
+    let mut far = 1;
+    while far < JOINED as i64 {
+        k.if_((t & (2 * far - 1)).eq(k.u32(0)), || {
+            let (left, right) = (k.load(shared, t, 1), k.load(shared, t + far, 1));
+            k.store(shared, t, left.binary(combine(f), right));
+        });
+        far *= 2;
+        if far < JOINED as i64 {
+            k.barrier();
+        }
+    }
+    let leads = t.eq(k.u32(0)) & unit.lt(rows * joined);
+    k.if_(leads, || k.store(y, unit, k.load(shared, t, 1).to(to.scalar())));
+    k.finish()
+}
+
+/// The work of a fold in one launch: the operand, then the result. `None` if there are no rows. A tile that is asked for
+/// gets no more lanes than rows have.
 pub fn fold(
     f: Fold,
     x: &Layout,
@@ -57,6 +143,18 @@ pub fn fold(
     kept: usize,
     to: DType,
     tile: Option<Tile>,
+) -> Option<Work<'static>> {
+    launch(f, x, dtype, kept, to.into(), tile, false)
+}
+
+fn launch(
+    f: Fold,
+    x: &Layout,
+    dtype: DType,
+    kept: usize,
+    to: Elem,
+    tile: Option<Tile>,
+    apart: bool,
 ) -> Option<Work<'static>> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
@@ -67,23 +165,30 @@ pub fn fold(
     let form = Form {
         fold: f,
         elem: dtype.into(),
-        to: to.into(),
+        to,
         scalar: scalar(f, dtype),
         tile: tile.map_or_else(
             || Tile::of(n, crossed(&outer, &inner)),
             |t| Tile { lanes: t.lanes.min(lanes(n)), ..t },
         ),
         lanes: lanes(n),
-        many: n > order::BLOCK,
+        many: n > order::BLOCK && !apart,
+        apart,
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: is_wide(x),
     };
     let mut all = vec![rows as i64, n as i64, x.offset() as i64];
+    let mut units = rows;
+    if apart {
+        let blocks = n.div_ceil(order::BLOCK);
+        all.push(blocks as i64);
+        units *= blocks;
+    }
     for j in [&outer, &inner] {
         all.extend(index::sizes(&j.dims, form.wide));
         all.extend(j.strides[0].iter().map(|&s| s as i64));
     }
-    let groups = grid(rows.div_ceil(form.tile.rows as usize) as u64);
+    let groups = grid(units.div_ceil(form.tile.rows as usize) as u64);
     let scalar = index::scalar(form.wide);
     Some(numbers::work(Key::of("fold").with(&form), move || build(&form), groups, scalar, &all))
 }
@@ -94,18 +199,23 @@ pub fn crossed(outer: &Joined, inner: &Joined) -> bool {
     near(outer) && !near(inner)
 }
 
+fn word(f: Fold) -> &'static str {
+    match f {
+        Fold::Sum => "sum",
+        Fold::Prod => "prod",
+        Fold::Max => "max",
+        Fold::Min => "min",
+    }
+}
+
 impl Form {
     fn name(&self) -> String {
         let Tile { lanes, rows, crossed } = self.tile;
-        let fold = match self.fold {
-            Fold::Sum => "sum",
-            Fold::Prod => "prod",
-            Fold::Max => "max",
-            Fold::Min => "min",
-        };
+        let fold = word(self.fold);
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
         let many = if self.many { "_many" } else { "" };
+        let many = if self.apart { "_apart" } else { many };
         let wide = if self.wide { "_wide" } else { "" };
         format!(
             "fold_{fold}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{many}{wide}",
@@ -125,23 +235,45 @@ pub fn build(form: &Form) -> Kernel {
     let k = Builder::new(&form.name(), [form.tile.invocations(), 1, 1]);
     let x = k.buffer("x", form.elem, Access::Read);
     let y = k.buffer("y", form.to, Access::Write);
-    let count = 3 + form.ranks.iter().map(|&r| index::count(r, form.wide) + r).sum::<usize>();
+    let count = 3
+        + usize::from(form.apart)
+        + form.ranks.iter().map(|&r| index::count(r, form.wide) + r).sum::<usize>();
     let numbers = Numbers::new(&k, index::scalar(form.wide), count);
     let (rows, n, offset) = (numbers.get("rows"), numbers.get("n"), numbers.get("offset"));
+    let blocks = form.apart.then(|| numbers.get("blocks"));
     let [outer, inner] = [("row", form.ranks[0]), ("in", form.ranks[1])].map(|(name, rank)| Part {
         axes: Axes::read(&numbers, name, rank, form.wide),
         strides: index::strides(&numbers, &format!("{name}_stride"), rank),
     });
-    let r = Row::new(&k, form.tile, form.lanes, n, form.scalar, form.many);
-    let row = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
+    // What a row of the workgroup is: a row, or a block of one.
+    let size = order::BLOCK as i64;
+    let (units, longest) = match blocks {
+        Some(blocks) => (rows * blocks, n.like(size)),
+        None => (rows, n),
+    };
+    let r = Row::new(&k, form.tile, form.lanes, longest, form.scalar, form.many);
+    let unit = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
     // Rows past the last one are the last one, and nobody stores them: the whole workgroup has to go along.
-    let here = row.min(rows - 1);
-    let first = index::position(offset, &outer.axes.index(here), &outer.strides);
+    let here = unit.min(units - 1);
+    let (row, begin) = match blocks {
+        Some(blocks) => (here / blocks, here % blocks * size),
+        None => (here, n.like(0)),
+    };
+    let first = index::position(offset, &outer.axes.index(row), &outer.strides);
+    let load = |i: Val<'_>| {
+        let at = index::position(first, &inner.axes.index(i), &inner.strides);
+        k.load(x, at, 1).to(form.scalar)
+    };
     let result = r.fold(form.fold, &|i| {
-        k.load(x, index::position(first, &inner.axes.index(i), &inner.strides), 1).to(form.scalar)
+        if !form.apart {
+            return load(i);
+        }
+        // The last block may be shorter.
+        let i = begin + i;
+        k.if_else(i.lt(n), || vec![load(i)], || vec![k.constant(start(form.fold, form.scalar))])[0]
     });
-    k.if_(row.lt(rows), || {
-        k.if_(r.lane.eq(r.lane.like(0)), || k.store(y, row, result.to(form.to.scalar())));
+    k.if_(unit.lt(units), || {
+        k.if_(r.lane.eq(r.lane.like(0)), || k.store(y, unit, result.to(form.to.scalar())));
     });
     k.finish()
 }

@@ -53,9 +53,9 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
         Random::Uniform { low, high } => (form(Kind::Uniform), [float(high - low), float(low)]),
         Random::Normal { mean, std } => (form(Kind::Normal), [float(std), float(mean)]),
         Random::Bernoulli { p } => {
-            // u < p, for u = k / 2^bits: k < ceil(p 2^bits). A cast saturates, and takes NaN to 0.
+            // u < p, for u = k / 2^bits: k < ceil(p 2^bits). A cast takes NaN to 0.
             let scale = if dtype == DType::F64 { 2f64.powi(53) } else { 2f64.powi(24) };
-            (form(Kind::Bernoulli), [(p * scale).ceil().min(scale) as u64, 0])
+            (form(Kind::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0])
         }
         Random::Int { low, high } => (form(Kind::Int), [high.wrapping_sub(low) as u64, low as u64]),
     };

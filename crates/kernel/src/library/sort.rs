@@ -245,10 +245,10 @@ struct Target {
 
 impl Target {
     /// Stores an element of a row, which stood at `from`, at `to`.
-    fn put<'k>(&self, p: &Plan<'k>, row: Val<'k>, to: Val<'k>, key: Val<'k>, from: Val<'k>) {
+    fn put<'k>(&self, p: &Plan<'k>, row: Val<'k>, to: Val<'k>, key: impl FnOnce() -> Val<'k>, from: Val<'k>) {
         let (k, at) = (p.k, row * p.n + to);
         let Some(x) = self.x else {
-            k.store(self.first, at, key);
+            k.store(self.first, at, key());
             return k.store(self.places, at, from);
         };
         let i = from.to(p.n.scalar());
@@ -340,7 +340,7 @@ fn blocks(k: &Builder, form: &Form, size: u32) {
     for e in 0..2 {
         let (at, block, row, i) = slot(e);
         let stores = block.lt(count) & i.lt(p.n);
-        k.if_(stores, || to.put(&p, row, i, k.load(keys, at, 1), k.load(places, at, 1)));
+        k.if_(stores, || to.put(&p, row, i, || k.load(keys, at, 1), k.load(places, at, 1)));
     }
 }
 
@@ -374,6 +374,6 @@ fn merge(k: &Builder, form: &Form) {
             vec![(open & before).select(middle + 1, low), (open & !before).select(middle, high)]
         });
         let place = pair + (i - run * p.number) + (found[0] - begin);
-        to.put(&p, row, place, mine, k.load(from, e, 1));
+        to.put(&p, row, place, || mine, k.load(from, e, 1));
     });
 }

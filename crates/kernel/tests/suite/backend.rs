@@ -295,6 +295,9 @@ impl Backend for Interpreted {
     }
 
     fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+        if d.tile.is_none() {
+            return Ok(host(&run_steps(&fold::steps(f, x.layout, x.dtype, kept, to), &[x.buffer])[0]));
+        }
         let rows = x.shape()[..kept].iter().product();
         match fold::fold(f, x.layout, x.dtype, kept, to, d.tile) {
             Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),

@@ -2,14 +2,17 @@
 
 use crate::backend::FULL;
 use crate::random::{Dice, kernel};
+use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv::{Device, emit};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
-use elinvar_kernel::library::{copy, fold, gather, map, scan};
+use elinvar_kernel::library::{
+    Steps, arg_fold, attention, conv, copy, fill, fold, gather, map, nonzero, random, scan, scatter, sort,
+};
 use elinvar_kernel::text::parse;
-use elinvar_ops::backend::{AddBias, Fold, Scan};
+use elinvar_ops::backend::{AddBias, ArgFold, Attention, Conv, Fold, Random, Scan, Scatter};
 use elinvar_ops::catalogue::{add::Add, pow::Pow};
 use std::process::Command;
 
@@ -47,8 +50,42 @@ fn library() -> Vec<Kernel> {
         all.push(fold::fold(Fold::Sum, &layout(&[2, 5000]), d, 1, to, None));
         all.push(fold::fold(Fold::Max, &t, d, 1, d, None));
         all.push(scan::scan(Scan::Sum, &l, d, to));
+        all.push(fill::fill(1.into(), d, 9));
+        all.push(copy::copy_into(&t, d, &l));
+        all.push(random::random(Random::Int { low: 0, high: 2 }, Stream { seed: 1, stream: 2 }, d, 9));
     }
-    all.into_iter().map(|w| w.expect("there are elements").kernel()).collect()
+    let mut all: Vec<Kernel> = all.into_iter().map(|w| w.expect("there are elements").kernel()).collect();
+    all.extend(several().iter().flat_map(|s| &s.steps).map(|s| s.work.kernel()));
+    all
+}
+
+/// Works of several launches.
+fn several() -> Vec<Steps<'static>> {
+    let l = layout(&[2, 700]);
+    let (x, w, g) = (layout(&[1, 2, 40, 20]), layout(&[3, 2, 3, 3]), layout(&[1, 3, 40, 20]));
+    let c = Conv { stride: vec![1, 1], padding: vec![1, 1], dilation: vec![1, 1], groups: 1 };
+    let (q, mask, lse) = (layout(&[1, 2, 9, 4]), layout(&[1, 2, 9, 9]), layout(&[1, 2, 9]));
+    let a = Attention { scale: 0.5, causal: true };
+    let mut all = Vec::new();
+    for d in DType::ALL {
+        all.push(arg_fold::arg_fold(ArgFold::Max, &layout(&[9000]), d, 0));
+        all.push(sort::sort(&l, d, true));
+        all.push(nonzero::nonzero(&l, d));
+        for how in [Scatter::Set, Scatter::Add] {
+            all.push(scatter::scatter(how, d, &l, 1, &l, &l));
+        }
+        if d.is_float() {
+            all.push(conv::conv_input_grad(&c, d, &g, &w, &[40, 20], None));
+            all.push(conv::conv_weight_grad(&c, d, &x, &g, &[3, 3], None));
+            let mask = Some((&mask, d));
+            all.push(attention::attention_grad(
+                &a,
+                d,
+                attention::Given { q: &q, k: &q, v: &q, o: &q, lse: &lse, g: &q, mask },
+            ));
+        }
+    }
+    all
 }
 
 /// What `spirv-val` says, or `None` if it is not installed.

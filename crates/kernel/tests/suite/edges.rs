@@ -1,0 +1,243 @@
+//! Calls around edges that random ones do not reach: several chunks, blocks of a fold, merges, workgroups along a result.
+
+use crate::backend::{Device, Interpreted};
+use elinvar_conformance::compare::bits;
+use elinvar_conformance::equal::dice::{Dice, Values};
+use elinvar_conformance::equal::{Call, Operand};
+use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
+use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scatter, Windows};
+use elinvar_reference::Reference;
+
+/// That a call gives the reference's bits.
+fn same(call: &Call) {
+    let got = call.run::<Interpreted>(&Device::default()).unwrap_or_else(|e| panic!("{call:?}: {e}"));
+    let want = call.run::<Reference>(&Default::default()).unwrap_or_else(|e| panic!("{call:?}: {e}"));
+    assert_eq!(got.len(), want.len(), "{call:?}");
+    for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+        bits(got, want).unwrap_or_else(|m| panic!("{call:?}: result {i}: {m}"));
+    }
+}
+
+/// An operand of these sizes, with gaps or without, as the dice say.
+fn operand(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> Operand {
+    let (layout, len) = dice.layout(shape);
+    Operand { data: dice.data(dtype, len, values), layout }
+}
+
+fn tame(dice: &mut Dice, shape: &[usize]) -> Operand {
+    operand(dice, DType::F32, shape, Values::Tame)
+}
+
+fn conv(stride: &[usize], padding: &[usize], dilation: &[usize], groups: usize) -> Conv {
+    Conv { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups }
+}
+
+#[test]
+fn convolutions_of_several_chunks() {
+    let mut dice = Dice::new(11, 1);
+    // 60 channels by 9 taps are 540 terms; so are the taps of the gradient by x, of which strides leave some.
+    let rows = [
+        (conv(&[1, 1], &[1, 1], &[1, 1], 1), [2, 60, 5], vec![4, 5], vec![3, 3], vec![4, 5]),
+        (conv(&[2, 1], &[1, 0], &[1, 2], 2), [1, 64, 60], vec![7, 8], vec![3, 3], vec![4, 4]),
+        (conv(&[3], &[2], &[2], 1), [1, 3, 300], vec![13], vec![4], vec![4]),
+        // Many positions: the gradient by w takes its chunks apart.
+        (conv(&[1, 1], &[0, 0], &[1, 1], 1), [2, 2, 3], vec![21, 22], vec![2, 2], vec![20, 21]),
+    ];
+    for (c, [n, channels, outs], spatial, taps, out) in rows {
+        let sizes = |a: usize, b: usize, rest: &[usize]| [&[a, b], rest].concat();
+        let x = tame(&mut dice, &sizes(n, channels, &spatial));
+        let w = tame(&mut dice, &sizes(outs, channels / c.groups, &taps));
+        let g = tame(&mut dice, &sizes(n, outs, &out));
+        same(&Call::Conv { c: c.clone(), x: x.clone(), w: w.clone(), out, bias: Some(g.clone()) });
+        same(&Call::ConvInputGrad { c: c.clone(), g: g.clone(), w, spatial });
+        same(&Call::ConvWeightGrad { c, x, g, taps });
+    }
+}
+
+#[test]
+fn a_window_over_nothing_but_padding() {
+    let mut dice = Dice::new(11, 2);
+    // x has no positions; all taps lie in the padding.
+    let c = conv(&[1], &[2], &[1], 1);
+    let (x, w) = (tame(&mut dice, &[1, 2, 0]), operand(&mut dice, DType::F32, &[3, 2, 2], Values::Few));
+    same(&Call::Conv { c, x, w, out: vec![3], bias: None });
+}
+
+/// Windows without gaps that cover `size` in `count` pieces.
+fn pieces(size: usize, count: usize) -> Windows {
+    let bound = |i: usize| i * size / count;
+    let len: Vec<usize> = (0..count).map(|i| bound(i + 1) - bound(i)).collect();
+    let start = (0..count).map(|i| bound(i) as isize).collect();
+    Windows { start, divisor: len.clone(), len, dilation: 1 }
+}
+
+#[test]
+fn pools_with_large_windows() {
+    let mut dice = Dice::new(11, 3);
+    // One block of a fold, several, a few lanes, and windows of different sizes.
+    for (h, w, down, across) in [(70, 71, 1, 1), (7, 7, 1, 1), (9, 11, 2, 3), (40, 5, 3, 5), (4, 4, 1, 1)] {
+        let axes = vec![pieces(h, down), pieces(w, across)];
+        let x = tame(&mut dice, &[2, 3, h, w]);
+        for kind in [PoolKind::Max, PoolKind::Avg] {
+            same(&Call::Pool { p: Pool { kind, axes: axes.clone() }, x: x.clone() });
+        }
+        let g = tame(&mut dice, &[2, 3, down, across]);
+        let p = Pool { kind: PoolKind::Avg, axes };
+        same(&Call::AvgPoolGrad { p, g, spatial: vec![h, w] });
+    }
+    let x = operand(&mut dice, DType::I32, &[1, 3, 12], Values::Few);
+    same(&Call::Pool { p: Pool { kind: PoolKind::Max, axes: vec![pieces(12, 5)] }, x });
+}
+
+#[test]
+fn attention_of_several_blocks() {
+    // b, h, j, l, s, d, e, causal
+    attentions(&[
+        ([1, 2, 1, 70, 70, 3, 5], true),  // a diagonal over two blocks
+        ([1, 1, 1, 130, 40, 2, 3], true), // queries behind the last key
+        ([1, 1, 1, 5, 600, 2, 3], false), // keys of two chunks
+        ([1, 4, 1, 150, 9, 2, 1], false), // a list of queries of two chunks
+    ]);
+}
+
+#[test]
+fn attention_of_long_rows() {
+    attentions(&[
+        ([1, 1, 1, 3, 5, 520, 4], false),   // numbers of two chunks
+        ([1, 1, 1, 3, 5, 4, 520], false),   // values of two chunks, and several workgroups
+        ([2, 1, 1, 2, 65, 140, 131], true), // several workgroups along a row
+    ]);
+}
+
+fn attentions(rows: &[([usize; 7], bool)]) {
+    let mut dice = Dice::new(11, 4);
+    for &([b, h, j, l, s, d, e], causal) in rows {
+        let a = Attention { scale: 0.3, causal };
+        let q = tame(&mut dice, &[b, h, l, d]);
+        let k = tame(&mut dice, &[b, j, s, d]);
+        let v = tame(&mut dice, &[b, j, s, e]);
+        let call = Call::Attention { a, q: q.clone(), k: k.clone(), v: v.clone(), mask: None };
+        same(&call);
+        let forward = call.run::<Reference>(&Default::default()).expect("it runs");
+        let held = |t: usize, shape: &[usize]| Operand {
+            data: forward[t].data().clone(),
+            layout: Layout::contiguous(Shape::new(shape).expect("small")),
+        };
+        let (o, lse) = (held(0, &[b, h, l, e]), held(1, &[b, h, l]));
+        let g = tame(&mut dice, &[b, h, l, e]);
+        same(&Call::AttentionGrad { a, q, k, v, mask: None, o, lse, g });
+    }
+}
+
+#[test]
+fn attention_without_keys_or_numbers() {
+    let mut dice = Dice::new(11, 5);
+    for [l, s, d, e] in [[3, 0, 2, 2], [3, 4, 0, 2], [3, 4, 2, 0], [0, 4, 2, 2]] {
+        let a = Attention { scale: 1.0, causal: false };
+        let q = tame(&mut dice, &[1, 2, l, d]);
+        let (k, v) = (tame(&mut dice, &[1, 2, s, d]), tame(&mut dice, &[1, 2, s, e]));
+        same(&Call::Attention { a, q: q.clone(), k: k.clone(), v: v.clone(), mask: None });
+        let (o, lse) = (tame(&mut dice, &[1, 2, l, e]), tame(&mut dice, &[1, 2, l]));
+        let g = tame(&mut dice, &[1, 2, l, e]);
+        same(&Call::AttentionGrad { a, q, k, v, mask: None, o, lse, g });
+    }
+}
+
+#[test]
+fn sorts_of_several_merges() {
+    let mut dice = Dice::new(11, 6);
+    for (dtype, shape) in [
+        (DType::F32, vec![2, 513]),
+        (DType::F64, vec![1, 1024]),
+        (DType::I64, vec![3, 1025]),
+        (DType::U8, vec![5000]),
+        (DType::BF16, vec![2, 2049]),
+        (DType::Bool, vec![700]),
+        (DType::I32, vec![40, 33]),
+    ] {
+        let x = operand(&mut dice, dtype, &shape, Values::Few);
+        for descending in [false, true] {
+            same(&Call::Sort { x: x.clone(), descending });
+        }
+    }
+}
+
+#[test]
+fn scatters_of_long_lines() {
+    let mut dice = Dice::new(11, 7);
+    for (dtype, size, n, inner) in [
+        (DType::F32, 7, 1200, 3),
+        (DType::F16, 2000, 700, 2),
+        (DType::I64, 3, 600, 1),
+        (DType::U8, 1, 30, 40),
+    ] {
+        let index: Vec<i64> = (0..n).map(|_| dice.below(size) as i64).collect();
+        // The same indices for all lines, as the gradient of an embedding has them, and once for each.
+        let one = Layout::contiguous(Shape::new(&[n, 1]).expect("small"));
+        let shared = one.broadcast_to(&Shape::new(&[n, inner]).expect("small"), "t").expect("it fits");
+        let own: Vec<i64> = (0..n * inner).map(|_| dice.below(size) as i64).collect();
+        let own = (own, Layout::contiguous(Shape::new(&[n, inner]).expect("small")));
+        for (index, layout) in [(index, shared), own] {
+            let index = Operand { data: HostData::I64(index), layout };
+            for how in [Scatter::Set, Scatter::Add] {
+                let base = operand(&mut dice, dtype, &[size, inner], Values::Tame);
+                let src = operand(&mut dice, dtype, &[n, inner], Values::Tame);
+                same(&Call::Scatter { how, base, axis: 0, index: index.clone(), src });
+            }
+        }
+    }
+}
+
+#[test]
+fn folds_of_a_few_long_rows() {
+    let mut dice = Dice::new(11, 9);
+    let all = [Fold::Sum, Fold::Prod, Fold::Max, Fold::Min];
+    for (dtype, to, rows, n) in [
+        (DType::F32, DType::F32, 2, 3 * 4096 + 1),
+        (DType::BF16, DType::F32, 1, 5 * 4096),
+        (DType::F64, DType::F64, 1, 7 * 4096 - 1),
+        (DType::Bool, DType::I64, 3, 10_000),
+    ] {
+        let x = operand(&mut dice, dtype, &[rows, n], Values::Tame);
+        for f in all {
+            let to = if matches!(f, Fold::Max | Fold::Min) { dtype } else { to };
+            same(&Call::Fold { f, x: x.clone(), kept: 1, to });
+        }
+    }
+    // More blocks than are joined at a time.
+    let x = operand(&mut dice, DType::F32, &[4096 * 258 + 7], Values::Tame);
+    same(&Call::Fold { f: Fold::Sum, x, kept: 0, to: DType::F32 });
+}
+
+#[test]
+fn many_blocks_of_what_is_not_zero() {
+    let mut dice = Dice::new(11, 8);
+    // More blocks than the workgroup that adds them up has invocations.
+    let x = operand(&mut dice, DType::U8, &[263_000], Values::Few);
+    same(&Call::Nonzero { x });
+}
+
+#[test]
+fn numbers_at_the_ends_of_their_types() {
+    let values = [
+        Scalar::Float(1e300),
+        Scalar::Float(-1.9),
+        Scalar::Float(f64::NAN),
+        Scalar::Float(-0.0),
+        Scalar::Int(i64::MIN),
+        Scalar::Int((1 << 62) + (1 << 54) + 1),
+        Scalar::Int(-1),
+        Scalar::Bool(true),
+    ];
+    for dtype in DType::ALL {
+        for value in values {
+            same(&Call::Fill { value, dtype, len: 5 });
+        }
+        for p in [0.0, 1.0, 0.5, 1e-300, 2.0, -1.0, f64::NAN] {
+            same(&Call::Random { r: Random::Bernoulli { p }, seed: 3, dtype, len: 9 });
+        }
+        for (low, high) in [(0, 1), (i64::MIN, i64::MAX), (-5, 1 << 40)] {
+            same(&Call::Random { r: Random::Int { low, high }, seed: 4, dtype, len: 9 });
+        }
+    }
+}

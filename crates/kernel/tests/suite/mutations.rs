@@ -1,0 +1,278 @@
+//! Does the suite see what is wrong? Each kernel here is spoiled in one place after the other; either the interpreter
+//! says what is wrong, or the numbers differ.
+
+use elinvar_core::philox::{Stream, unit_f32};
+use elinvar_core::{DType, Layout, Shape};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::interp::{Memory, run};
+use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, Op, Place, Region, Type, Value};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::formula::Floats;
+use elinvar_kernel::library::{Steps, Work, arg_fold, attention, conv, fold, map, nonzero, scan, sort};
+use elinvar_kernel::pass::compact;
+use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Scan};
+use elinvar_ops::lane::Lane;
+use elinvar_ops::map::Map;
+
+/// x * y + z, rounded twice.
+#[derive(Clone, Copy, Debug)]
+struct Twice;
+impl Map<3> for Twice {
+    const NAME: &'static str = "twice";
+    fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
+        x * y + z
+    }
+}
+
+/// A work, and the memory that it is given.
+struct Case {
+    name: &'static str,
+    kernel: Kernel,
+    work: Work<'static>,
+    buffers: Vec<Memory>,
+}
+
+fn layout(dims: &[usize]) -> Layout {
+    Layout::contiguous(Shape::new(dims).expect("small"))
+}
+
+/// Numbers in -1..1 that use all their bits, and differ.
+fn noise(n: usize, stream: u64) -> Memory {
+    let s = Stream { seed: 17, stream };
+    let cells = (0..n as u64).map(|i| u64::from((unit_f32(s.word(i)) * 2.0 - 1.0).to_bits())).collect();
+    Memory { elem: Elem::F32, cells }
+}
+
+fn case(name: &'static str, work: Work<'static>, mut buffers: Vec<Memory>) -> Case {
+    let kernel = work.kernel();
+    if let Some(numbers) = &work.numbers {
+        let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
+        buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
+    }
+    Case { name, kernel, work, buffers }
+}
+
+/// One launch of several.
+fn launch(steps: Steps<'static>, number: usize) -> Work<'static> {
+    steps.steps.into_iter().nth(number).expect("there is work").work
+}
+
+/// Numbers of which every third or so is 0.
+fn some_zero(n: usize) -> Memory {
+    let s = Stream { seed: 18, stream: 0 };
+    let cells = (0..n as u64).map(|i| u64::from(s.word(i) % 3)).collect();
+    Memory { elem: Elem::F32, cells }
+}
+
+fn cases() -> Vec<Case> {
+    const TWICE: Floats<Twice, 3> = Floats(Twice);
+    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    let f32s = |n| Memory::of(DType::F32, n);
+    let (x, y, z) = (|n| noise(n, 1), |n| noise(n, 2), |n| noise(n, 3));
+    let d = DType::F32;
+    let l = layout(&[5, 7]);
+    let t = layout(&[7, 5]).transpose(0, 1);
+    let some = |w: Option<Work<'static>>| w.expect("there are elements");
+    let c = Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1 };
+    let a = Attention { scale: 0.5, causal: false };
+    let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
+    let tile = Tile { group: [2, 2], each: [2, 2], depth: 4 };
+    let (m, w) = (layout(&[1, 5, 6]), layout(&[1, 6, 5]));
+    let plain = Tile { depth: 0, ..tile };
+    let product = |tile| some(contract::contract(&PLAIN, d, &m, &w, &[], tile));
+    // Where each block of a nonzero begins to write.
+    let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
+    vec![
+        case(
+            "map",
+            some(map::map(&TWICE, d, &[(&l, d), (&t, d), (&l, d)])),
+            vec![x(35), y(35), z(35), f32s(35)],
+        ),
+        case("fold", some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, None)), vec![x(900), f32s(3)]),
+        case("scan", some(scan::scan(Scan::Sum, &layout(&[1100]), d, d)), vec![x(1100), f32s(1100)]),
+        case("product", product(plain), vec![x(30), y(30), f32s(25)]),
+        case("shared product", product(tile), vec![x(30), y(30), f32s(25)]),
+        case(
+            "conv",
+            some(conv::conv(
+                &PLAIN,
+                &c,
+                d,
+                [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
+                &[5],
+                &[],
+                Some(plain),
+            )),
+            vec![x(54), y(36), f32s(40)],
+        ),
+        case(
+            "attention",
+            some(attention::attention(&a, d, [&q, &kv, &kv], None)),
+            vec![x(96), y(780), z(780), f32s(96), f32s(32)],
+        ),
+        case(
+            "arg_fold",
+            launch(arg_fold::arg_fold(ArgFold::Max, &layout(&[60, 150]), d, 1), 0),
+            vec![x(9000), Memory::zeros(Elem::I64, 60)],
+        ),
+        case(
+            "sort",
+            launch(sort::sort(&layout(&[9, 60]), d, false), 0),
+            vec![x(540), f32s(540), Memory::zeros(Elem::I64, 540)],
+        ),
+        case(
+            "nonzero",
+            launch(nonzero::nonzero(&layout(&[1500]), d), 2),
+            vec![some_zero(1500), before, Memory::zeros(Elem::I64, 2200)],
+        ),
+    ]
+}
+
+/// What is done to an instruction: `None` if there is nothing to spoil in it, else what stands in its place.
+type Spoil<'a> = dyn FnMut(&Inst, &mut Vec<Type>) -> Option<Vec<Inst>> + 'a;
+
+/// The kernel with its `number`-th place spoiled; `None` if it has not so many.
+fn spoiled(kernel: &Kernel, number: usize, how: &mut Spoil<'_>) -> Option<Kernel> {
+    fn region(r: &mut Region, values: &mut Vec<Type>, left: &mut usize, how: &mut Spoil<'_>) -> bool {
+        for i in 0..r.insts.len() {
+            if let Some(instead) = how(&r.insts[i], values) {
+                if *left == 0 {
+                    r.insts.splice(i..=i, instead);
+                    return true;
+                }
+                *left -= 1;
+            }
+            for inner in r.insts[i].op.regions_mut() {
+                if region(inner, values, left, how) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+    let (mut k, mut left) = (kernel.clone(), number);
+    let mut values = std::mem::take(&mut k.values);
+    let found = region(&mut k.body, &mut values, &mut left, how);
+    k.values = values;
+    found.then(|| {
+        compact(&mut k);
+        k
+    })
+}
+
+/// Runs a kernel: its memory afterwards, or what is wrong with it.
+fn outcome(c: &Case, kernel: &Kernel) -> Result<Vec<Memory>, String> {
+    let mut buffers = c.buffers.clone();
+    run(kernel, &c.work.launch, &mut buffers).map_err(|e| e.0)?;
+    Ok(buffers)
+}
+
+/// How many places of a kernel can be spoiled so, and in which of them nobody saw it.
+fn unseen(c: &Case, how: &mut Spoil<'_>) -> (usize, Vec<usize>) {
+    let right = outcome(c, &c.kernel).unwrap_or_else(|e| panic!("{}: {e}", c.name));
+    let mut missed = Vec::new();
+    let mut number = 0;
+    while let Some(wrong) = spoiled(&c.kernel, number, how) {
+        if outcome(c, &wrong).is_ok_and(|buffers| buffers == right) {
+            missed.push(number);
+        }
+        number += 1;
+    }
+    (number, missed)
+}
+
+/// One more value of a type.
+fn define(values: &mut Vec<Type>, t: Type) -> Value {
+    values.push(t);
+    Value(values.len() as u32 - 1)
+}
+
+#[test]
+fn a_barrier_is_missing() {
+    let mut barriers = 0;
+    for c in cases() {
+        let (count, missed) = unseen(&c, &mut |inst, _| matches!(inst.op, Op::Barrier).then(Vec::new));
+        barriers += count;
+        // The last barrier of a fold, and of sums side by side, is for what follows, and here nothing does.
+        let idle = if matches!(c.name, "fold" | "nonzero") { vec![count - 1] } else { Vec::new() };
+        assert_eq!(missed, idle, "{}: without these barriers of {count} nothing is wrong", c.name);
+    }
+    assert!(barriers > 20, "{barriers}");
+}
+
+#[test]
+fn an_index_is_off_by_one() {
+    let mut places = 0;
+    for c in cases() {
+        let mut next = |inst: &Inst, values: &mut Vec<Type>| {
+            let at = match &inst.op {
+                Op::Load(Place::Buffer(_) | Place::Shared(_), at, _) | Op::Store(_, at, _) => *at,
+                _ => return None,
+            };
+            let t = values[at.0 as usize];
+            let (one, sum) = (define(values, t), define(values, t));
+            let scalar = t.scalar().expect("an index is a number");
+            let mut moved = inst.clone();
+            moved.op.each_operand_mut(&mut |v| {
+                if *v == at {
+                    *v = sum;
+                }
+            });
+            Some(vec![
+                Inst { op: Op::Const(Constant::int(scalar, 1)), results: vec![one] },
+                Inst { op: Op::Binary(Binary::Add, at, one), results: vec![sum] },
+                moved,
+            ])
+        };
+        let (count, missed) = unseen(&c, &mut next);
+        places += count;
+        assert!(missed.is_empty(), "{}: with index {missed:?} of {count} moved nothing is wrong", c.name);
+    }
+    assert!(places > 60, "{places}");
+}
+
+#[test]
+fn a_product_and_a_sum_are_contracted() {
+    let mut places = 0;
+    for c in cases() {
+        // The operands of each product of floats.
+        let mut products: Vec<(Value, Value, Value)> = Vec::new();
+        let mut fuse = |inst: &Inst, values: &mut Vec<Type>| {
+            let Op::Binary(op, a, b) = inst.op else { return None };
+            if values[a.0 as usize].scalar().is_none_or(|s| !s.is_float()) {
+                return None;
+            }
+            match op {
+                Binary::Mul => {
+                    products.push((inst.results[0], a, b));
+                    None
+                }
+                Binary::Add => {
+                    let of = |v: Value| products.iter().find(|p| p.0 == v).copied();
+                    let (p, other) = of(a).map(|p| (p, b)).or(of(b).map(|p| (p, a)))?;
+                    Some(vec![Inst { op: Op::Fma(p.1, p.2, other), results: inst.results.clone() }])
+                }
+                _ => None,
+            }
+        };
+        let (count, missed) = unseen(&c, &mut fuse);
+        places += count;
+        assert!(missed.is_empty(), "{}: contraction {missed:?} of {count} changes nothing", c.name);
+    }
+    assert!(places >= 2, "{places}");
+}
+
+#[test]
+fn nothing_is_stored() {
+    for c in cases() {
+        let right = outcome(&c, &c.kernel).unwrap_or_else(|e| panic!("{}: {e}", c.name));
+        let mut idle = c.kernel.clone();
+        fn empty(r: &mut Region) {
+            r.insts.retain(|i| !matches!(i.op, Op::Store(Place::Buffer(_), ..)));
+            r.insts.iter_mut().for_each(|i| i.op.regions_mut().into_iter().for_each(empty));
+        }
+        empty(&mut idle.body);
+        let seen = outcome(&c, &idle).map_or(true, |buffers| buffers != right);
+        assert!(seen, "{}: without its stores it gives the same", c.name);
+    }
+}
