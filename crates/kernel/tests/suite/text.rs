@@ -56,6 +56,7 @@ fn lowering_changes_no_bit_of_random_kernels() {
         saturation: true,
         copy_sign: true,
         fused: false,
+        wide: true,
         quotient: true,
         root: true,
     };
@@ -87,7 +88,10 @@ fn a_fused_fma_is_built_where_there_is_none() {
         %11: f32 = fma %8, %9, %10 store y[%4] = %11 }";
     let k = parse(text).unwrap();
     let mut built = k.clone();
-    pass::lower(&mut built, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    pass::lower(&mut built, pass::Wants { fused: true, wide: true, ..pass::Wants::default() }).unwrap();
+    let mut whole = k.clone();
+    pass::lower(&mut whole, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    assert!(!whole.features().f64 && !whole.features().i64, "built without anything wider");
     let (groups, s) = (64u32, elinvar_core::philox::Stream { seed: 11, stream: 0 });
     let n = u64::from(groups) * 64;
     let mut cells = Vec::new();
@@ -117,6 +121,9 @@ fn a_fused_fma_is_built_where_there_is_none() {
     let want = on(&k, false);
     assert!(on(&k, true) != want, "the inputs do not tell a fused fma from another");
     assert!(on(&built, true) == want);
+    let nan = |c: u64| f32::from_bits(c as u32).is_nan();
+    let same = |(a, b): (&u64, &u64)| a == b || (nan(*a) && nan(*b));
+    assert!(on(&whole, true).cells.iter().zip(&want.cells).all(same));
 }
 
 /// The same of f64, which is built in integers: any bits, sums that cancel, exponents on all sides of the product's, results that
@@ -164,8 +171,9 @@ fn a_fused_fma_of_f64_is_built_where_there_is_none() {
             // Around the largest.
             4 => [with(a, 2000), with(b, 1030 + by(8, 40)), with(c, 2040 + by(16, 7))],
             _ => {
-                let edge =
-                    |x: f64, w: u64| if w % 3 == 0 { edges[(w / 3) as usize % edges.len()] } else { x };
+                let edge = |x: f64, w: u64| {
+                    if w.is_multiple_of(3) { edges[(w / 3) as usize % edges.len()] } else { x }
+                };
                 [edge(a, word), edge(b, word >> 8), edge(c, word >> 16)]
             }
         };

@@ -229,6 +229,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
     );
     let floats = spirv::Device {
         fused: true,
+        wide: info.f64,
         division: true,
         square_root: true,
         keeps_nan: [

@@ -5,10 +5,10 @@
 //! lowering, an instruction is only reached by operands for which every target agrees. The meaning stays, so the interpreter
 //! gives the same before and after, and that is how it is tested.
 
-mod double;
 mod guards;
 mod products;
 mod quotient;
+mod whole;
 mod writer;
 
 use super::compact;
@@ -30,8 +30,10 @@ pub struct Wants {
     pub saturation: bool,
     /// The magnitude of one float with the sign of another: bits.
     pub copy_sign: bool,
-    /// A fused fma. Of f32: in f64, rounded to odd; of f64: in integers.
+    /// A fused fma. Of f32: in f64, rounded to odd; of f64, or without f64: in integers.
     pub fused: bool,
+    /// Nothing that is built: the target has f64 to build from.
+    pub wide: bool,
     /// A correctly rounded quotient of f32, from one that is wrong by some units in the last place.
     pub quotient: bool,
     /// A correctly rounded square root of f32, from one that is wrong by some units in the last place.
@@ -145,8 +147,8 @@ impl Lower {
                 s => return self.cannot("square root", s),
             },
             Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
-                Scalar::F64 => Some(double::fused(w, a, b, c)),
-                _ => Some(products::fused(w, a, b, c)),
+                Scalar::F32 if self.wants.wide => Some(products::fused(w, a, b, c)),
+                _ => Some(whole::fused(w, a, b, c)),
             },
             // The same everywhere, or the emitters' business.
             Op::Const(_)
