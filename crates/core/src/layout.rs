@@ -116,6 +116,10 @@ impl Layout {
     pub fn is_contiguous(&self) -> bool {
         self.0.contiguous
     }
+    /// Do both have one shape?
+    pub fn has_shape_of(&self, other: &Layout) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.shape == other.0.shape
+    }
     /// Is element number `i`, row-major, the buffer's element number `i`?
     pub fn is_plain(&self) -> bool {
         self.0.contiguous && self.0.offset == 0

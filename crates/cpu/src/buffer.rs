@@ -18,8 +18,9 @@ enum Kind {
     Large(Arc<Node>),
 }
 
-/// Elements from which a buffer is [`Kind::Large`].
-const LARGE: usize = 1024;
+/// Elements from which a buffer is [`Kind::Large`], 16 KiB of f32: copying fewer into a plan costs less than what others hold
+/// costs each op.
+const LARGE: usize = 4096;
 
 impl CpuBuffer {
     #[inline]
@@ -33,6 +34,10 @@ impl CpuBuffer {
     /// Numbers that are computed when somebody reads them.
     pub(crate) fn put_off(plan: Plan) -> CpuBuffer {
         CpuBuffer(Kind::Large(Arc::new(Node::put_off(plan))))
+    }
+    /// Numbers of any type that are computed when somebody reads them.
+    pub(crate) fn later(len: usize, f: impl Fn() -> Result<HostData> + Send + Sync + 'static) -> CpuBuffer {
+        CpuBuffer(Kind::Large(Arc::new(Node::waiting(len, Work::Other(Arc::new(f))))))
     }
     /// The numbers; they are computed now if they were put off.
     ///
@@ -96,6 +101,7 @@ impl CpuBuffer {
             Kind::Small(held) => (held.data().dtype(), held.data().len()),
             Kind::Large(node) => match node.data.get() {
                 Some(held) => (held.data().dtype(), held.data().len()),
+                // What is put off alone is not asked for its type.
                 None => (DType::F32, node.len),
             },
         }
@@ -115,13 +121,22 @@ impl fmt::Debug for CpuBuffer {
     }
 }
 
+/// How numbers will be computed.
+#[derive(Clone)]
+enum Work {
+    /// By maps, in one pass with others.
+    Maps(Arc<Plan>),
+    /// Alone.
+    Other(Arc<dyn Fn() -> Result<HostData> + Send + Sync>),
+}
+
 /// Numbers that several can hold.
 pub(crate) struct Node {
     /// How many.
     len: usize,
     data: OnceLock<Held>,
     /// How they are computed; None when they are there.
-    plan: Mutex<Option<Arc<Plan>>>,
+    work: Mutex<Option<Work>>,
     /// The same numbers in the order in which products read them, if that was asked for.
     prepacked: OnceLock<Prepacked>,
 }
@@ -137,21 +152,22 @@ impl Node {
         Node {
             len,
             data: OnceLock::from(Held::new(data)),
-            plan: Mutex::new(None),
+            work: Mutex::new(None),
             prepacked: OnceLock::new(),
         }
     }
     fn put_off(plan: Plan) -> Node {
-        Node {
-            len: plan.len(),
-            data: OnceLock::new(),
-            plan: Mutex::new(Some(Arc::new(plan))),
-            prepacked: OnceLock::new(),
-        }
+        Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
     }
-    /// How the numbers will be computed, if they are not there.
+    fn waiting(len: usize, work: Work) -> Node {
+        Node { len, data: OnceLock::new(), work: Mutex::new(Some(work)), prepacked: OnceLock::new() }
+    }
+    /// The maps by which the numbers will be computed, if they are not there.
     pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
-        lock(&self.plan).clone()
+        match &*lock(&self.work) {
+            Some(Work::Maps(plan)) => Some(plan.clone()),
+            Some(Work::Other(_)) | None => None,
+        }
     }
     /// Is that layout all the numbers, one after the other?
     pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
@@ -165,7 +181,7 @@ impl Node {
     pub(crate) fn set(&self, data: HostData) {
         // The memory of the numbers that are there already goes back to the cache.
         drop(self.data.set(Held::new(data)));
-        let done = lock(&self.plan).take();
+        let done = lock(&self.work).take();
         // Outside of the lock: this may be the last that holds other nodes.
         drop(done);
     }
@@ -173,10 +189,14 @@ impl Node {
     /// is held meanwhile, for a thread of a caller's own pool takes up other tasks while it waits for ours, and one of
     /// these may ask for the same numbers.
     pub(crate) fn data(&self) -> Result<&HostData> {
-        if self.get().is_none()
-            && let Some(plan) = self.plan()
-        {
-            self.set(chain::compute(&plan)?);
+        if self.get().is_none() {
+            let work = lock(&self.work).clone();
+            match work {
+                Some(Work::Maps(plan)) => self.set(chain::compute(&plan)?),
+                Some(Work::Other(compute)) => self.set(compute()?),
+                // Somebody else has just been faster.
+                None => {}
+            }
         }
         Ok(self.get().expect("numbers without a plan are there"))
     }

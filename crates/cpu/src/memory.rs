@@ -55,6 +55,13 @@ impl Deref for Held {
 #[derive(Debug)]
 pub(crate) struct Scratch<T: Element>(Vec<T>);
 
+impl<T: Element> Scratch<T> {
+    /// Elements that were made for a while.
+    pub(crate) fn of(v: Vec<T>) -> Scratch<T> {
+        Scratch(v)
+    }
+}
+
 impl<T: Element> Deref for Scratch<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {

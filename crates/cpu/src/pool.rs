@@ -1,17 +1,17 @@
 //! Pools over the last one to three axes: one plane after another, its windows cut to the plane beforehand.
 
-use crate::CpuDevice;
-use crate::View;
 use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::{Number, Stage};
+use crate::buffer::{CpuBuffer, View};
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
-use crate::simd::room::{Room, fresh_both};
+use crate::simd::room::{Room, fresh_pieces};
+use crate::{Cpu, CpuDevice, host};
 use elinvar_core::host::with_capacity;
 use elinvar_core::order::BLOCK;
-use elinvar_core::{DType, Error, HostData, Result};
-use elinvar_ops::backend::{Fold, Pool, PoolKind, Windows};
+use elinvar_core::{DType, Element, Error, HostData, Result};
+use elinvar_ops::backend::{self, Fold, Pool, PoolKind, Windows};
 use std::ops::Range;
 
 /// The taps of a window along one axis that lie in the plane.
@@ -98,39 +98,70 @@ fn divisor(w: &[Taps; 3]) -> usize {
     w.iter().map(|t| t.divisor).product()
 }
 
-/// y[.., s'] from x[.., s], and for a maximum the winner's row-major index in its plane.
-pub(crate) fn pool(d: &CpuDevice, p: &Pool, x: &View<'_>) -> Result<(HostData, Option<HostData>)> {
-    let dims = x.shape().dims();
+/// y[.., s'] from x[.., s], and for a maximum the winner's row-major index in its plane, which is computed when somebody reads
+/// it: a gradient does, and hardly anybody else.
+pub(crate) fn pool(
+    d: &CpuDevice,
+    p: &Pool,
+    x: &backend::View<'_, Cpu>,
+) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
+    let look = host(x)?;
+    let dims = look.shape().dims();
     let (lead, spatial) = dims.split_at(dims.len() - p.axes.len());
     let (planes, plane) = (lead.iter().product(), Plane::new(p, spatial)?);
-    let dtype = x.buffer.dtype();
-    match p.kind {
-        PoolKind::Avg => each_float!("an average pool", dtype, C => {
-            let y = average::<C>(d, &Stage::new("an average pool", x)?, planes, &plane)?;
-            Ok((C::stored(y, dtype)?, None))
-        }),
-        PoolKind::Max => match dtype {
-            DType::F32 | DType::F16 | DType::BF16 => {
-                let (y, winners) = max::<f32>(d, x, planes, &plane)?;
-                Ok((f32::stored(y, dtype)?, Some(HostData::I64(winners))))
-            }
-            DType::F64 => wrapped::<f64>(d, x, planes, &plane),
-            DType::I64 => wrapped::<i64>(d, x, planes, &plane),
-            DType::I32 => wrapped::<i32>(d, x, planes, &plane),
-            DType::U8 => wrapped::<u8>(d, x, planes, &plane),
-            DType::Bool => wrapped::<bool>(d, x, planes, &plane),
-        },
+    let dtype = look.buffer.dtype();
+    if p.kind == PoolKind::Avg {
+        return each_float!("an average pool", dtype, C => {
+            let y = average::<C>(d, &Stage::new("an average pool", &look)?, planes, &plane)?;
+            Ok((CpuBuffer::new(C::stored(y, dtype)?), None))
+        });
     }
+    let y = of_dtype(d, &look, planes, &plane, false)?;
+    let places = match x.buffer.node() {
+        Err(_) => CpuBuffer::new(of_dtype(d, &look, planes, &plane, true)?),
+        Ok(node) => {
+            let (d, node, layout) = (d.clone(), node.clone(), x.layout.clone());
+            let later = move || {
+                let x = View { buffer: node.data()?, layout: &layout, dtype };
+                of_dtype(&d, &x, planes, &plane, true)
+            };
+            CpuBuffer::later(y.len(), later)
+        }
+    };
+    Ok((CpuBuffer::new(y), Some(places)))
 }
 
-fn wrapped<T: Number + PartialOrd>(
-    d: &CpuDevice,
-    x: &View<'_>,
-    planes: usize,
-    plane: &Plane,
-) -> Result<(HostData, Option<HostData>)> {
-    let (y, winners) = max::<T>(d, x, planes, plane)?;
-    Ok((T::wrap(y), Some(HostData::I64(winners))))
+/// The largest elements of the windows, or their places.
+fn of_dtype(d: &CpuDevice, x: &View<'_>, planes: usize, plane: &Plane, places: bool) -> Result<HostData> {
+    fn one<T: Number + PartialOrd>(
+        d: &CpuDevice,
+        x: &View<'_>,
+        planes: usize,
+        plane: &Plane,
+        places: bool,
+        store: impl FnOnce(Vec<T>) -> Result<HostData>,
+    ) -> Result<HostData> {
+        if places {
+            let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, i64>| {
+                dispatch(d.isa(), Largest { plane, even, x, to: Places(y) });
+            };
+            return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
+        }
+        let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, T>| {
+            dispatch(d.isa(), Largest { plane, even, x, to: Elements(y) });
+        };
+        store(max(d, x, planes, plane, &each)?)
+    }
+    match x.buffer.dtype() {
+        to @ (DType::F32 | DType::F16 | DType::BF16) => {
+            one::<f32>(d, x, planes, plane, places, |y| f32::stored(y, to))
+        }
+        DType::F64 => one::<f64>(d, x, planes, plane, places, |y| Ok(f64::wrap(y))),
+        DType::I64 => one::<i64>(d, x, planes, plane, places, |y| Ok(i64::wrap(y))),
+        DType::I32 => one::<i32>(d, x, planes, plane, places, |y| Ok(i32::wrap(y))),
+        DType::U8 => one::<u8>(d, x, planes, plane, places, |y| Ok(u8::wrap(y))),
+        DType::Bool => one::<bool>(d, x, planes, plane, places, |y| Ok(bool::wrap(y))),
+    }
 }
 
 /// Windows along the last axis of which each begins `step` elements after the one before, and all have as many taps.
@@ -169,13 +200,42 @@ impl Even {
     }
 }
 
-/// The largest elements of the windows of a plane, and their places.
-struct Largest<'a, 'r, 's, T> {
+/// Where the results of windows go: the largest elements, or their places.
+trait Takes<T> {
+    /// Are places wanted?
+    const PLACES: bool;
+    /// The next windows.
+    fn take(&mut self, best: &[T], places: &[i64]);
+}
+
+/// The elements.
+struct Elements<'a, 'r, T>(&'a mut Room<'r, T>);
+
+impl<T: Copy> Takes<T> for Elements<'_, '_, T> {
+    const PLACES: bool = false;
+    #[inline(always)]
+    fn take(&mut self, best: &[T], _: &[i64]) {
+        self.0.copy(best);
+    }
+}
+
+/// The places.
+struct Places<'a, 'r>(&'a mut Room<'r, i64>);
+
+impl<T> Takes<T> for Places<'_, '_> {
+    const PLACES: bool = true;
+    #[inline(always)]
+    fn take(&mut self, _: &[T], places: &[i64]) {
+        self.0.copy(places);
+    }
+}
+
+/// The largest elements of the windows of a plane.
+struct Largest<'a, T, R> {
     plane: &'a Plane,
     even: Even,
     x: &'a [T],
-    best: &'a mut Room<'r, T>,
-    places: &'a mut Room<'s, i64>,
+    to: R,
 }
 
 /// Is `v` to be taken instead of the best so far? NaN wins, the first among equals stays.
@@ -185,7 +245,7 @@ fn wins<T: PartialOrd + Copy>(v: T, best: T) -> bool {
     !(v <= best) & (best == best)
 }
 
-impl<T: Number + PartialOrd> Kernel for Largest<'_, '_, '_, T> {
+impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
     type Out = ();
     #[inline(always)]
     fn run(mut self) {
@@ -207,7 +267,7 @@ impl<T: Number + PartialOrd> Kernel for Largest<'_, '_, '_, T> {
     }
 }
 
-impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
+impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
     /// A few windows of a row, one by one.
     #[inline(always)]
     fn some(&mut self, a: Taps, b: Taps, windows: Range<usize>) {
@@ -218,8 +278,7 @@ impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
                     (best, place) = (self.x[e], Some(e));
                 }
             });
-            self.best.copy(&[best]);
-            self.places.copy(&[place.unwrap_or(0) as i64]);
+            self.to.take(&[best], &[place.unwrap_or(0) as i64]);
         }
     }
     /// The even windows of a row, `L` at a time; the last ones overlap with those before. `STEP` is that of the windows, 0
@@ -232,11 +291,9 @@ impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
             let start = at.min(to - L);
             let (best, places) = self.block::<L, STEP>(a, b, start, step);
             if at == start {
-                self.best.copy(&best);
-                self.places.copy(&places);
+                self.to.take(&best, &places);
             } else {
-                self.best.copy(&best[at - start..]);
-                self.places.copy(&places[at - start..]);
+                self.to.take(&best[at - start..], &places[at - start..]);
             }
             at = start + L;
         }
@@ -253,6 +310,12 @@ impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
         let p = self.plane;
         let (first, count) = (p.axes[2][window].first, p.axes[2][window].count);
         let at = (a.first * p.size[1] + b.first) * p.size[2] + first;
+        if !R::PLACES
+            && STEP == 2
+            && let Some(best) = self.pairs::<L>(a, b, at, count)
+        {
+            return (best, [0; L]);
+        }
         let mut best = self.lanes::<L, STEP>(at, true, step);
         // How far behind `at` each was found; planes are small enough.
         let mut found = [0i32; L];
@@ -265,12 +328,47 @@ impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
                     for l in 0..L {
                         let wins = wins(v[l], best[l]);
                         best[l] = if wins { v[l] } else { best[l] };
-                        found[l] = if wins { tap as i32 } else { found[l] };
+                        if R::PLACES {
+                            found[l] = if wins { tap as i32 } else { found[l] };
+                        }
                     }
                 }
             }
         }
-        (best, std::array::from_fn(|l| (at + l * step) as i64 + i64::from(found[l])))
+        let mut places = [0; L];
+        if R::PLACES {
+            for l in 0..L {
+                places[l] = (at + l * step) as i64 + i64::from(found[l]);
+            }
+        }
+        (best, places)
+    }
+    /// The largest elements of windows two apart, from `at` on, if there is memory enough behind them: those between are
+    /// computed too, as whole registers, and left out once, not at each tap.
+    #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
+    #[inline(always)]
+    fn pairs<const L: usize>(&self, a: Taps, b: Taps, at: usize, count: usize) -> Option<[T; L]> {
+        let p = self.plane;
+        let line = |i: usize, j: usize| (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
+        let last = line(a.count - 1, b.count - 1) + (count - 1) * p.dilation[2];
+        let x = self.x.get(at..at + last + 2 * L)?;
+        let (mut low, mut high) = ([T::ZERO; L], [T::ZERO; L]);
+        low.copy_from_slice(&x[..L]);
+        high.copy_from_slice(&x[L..2 * L]);
+        for i in 0..a.count {
+            for j in 0..b.count {
+                for k in usize::from((i, j) == (0, 0))..count {
+                    let x = &x[line(i, j) + k * p.dilation[2]..][..2 * L];
+                    for l in 0..L {
+                        low[l] = if wins(x[l], low[l]) { x[l] } else { low[l] };
+                    }
+                    for l in 0..L {
+                        high[l] = if wins(x[L + l], high[l]) { x[L + l] } else { high[l] };
+                    }
+                }
+            }
+        }
+        Some(std::array::from_fn(|l| if 2 * l < L { low[2 * l] } else { high[2 * l - L] }))
     }
     /// Elements `at`, `at + step`, ...
     #[inline(always)]
@@ -297,16 +395,20 @@ impl<T: Number + PartialOrd> Largest<'_, '_, '_, T> {
     }
 }
 
-fn max<T: Number + PartialOrd>(
+/// Fills the room with what comes of the windows of a plane.
+type OfPlane<'a, T, O> = dyn Fn(&Plane, Even, &[T], &mut Room<'_, O>) + Sync + 'a;
+
+fn max<T: Number + PartialOrd, O: Element>(
     d: &CpuDevice,
     x: &View<'_>,
     planes: usize,
     plane: &Plane,
-) -> Result<(Vec<T>, Vec<i64>)> {
+    each: &OfPlane<'_, T, O>,
+) -> Result<Vec<O>> {
     let x = Stage::<T>::new("a maximum pool", x)?;
     let (n, windows) = (plane.len(), plane.windows());
     if planes * windows == 0 {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok(Vec::new());
     }
     let mut empty = false;
     plane.each(|_, w| empty |= w.iter().any(|t| t.count == 0));
@@ -320,16 +422,14 @@ fn max<T: Number + PartialOrd>(
     let even = if small { Even::find(&plane.axes[2]) } else { Even { from: 0, to: 0, step: 1 } };
     let together = (4096 / windows).max(1);
     let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
-    fresh_both(d, planes * windows, together * windows, ns, &|start, y, places| {
+    fresh_pieces(d, planes * windows, together * windows, ns, &|start, y| {
         let mut buffer = Vec::new();
         for i in start / windows..(start + y.left()) / windows {
             if buffer.is_empty() && !x.lies(i * n, n) {
                 buffer = filled(n, T::ZERO)?;
             }
             let x = x.block(i * n, n, n, &mut buffer);
-            y.part(windows, |best| {
-                places.part(windows, |places| dispatch(d.isa(), Largest { plane, even, x, best, places }));
-            });
+            y.part(windows, |y| each(plane, even, x, y));
         }
         Ok(())
     })

@@ -252,7 +252,7 @@ pub fn broadcast_shape<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<Shape> {
 pub fn align<'a, B: Backend, const N: usize>(op: &str, x: [&'a Array<B>; N]) -> Result<Aligned<'a, B, N>> {
     one_device(op, &x)?;
     let dtype = one_dtype(op, &x)?;
-    if x[1..].iter().all(|a| a.shape() == x[0].shape()) {
+    if x[1..].iter().all(|a| a.layout.has_shape_of(&x[0].layout)) {
         return Ok(Aligned { x, layouts: None, dtype });
     }
     let shape = broadcast_shape(op, &x)?;
@@ -287,8 +287,8 @@ impl<B: Backend, const N: usize> Aligned<'_, B, N> {
     /// The layout of a result.
     fn layout(&self) -> Layout {
         // Most often one of the operands lies so, and its layout can be shared.
-        let is = |l: &&Layout| l.is_plain() && l.shape() == self.shape();
-        let own = self.x.iter().map(|x| &x.layout).find(is);
+        let first = self.first();
+        let own = self.x.iter().map(|x| &x.layout).find(|l| l.is_plain() && l.has_shape_of(first));
         own.cloned().unwrap_or_else(|| Layout::contiguous(self.shape().clone()))
     }
 }

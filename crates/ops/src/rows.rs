@@ -45,6 +45,10 @@ pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// The result at one element, or for a row (then `x` is NaN).
     fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
 
+    /// Are the terms of the first statistic the elements of the first operand, as they are? A backend may then fold these where
+    /// they lie.
+    const PLAIN: bool = false;
+
     /// Is [`Rows::out`] what [`Rows::out_of_term`] says, of the last statistic's term at the same element? A backend may then
     /// keep the terms instead of computing them anew.
     const KEEPS: bool = false;

@@ -41,6 +41,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     x: &[View<'_>; N],
     kept: usize,
 ) -> Result<Vec<C>> {
+    debug_assert!(!R::PLAIN || says_the_truth::<C, R, N>(r), "{}: its first terms are no operand", R::NAME);
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let each = R::OUT == RowOut::Each;
@@ -62,7 +63,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
                 try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, |first, part| {
                     let mut scratch = Scratch::new()?;
                     for (b, y) in part.iter_mut().enumerate() {
-                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, &mut [])?;
+                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, 0)?;
                     }
                     Ok::<(), Error>(())
                 })?;
@@ -76,7 +77,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             let mut scratch = Scratch::new()?;
             while room.left() > 0 {
                 let some = (n - at % n).min(room.left());
-                work.write(at, &all[at / n], room.zeroed(some, C::NOTHING), true, &mut scratch)?;
+                work.write(at, some, &all[at / n], None, room, &mut scratch)?;
                 at += some;
             }
             Ok(())
@@ -95,12 +96,18 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
                 row += 1;
             } else {
                 let some = group.min(room.left() / width);
-                work.short(row, some, room.zeroed(some * width, C::NOTHING), &mut scratch)?;
+                work.short(row, some, room, &mut scratch)?;
                 row += some;
             }
         }
         Ok(())
     })
+}
+
+/// Are a plain formula's first terms its first operand?
+fn says_the_truth<C: Float, R: Rows<N>, const N: usize>(r: &R) -> bool {
+    let x: [C; N] = std::array::from_fn(|i| C::lit(i as f64 + 2.0));
+    r.term(0, x, [C::lit(0.5); STATS], C::lit(3.0)) == x[0]
 }
 
 /// Buffers of a thread.
@@ -111,18 +118,25 @@ struct Scratch<C, const N: usize> {
     held: [Option<usize>; N],
     /// Terms on their way to a fold.
     terms: Vec<C>,
+    /// Terms that are read again for the results.
+    kept: Vec<C>,
 }
 
 impl<C: Float, const N: usize> Scratch<C, N> {
     fn new() -> Result<Self> {
-        Ok(Scratch { x: [const { Vec::new() }; N], held: [None; N], terms: Vec::new() })
+        Ok(Scratch { x: [const { Vec::new() }; N], held: [None; N], terms: Vec::new(), kept: Vec::new() })
     }
 }
 
 /// A buffer with room for a block and what is read behind it; made when it is needed first.
 fn room<C: Float>(buffer: &mut Vec<C>) -> Result<&mut [C]> {
-    if buffer.is_empty() {
-        *buffer = filled(BLOCK + WINDOW, C::NOTHING)?;
+    room_for(buffer, BLOCK)
+}
+
+/// The same for `len` elements.
+fn room_for<C: Float>(buffer: &mut Vec<C>, len: usize) -> Result<&mut [C]> {
+    if buffer.len() < len + WINDOW {
+        *buffer = filled(len + WINDOW, C::NOTHING)?;
     }
     Ok(buffer)
 }
@@ -140,7 +154,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn length(&self) -> C {
         C::lit(self.n as f64)
     }
-    fn run(&self, task: Task<'_, C, R, N>) {
+    fn run(&self, task: Task<'_, '_, C, R, N>) {
         formula::<C, _>(self.isa, task);
     }
     /// How many of `len` elements from `start` on all operands have one after the other; all, if these are too few to be
@@ -188,8 +202,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         }
         Ok(all)
     }
-    /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they stay in `kept`, if that has
-    /// the block's size.
+    /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go to the buffer of kept
+    /// ones, from `keep_at` on.
     fn fold(
         &self,
         k: usize,
@@ -197,16 +211,21 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         start: usize,
         s: &[C; STATS],
         scratch: &mut Scratch<C, N>,
-        kept: &mut [C],
+        keep_at: usize,
     ) -> Result<C> {
         let len = BLOCK.min(self.n - start);
+        if R::PLAIN
+            && k == 0
+            && let Some(terms) = self.x[0].padded(row + start, len, len)
+        {
+            return Ok(C::block(self.isa, R::FOLDS[k], terms));
+        }
         let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
-        let mut others = Vec::new();
-        let y = match kept {
-            [] if stays => &mut room(&mut others)?[..len],
-            kept => kept,
+        let terms = if stays {
+            &mut room_for(&mut scratch.kept, keep_at + BLOCK)?[keep_at..]
+        } else {
+            room(&mut scratch.terms)?
         };
-        let terms = room(&mut scratch.terms)?;
         let mut at = 0;
         while at < len {
             let some = self.stretch(row + start + at, len - at);
@@ -220,14 +239,14 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 s: *s,
                 folds: k..k + 1,
                 whole: false,
-                y: if stays { &mut y[at..at + some] } else { &mut [] },
-                out: false,
                 terms: &mut terms[at..],
+                kept: &mut [],
+                y: None,
                 isa: self.isa,
             });
             at += some;
         }
-        Ok(C::block(self.isa, R::FOLDS[k], if stays { y } else { &terms[..len] }))
+        Ok(C::block(self.isa, R::FOLDS[k], &terms[..len]))
     }
     /// Statistic `k` from the folds of blocks.
     fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
@@ -236,20 +255,22 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn once(&self, s: &[C; STATS]) -> C {
         self.r.out([C::lit(f64::NAN); N], *s, self.length())
     }
-    /// The results of the elements from `start` on, all of one row. If the formula keeps terms, they are in `y`, or they
-    /// are to be made anew.
+    /// The results of `len` elements from `start` on, all of one row. If the formula keeps terms, they are kept from `kept` on,
+    /// or they are to be made anew.
     fn write(
         &self,
         start: usize,
+        len: usize,
         s: &[C; STATS],
-        y: &mut [C],
-        anew: bool,
+        kept: Option<usize>,
+        y: &mut Room<'_, C>,
         scratch: &mut Scratch<C, N>,
     ) -> Result<()> {
         let last = R::FOLDS.len();
         let mut at = 0;
-        while at < y.len() {
-            let some = self.stretch(start + at, BLOCK.min(y.len() - at));
+        while at < len {
+            let some = self.stretch(start + at, BLOCK.min(len - at));
+            let anew = keeps::<R, N>() && kept.is_none();
             self.run(Task {
                 r: self.r,
                 n: self.length(),
@@ -258,11 +279,15 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 x: self.part(start + at, some, &mut scratch.x, &mut scratch.held)?,
                 step: [0; N],
                 s: *s,
-                folds: if keeps::<R, N>() && anew { last - 1..last } else { last..last },
+                folds: if anew { last - 1..last } else { last..last },
                 whole: false,
-                y: &mut y[at..at + some],
-                out: true,
                 terms: room(&mut scratch.terms)?,
+                kept: match kept {
+                    Some(from) => &mut scratch.kept[from + at..],
+                    None if anew => room(&mut scratch.kept)?,
+                    None => &mut [],
+                },
+                y: Some(&mut *y),
                 isa: self.isa,
             });
             at += some;
@@ -274,31 +299,29 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let (n, first) = (self.n, row * self.n);
         let mut s = [C::NOTHING; STATS];
         let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
-        // The last statistic's terms stay where the results will be.
-        let y: &mut [C] = if keeps::<R, N>() { room.zeroed(n, C::NOTHING) } else { &mut [] };
+        if keeps::<R, N>() {
+            room_for(&mut scratch.kept, n.next_multiple_of(BLOCK))?;
+        }
         for k in 0..R::FOLDS.len() {
-            let keep = keeps::<R, N>() && k + 1 == R::FOLDS.len();
             for (b, folded) in blocks.iter_mut().enumerate() {
-                let start = b * BLOCK;
-                let kept: &mut [C] = if keep { &mut y[start..n.min(start + BLOCK)] } else { &mut [] };
-                *folded = self.fold(k, first, start, &s, scratch, kept)?;
+                *folded = self.fold(k, first, b * BLOCK, &s, scratch, b * BLOCK)?;
             }
             s[k] = self.finish(k, &blocks, &s);
         }
         match R::OUT {
             RowOut::Once => room.copy(&[self.once(&s)]),
-            RowOut::Each if keeps::<R, N>() => self.write(first, &s, y, false, scratch)?,
-            RowOut::Each => {
-                for start in (0..n).step_by(BLOCK) {
-                    let y = room.zeroed(BLOCK.min(n - start), C::NOTHING);
-                    self.write(first + start, &s, y, false, scratch)?;
-                }
-            }
+            RowOut::Each => self.write(first, n, &s, keeps::<R, N>().then_some(0), room, scratch)?,
         }
         Ok(())
     }
     /// Some rows of at most a block each, and no more than fit into a buffer, from `first` on.
-    fn short(&self, first: usize, rows: usize, y: &mut [C], scratch: &mut Scratch<C, N>) -> Result<()> {
+    fn short(
+        &self,
+        first: usize,
+        rows: usize,
+        y: &mut Room<'_, C>,
+        scratch: &mut Scratch<C, N>,
+    ) -> Result<()> {
         let n = self.n;
         let (padded, reach) = (n.next_multiple_of(WINDOW), rows.saturating_sub(1) * n);
         let (mut x, mut step): ([&[C]; N], _) = ([&[]; N], [n; N]);
@@ -334,9 +357,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             s: [C::NOTHING; STATS],
             folds: 0..R::FOLDS.len(),
             whole: true,
-            y,
-            out: true,
-            terms: room(&mut scratch.terms)?,
+            terms: room_for(&mut scratch.terms, n)?,
+            kept: if keeps::<R, N>() { room_for(&mut scratch.kept, n)? } else { &mut [] },
+            y: Some(y),
             isa: self.isa,
         };
         self.run(task);
@@ -345,7 +368,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
 }
 
 /// What the kernel is to do with some rows, or with a part of one.
-struct Task<'a, C, R, const N: usize> {
+struct Task<'a, 'r, C, R, const N: usize> {
     r: &'a R,
     /// Elements of a whole row.
     n: C,
@@ -361,22 +384,21 @@ struct Task<'a, C, R, const N: usize> {
     folds: std::ops::Range<usize>,
     /// Are these whole rows, whose terms are to be folded, too?
     whole: bool,
-    /// The results of each row; before that, the terms that are kept.
-    y: &'a mut [C],
-    /// Are results wanted?
-    out: bool,
     /// Room for terms.
     terms: &'a mut [C],
+    /// Room for, or with, the terms that are kept; if empty, they are terms as others.
+    kept: &'a mut [C],
+    /// Room for results, if they are wanted.
+    y: Option<&'a mut Room<'r, C>>,
     isa: Isa,
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
+impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
     type Out = ();
     #[inline(always)]
-    fn run(self) {
+    fn run(mut self) {
         let (r, n, len) = (*self.r, V(self.n), self.len);
         let folds = R::FOLDS.len();
-        let width = if R::OUT == RowOut::Each { len } else { 1 };
         let padded = len.next_multiple_of(WINDOW);
         for row in 0..self.rows {
             let mut x: [&[[C; WINDOW]]; N] = [&[]; N];
@@ -384,26 +406,22 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
                 *x = all[row * step..][..padded].as_chunks().0;
             }
             let mut s = self.s;
-            let y: &mut [C] = if self.y.is_empty() { &mut [] } else { &mut self.y[row * width..][..width] };
             let mut k = self.folds.start;
             while k < self.folds.end {
                 let v = s.map(V);
-                // Whole windows of them, unless they stay where the results will be.
-                let all =
-                    if keeps::<R, N>() && k + 1 == folds { &mut y[..len] } else { &mut self.terms[..padded] };
+                if R::PLAIN && k == 0 && self.whole {
+                    let folded = C::block(self.isa, R::FOLDS[k], &x[0].as_flattened()[..len]);
+                    s[k] = r.finish(k, V(folded), v, n).0;
+                    k += 1;
+                    continue;
+                }
+                let stays = keeps::<R, N>() && k + 1 == folds && !self.kept.is_empty();
+                let all = if stays { &mut self.kept[..padded] } else { &mut self.terms[..padded] };
                 match k {
-                    0 if folds > 0 => {
-                        terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all, C::NOTHING)
-                    }
-                    1 if folds > 1 => {
-                        terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all, C::NOTHING)
-                    }
-                    2 if folds > 2 => {
-                        terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all, C::NOTHING)
-                    }
-                    3 if folds > 3 => {
-                        terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all, C::NOTHING)
-                    }
+                    0 if folds > 0 => terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all),
+                    1 if folds > 1 => terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all),
+                    2 if folds > 2 => terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all),
+                    3 if folds > 3 => terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all),
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
                 if self.whole {
@@ -412,16 +430,15 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, C, R, N> {
                 }
                 k += 1;
             }
-            if self.out {
+            if let Some(y) = &mut self.y {
                 let s = s.map(V);
                 if R::OUT == RowOut::Once {
-                    y[0] = r.out([V(C::lit(f64::NAN)); N], s, n).0;
+                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], s, n).0]);
                 } else if keeps::<R, N>() {
-                    for y in y {
-                        *y = r.out_of_term(V(*y), s, n).0;
-                    }
+                    let terms = self.kept[..padded].as_chunks().0;
+                    terms::finish(OfTerms { r, terms, s, n }, len, y);
                 } else {
-                    terms::write(Results { r, x, s, n }, y, C::NOTHING);
+                    terms::finish(Results { r, x, s, n }, len, y);
                 }
             }
         }
@@ -472,5 +489,26 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N>
     #[inline(always)]
     fn at(&self, w: &Self::Window, j: usize) -> C {
         self.r.out(w.map(|x| V(x[j])), self.s, self.n).0
+    }
+}
+
+/// Results of terms that were kept.
+#[derive(Clone, Copy)]
+struct OfTerms<'a, C, R, const N: usize> {
+    r: R,
+    terms: &'a [[C; WINDOW]],
+    s: [V<C>; STATS],
+    n: V<C>,
+}
+
+impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N> {
+    type Window = &'a [C; WINDOW];
+    #[inline(always)]
+    fn window(&self, number: usize) -> Self::Window {
+        &self.terms[number]
+    }
+    #[inline(always)]
+    fn at(&self, w: &Self::Window, j: usize) -> C {
+        self.r.out_of_term(V(w[j]), self.s, self.n).0
     }
 }

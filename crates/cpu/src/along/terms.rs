@@ -3,6 +3,8 @@
 //! How it can be wrong: at the end of a row. Whole windows are computed there too, of whatever stands behind the row, and
 //! what is not the row's is thrown away.
 
+use crate::simd::room::{At, Room};
+
 /// Elements that are computed together: four registers of AVX-512 of f32, eight of AVX2.
 pub(super) const WINDOW: usize = 64;
 /// A row's last elements are not worth a window if they are no more than these: one such register.
@@ -19,29 +21,43 @@ pub(crate) trait Terms<T>: Copy {
     fn at(&self, w: &Self::Window, j: usize) -> T;
 }
 
-/// Writes the first elements.
+/// Writes whole windows.
 #[inline(always)]
-pub(super) fn write<T: Copy>(x: impl Terms<T>, y: &mut [T], zero: T) {
-    let (whole, rest) = y.as_chunks_mut::<WINDOW>();
-    for (window, y) in whole.iter_mut().enumerate() {
+pub(super) fn write<T: Copy>(x: impl Terms<T>, y: &mut [T]) {
+    for (window, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
         let w = x.window(window);
         for (j, y) in y.iter_mut().enumerate() {
             *y = x.at(&w, j);
         }
     }
-    if rest.len() > FEW {
-        let w = x.window(whole.len());
-        let mut all = [zero; WINDOW];
-        for (j, y) in all.iter_mut().enumerate() {
-            *y = x.at(&w, j);
-        }
-        rest.copy_from_slice(&all[..rest.len()]);
-    } else if !rest.is_empty() {
-        let w = x.window(whole.len());
-        let mut all = [zero; FEW];
-        for (j, y) in all.iter_mut().enumerate() {
-            *y = x.at(&w, j);
-        }
-        rest.copy_from_slice(&all[..rest.len()]);
+}
+
+/// A window of results, for a [`Room`].
+#[derive(Clone, Copy)]
+struct One<X: Terms<T>, T>(X, X::Window);
+
+impl<X: Terms<T>, T: Copy> At<T> for One<X, T> {
+    #[inline(always)]
+    fn at(&self, i: usize) -> T {
+        self.0.at(&self.1, i)
+    }
+    #[inline(always)]
+    fn cut(self, _: usize) -> Self {
+        self
+    }
+}
+
+/// Writes the next `n` results, the first `n` of `x`.
+#[inline(always)]
+pub(super) fn finish<T: Copy>(x: impl Terms<T>, n: usize, y: &mut Room<'_, T>) {
+    let whole = n / WINDOW;
+    for window in 0..whole {
+        y.window::<WINDOW>(WINDOW, One(x, x.window(window)));
+    }
+    let rest = n % WINDOW;
+    if rest > FEW {
+        y.window::<WINDOW>(rest, One(x, x.window(whole)));
+    } else if rest > 0 {
+        y.window::<FEW>(rest, One(x, x.window(whole)));
     }
 }

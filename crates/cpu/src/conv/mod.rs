@@ -20,13 +20,13 @@ use crate::gemm::{
     turn, width,
 };
 use crate::isa::Isa;
-use crate::memory::{filled, with_capacity};
+use crate::memory::{Held, Scratch, filled, with_capacity};
 use crate::parallel::pieces;
 use elinvar_core::{HostData, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
 use patches::{Patches, Turned, images};
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// Up to three numbers, one for each axis; missing axes stand in front and have `rest`.
 fn three<T: Copy>(x: &[T], rest: T) -> [T; 3] {
@@ -213,6 +213,7 @@ pub(crate) fn input_grad<T: Real>(
                 }
             }
         }
+        let turned = Scratch::of(turned);
         let count = |a: usize| (window.plane[a] - residue[a]).div_ceil(window.stride[a]);
         let across = std::array::from_fn(count);
         let patches =
@@ -223,7 +224,7 @@ pub(crate) fn input_grad<T: Real>(
         if window.stride == [1; 3] {
             return store(dx, g.buffer.dtype());
         }
-        parts.push((residue, across, dx));
+        parts.push((residue, across, Scratch::of(dx)));
     }
     let size: usize = window.plane.iter().product();
     let mut dx = filled(images * c.groups * channels * size, T::ZERO)?;
@@ -282,6 +283,7 @@ pub(crate) fn weight_grad<T: Real>(
             kind: Kind::Numbers,
         },
     )?;
+    let turned = Scratch::of(turned);
     let mut dw = filled(turned.len(), T::ZERO)?;
     if !dw.is_empty() {
         for (dw, turned) in dw.chunks_exact_mut(m * o).zip(turned.chunks_exact(m * o)) {
@@ -328,20 +330,40 @@ impl<T: Real> Right<T> for Planes<'_, T> {
 }
 
 /// A view as another shape; its elements are copied if strides cannot say that.
-fn flattened<'a>(d: &CpuDevice, v: &View<'a>, shape: &Shape) -> Result<(Cow<'a, HostData>, Layout)> {
+fn flattened<'a>(d: &CpuDevice, v: &View<'a>, shape: &Shape) -> Result<(Loaded<&'a HostData, Held>, Layout)> {
     Ok(match v.layout.reshape(shape) {
-        Some(l) => (Cow::Borrowed(v.buffer), l),
-        None => (Cow::Owned(own(d, v)?), Layout::contiguous(shape.clone())),
+        Some(l) => (Loaded::There(v.buffer), l),
+        None => (Loaded::Copied(Held::new(own(d, v)?)), Layout::contiguous(shape.clone())),
     })
 }
 
+/// Numbers that lie in memory as they are wanted, or a copy, whose memory goes back to the cache.
+enum Loaded<A, B> {
+    There(A),
+    Copied(B),
+}
+
+impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for Loaded<A, B> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match self {
+            Loaded::There(a) => a,
+            Loaded::Copied(b) => b,
+        }
+    }
+}
+
 /// The elements of a view, row-major, in the type in which is computed.
-fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Cow<'a, [T]>> {
+fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], Scratch<T>>> {
     let l = &v.layout;
+    let copied = |v: Vec<T>| Loaded::Copied(Scratch::of(v));
     Ok(match numbers::<T>(v.buffer)? {
-        Numbers::Own(data) => elements(d, data, l)?,
-        Numbers::F16(data) => Cow::Owned(widened(d.isa(), Numbers::F16(&elements(d, data, l)?), l)?),
-        Numbers::BF16(data) => Cow::Owned(widened(d.isa(), Numbers::BF16(&elements(d, data, l)?), l)?),
+        Numbers::Own(data) => match elements(d, data, l)? {
+            Cow::Borrowed(data) => Loaded::There(data),
+            Cow::Owned(data) => copied(data),
+        },
+        Numbers::F16(data) => copied(widened(d.isa(), Numbers::F16(&elements(d, data, l)?), l)?),
+        Numbers::BF16(data) => copied(widened(d.isa(), Numbers::BF16(&elements(d, data, l)?), l)?),
     })
 }
 

@@ -105,7 +105,9 @@ where
         let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::start(); LANES];
         let group = if parts == 1 { whole.max(1) } else { GROUP };
         let from = x.as_ptr();
-        for first in (0..whole).step_by(group) {
+        let mut first = 0;
+        // No iterator in steps: it would divide.
+        while first < whole {
             for part in 0..parts {
                 let at = part * HELD * V::LANES;
                 // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for, here and below. Chunks before
@@ -142,6 +144,7 @@ where
                     }
                 }
             }
+            first += group;
         }
         let rest = &x[whole * LANES..];
         for (lanes, terms) in all.chunks_exact_mut(V::LANES).zip(rest.chunks(V::LANES)) {

@@ -79,6 +79,23 @@ impl<'a, T: Copy> Room<'a, T> {
         }
         self.written += n;
     }
+    /// Writes the next `n` elements, at most `W`: the first of the `W` that are computed together.
+    #[inline(always)]
+    pub(crate) fn window<const W: usize>(&mut self, n: usize, f: impl At<T>) {
+        let slots = &mut self.slots[self.written..][..n];
+        if let Some(slots) = slots.first_chunk_mut::<W>() {
+            for (i, slot) in slots.iter_mut().enumerate() {
+                slot.write(f.at(i));
+            }
+        } else {
+            let mut all = [MaybeUninit::uninit(); W];
+            for (i, slot) in all.iter_mut().enumerate() {
+                slot.write(f.at(i));
+            }
+            slots.copy_from_slice(&all[..n]);
+        }
+        self.written += n;
+    }
     /// Lets `f` fill the next `n` elements.
     #[inline]
     pub(crate) fn part(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) {
@@ -310,50 +327,11 @@ pub(crate) fn fresh_pieces<T: Element>(
     Ok(all.finish())
 }
 
-/// Two vectors of `len` elements that are made together. `f(start, room, room)` is to fill both rooms with the elements from
-/// number `start` on, `piece` of them or what is left; `ns` is an estimate for one element.
-///
-/// # Errors
-/// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_both<A: Element, B: Element>(
-    d: &CpuDevice,
-    len: usize,
-    piece: usize,
-    ns: f64,
-    f: &(dyn Fn(usize, &mut Room<'_, A>, &mut Room<'_, B>) -> Result<()> + Sync),
-) -> Result<(Vec<A>, Vec<B>)> {
-    let (mut all_a, mut all_b) = (Fresh::new(len)?, Fresh::new(len)?);
-    let tasks = all_a.parts(0..len, piece).zip(all_b.parts(0..len, piece)).enumerate().collect();
-    try_tasks(d, tasks, len as f64 * ns, |(i, (mut a, mut b)): (usize, (Part<'_, A>, Part<'_, B>))| {
-        f(i * piece, &mut a.0, &mut b.0)?;
-        close(a);
-        close(b);
-        Ok(())
-    })?;
-    Ok((all_a.finish(), all_b.finish()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Isa;
     use elinvar_core::Error;
-
-    #[test]
-    fn both_of_two_are_made_once_and_in_place() {
-        for (threads, len, piece) in [(1, 10, 3), (2, 0, 5), (2, 100_000, 64), (3, 1000, 2000)] {
-            let d = CpuDevice::new(Isa::best(), threads).unwrap();
-            let made = fresh_both(&d, len, piece, 10.0, &|start, a, b| {
-                a.extend(a.left(), |i| (start + i) as i32);
-                b.extend(b.left(), |i| (start + i) as f64);
-                Ok(())
-            });
-            let (a, b) = made.unwrap();
-            assert!(a.into_iter().eq(0..len as i32) && b.iter().enumerate().all(|(i, &x)| x == i as f64));
-            let refused = fresh_both::<u8, u8>(&d, 9, 2, 1.0, &|_, _, _| Err(Error::argument("no")));
-            assert!(refused.is_err());
-        }
-    }
 
     #[test]
     fn every_element_is_made_once_and_in_its_place() {

@@ -1,11 +1,11 @@
 //! batch_norm: each channel shifted and scaled, in training by its own mean and variance over the batch, else by
 //! running ones; then weight and bias per channel.
 
+use super::batch_moments::{Moments, batch_moments};
 use super::instance_norm::per_channel;
 use super::normalize::{normalize, shaped, signed};
 use super::{add, mean, mul, reshape, rsqrt, var};
 use crate::prelude::*;
-use crate::rows::STATS;
 
 /// (x - center) * scale, + bias if there are four operands.
 #[derive(Clone, Copy, Debug)]
@@ -32,32 +32,6 @@ impl Map<2> for Follow {
     #[inline(always)]
     fn lane<L: Lane>(&self, [old, new]: [L; 2]) -> L {
         (L::lit(1.0 - self.momentum)) * old + L::lit(self.momentum) * new
-    }
-}
-
-/// The variance around a mean that is known, from (x, mean): [`Var`](super::var::Var) without its first pass. Nothing records
-/// it: running statistics have no gradient.
-#[derive(Clone, Copy, Debug)]
-pub struct VarAround {
-    /// What is taken off the number of elements before it divides.
-    pub correction: f64,
-}
-
-impl Rows<2> for VarAround {
-    const NAME: &'static str = "batch_norm";
-    const FOLDS: &'static [Fold] = &[Fold::Sum];
-    const OUT: RowOut = RowOut::Once;
-
-    #[inline(always)]
-    fn term<L: Lane>(&self, _: usize, [x, mean]: [L; 2], _: [L; STATS], _: L) -> L {
-        (x - mean) * (x - mean)
-    }
-    #[inline(always)]
-    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], n: L) -> L {
-        s[0] / (n - L::lit(self.correction)).max(L::lit(0.0))
-    }
-    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        Err(Error::autograd("batch_norm: running statistics have no gradient"))
     }
 }
 
@@ -138,20 +112,35 @@ pub fn batch_norm<V: Value>(
         )));
     }
     let (w, b) = (weight.map(column).transpose()?, bias.map(column).transpose()?);
-    let y = normalize(x, &axes, w.as_ref(), b.as_ref(), eps)?;
+    if x.dtype().is_half() {
+        return halves(x, &axes, (w.as_ref(), b.as_ref()), running, momentum, eps);
+    }
+    let Moments { y, mean, variance } = batch_moments(x, &axes, w.as_ref(), b.as_ref(), eps)?;
     let running = running.map(|(old_mean, old_var)| -> Result<_> {
-        let dims = signed(&axes);
-        let x = x.detached();
-        let follow = |old: &V, new: V| map(Follow { momentum }, [&old.detached(), &new]);
-        let column = mean(&x, Some(&dims), true)?;
-        let channels = |v: &V| reshape::to_shape(v, old_mean.shape());
-        // A mean that was rounded to 16 bits is not the one that the variance is taken around.
-        let variance = if x.dtype().is_half() {
-            var(&x, Some(&dims), 1.0, false)?
-        } else {
-            channels(&rows(VarAround { correction: 1.0 }, &axes, [&x, &column])?)?
+        let follow = |old: &V, new: &V| {
+            map(Follow { momentum }, [&old.detached(), &reshape::to_shape(new, old.shape())?])
         };
-        Ok((follow(old_mean, channels(&column)?)?, follow(old_var, variance)?))
+        Ok((follow(old_mean, &mean)?, follow(old_var, &variance)?))
+    });
+    Ok(BatchNorm { y, running: running.transpose()? })
+}
+
+/// In training, of 16 bits: mean and variance are rounded where they are stored, but not where they normalize.
+fn halves<V: Value>(
+    x: &V,
+    axes: &[usize],
+    (weight, bias): (Option<&V>, Option<&V>),
+    running: Option<(&V, &V)>,
+    momentum: f64,
+    eps: f64,
+) -> Result<BatchNorm<V>> {
+    let y = normalize(x, axes, weight, bias, eps)?;
+    let running = running.map(|(old_mean, old_var)| -> Result<_> {
+        let (x, dims) = (x.detached(), signed(axes));
+        let follow = |old: &V, new: V| map(Follow { momentum }, [&old.detached(), &new]);
+        let mean = mean(&x, Some(&dims), false)?;
+        let variance = var(&x, Some(&dims), 1.0, false)?;
+        Ok((follow(old_mean, mean)?, follow(old_var, variance)?))
     });
     Ok(BatchNorm { y, running: running.transpose()? })
 }

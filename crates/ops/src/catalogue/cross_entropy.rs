@@ -29,6 +29,7 @@ pub struct SoftLoss;
 impl Rows<2> for HardLoss {
     const NAME: &'static str = "cross_entropy";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
 
     #[inline(always)]
@@ -59,6 +60,7 @@ impl Rows<2> for HardLoss {
 impl Rows<3> for HardLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Each;
 
     #[inline(always)]
@@ -79,6 +81,7 @@ impl Rows<3> for HardLossGrad {
 impl Rows<2> for SoftLoss {
     const NAME: &'static str = "cross_entropy";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
 
     #[inline(always)]

@@ -11,6 +11,7 @@ pub struct LogSoftmax;
 impl Rows<1> for LogSoftmax {
     const NAME: &'static str = "log_softmax";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Each;
     const SAVES: Saves = Saves::OUTPUTS;
 

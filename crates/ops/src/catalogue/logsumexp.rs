@@ -23,6 +23,7 @@ impl Map<3> for Share {
 impl Rows<1> for LogSumExp {
     const NAME: &'static str = "logsumexp";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
     const SAVES: Saves = Saves::BOTH;
 

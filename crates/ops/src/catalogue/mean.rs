@@ -11,6 +11,7 @@ pub struct Mean;
 impl Rows<1> for Mean {
     const NAME: &'static str = "mean";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
     const SAVES: Saves = Saves::NOTHING;
 

@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::value::Value;
 use elinvar_core::{Error, Result};
 
+mod batch_moments;
 mod classes;
 pub mod conv;
 pub mod normalize;

@@ -54,6 +54,7 @@ fn spread<L: Lane>(k: usize, folded: L, n: L, eps: f64) -> L {
 impl<const N: usize> Rows<N> for Normalize {
     const NAME: &'static str = "normalize";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Each;
 
     #[inline(always)]
@@ -114,6 +115,7 @@ impl<const N: usize> Rows<N> for Normalize {
 impl Rows<1> for Spread {
     const NAME: &'static str = "spread";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
 
     #[inline(always)]
@@ -141,6 +143,7 @@ impl Rows<1> for Spread {
 impl<const N: usize> Rows<N> for NormalizeGrad {
     const NAME: &'static str = "normalize_grad";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Each;
 
     #[inline(always)]
@@ -201,6 +204,7 @@ pub struct NormalProducts {
 impl Rows<2> for NormalProducts {
     const NAME: &'static str = "normal_products";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
 
     #[inline(always)]

@@ -11,6 +11,7 @@ pub struct Softmax;
 impl Rows<1> for Softmax {
     const NAME: &'static str = "softmax";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Each;
     const SAVES: Saves = Saves::OUTPUTS;
 

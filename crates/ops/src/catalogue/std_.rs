@@ -26,6 +26,7 @@ impl Map<2> for Slope {
 impl Rows<1> for Std {
     const NAME: &'static str = "std";
     const FOLDS: &'static [Fold] = <var::Var as Rows<1>>::FOLDS;
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
     const SAVES: Saves = Saves::BOTH;
 

@@ -14,6 +14,7 @@ pub struct Var {
 impl Rows<1> for Var {
     const NAME: &'static str = "var";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
 
     #[inline(always)]
@@ -57,6 +58,7 @@ pub struct Centered {
 impl Rows<2> for Centered {
     const NAME: &'static str = "centered";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
+    const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Each;
 
     #[inline(always)]

@@ -87,102 +87,64 @@ fn joined<V>(x: [[V; 2]; 4]) -> [V; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Numbers 0 to 3, of 32 bits, of 16 rows.
-///
-/// # Safety
-/// 16 bytes of each row can be read; AVX-512.
-#[inline(always)]
-unsafe fn square512<S>(p: *const S, step: isize) -> [__m512; 4] {
-    // SAFETY: the caller's.
-    unsafe {
-        let at = |i: isize| four(p.wrapping_offset(i * step), step);
-        let (a, b, c, d) = (at(0), at(1), at(2), at(3));
-        let (ab0, ab1) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-        let (cd0, cd1) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-        [
-            _mm512_shuffle_ps::<0x44>(ab0, cd0),
-            _mm512_shuffle_ps::<0xee>(ab0, cd0),
-            _mm512_shuffle_ps::<0x44>(ab1, cd1),
-            _mm512_shuffle_ps::<0xee>(ab1, cd1),
-        ]
-    }
-}
-
-/// Numbers 0 to 3, of 32 bits, of 8 rows.
-///
-/// # Safety
-/// 16 bytes of each row can be read; AVX2.
-#[inline(always)]
-unsafe fn square256<S>(p: *const S, step: isize) -> [__m256; 4] {
-    // SAFETY: the caller's.
-    unsafe {
-        let at = |i: isize| two(p.wrapping_offset(i * step), step);
-        let (a, b, c, d) = (at(0), at(1), at(2), at(3));
-        let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-        let (cd0, cd1) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
-        [
-            _mm256_shuffle_ps::<0x44>(ab0, cd0),
-            _mm256_shuffle_ps::<0xee>(ab0, cd0),
-            _mm256_shuffle_ps::<0x44>(ab1, cd1),
-            _mm256_shuffle_ps::<0xee>(ab1, cd1),
-        ]
-    }
-}
-
-impl Quad for __m512 {
-    #[inline(always)]
-    unsafe fn widen<H: Half>(p: *const H) -> Self {
-        // SAFETY: the caller's: 16 halves are 32 bytes.
-        unsafe {
-            let x = _mm256_loadu_si256(p.cast());
-            if H::UPPER {
-                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(x)))
-            } else {
-                _mm512_cvtph_ps(x)
+/// `register: name, its pieces, its pairs, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16;`
+macro_rules! quads {
+    ($($v:ty: $square:ident $pieces:ident $pairs:ident
+        $low:ident $high:ident $shuffle:ident
+        $load:ident $widen:ident $cast:ident $shift:ident $from_f16:ident;)*) => {$(
+        /// Numbers 0 to 3, of 32 bits, of as many rows as the register has numbers.
+        ///
+        /// # Safety
+        /// 16 bytes of each row can be read; the register's instruction set.
+        #[inline(always)]
+        unsafe fn $square<S>(p: *const S, step: isize) -> [$v; 4] {
+            // SAFETY: the caller's.
+            unsafe {
+                let at = |i: isize| $pieces(p.wrapping_offset(i * step), step);
+                let (a, b, c, d) = (at(0), at(1), at(2), at(3));
+                let (ab0, ab1) = ($low(a, b), $high(a, b));
+                let (cd0, cd1) = ($low(c, d), $high(c, d));
+                [
+                    $shuffle::<0x44>(ab0, cd0),
+                    $shuffle::<0xee>(ab0, cd0),
+                    $shuffle::<0x44>(ab1, cd1),
+                    $shuffle::<0xee>(ab1, cd1),
+                ]
             }
         }
-    }
-    #[inline(always)]
-    unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
-        // SAFETY: the caller's.
-        unsafe { square512(p, step) }
-    }
-    #[inline(always)]
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
-        // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
-        unsafe {
-            let [a, b, c, d] = square512(p, step);
-            joined([pairs512::<H>(a), pairs512::<H>(b), pairs512::<H>(c), pairs512::<H>(d)])
-        }
-    }
-}
 
-impl Quad for __m256 {
-    #[inline(always)]
-    unsafe fn widen<H: Half>(p: *const H) -> Self {
-        // SAFETY: the caller's: 8 halves are 16 bytes.
-        unsafe {
-            let x = _mm_loadu_si128(p.cast());
-            if H::UPPER {
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x)))
-            } else {
-                _mm256_cvtph_ps(x)
+        impl Quad for $v {
+            #[inline(always)]
+            unsafe fn widen<H: Half>(p: *const H) -> Self {
+                // SAFETY: the caller's: as many halves as the register has numbers are half of its bytes.
+                unsafe {
+                    let x = $load(p.cast());
+                    if H::UPPER { $cast($shift::<16>($widen(x))) } else { $from_f16(x) }
+                }
+            }
+            #[inline(always)]
+            unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
+                // SAFETY: the caller's.
+                unsafe { $square(p, step) }
+            }
+            #[inline(always)]
+            unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+                // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
+                unsafe {
+                    let [a, b, c, d] = $square(p, step);
+                    joined([$pairs::<H>(a), $pairs::<H>(b), $pairs::<H>(c), $pairs::<H>(d)])
+                }
             }
         }
-    }
-    #[inline(always)]
-    unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
-        // SAFETY: the caller's.
-        unsafe { square256(p, step) }
-    }
-    #[inline(always)]
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
-        // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
-        unsafe {
-            let [a, b, c, d] = square256(p, step);
-            joined([pairs256::<H>(a), pairs256::<H>(b), pairs256::<H>(c), pairs256::<H>(d)])
-        }
-    }
+    )*};
+}
+quads! {
+    __m512: square512 four pairs512
+        _mm512_unpacklo_ps _mm512_unpackhi_ps _mm512_shuffle_ps
+        _mm256_loadu_si256 _mm512_cvtepu16_epi32 _mm512_castsi512_ps _mm512_slli_epi32 _mm512_cvtph_ps;
+    __m256: square256 two pairs256
+        _mm256_unpacklo_ps _mm256_unpackhi_ps _mm256_shuffle_ps
+        _mm_loadu_si128 _mm256_cvtepu16_epi32 _mm256_castsi256_ps _mm256_slli_epi32 _mm256_cvtph_ps;
 }
 
 impl Quad for __m512d {

@@ -1,0 +1,231 @@
+//! batch_norm in training: the mean and variance of each channel, computed once, for the values, the running statistics and
+//! the gradient.
+//!
+//! As a row-wise formula, [`super::normalize`] takes them anew wherever they are needed, while a row is in the cache. A channel
+//! of a batch is no short row: each pass over it is one over memory. So here they are operands, and what a gradient sums over
+//! a channel serves x, weight and bias.
+
+use super::normalize::{Normalize, Spread, signed};
+use super::{div, mean, mul, sub, sum};
+use crate::array;
+use crate::op::Outputs;
+use crate::prelude::*;
+use crate::rows::STATS;
+
+/// (x - mean) * spread; times a weight if there are four operands; plus a bias if there are five.
+#[derive(Clone, Copy, Debug)]
+struct ByMoments;
+
+impl<const N: usize> Map<N> for ByMoments {
+    const NAME: &'static str = "batch_norm";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, x: [L; N]) -> L {
+        let y = (x[0] - x[1]) * x[2];
+        match N {
+            3 => y,
+            4 => y * x[3],
+            _ => y.fma(x[3], x[4]),
+        }
+    }
+}
+
+/// The sum of (x - mean)^2 over a row, from (x, mean).
+#[derive(Clone, Copy, Debug)]
+struct Squares;
+
+impl Rows<2> for Squares {
+    const NAME: &'static str = "batch_norm";
+    const FOLDS: &'static [Fold] = &[Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, _: usize, [x, mean]: [L; 2], _: [L; STATS], _: L) -> L {
+        (x - mean) * (x - mean)
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
+        s[0]
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(Error::autograd("batch_norm: its statistics are part of its own gradient"))
+    }
+}
+
+/// 1 / sqrt(squares / n + eps)
+#[derive(Clone, Copy, Debug)]
+struct SpreadOf {
+    n: f64,
+    eps: f64,
+}
+
+impl Map<1> for SpreadOf {
+    const NAME: &'static str = "batch_norm";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [squares]: [L; 1]) -> L {
+        (squares / L::lit(self.n) + L::lit(self.eps)).rsqrt()
+    }
+}
+
+/// squares / (n - 1)
+#[derive(Clone, Copy, Debug)]
+struct VarianceOf {
+    n: f64,
+}
+
+impl Map<1> for VarianceOf {
+    const NAME: &'static str = "batch_norm";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [squares]: [L; 1]) -> L {
+        squares / (L::lit(self.n) - L::lit(1.0)).max(L::lit(0.0))
+    }
+}
+
+/// The sum of g times normalized x over a row, from (x, g, mean, spread).
+#[derive(Clone, Copy, Debug)]
+struct Along;
+
+impl Rows<4> for Along {
+    const NAME: &'static str = "batch_norm";
+    const FOLDS: &'static [Fold] = &[Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, _: usize, [x, g, mean, spread]: [L; 4], _: [L; STATS], _: L) -> L {
+        g * ((x - mean) * spread)
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 4], s: [L; STATS], _: L) -> L {
+        s[0]
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(Error::autograd("batch_norm: it stands in for the recorded gradient only where nothing records"))
+    }
+}
+
+/// The gradient by x from (x, g, mean, spread, the mean of g, the mean of g times normalized x): what is left of g, times
+/// spread; the weight is a factor of all of it.
+#[derive(Clone, Copy, Debug)]
+struct Left;
+
+impl Map<6> for Left {
+    const NAME: &'static str = "batch_norm";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, g, mean, factor, level, slope]: [L; 6]) -> L {
+        ((g - level) - (x - mean) * slope) * factor
+    }
+}
+
+/// What a channel's gradient needs of its sums: sum / n, and for the slope times spread.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    n: f64,
+}
+
+impl<const N: usize> Map<N> for Share {
+    const NAME: &'static str = "batch_norm";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, x: [L; N]) -> L {
+        let share = x[0] / L::lit(self.n);
+        if N == 1 { share } else { share * x[1] }
+    }
+}
+
+/// x normalized by the mean and the spread of its channels, which are operands, with weight and bias if there are: an op of
+/// (x, mean, spread, weight, bias). Its gradient is that of x normalized, mean and spread being functions of x.
+#[derive(Clone, Debug)]
+struct Normalized {
+    /// The axes of a channel.
+    axes: Dims,
+    eps: f64,
+}
+
+impl Op for Normalized {
+    const NAME: &'static str = "batch_norm";
+
+    fn saves(&self, _: DType) -> Saves {
+        Saves::INPUTS
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        Ok(Outputs::from_buf([match *x {
+            [x, m, r] => array::map(&ByMoments, [x, m, r])?,
+            [x, m, r, w] => array::map(&ByMoments, [x, m, r, w])?,
+            [x, m, r, w, b] => array::map(&ByMoments, [x, m, r, w, b])?,
+            _ => unreachable!("three operands, a weight, a bias"),
+        }]))
+    }
+    /// With y = normalized x: dbias = sum(g), dweight = sum(g y), dx = (g - dbias / n - y dweight / n) weight spread.
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("it has one result");
+        let (x, axes) = (c.x(0), &self.axes[..]);
+        let n = axes.iter().map(|&a| x.shape()[a]).product::<usize>() as f64;
+        let level = sum(g, Some(&signed(axes)), true)?;
+        let (slope, dx) = if V::TRACKS {
+            let y = rows(Normalize { eps: self.eps }, axes, [x])?;
+            let slope = sum(&mul(g, &y)?, Some(&signed(axes)), true)?;
+            let dx = c.want(0, || {
+                let share = |v: &V| div(v, &v.scalar_like(n)?);
+                let spread = rows(Spread { eps: self.eps }, axes, [x])?;
+                let along = mul(&share(&slope)?, &spread)?;
+                let off = sub(x, &mean(x, Some(&signed(axes)), true)?)?;
+                let left = sub(&sub(g, &share(&level)?)?, &mul(&off, &along)?)?;
+                mul(&left, &if c.len() > 3 { mul(&spread, c.x(3))? } else { spread })
+            })?;
+            (slope, dx)
+        } else {
+            let (m, r) = (c.x(1), c.x(2));
+            let slope = rows(Along, axes, [x, g, m, r])?;
+            let dx = c.want(0, || {
+                let share = Share { n };
+                let by = array::map(&share, [level.array()])?;
+                let along = array::map(&share, [slope.array(), r.array()])?;
+                let factor = if c.len() > 3 { mul(r, c.x(3))? } else { r.clone() };
+                let all = [x.array(), g.array(), m.array(), factor.array(), &by, &along];
+                array::map(&Left, all).map(V::from_array)
+            })?;
+            (slope, dx)
+        };
+        let mut all = vec![dx, None, None];
+        for (i, v) in [slope, level].into_iter().enumerate().take(c.len() - 3) {
+            all.push(c.want(3 + i, || super::reshape::to_shape(&v, c.shape(3 + i)))?);
+        }
+        Ok(all)
+    }
+}
+
+/// What [`batch_moments`] gives.
+pub(super) struct Moments<V> {
+    /// The normalized values.
+    pub(super) y: V,
+    /// The mean of each channel.
+    pub(super) mean: V,
+    /// The variance of each channel that divides by one less than its elements.
+    pub(super) variance: V,
+}
+
+/// `x` normalized over `axes`, then weight and bias, which broadcast against x; not of 16 bits.
+///
+/// # Errors
+/// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.
+pub(super) fn batch_moments<V: Value>(
+    x: &V,
+    axes: &[usize],
+    weight: Option<&V>,
+    bias: Option<&V>,
+    eps: f64,
+) -> Result<Moments<V>> {
+    let n = axes.iter().map(|&a| x.shape()[a]).product::<usize>() as f64;
+    let numbers = x.detached();
+    let mean = mean(&numbers, Some(&signed(axes)), true)?;
+    let squares = rows(Squares, axes, [&numbers, &mean])?;
+    let of = |a: Array<V::B>| V::from_array(a);
+    let spread = of(array::map(&SpreadOf { n, eps }, [squares.array()])?);
+    let variance = of(array::map(&VarianceOf { n }, [squares.array()])?);
+    let op = Normalized { axes: Dims::from_slice(axes), eps };
+    let y = match (weight, bias) {
+        (None, None) => V::apply(op, &[x, &mean, &spread]),
+        (Some(w), None) => V::apply(op, &[x, &mean, &spread, w]),
+        (Some(w), Some(b)) => V::apply(op, &[x, &mean, &spread, w, b]),
+        (None, Some(b)) => V::apply(op, &[x, &mean, &spread, &x.scalar_like(1.0)?, b]),
+    }?;
+    Ok(Moments { y, mean, variance })
+}
