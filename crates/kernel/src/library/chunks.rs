@@ -56,7 +56,7 @@ pub fn join<'a>(
         dtype,
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
         rank: joined.as_ref().map_or(0, |j| j.dims.len()),
-        wide: (chunks * len) as i128 >= index::NARROW || layouts.iter().any(|l| index::is_wide(l)),
+        wide: index::are_many(chunks * len) || layouts.iter().any(|l| index::is_wide(l)),
     };
     let mut all = vec![chunks as i64, len as i64];
     if let Some(joined) = joined {

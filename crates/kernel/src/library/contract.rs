@@ -179,7 +179,7 @@ fn launch<'a>(
         many: k > order::CHUNK && apart.is_none(),
         apart: apart.is_some(),
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
-            || (b * m * n * apart.unwrap_or(1)) as i128 >= index::NARROW,
+            || index::are_many(b * m * n * apart.unwrap_or(1)),
     };
     let tiles = [m.div_ceil(tile.rows() as usize), n.div_ceil(tile.columns() as usize)];
     let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();

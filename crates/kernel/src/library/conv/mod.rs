@@ -302,7 +302,7 @@ impl Plan {
             void: self.void,
             many: product(&self.terms) > order::CHUNK,
             apart: apart.is_some(),
-            wide: self.wide || made as i128 >= index::NARROW,
+            wide: self.wide || index::are_many(made),
         };
         let tiles = self.tiles(tile);
         let classes = self.class_count();
