@@ -5,6 +5,7 @@ mod footprint;
 mod python;
 mod results;
 mod test;
+mod vulkan;
 
 use std::env;
 use std::path::Path;

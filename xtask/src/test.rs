@@ -3,7 +3,7 @@
 //! Every step runs, even after one has failed, so that one run tells all. What cannot run here is listed as skipped,
 //! with the reason; it is never counted as passed.
 
-use crate::root;
+use crate::{root, vulkan};
 use std::env;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -27,6 +27,7 @@ pub(crate) struct Row {
 
 /// Runs all steps.
 pub fn test() -> ExitCode {
+    vulkan::install();
     let mut rows = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
@@ -49,6 +50,12 @@ pub fn test() -> ExitCode {
         });
     }
     step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
+    // The tests of the GPU backend, which ran before, say for themselves that there was no device; they ran on none.
+    step("vulkan", &|| vulkan::there().unwrap_or_else(|| on_golden("vulkan:0", &[])));
+    step("vulkan, validated", &|| {
+        let watched = || conformance("vulkan:0", &[], &[(vulkan::VALIDATE, "1")]);
+        vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
+    });
     step("same weights", &same_weights);
     summary(&rows)
 }
@@ -127,6 +134,15 @@ fn compare_weights() -> Result<(), String> {
     for model in ["mlp", "cnn", "transformer"] {
         let want = weights(crate::cargo(&PROGRAM).env(THREADS, "1"), &scratch, model, "reference")?;
         println!("{model:12} reference           {want}");
+        if vulkan::there().is_none() {
+            let got = weights(&mut crate::cargo(&PROGRAM), &scratch, model, "vulkan:0")?;
+            println!("{model:12} vulkan:0            {got}");
+            if got != want {
+                return Err(format!("{model} on vulkan:0 has other weights"));
+            }
+        } else {
+            println!("{model:12} vulkan:0 left out: this machine has none");
+        }
         for isa in ISAS {
             if !isa.is_there()? {
                 println!("{model:12} {:6} left out: this processor has none", isa.isa);

@@ -6,51 +6,91 @@
 use crate::shape::Dims;
 use crate::{Error, Result, Shape, Small};
 use smallvec::SmallVec;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// Strides in elements, one per axis.
 pub type Strides = Small<isize>;
 
-/// Shape, strides and offset of a view into a buffer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
+/// Shape, strides and offset of a view into a buffer. Clones share them: an op on a few numbers notices each copy.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Layout(Arc<Places>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Places {
     shape: Shape,
     strides: Strides,
     offset: usize,
+    /// See [`Layout::is_contiguous`], which is asked for often.
+    contiguous: bool,
+}
+
+/// Row-major without gaps?
+fn is_contiguous(shape: &Shape, strides: &Strides) -> bool {
+    let mut step = 1isize;
+    for (&n, &s) in shape.iter().zip(strides).rev() {
+        if n == 0 {
+            return true;
+        }
+        if n != 1 && s != step {
+            return false;
+        }
+        step *= n as isize;
+    }
+    true
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 impl Layout {
+    fn of(shape: Shape, strides: Strides, offset: usize) -> Self {
+        let contiguous = is_contiguous(&shape, &strides);
+        Layout(Arc::new(Places { shape, strides, offset, contiguous }))
+    }
     /// Row-major, from the start of the buffer.
     pub fn contiguous(shape: Shape) -> Self {
+        Layout(Arc::new(Layout::places(shape, 0)))
+    }
+    fn places(shape: Shape, offset: usize) -> Places {
         let mut strides = Strides::from_elem(0, shape.rank());
         let mut step = 1isize;
         for (s, &size) in strides.iter_mut().zip(shape.iter()).rev() {
             *s = step;
             step *= size.max(1) as isize;
         }
-        Layout { shape, strides, offset: 0 }
+        Places { shape, strides, offset, contiguous: true }
+    }
+    /// The layout of one number, of shape [].
+    pub fn scalar() -> Self {
+        static SCALAR: OnceLock<Layout> = OnceLock::new();
+        SCALAR.get_or_init(|| Layout::contiguous(Shape::scalar())).clone()
     }
     /// Any strides.
     ///
     /// # Errors
     /// `InvalidArgument` if an element would lie outside of a buffer of `len` elements.
     pub fn strided(shape: Shape, strides: &[isize], offset: usize, len: usize) -> Result<Self> {
-        let l = Layout { shape, strides: strides.into(), offset };
-        let fits = l.strides.len() == l.shape.rank()
+        let l = Layout::of(shape, strides.into(), offset);
+        let fits = l.strides().len() == l.rank()
             && l.bounds_checked()
-                .is_some_and(|(lo, hi)| l.shape.numel() == 0 || (lo >= 0 && hi < len as i128));
+                .is_some_and(|(lo, hi)| l.shape().numel() == 0 || (lo >= 0 && hi < len as i128));
         if fits {
             Ok(l)
         } else {
             Err(Error::argument(format!(
                 "as_strided: shape {}, strides {strides:?}, offset {offset} reach outside of {len} elements",
-                l.shape
+                l.shape()
             )))
         }
     }
     fn bounds_checked(&self) -> Option<(i128, i128)> {
-        let mut lo = self.offset as i128;
+        let mut lo = self.0.offset as i128;
         let mut hi = lo;
-        for (&n, &s) in self.shape.iter().zip(&self.strides) {
+        for (&n, &s) in self.0.shape.iter().zip(&self.0.strides) {
             let reach = (n.max(1) as i128 - 1).checked_mul(s as i128)?;
             if reach < 0 { lo = lo.checked_add(reach)? } else { hi = hi.checked_add(reach)? }
         }
@@ -58,52 +98,50 @@ impl Layout {
     }
     /// The shape.
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.0.shape
     }
     /// The strides, in elements.
     pub fn strides(&self) -> &[isize] {
-        &self.strides
+        &self.0.strides
     }
     /// The offset of the first element.
     pub fn offset(&self) -> usize {
-        self.offset
+        self.0.offset
     }
     /// Number of axes.
     pub fn rank(&self) -> usize {
-        self.shape.rank()
+        self.0.shape.rank()
     }
     /// Row-major without gaps? (The offset may be anything.)
     pub fn is_contiguous(&self) -> bool {
-        let mut step = 1isize;
-        for (&n, &s) in self.shape.iter().zip(&self.strides).rev() {
-            if n == 0 {
-                return true;
-            }
-            if n != 1 && s != step {
-                return false;
-            }
-            step *= n as isize;
-        }
-        true
+        self.0.contiguous
+    }
+    /// Is element number `i`, row-major, the buffer's element number `i`?
+    pub fn is_plain(&self) -> bool {
+        self.0.contiguous && self.0.offset == 0
+    }
+    /// Are all elements the same one?
+    pub fn is_one(&self) -> bool {
+        self.0.shape.iter().zip(&self.0.strides).all(|(&n, &s)| n == 1 || s == 0)
     }
     /// Is any element reached twice, by a stride of 0?
     pub fn is_broadcast(&self) -> bool {
-        self.shape.iter().zip(&self.strides).any(|(&n, &s)| n > 1 && s == 0)
+        self.0.shape.iter().zip(&self.0.strides).any(|(&n, &s)| n > 1 && s == 0)
     }
     /// Where the element at `index` lies.
     pub fn position(&self, index: &[usize]) -> usize {
-        let step: isize = index.iter().zip(&self.strides).map(|(&i, &s)| i as isize * s).sum();
-        self.offset.wrapping_add_signed(step)
+        let step: isize = index.iter().zip(&self.0.strides).map(|(&i, &s)| i as isize * s).sum();
+        self.0.offset.wrapping_add_signed(step)
     }
 
     /// The axes in another order: axis `i` of the result is axis `axes[i]` of this.
     pub fn permute(&self, axes: &[usize]) -> Layout {
-        let dims: Dims = axes.iter().map(|&a| self.shape[a]).collect();
-        Layout {
-            shape: Shape::new(&dims).expect("the same sizes in another order"),
-            strides: axes.iter().map(|&a| self.strides[a]).collect(),
-            offset: self.offset,
-        }
+        let dims: Dims = axes.iter().map(|&a| self.0.shape[a]).collect();
+        Layout::of(
+            Shape::new(&dims).expect("the same sizes in another order"),
+            axes.iter().map(|&a| self.0.strides[a]).collect(),
+            self.0.offset,
+        )
     }
     /// Two axes swapped.
     pub fn transpose(&self, a: usize, b: usize) -> Layout {
@@ -114,44 +152,39 @@ impl Layout {
     /// Every `step`-th of `len` elements of an axis from `start` on; a negative step walks down from `start`.
     /// The caller makes sure that they exist.
     pub fn slice(&self, axis: usize, start: usize, len: usize, step: isize) -> Layout {
-        let mut l = self.clone();
-        l.shape = replace(&self.shape, axis, len);
+        let (mut strides, mut offset) = (self.0.strides.clone(), self.0.offset);
         if len > 0 {
-            l.offset = self.offset.wrapping_add_signed(start as isize * self.strides[axis]);
+            offset = offset.wrapping_add_signed(start as isize * strides[axis]);
         }
-        l.strides[axis] = self.strides[axis] * step;
-        l
+        strides[axis] *= step;
+        Layout::of(replace(&self.0.shape, axis, len), strides, offset)
     }
     /// An axis without its other elements: the axis goes away.
     pub fn select(&self, axis: usize, index: usize) -> Layout {
-        let mut l = self.clone();
-        l.offset = self.offset.wrapping_add_signed(index as isize * self.strides[axis]);
-        l.shape = self.shape.without(&[axis], false);
-        l.strides.remove(axis);
-        l
+        let mut strides = self.0.strides.clone();
+        let step = strides.remove(axis);
+        let offset = self.0.offset.wrapping_add_signed(index as isize * step);
+        Layout::of(self.0.shape.without(&[axis], false), strides, offset)
     }
     /// An axis backwards.
     pub fn flip(&self, axis: usize) -> Layout {
-        match self.shape[axis] {
+        match self.0.shape[axis] {
             0 => self.clone(),
             n => self.slice(axis, n - 1, n, -1),
         }
     }
     /// A new axis of size 1 in front of axis `axis` (or at the end).
     pub fn unsqueeze(&self, axis: usize) -> Layout {
-        let mut dims = Dims::from_slice(&self.shape);
+        let mut dims = Dims::from_slice(&self.0.shape);
         dims.insert(axis, 1);
-        let mut l = self.clone();
-        l.strides.insert(
-            axis,
-            if axis < self.rank() { self.strides[axis] * self.shape[axis] as isize } else { 1 },
-        );
-        l.shape = Shape::new(&dims).expect("one more axis of size 1");
-        l
+        let step = if axis < self.rank() { self.0.strides[axis] * self.0.shape[axis] as isize } else { 1 };
+        let mut strides = self.0.strides.clone();
+        strides.insert(axis, step);
+        Layout::of(Shape::new(&dims).expect("one more axis of size 1"), strides, self.0.offset)
     }
     /// Without an axis of size 1.
     pub fn squeeze(&self, axis: usize) -> Layout {
-        debug_assert_eq!(self.shape[axis], 1);
+        debug_assert_eq!(self.0.shape[axis], 1);
         self.select(axis, 0)
     }
     /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes stand in front.
@@ -159,34 +192,43 @@ impl Layout {
     /// # Errors
     /// `ShapeMismatch` if the shape does not broadcast to `to`.
     pub fn broadcast_to(&self, to: &Shape, op: &str) -> Result<Layout> {
-        if *to == self.shape {
+        if *to == self.0.shape {
             return Ok(self.clone());
         }
         let new = to.rank().checked_sub(self.rank());
-        let fits = |new: usize| self.shape.iter().zip(&to[new..]).all(|(&a, &b)| a == b || a == 1);
+        let fits = |new: usize| self.0.shape.iter().zip(&to[new..]).all(|(&a, &b)| a == b || a == 1);
         match new {
             Some(new) if fits(new) => {
                 let mut strides = Strides::from_elem(0, to.rank());
-                for (i, (&n, &s)) in self.shape.iter().zip(&self.strides).enumerate() {
+                for (i, (&n, &s)) in self.0.shape.iter().zip(&self.0.strides).enumerate() {
                     strides[new + i] = if n == to[new + i] { s } else { 0 };
                 }
-                Ok(Layout { shape: to.clone(), strides, offset: self.offset })
+                Ok(Layout::of(to.clone(), strides, self.0.offset))
             }
-            _ => Err(Error::shape(format!("{op}: shape {} does not broadcast to {to}", self.shape))),
+            _ => Err(Error::shape(format!("{op}: shape {} does not broadcast to {to}", self.0.shape))),
         }
     }
     /// The same elements in row-major order under another shape, if strides can say it; `None` if the elements
     /// would have to move.
     pub fn reshape(&self, to: &Shape) -> Option<Layout> {
-        if self.shape.numel() != to.numel() {
+        if self.0.shape.numel() != to.numel() {
             return None;
         }
         if to.numel() == 0 || self.is_contiguous() {
-            return Some(Layout { offset: self.offset, ..Layout::contiguous(to.clone()) });
+            if self.0.shape == *to {
+                return Some(self.clone());
+            }
+            return Some(Layout(Arc::new(Layout::places(to.clone(), self.0.offset))));
         }
         // Walk groups of axes with equal products; inside a group the old axes must lie evenly.
-        let old: SmallVec<[(usize, isize); 6]> =
-            self.shape.iter().copied().zip(self.strides.iter().copied()).filter(|&(n, _)| n != 1).collect();
+        let old: SmallVec<[(usize, isize); 6]> = self
+            .0
+            .shape
+            .iter()
+            .copied()
+            .zip(self.0.strides.iter().copied())
+            .filter(|&(n, _)| n != 1)
+            .collect();
         let mut strides = Strides::from_elem(0, to.rank());
         let (mut i, mut j) = (0, 0);
         while i < old.len() {
@@ -213,45 +255,45 @@ impl Layout {
             }
             i += 1;
         }
-        Some(Layout { shape: to.clone(), strides, offset: self.offset })
+        Some(Layout::of(to.clone(), strides, self.0.offset))
     }
     /// The diagonal of axes `a` and `b`, `offset` above the main one, as a new last axis.
     pub fn diagonal(&self, offset: isize, a: usize, b: usize) -> Layout {
-        let (rows, cols) = (self.shape[a] as isize, self.shape[b] as isize);
+        let (rows, cols) = (self.0.shape[a] as isize, self.0.shape[b] as isize);
         let n = (rows - (-offset).max(0)).min(cols - offset.max(0)).max(0) as usize;
         let start =
-            if n == 0 { 0 } else { (-offset).max(0) * self.strides[a] + offset.max(0) * self.strides[b] };
+            if n == 0 { 0 } else { (-offset).max(0) * self.0.strides[a] + offset.max(0) * self.0.strides[b] };
         let keep = || (0..self.rank()).filter(|&i| i != a && i != b);
-        let mut dims: Dims = keep().map(|i| self.shape[i]).collect();
-        let mut strides: Strides = keep().map(|i| self.strides[i]).collect();
+        let mut dims: Dims = keep().map(|i| self.0.shape[i]).collect();
+        let mut strides: Strides = keep().map(|i| self.0.strides[i]).collect();
         dims.push(n);
-        strides.push(self.strides[a] + self.strides[b]);
-        Layout {
-            shape: Shape::new(&dims).expect("a diagonal is no larger than its matrix"),
+        strides.push(self.0.strides[a] + self.0.strides[b]);
+        Layout::of(
+            Shape::new(&dims).expect("a diagonal is no larger than its matrix"),
             strides,
-            offset: self.offset.wrapping_add_signed(start),
-        }
+            self.0.offset.wrapping_add_signed(start),
+        )
     }
     /// Windows of `size` elements, `step` apart, along an axis; the window becomes a new last axis.
     ///
     /// # Errors
     /// `OutOfMemory` if there are more window elements than can be addressed.
     pub fn unfold(&self, axis: usize, size: usize, step: usize) -> Result<Layout> {
-        let mut dims = Dims::from_slice(&self.shape);
+        let mut dims = Dims::from_slice(&self.0.shape);
         dims[axis] = if size > dims[axis] { 0 } else { (dims[axis] - size) / step + 1 };
         dims.push(size);
-        let mut strides = self.strides.clone();
-        strides.push(self.strides[axis]);
+        let mut strides = self.0.strides.clone();
+        strides.push(self.0.strides[axis]);
         strides[axis] *= step as isize;
-        Ok(Layout { shape: Shape::new(&dims)?, strides, offset: self.offset })
+        Ok(Layout::of(Shape::new(&dims)?, strides, self.0.offset))
     }
     /// The positions of all elements in row-major order.
     pub fn positions(&self) -> Positions<'_> {
         Positions {
             layout: self,
             index: Dims::from_elem(0, self.rank()),
-            position: self.offset,
-            left: self.shape.numel(),
+            position: self.0.offset,
+            left: self.0.shape.numel(),
         }
     }
 }
@@ -280,7 +322,7 @@ impl Iterator for Positions<'_> {
         }
         self.left -= 1;
         let here = self.position;
-        let (shape, strides) = (&self.layout.shape, &self.layout.strides);
+        let (shape, strides) = (&self.layout.0.shape, &self.layout.0.strides);
         for axis in (0..self.index.len()).rev() {
             self.index[axis] += 1;
             self.position = self.position.wrapping_add_signed(strides[axis]);

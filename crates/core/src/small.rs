@@ -1,7 +1,6 @@
 //! Short lists of numbers: sizes, strides, axes.
 //!
-//! A tensor's description is copied with every op, so copying it must cost nothing: up to four numbers lie in the list
-//! itself, and a list of sizes with a list of strides is small enough to be moved in registers.
+//! Every op makes some, so making one must cost little: up to four numbers lie in the list itself.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -244,10 +243,5 @@ mod tests {
             v.retain(|x| x % 2 == 0 || *x == 3);
             assert_eq!(s.into_iter().collect::<Vec<_>>(), v);
         }
-    }
-
-    #[test]
-    fn it_is_small() {
-        assert!(size_of::<crate::Layout>() <= 104, "{}", size_of::<crate::Layout>());
     }
 }

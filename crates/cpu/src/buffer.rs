@@ -22,6 +22,7 @@ enum Kind {
 const LARGE: usize = 1024;
 
 impl CpuBuffer {
+    #[inline]
     pub(crate) fn new(data: HostData) -> CpuBuffer {
         CpuBuffer(if data.len() < LARGE {
             Kind::Small(Held::new(data))

@@ -10,16 +10,18 @@
 //! operands alive too long (a plan holds at most [`MOST`] maps, and is dropped when its numbers are there).
 
 use crate::buffer::{CpuBuffer, Node};
-use crate::operand::Operand;
+use crate::map::{OPERANDS, fill};
+use crate::operand::{Operand, together};
 use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many};
+use crate::simd::windows::Piece;
 use crate::{Cpu, CpuDevice, copy, memory};
 use elinvar_core::{HostData, Layout, Result};
 use elinvar_ops::backend;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A formula over contiguous operands: fills the room with the results.
-pub(crate) type Formula = dyn Fn(&[&[f32]], &mut Room<'_, f32>) + Send + Sync;
+/// A formula: fills the room with the results.
+pub(crate) type Formula = dyn Fn(&[Piece<'_, f32>], &mut Room<'_, f32>) + Send + Sync;
 
 /// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in the first.
 const MOST: usize = 8;
@@ -170,14 +172,10 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
         operands.push(Operand::<f32>::new(buffer, layout, plan.len)?);
     }
     let isa = plan.d.isa();
-    if last == 0 && operands.iter().all(|x| matches!(x, Operand::Slice(_))) {
-        // One formula on contiguous operands needs no blocks.
+    if last == 0 {
+        // One formula needs no blocks between formulas.
         let y = fresh(&plan.d, plan.len, BLOCK, &|start, room| {
-            let x: SmallVec<[&[f32]; 6]> = operands
-                .iter()
-                .map(|x| if let Operand::Slice(x) = x { &x[start..start + room.left()] } else { &[] })
-                .collect();
-            (plan.formula)(&x, room);
+            fill(isa, &operands, start, room, &*plan.formula);
             Ok(())
         })?;
         return Ok(HostData::F32(y));
@@ -187,36 +185,39 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
         fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
             let block = || Some(Box::new(Block::<f32, WIDE>::of_any_size()));
             let mut blocks: Vec<Option<Box<Block<f32, WIDE>>>> = (0..count).map(|_| block()).collect();
-            let mut staged: Vec<Block<f32, WIDE>> = operands.iter().map(|_| Block::of_any_size()).collect();
+            let mut staged: Vec<_> =
+                operands.iter().map(|x| if x.needs_block() { block() } else { None }).collect();
             while rooms[0].left() > 0 {
-                let n = rooms[0].left().min(WIDE);
-                let from_outside: SmallVec<[&[f32]; 2 * MOST]> =
-                    operands.iter().zip(&mut staged).map(|(x, block)| x.part(isa, block, start, n)).collect();
+                let n = together(&operands, start, rooms[0].left().min(WIDE), WIDE);
+                let from_outside: SmallVec<[Piece<'_, f32>; 2 * MOST]> = operands
+                    .iter()
+                    .zip(&mut staged)
+                    .map(|(x, block)| x.piece(isa, block.as_deref_mut(), start, n))
+                    .collect();
                 let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
                 for (number, step) in all.iter().enumerate() {
                     let mut own = if number < last { blocks[places[number]].take() } else { None };
-                    let x: SmallVec<[&[f32]; 6]> = step
-                        .operands
-                        .iter()
-                        .map(|from| match *from {
-                            From::Step(i) => {
-                                blocks[places[i]].as_ref().expect("nobody writes what is still read").held()
-                            }
+                    let mut x = [Piece::EMPTY; OPERANDS];
+                    for (x, from) in x.iter_mut().zip(&step.operands) {
+                        *x = match *from {
+                            From::Step(i) => Piece::of(
+                                blocks[places[i]].as_ref().expect("nobody writes what is still read").held(),
+                            ),
                             From::Outside(i) => from_outside[i],
-                        })
-                        .collect();
+                        };
+                    }
+                    let x = &x[..step.operands.len()];
                     let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
                     match (&mut own, keep) {
                         (Some(block), keep) => {
-                            let results = block.fill(n, |room| (step.plan.formula)(&x, room));
+                            let results = block.fill(n, |room| (step.plan.formula)(x, room));
                             if let Some(room) = keep {
                                 room.copy(results);
                             }
                         }
-                        (None, Some(room)) => room.part(n, |room| (step.plan.formula)(&x, room)),
+                        (None, Some(room)) => room.part(n, |room| (step.plan.formula)(x, room)),
                         (None, None) => unreachable!("the last step is what was asked for"),
                     }
-                    drop(x);
                     if own.is_some() {
                         blocks[places[number]] = own;
                     }

@@ -6,6 +6,7 @@ use crate::simd::threads::Threads;
 use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 /// Which processor features and how many threads work is done with. Neither changes a bit of any result.
@@ -13,7 +14,27 @@ use std::sync::{Arc, OnceLock};
 /// Cheap to clone; clones share their threads.
 #[derive(Clone)]
 pub struct CpuDevice {
-    inner: Arc<Inner>,
+    inner: Handle,
+}
+
+/// Every tensor has one, so every op makes and drops one.
+#[derive(Clone)]
+enum Handle {
+    /// The device that everybody shares: it is never freed, and nobody needs to count who has it.
+    Shared(&'static Inner),
+    /// Another.
+    Own(Arc<Inner>),
+}
+
+impl Deref for Handle {
+    type Target = Inner;
+    #[inline]
+    fn deref(&self) -> &Inner {
+        match self {
+            Handle::Shared(inner) => inner,
+            Handle::Own(inner) => inner,
+        }
+    }
 }
 
 struct Inner {
@@ -36,6 +57,15 @@ const FUSE: &str = "ELINVAR_FUSE_FROM";
 /// Elements from which maps are put off: 256 KiB of f32, what leaves a second-level cache with its operands.
 const FUSE_FROM: usize = 1 << 16;
 
+impl Inner {
+    /// The same, with the same threads.
+    fn copied(&self) -> Inner {
+        let Inner { isa, threads, pool, fuses_from, precision } = self;
+        let (pool, precision) = (pool.clone(), *precision);
+        Inner { isa: *isa, threads: *threads, pool, fuses_from: *fuses_from, precision }
+    }
+}
+
 impl CpuDevice {
     /// A device of its own, with this instruction set and so many threads.
     ///
@@ -46,9 +76,10 @@ impl CpuDevice {
             return Err(Error::argument("cpu: work needs one thread at least"));
         }
         let pool = (threads > 1).then(|| Threads::new(threads).map(Arc::new)).transpose()?;
-        Ok(CpuDevice {
-            inner: Arc::new(Inner { isa, threads, pool, fuses_from: FUSE_FROM, precision: Precision::Exact }),
-        })
+        Ok(CpuDevice::of(Inner { isa, threads, pool, fuses_from: FUSE_FROM, precision: Precision::Exact }))
+    }
+    fn of(inner: Inner) -> CpuDevice {
+        CpuDevice { inner: Handle::Own(Arc::new(inner)) }
     }
     /// The device that everybody shares: the best instruction set and one thread per processor, or what the environment
     /// says by `ELINVAR_CPU_ISA`, `ELINVAR_THREADS` and `ELINVAR_FUSE_FROM`.
@@ -57,7 +88,12 @@ impl CpuDevice {
     /// `InvalidArgument` if the environment says something that does not exist here.
     pub fn shared() -> Result<CpuDevice> {
         static SHARED: OnceLock<Result<CpuDevice>> = OnceLock::new();
-        SHARED.get_or_init(CpuDevice::from_environment).clone()
+        static INNER: OnceLock<Inner> = OnceLock::new();
+        let shared = || {
+            let own = CpuDevice::from_environment()?;
+            Ok(CpuDevice { inner: Handle::Shared(INNER.get_or_init(|| own.inner.copied())) })
+        };
+        SHARED.get_or_init(shared).clone()
     }
     fn from_environment() -> Result<CpuDevice> {
         let said = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
@@ -91,11 +127,9 @@ impl CpuDevice {
         self.with(|inner| inner.precision = precision)
     }
     fn with(self, change: impl FnOnce(&mut Inner)) -> CpuDevice {
-        let Inner { isa, threads, pool, fuses_from, precision } = &*self.inner;
-        let (isa, threads, pool) = (*isa, *threads, pool.clone());
-        let mut inner = Inner { isa, threads, pool, fuses_from: *fuses_from, precision: *precision };
+        let mut inner = self.inner.copied();
         change(&mut inner);
-        CpuDevice { inner: Arc::new(inner) }
+        CpuDevice::of(inner)
     }
     /// How products are computed where no scope says it.
     pub fn precision(&self) -> Precision {
@@ -123,14 +157,14 @@ impl Default for CpuDevice {
     /// The shared device; one with the best instruction set and one thread if the environment asks for something that
     /// does not exist.
     fn default() -> Self {
-        CpuDevice::shared().unwrap_or_else(|_| CpuDevice {
-            inner: Arc::new(Inner {
+        CpuDevice::shared().unwrap_or_else(|_| {
+            CpuDevice::of(Inner {
                 isa: Isa::best(),
                 threads: 1,
                 pool: None,
                 fuses_from: FUSE_FROM,
                 precision: Precision::Exact,
-            }),
+            })
         })
     }
 }

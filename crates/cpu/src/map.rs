@@ -2,15 +2,17 @@
 //!
 //! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous slices per instruction set
 //! and type of computation ([`Formula`]). Everything else is shared. An operand that is not such a slice (strided,
-//! broadcast, of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is
-//! stored as another type than it is computed in.
+//! of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is stored as another type
+//! than it is computed in. Where an operand is broadcast, the formula is called on as many elements as lie together, or share
+//! one of its numbers.
 
 use crate::buffer::{CpuBuffer, View};
 use crate::isa::formula;
 use crate::lane::V;
 use crate::memory::Held;
-use crate::operand::{Number, Operand, misuse};
-use crate::simd::room::{At, BLOCK, Block, Compute, Room, fresh};
+use crate::operand::{Number, Operand, misuse, together};
+use crate::simd::room::{BLOCK, Block, Room, fresh_few, is_few};
+use crate::simd::windows::{Lanes, Piece, WINDOW, Windows};
 use crate::{Cpu, CpuDevice, Isa, chain, copy, host};
 use elinvar_core::{DType, Element, Layout, Result};
 use elinvar_ops::backend;
@@ -20,7 +22,7 @@ use elinvar_ops::map::{IntMap, Map, Out};
 use smallvec::SmallVec;
 
 /// A formula over contiguous operands: fills the room with the results.
-type Formula<'a, T> = dyn Fn(&[&[T]], &mut Room<'_, T>) + Sync + 'a;
+pub(crate) type Formula<'a, T> = dyn Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Sync + 'a;
 
 /// A float formula at every element.
 pub(crate) fn map<M: Map<N>, const N: usize>(
@@ -59,64 +61,48 @@ pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
     }
 }
 
-/// Element `i` of each operand.
-#[inline(always)]
-fn operands<T: Element, const N: usize>(x: &[&[T]; N], i: usize) -> [T; N] {
-    let mut all = [T::ZERO; N];
-    for (a, x) in all.iter_mut().zip(x) {
-        *a = x[i];
-    }
-    all
-}
-
-/// A float formula and its operands. The formula is held by value: attributes behind a reference would be read anew for
-/// each element.
+/// A float formula.
 #[derive(Clone, Copy)]
-struct Floats<'a, M, T, const N: usize>(M, [&'a [T]; N]);
+struct Floats<M>(M);
 
-impl<M: Map<N>, T: Lane + Element, const N: usize> At<T> for Floats<'_, M, T, N> {
+impl<M: Map<N>, T: Lane + Element, const N: usize> Lanes<T, N> for Floats<M> {
     #[inline(always)]
-    fn at(&self, i: usize) -> T {
-        self.0.lane(operands(&self.1, i).map(V)).0
-    }
-    #[inline(always)]
-    fn cut(self, n: usize) -> Self {
-        Floats(self.0, self.1.map(|x| &x[..n]))
+    fn lane(&self, x: [T; N]) -> T {
+        self.0.lane(x.map(V)).0
     }
 }
 
 fn floats<T: Number + Lane, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
-) -> impl Fn(&[&[T]], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| formula::<T, _>(isa, Compute(Floats(m, all(x)), room))
+) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
+    move |x, room| formula::<T, _>(isa, Windows(Floats(m), all(x), room))
 }
 
 /// The operands of a formula of `N`.
-fn all<'a, T, const N: usize>(x: &[&'a [T]]) -> [&'a [T]; N] {
+fn all<'a, T, const N: usize>(x: &[Piece<'a, T>]) -> [Piece<'a, T>; N]
+where
+    Piece<'a, T>: Copy,
+{
     x.try_into().expect("a formula is given as many operands as it has")
 }
 
-/// An integer formula and its operands.
+/// An integer formula.
 #[derive(Clone, Copy)]
-struct Ints<'a, M, T, const N: usize>(M, [&'a [T]; N]);
+struct Ints<M>(M);
 
-impl<M: IntMap<N>, T: Int + Element, const N: usize> At<T> for Ints<'_, M, T, N> {
+impl<M: IntMap<N>, T: Int + Element, const N: usize> Lanes<T, N> for Ints<M> {
     #[inline(always)]
-    fn at(&self, i: usize) -> T {
-        self.0.int(operands(&self.1, i))
-    }
-    #[inline(always)]
-    fn cut(self, n: usize) -> Self {
-        Ints(self.0, self.1.map(|x| &x[..n]))
+    fn lane(&self, x: [T; N]) -> T {
+        self.0.int(x)
     }
 }
 
 fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
-) -> impl Fn(&[&[T]], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| formula::<T, _>(isa, Compute(Ints(m, all(x)), room))
+) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
+    move |x, room| formula::<T, _>(isa, Windows(Ints(m), all(x), room))
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
@@ -126,18 +112,41 @@ fn stored(out: Out, dtype: DType) -> DType {
     }
 }
 
-/// The operands, if they lie in memory as a formula reads them: what most of the small ones do.
-fn straight<'a, T: Element>(x: &[backend::View<'a, Cpu>]) -> Result<Option<SmallVec<[&'a [T]; 6]>>> {
-    let mut all = SmallVec::new();
-    for v in x {
-        if !v.layout.is_contiguous() {
+/// Operands of the largest formula: four, their result and its gradient.
+pub(crate) const OPERANDS: usize = 6;
+
+/// A formula at every element of a few numbers that lie in memory as it reads them, or are one number; None of others.
+/// What is done here is most of the time of an op on four numbers.
+#[inline(always)]
+fn few<T: Number>(
+    d: &CpuDevice,
+    x: &[backend::View<'_, Cpu>],
+    f: &Formula<'_, T>,
+) -> Result<Option<CpuBuffer>> {
+    let len = x[0].shape().numel();
+    if !is_few(d, len) || len == 0 {
+        return Ok(None);
+    }
+    // One number is common, as in x * 2; two are not.
+    let mut copies = Block::<T, WINDOW>::of_any_size();
+    let mut number = None;
+    let mut all = [Piece::EMPTY; OPERANDS];
+    for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
+        let Some(data) = T::slice(v.buffer.data()?) else { return Ok(None) };
+        let first = v.layout.offset();
+        if v.layout.is_contiguous() {
+            *piece = Piece::of(&data[first..first + len]);
+        } else if v.layout.is_one() && number.is_none() {
+            number = Some((i, data[first]));
+        } else {
             return Ok(None);
         }
-        let Some(data) = T::slice(v.buffer.data()?) else { return Ok(None) };
-        let len = v.shape().numel();
-        all.push(if len == 0 { &[] } else { &data[v.layout.offset()..][..len] });
     }
-    Ok(Some(all))
+    if let Some((i, value)) = number {
+        all[i] = Piece::number(copies.fill(WINDOW, |room| room.extend(WINDOW, |_| value)));
+    }
+    let y = fresh_few(len, |room| f(&all[..x.len()], room))?;
+    Ok(Some(CpuBuffer::new(T::wrap(y))))
 }
 
 /// A formula at every element of views of any kind.
@@ -148,16 +157,20 @@ fn blocks<T: Number>(
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
     if to == T::DTYPE
-        && let Some(x) = straight::<T>(x)?
+        && let Some(y) = few(d, x, f)?
     {
-        let y = fresh(d, x[0].len(), BLOCK, &|start, room| {
-            let n = room.left();
-            let part: SmallVec<[&[T]; 6]> = x.iter().map(|x| &x[start..start + n]).collect();
-            f(&part, room);
-            Ok(())
-        })?;
-        return Ok(CpuBuffer::new(T::wrap(y)));
+        return Ok(y);
     }
+    many(d, x, to, f)
+}
+
+/// As [`blocks`], of what is not a few numbers.
+fn many<T: Number>(
+    d: &CpuDevice,
+    x: &[backend::View<'_, Cpu>],
+    to: DType,
+    f: &Formula<'_, T>,
+) -> Result<CpuBuffer> {
     let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
@@ -173,19 +186,33 @@ fn blocks<T: Number>(
             Some(buffer) => Operand::new(buffer, &Layout::contiguous(v.shape().clone()), len),
         })
         .collect::<Result<_>>()?;
-    let y = T::stored(d, len, to, &|mut start, room| {
-        let mut held: SmallVec<[Block<T>; 3]> = operands.iter().map(|_| Block::new()).collect();
-        while room.left() > 0 {
-            let n = room.left().min(BLOCK);
-            let parts: SmallVec<[&[T]; 6]> = operands
-                .iter()
-                .zip(&mut held)
-                .map(|(operand, block)| operand.part(d.isa(), block, start, n))
-                .collect();
-            room.part(n, |room| f(&parts, room));
-            start += n;
-        }
+    let y = T::stored(d, len, to, &|start, room| {
+        fill(d.isa(), &operands, start, room, f);
         Ok(())
     })?;
     Ok(CpuBuffer::new(y))
+}
+
+/// Fills the room with a formula's results from number `start` on.
+pub(crate) fn fill<T: Number>(
+    isa: Isa,
+    operands: &[Operand<'_, T>],
+    mut start: usize,
+    room: &mut Room<'_, T>,
+    f: &Formula<'_, T>,
+) {
+    let mut held: SmallVec<[Block<T>; 3]> = SmallVec::new();
+    if operands.iter().any(Operand::needs_block) {
+        held.extend(operands.iter().map(|_| Block::new()));
+    }
+    while room.left() > 0 {
+        let n = together(operands, start, room.left(), BLOCK);
+        let mut all = [Piece::EMPTY; OPERANDS];
+        let mut blocks = held.iter_mut();
+        for (piece, operand) in all.iter_mut().zip(operands) {
+            *piece = operand.piece(isa, blocks.next(), start, n);
+        }
+        room.part(n, |room| f(&all[..operands.len()], room));
+        start += n;
+    }
 }

@@ -8,6 +8,7 @@
 //! All CPU devices of a process share this memory, and its limit.
 
 use elinvar_core::{Element, Error, HostData, MemoryStats, Result, each_data, host};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,11 +24,9 @@ const FLOOR: u64 = 32 << 20;
 pub(crate) struct Held(HostData);
 
 impl Held {
+    #[inline]
     pub(crate) fn new(data: HostData) -> Held {
-        let now = IN_USE.fetch_add(bytes(&data), Relaxed) + bytes(&data);
-        if now > PEAK.load(Relaxed) {
-            PEAK.fetch_max(now, Relaxed);
-        }
+        count(bytes(&data) as i64);
         Held(data)
     }
     pub(crate) fn data(&self) -> &HostData {
@@ -40,7 +39,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        IN_USE.fetch_sub(bytes(&self.0), Relaxed);
+        count(-(bytes(&self.0) as i64));
         keep(std::mem::replace(&mut self.0, HostData::U8(Vec::new())));
     }
 }
@@ -83,11 +82,59 @@ pub(crate) fn scratch<T: Element>(len: usize, value: T) -> Result<Scratch<T>> {
     filled(len, value).map(Scratch)
 }
 
+/// Bytes in use, but for those that threads have not counted yet.
 static IN_USE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
 /// `u64::MAX`: none.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
+
+/// Bytes that this thread took, less those that it gave back, since it last counted them for all: a few numbers should not
+/// wait for another processor.
+struct Uncounted(Cell<i64>);
+
+thread_local! {
+    static UNCOUNTED: Uncounted = const { Uncounted(Cell::new(0)) };
+}
+
+impl Drop for Uncounted {
+    fn drop(&mut self) {
+        count_for_all(self.0.take());
+    }
+}
+
+/// So many bytes more are in use.
+#[inline]
+fn count(bytes: i64) {
+    let here = |uncounted: &Uncounted| {
+        let sum = uncounted.0.get() + bytes;
+        if sum.unsigned_abs() < LARGE as u64 {
+            uncounted.0.set(sum);
+        } else {
+            uncounted.0.set(0);
+            count_for_all(sum);
+        }
+    };
+    // A thread that is just ending has nowhere to remember them.
+    if UNCOUNTED.try_with(here).is_err() {
+        count_for_all(bytes);
+    }
+}
+
+#[cold]
+fn count_for_all(bytes: i64) {
+    // What one thread took another may have given back and counted before: the sum wraps and comes back.
+    let now = IN_USE.fetch_add(bytes as u64, Relaxed).wrapping_add(bytes as u64);
+    if now as i64 > PEAK.load(Relaxed) as i64 {
+        PEAK.fetch_max(now, Relaxed);
+    }
+}
+
+/// Bytes in use, as far as they are counted: less than [`LARGE`] of each other thread are not.
+fn in_use() -> u64 {
+    let _ = UNCOUNTED.try_with(|uncounted| count_for_all(uncounted.0.take()));
+    (IN_USE.load(Relaxed) as i64).max(0) as u64
+}
 
 /// Bytes that a vector takes, used or not.
 fn bytes(data: &HostData) -> u64 {
@@ -183,7 +230,11 @@ pub(crate) fn keep(data: HostData) {
 /// # Errors
 /// `OutOfMemory` if the limit does not allow them.
 fn within_limit(size: u64) -> Result<()> {
-    let (limit, in_use) = (LIMIT.load(Relaxed), IN_USE.load(Relaxed));
+    let limit = LIMIT.load(Relaxed);
+    if limit == u64::MAX {
+        return Ok(());
+    }
+    let in_use = in_use();
     if in_use.saturating_add(size) > limit {
         return Err(Error::memory(format!(
             "out of memory: {size} bytes more than the {in_use} in use are over the limit of {limit}"
@@ -218,7 +269,7 @@ pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<Vec<T>> {
     cache.from_system += 1;
     // What is kept for later must not make the process larger than it would be at its largest anyway; a quarter more,
     // since sizes change.
-    let then = IN_USE.load(Relaxed) + size as u64;
+    let then = in_use() + size as u64;
     let peak = PEAK.load(Relaxed).max(then);
     let most = (peak + peak / 4).max(FLOOR).min(LIMIT.load(Relaxed));
     cache.shrink(most.saturating_sub(then));
@@ -258,7 +309,7 @@ pub(crate) fn stats() -> MemoryStats {
     let cache = Cache::lock();
     let limit = LIMIT.load(Relaxed);
     MemoryStats {
-        in_use: IN_USE.load(Relaxed),
+        in_use: in_use(),
         peak: PEAK.load(Relaxed),
         cached: cache.size,
         limit: (limit != u64::MAX).then_some(limit),

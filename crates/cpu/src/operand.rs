@@ -3,6 +3,7 @@
 use crate::convert;
 use crate::memory::with_capacity;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
+use crate::simd::windows::{Piece, WINDOW};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, Layout, Result, bf16, f16};
@@ -116,14 +117,20 @@ number!(f64, i64, i32, u8, bool);
 /// Elements of the largest blocks that are asked for.
 const WIDEST: usize = 2048;
 
+/// Elements that are worth a call of a formula; fewer that lie together are collected in a block.
+const CALL: usize = 256;
+
 /// How an operand gets to the formula.
 pub(crate) enum Operand<'a, T> {
     /// It lies there as the formula reads it.
     Slice(&'a [T]),
-    /// One element for all: a block of copies is made once.
-    One(&'a HostData, Walk),
-    /// A row that is repeated, such as a bias: so often that a block from any element of it on lies there; and its length.
+    /// One element for all: a window of copies.
+    One(Box<[T; WINDOW]>),
+    /// A short row that is repeated, such as a bias: so often that a block from any element of it on lies there; and its
+    /// length.
     Row(Vec<T>, usize),
+    /// In long rows, each in one piece or one number.
+    Rows(&'a [T], Walk),
     /// Through blocks.
     Blocks(&'a HostData, Walk),
 }
@@ -140,21 +147,23 @@ impl<'a, T: Number> Operand<'a, T> {
             _ => {}
         }
         let walk = Walk::new(layout);
-        if walk.is_one() {
-            return Ok(Operand::One(buffer, walk));
+        if walk.is_one() && len > 0 {
+            let mut one = Block::<T, 1>::of_any_size();
+            let one = one.fill(1, |room| match T::slice(buffer) {
+                Some(x) => gather(x, &walk, 0, 1, room),
+                None => T::load(Isa::best(), buffer, &walk, 0, 1, room),
+            });
+            return Ok(Operand::One(Box::new([one[0]; WINDOW])));
         }
-        let (row, _) = walk.inner();
-        if let Some(x) = T::slice(buffer)
-            && walk.repeats_a_row()
-            && row <= WIDEST
-            && len >= 8 * WIDEST
-        {
+        let (row, step) = walk.inner();
+        let Some(x) = T::slice(buffer) else { return Ok(Operand::Blocks(buffer, walk)) };
+        if row >= CALL && matches!(step, 0 | 1) {
+            return Ok(Operand::Rows(x, walk));
+        }
+        if walk.repeats_a_row() && row < CALL && len >= 8 * WIDEST {
             let mut all = with_capacity(row + WIDEST)?;
             let mut block = Block::new();
-            for at in (0..row).step_by(BLOCK) {
-                let n = BLOCK.min(row - at);
-                all.extend_from_slice(block.fill(n, |room| gather(x, &walk, at, n, room)));
-            }
+            all.extend_from_slice(block.fill(row, |room| gather(x, &walk, 0, row, room)));
             for i in 0..WIDEST {
                 all.push(all[i]);
             }
@@ -162,7 +171,55 @@ impl<'a, T: Number> Operand<'a, T> {
         }
         Ok(Operand::Blocks(buffer, walk))
     }
-    /// The elements number `start` to `start + n`; `block` is this operand's own.
+    /// Are its elements written to a block before a formula reads them?
+    pub(crate) fn needs_block(&self) -> bool {
+        match self {
+            Operand::Slice(_) | Operand::One(_) | Operand::Row(..) => false,
+            // One number of a row is.
+            Operand::Rows(..) | Operand::Blocks(..) => true,
+        }
+    }
+    /// How many elements from `start` on a formula can be called on, at most.
+    fn stretch(&self, start: usize, block: usize) -> usize {
+        match self {
+            Operand::Slice(_) | Operand::One(_) => usize::MAX,
+            Operand::Row(..) => WIDEST,
+            Operand::Rows(_, walk) => {
+                let (row, _) = walk.inner();
+                row - start % row
+            }
+            Operand::Blocks(..) => block,
+        }
+    }
+    /// The elements number `start` to `start + n`, of [`together`]; `block` is this operand's own, if it
+    /// [needs](Operand::needs_block) one.
+    pub(crate) fn piece<'b, const MOST: usize>(
+        &'b self,
+        isa: Isa,
+        block: Option<&'b mut Block<T, MOST>>,
+        start: usize,
+        n: usize,
+    ) -> Piece<'b, T> {
+        match (self, block) {
+            (Operand::One(copies), _) => Piece::number(&copies[..]),
+            (Operand::Rows(x, walk), Some(block)) => {
+                let (_, step) = walk.inner();
+                let at = walk.position(start);
+                if step == 1 {
+                    return Piece::of(&x[at..at + n]);
+                }
+                let value = x[at];
+                Piece::number(block.fill(WINDOW, |room| room.extend(WINDOW, |_| value)))
+            }
+            (_, Some(block)) => Piece::of(self.part(isa, block, start, n)),
+            (Operand::Slice(x), None) => Piece::of(&x[start..start + n]),
+            (Operand::Row(all, row), None) => Piece::of(&all[start % row..][..n]),
+            (Operand::Rows(..) | Operand::Blocks(..), None) => {
+                unreachable!("it was said that it needs a block")
+            }
+        }
+    }
+    /// The elements number `start` to `start + n`, whatever they are; `block` is this operand's own.
     pub(crate) fn part<'b, const MOST: usize>(
         &'b self,
         isa: Isa,
@@ -176,8 +233,13 @@ impl<'a, T: Number> Operand<'a, T> {
                 debug_assert!(MOST <= WIDEST);
                 &all[start % row..][..n]
             }
-            Operand::One(..) if block.held().len() >= n => &block.held()[..n],
-            Operand::One(data, walk) | Operand::Blocks(data, walk) => {
+            Operand::One(_) if block.held().len() >= n => &block.held()[..n],
+            Operand::One(copies) => block.fill(n, |room| room.extend(n, |_| copies[0])),
+            Operand::Rows(x, walk) => match walk.lies(start, n) {
+                Some(at) => &x[at..at + n],
+                None => block.fill(n, |room| gather(x, walk, start, n, room)),
+            },
+            Operand::Blocks(data, walk) => {
                 if let (Some(x), Some(at)) = (T::slice(data), walk.lies(start, n)) {
                     return &x[at..at + n];
                 }
@@ -192,4 +254,14 @@ impl<'a, T: Number> Operand<'a, T> {
             }
         }
     }
+}
+
+/// How many elements from `start` on a formula is called on at once, at most `most`, with blocks of `block` elements.
+pub(crate) fn together<T: Number>(
+    operands: &[Operand<'_, T>],
+    start: usize,
+    most: usize,
+    block: usize,
+) -> usize {
+    operands.iter().fold(most, |n, x| n.min(x.stretch(start, block)))
 }

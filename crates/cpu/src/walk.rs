@@ -39,9 +39,16 @@ impl Walk {
         if step != 1 || start % size + n > size {
             return None;
         }
-        let mut first = None;
-        self.runs(start, n.min(1), |[at], _, _| first = Some(at));
-        first
+        (n > 0).then(|| self.position(start))
+    }
+    /// Where element number `flat` lies.
+    pub(crate) fn position(&self, mut flat: usize) -> usize {
+        let mut at = self.offset[0];
+        for (&n, &step) in self.dims.iter().zip(&self.strides[0]).rev() {
+            at = at.wrapping_add_signed((flat % n) as isize * step);
+            flat /= n;
+        }
+        at
     }
     /// Do the elements lie one after the other?
     pub(crate) fn is_contiguous(&self) -> bool {

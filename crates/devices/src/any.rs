@@ -28,22 +28,25 @@ trait Member: Backend {
 }
 
 macro_rules! backends {
-    ($($Variant:ident: $Backend:ty;)*) => {
+    ($($(#[$when:meta])? $Variant:ident: $Backend:ty;)*) => {
         /// A device of one of this build's backends.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Device {
-            $(#[doc = concat!("A device of `", stringify!($Backend), "`.")]
+            $($(#[$when])?
+            #[doc = concat!("A device of `", stringify!($Backend), "`.")]
             $Variant(<$Backend as Backend>::Device),)*
         }
 
         /// Memory of one of this build's backends.
         #[derive(Debug)]
         pub enum AnyBuffer {
-            $(#[doc = concat!("Memory of `", stringify!($Backend), "`.")]
+            $($(#[$when])?
+            #[doc = concat!("Memory of `", stringify!($Backend), "`.")]
             $Variant(<$Backend as Backend>::Buffer),)*
         }
 
-        $(impl Member for $Backend {
+        $($(#[$when])?
+        impl Member for $Backend {
             fn pick(b: &AnyBuffer) -> Option<&Self::Buffer> {
                 match b {
                     AnyBuffer::$Variant(b) => Some(b),
@@ -64,7 +67,7 @@ macro_rules! backends {
         impl fmt::Display for Device {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
-                    $(Device::$Variant(d) => d.fmt(f),)*
+                    $($(#[$when])? Device::$Variant(d) => d.fmt(f),)*
                 }
             }
         }
@@ -73,7 +76,7 @@ macro_rules! backends {
         macro_rules! on {
             ($device:expr, $B:ident, $d:ident => $body:expr) => {
                 match $device {
-                    $(Device::$Variant($d) => {
+                    $($(#[$when])? Device::$Variant($d) => {
                         type $B = $Backend;
                         $body
                     })*
@@ -86,6 +89,8 @@ macro_rules! backends {
 backends! {
     Cpu: Cpu;
     Reference: Reference;
+    #[cfg(feature = "vulkan")]
+    Vulkan: elinvar_gpu::Vulkan;
 }
 
 /// Memory of the backend that holds it. Every caller checks that operands share a device.

@@ -2,6 +2,7 @@
 
 use crate::any::{Any, Device};
 use crate::probe::{Exactness, probe};
+use crate::vulkan;
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::Backend;
@@ -17,19 +18,37 @@ impl Device {
         Device::Reference(ReferenceDevice)
     }
 
-    /// The device of this name, as on a command line: `cpu`, `reference`, or `best`.
+    /// The Vulkan device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
     ///
     /// # Errors
-    /// `UnknownDevice` with the names that exist.
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every kernel needs.
+    pub fn vulkan(number: usize) -> Result<Device> {
+        vulkan::open(number)
+    }
+
+    /// The device of this name, as on a command line: `cpu`, `vulkan:0` (or `vulkan`), `reference`, or `best`.
+    ///
+    /// # Errors
+    /// `UnknownDevice` with the names that exist; those of opening the device.
     pub fn parse(name: &str) -> Result<Device> {
-        match name.trim().to_ascii_lowercase().as_str() {
-            "best" => CpuDevice::shared().map(Device::Cpu),
-            "cpu" => CpuDevice::shared().map(Device::Cpu),
-            "reference" => Ok(Device::reference()),
-            _ => Err(Error::new(
+        let unknown = || {
+            Error::new(
                 ErrorKind::UnknownDevice,
-                format!("there is no device called \"{name}\"; this build has: cpu, reference, best"),
-            )),
+                format!(
+                    "there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"
+                ),
+            )
+        };
+        let lower = name.trim().to_ascii_lowercase();
+        let (word, number) = match lower.split_once(':') {
+            Some((word, number)) => (word, Some(number.parse::<usize>().map_err(|_| unknown())?)),
+            None => (lower.as_str(), None),
+        };
+        match (word, number) {
+            ("best" | "cpu", None) => CpuDevice::shared().map(Device::Cpu),
+            ("reference", None) => Ok(Device::reference()),
+            ("vulkan", number) => Device::vulkan(number.unwrap_or(0)),
+            _ => Err(unknown()),
         }
     }
 
@@ -93,18 +112,18 @@ pub struct DeviceInfo {
 /// What a device reports when it is probed.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     let cpu = CpuDevice::shared()?;
-    Ok(vec![
-        DeviceInfo {
-            description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
-            exactness: probe::<Cpu>(&cpu)?,
-            device: Device::Cpu(cpu),
-        },
-        DeviceInfo {
-            device: Device::reference(),
-            description: "plain loops on one CPU thread; the definition of every result".into(),
-            exactness: probe::<Reference>(&ReferenceDevice)?,
-        },
-    ])
+    let mut all = vec![DeviceInfo {
+        description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
+        exactness: probe::<Cpu>(&cpu)?,
+        device: Device::Cpu(cpu),
+    }];
+    all.extend(vulkan::devices()?);
+    all.push(DeviceInfo {
+        device: Device::reference(),
+        description: "plain loops on one CPU thread; the definition of every result".into(),
+        exactness: probe::<Reference>(&ReferenceDevice)?,
+    });
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -135,7 +154,9 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::UnknownDevice);
             assert_eq!(
                 e.message(),
-                format!("there is no device called \"{name}\"; this build has: cpu, reference, best")
+                format!(
+                    "there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"
+                )
             );
         }
     }

@@ -36,6 +36,11 @@ impl<B: Backend> Array<B> {
     pub fn new(device: &B::Device, buffer: B::Buffer, shape: Shape, dtype: DType) -> Self {
         Array { device: device.clone(), buffer: Arc::new(buffer), layout: Layout::contiguous(shape), dtype }
     }
+    /// The same under a layout that is there already, and is [plain](Layout::is_plain).
+    fn laid(device: &B::Device, buffer: B::Buffer, layout: Layout, dtype: DType) -> Self {
+        debug_assert!(layout.is_plain());
+        Array { device: device.clone(), buffer: Arc::new(buffer), layout, dtype }
+    }
     /// Host memory, moved to the device.
     ///
     /// # Errors
@@ -63,7 +68,7 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// `OutOfMemory`.
     pub fn scalar(device: &B::Device, value: Scalar, dtype: DType) -> Result<Self> {
-        Ok(Self::new(device, B::fill(device, value, dtype, 1)?, Shape::scalar(), dtype))
+        Ok(Self::laid(device, B::fill(device, value, dtype, 1)?, Layout::scalar(), dtype))
     }
     /// The elements on the host, row-major.
     ///
@@ -122,8 +127,7 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// `OutOfMemory`, after which the tensor is as it was.
     pub fn own(&mut self) -> Result<()> {
-        let is_plain = self.layout.is_contiguous() && self.layout.offset() == 0;
-        if !is_plain || Arc::get_mut(&mut self.buffer).is_none() {
+        if !self.layout.is_plain() || Arc::get_mut(&mut self.buffer).is_none() {
             *self = self.copy()?;
         }
         Ok(())
@@ -249,11 +253,11 @@ pub fn align<'a, B: Backend, const N: usize>(op: &str, x: [&'a Array<B>; N]) -> 
     one_device(op, &x)?;
     let dtype = one_dtype(op, &x)?;
     if x[1..].iter().all(|a| a.shape() == x[0].shape()) {
-        return Ok(Aligned { x, layouts: None, dtype, shape: x[0].shape().clone() });
+        return Ok(Aligned { x, layouts: None, dtype });
     }
     let shape = broadcast_shape(op, &x)?;
     let fit = |a: &Array<B>| a.layout.broadcast_to(&shape, op).expect("the common shape fits every operand");
-    Ok(Aligned { x, layouts: Some(x.map(fit)), dtype, shape })
+    Ok(Aligned { x, layouts: Some(x.map(fit)), dtype })
 }
 
 /// Operands under their common shape.
@@ -263,8 +267,6 @@ pub struct Aligned<'a, B: Backend, const N: usize> {
     layouts: Option<[Layout; N]>,
     /// Their dtype.
     pub dtype: DType,
-    /// The common shape.
-    pub shape: Shape,
 }
 
 impl<B: Backend, const N: usize> Aligned<'_, B, N> {
@@ -274,6 +276,20 @@ impl<B: Backend, const N: usize> Aligned<'_, B, N> {
             None => self.x.map(Array::view),
             Some(layouts) => std::array::from_fn(|i| self.x[i].view_as(&layouts[i])),
         }
+    }
+    /// The common shape.
+    pub fn shape(&self) -> &Shape {
+        self.first().shape()
+    }
+    fn first(&self) -> &Layout {
+        self.layouts.as_ref().map_or(&self.x[0].layout, |all| &all[0])
+    }
+    /// The layout of a result.
+    fn layout(&self) -> Layout {
+        // Most often one of the operands lies so, and its layout can be shared.
+        let is = |l: &&Layout| l.is_plain() && l.shape() == self.shape();
+        let own = self.x.iter().map(|x| &x.layout).find(is);
+        own.cloned().unwrap_or_else(|| Layout::contiguous(self.shape().clone()))
     }
 }
 
@@ -292,7 +308,7 @@ pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> R
         )));
     }
     let b = B::map(device, m, all.views(), dtype)?;
-    Ok(Array::new(device, b, all.shape, out_dtype(M::OUT, dtype)))
+    Ok(Array::laid(device, b, all.layout(), out_dtype(M::OUT, dtype)))
 }
 
 /// An integer formula at every element, operands broadcast.
@@ -310,7 +326,7 @@ pub fn map_int<B: Backend, M: IntMap<N>, const N: usize>(m: &M, x: [&Array<B>; N
         )));
     }
     let b = B::map_int(device, m, all.views(), dtype)?;
-    Ok(Array::new(device, b, all.shape, out_dtype(M::OUT, dtype)))
+    Ok(Array::laid(device, b, all.layout(), out_dtype(M::OUT, dtype)))
 }
 
 fn out_dtype(out: Out, dtype: DType) -> DType {

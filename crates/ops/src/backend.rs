@@ -14,7 +14,7 @@ use crate::map::{IntMap, Map};
 use crate::rows::Rows;
 use crate::update::Update;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use std::fmt::{Debug, Display};
 
 /// A strided look at a buffer.
@@ -235,6 +235,13 @@ pub struct Attention {
     pub scale: f64,
     /// Query `i` sees keys `0..=i` only.
     pub causal: bool,
+}
+
+/// What a gather or a scatter says of an index that is not in `0..size`; `position` is where it stands among the indices.
+pub fn out_of_range(op: &str, index: i64, position: &[usize], axis: usize, size: usize) -> Error {
+    Error::argument(format!(
+        "{op}: index {index} at position {position:?} is out of range for axis {axis} of size {size}"
+    ))
 }
 
 /// A device that says whose it is, so that a tensor's backend follows from its device.

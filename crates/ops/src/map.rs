@@ -159,8 +159,12 @@ macro_rules! pointwise {
                 saves::<M, $n>(dtype)
             }
             fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+                Ok(Outputs::from_buf([self.forward_one(x)?]))
+            }
+            #[inline]
+            fn forward_one<B: Backend>(&self, x: &[&Array<B>]) -> Result<Array<B>> {
                 let [$($x),*] = x else { unreachable!("a map of {} operands", $n) };
-                Ok(Outputs::from_buf([array::map(&self.0, [*$($x),*])?]))
+                array::map(&self.0, [*$($x),*])
             }
             fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
                 let g = g[0].as_ref().expect("a map has one result");

@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::backend::Backend;
 use crate::value::Value;
-use elinvar_core::{DType, Result, Shape};
+use elinvar_core::{DType, Layout, Result, Shape};
 use smallvec::SmallVec;
 use std::fmt::Debug;
 
@@ -46,6 +46,15 @@ pub trait Op: Clone + Debug + Send + Sync + 'static {
     /// A sentence that begins with the op's name.
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>>;
 
+    /// The same, of an op that has one result: an op that is called on a few numbers saves the list.
+    ///
+    /// # Errors
+    /// As [`Op::forward`].
+    #[inline]
+    fn forward_one<B: Backend>(&self, x: &[&Array<B>]) -> Result<Array<B>> {
+        Ok(self.forward(x)?.pop().expect("an op has a result"))
+    }
+
     /// The gradients by each operand that [`Context::wants`], from the gradients by each result (`None` for a
     /// result that nothing depends on; at least one is there). Each has its operand's shape and dtype.
     ///
@@ -58,23 +67,23 @@ pub trait Op: Clone + Debug + Send + Sync + 'static {
 }
 
 /// What is left of an op's run when its gradient is computed.
-#[derive(Debug)]
-pub struct Context<V: Value> {
-    inputs: SmallVec<[V; 2]>,
-    outputs: SmallVec<[V; 1]>,
-    shapes: SmallVec<[(Shape, DType); 2]>,
-    wanted: SmallVec<[bool; 2]>,
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a, V: Value> {
+    inputs: &'a [V],
+    outputs: &'a [V],
+    operands: &'a [(Layout, DType)],
+    wanted: &'a [bool],
 }
 
-impl<V: Value> Context<V> {
+impl<'a, V: Value> Context<'a, V> {
     /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them.
     pub fn new(
-        inputs: SmallVec<[V; 2]>,
-        outputs: SmallVec<[V; 1]>,
-        shapes: SmallVec<[(Shape, DType); 2]>,
-        wanted: SmallVec<[bool; 2]>,
+        inputs: &'a [V],
+        outputs: &'a [V],
+        operands: &'a [(Layout, DType)],
+        wanted: &'a [bool],
     ) -> Self {
-        Context { inputs, outputs, shapes, wanted }
+        Context { inputs, outputs, operands, wanted }
     }
     /// Operand `i`. The op must have said that it saves its inputs.
     pub fn x(&self, i: usize) -> &V {
@@ -86,19 +95,19 @@ impl<V: Value> Context<V> {
     }
     /// Number of operands.
     pub fn len(&self) -> usize {
-        self.shapes.len()
+        self.operands.len()
     }
     /// No operands?
     pub fn is_empty(&self) -> bool {
-        self.shapes.is_empty()
+        self.operands.is_empty()
     }
     /// The shape of operand `i`.
     pub fn shape(&self, i: usize) -> &Shape {
-        &self.shapes[i].0
+        self.operands[i].0.shape()
     }
     /// The dtype of operand `i`.
     pub fn dtype(&self, i: usize) -> DType {
-        self.shapes[i].1
+        self.operands[i].1
     }
     /// Does anybody need the gradient by operand `i`?
     pub fn wants(&self, i: usize) -> bool {

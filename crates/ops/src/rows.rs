@@ -81,7 +81,7 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
         let x: [&Array<B>; N] = x.try_into().expect("as many operands as the formula takes");
         let device = x[0].device();
         let all = array::align(R::NAME, x)?;
-        let (dtype, shape) = (all.dtype, &all.shape);
+        let (dtype, shape) = (all.dtype, all.shape());
         if !dtype.is_float() {
             return Err(Error::dtype(format!(
                 "{}: not defined for {dtype}; convert with to_dtype to a float type",

@@ -420,10 +420,10 @@ where
     let x = x.map(|v| f(&[v]));
     let y = op.forward::<Reference>(&x.each_ref()).unwrap();
     let saves = op.saves(DType::F32);
-    let shapes = x.iter().map(|a| (a.shape().clone(), a.dtype())).collect();
-    let inputs = if saves.inputs { x.iter().cloned().collect() } else { Default::default() };
-    let outputs = if saves.outputs { y.clone() } else { Default::default() };
-    let context = Context::new(inputs, outputs, shapes, std::iter::repeat_n(true, N).collect());
+    let operands: Vec<_> = x.iter().map(|a| (a.layout().clone(), a.dtype())).collect();
+    let inputs: &[A] = if saves.inputs { &x } else { &[] };
+    let outputs: &[A] = if saves.outputs { &y } else { &[] };
+    let context = Context::new(inputs, outputs, &operands, &[true; N]);
     let g = y[0].full_like(1.0).unwrap();
     let all = op.backward(&context, &[Some(g)]).unwrap();
     let one = |a: Option<A>| f32::unwrap(a.unwrap().to_host().unwrap().into_data()).unwrap()[0];
@@ -569,12 +569,8 @@ fn halves_round_once() {
     let op = Pointwise(tanh::Tanh);
     assert!(op.saves(DType::F16).inputs, "a gradient from a rounded result would be too coarse");
     let (x, g) = (array(&x), array(&vec![f16::from_f32(0.7); 200]));
-    let c = Context::new(
-        [x.clone()].into_iter().collect(),
-        Default::default(),
-        [(x.shape().clone(), DType::F16)].into_iter().collect(),
-        [true].into_iter().collect(),
-    );
+    let (inputs, operands) = ([x.clone()], [(x.layout().clone(), DType::F16)]);
+    let c = Context::new(&inputs, &[], &operands, &[true]);
     let got = op.backward(&c, &[Some(g)]).unwrap().remove(0).unwrap();
     let one = |v: &f16| {
         let t = Lane::tanh(v.to_f32());

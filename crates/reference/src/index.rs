@@ -3,8 +3,8 @@
 use crate::View;
 use crate::compute::{Compute, convert, elements, misuse, own, unravel};
 use elinvar_core::host::with_capacity;
-use elinvar_core::{Element, Error, HostData, Layout, Result, Shape, each_data};
-use elinvar_ops::backend::Scatter;
+use elinvar_core::{Element, HostData, Layout, Result, Shape, each_data};
+use elinvar_ops::backend::{Scatter, out_of_range};
 use elinvar_ops::int::Int;
 
 /// For each index, in row-major order: where the element that it names lies in `layout`.
@@ -19,13 +19,10 @@ fn targets(op: &str, layout: &Layout, axis: usize, index: &View) -> Result<Vec<u
     // The first element along the axis, for every place of the index.
     let first = layout.slice(axis, 0, 1, 1).broadcast_to(shape, op)?;
     for (i, (p, q)) in first.positions().zip(index.layout.positions()).enumerate() {
-        let named = usize::try_from(buffer[q]).ok().filter(|&n| n < size).ok_or_else(|| {
-            Error::argument(format!(
-                "{op}: index {} at position {:?} is out of range for axis {axis} of size {size}",
-                buffer[q],
-                &unravel(i, shape)[..]
-            ))
-        })?;
+        let named = usize::try_from(buffer[q])
+            .ok()
+            .filter(|&n| n < size)
+            .ok_or_else(|| out_of_range(op, buffer[q], &unravel(i, shape), axis, size))?;
         out.push(p.wrapping_add_signed(named as isize * step));
     }
     Ok(out)

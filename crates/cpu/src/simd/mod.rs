@@ -7,6 +7,7 @@
 //! * [`folds`]: sums and extremes of contiguous numbers.
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
+//! * [`windows`]: formulas over contiguous operands.
 //! * [`threads`]: work that several threads share.
 
 pub(crate) mod chains;
@@ -19,5 +20,6 @@ pub(crate) mod room;
 pub(crate) mod threads;
 pub(crate) mod tile;
 pub(crate) mod vector;
+pub(crate) mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;

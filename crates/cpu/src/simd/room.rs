@@ -50,6 +50,16 @@ pub(crate) struct Room<'a, T> {
 }
 
 impl<'a, T: Copy> Room<'a, T> {
+    /// The slots that are still to be written, by kernels of this module, which then [count](Room::count) them.
+    #[inline(always)]
+    pub(super) fn unwritten(&mut self) -> &mut [MaybeUninit<T>] {
+        &mut self.slots[self.written..]
+    }
+    /// The next `n` slots were written.
+    #[inline(always)]
+    pub(super) fn count(&mut self, n: usize) {
+        self.written += n;
+    }
     fn assert_full(&self) {
         assert_eq!(self.left(), 0, "cpu: a part of a result was left out");
     }
@@ -208,6 +218,26 @@ pub(crate) fn fresh<T: Element>(
     }
     let mut all = fresh_many(d, len, unit, 1, &|start, rooms| f(start, &mut rooms[0]))?;
     Ok(all.pop().expect("one was asked for"))
+}
+
+/// As [`fresh`], by the caller alone, for results that are too few for threads.
+///
+/// # Errors
+/// `OutOfMemory`.
+#[allow(unsafe_code, reason = "a vector of what was written")]
+pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)) -> Result<Vec<T>> {
+    let mut v = with_capacity(len)?;
+    let mut room = Room::new(&mut v.spare_capacity_mut()[..len]);
+    f(&mut room);
+    room.assert_full();
+    // SAFETY: the room over the first `len` slots is full, and its methods write each slot before they count it.
+    unsafe { v.set_len(len) };
+    Ok(v)
+}
+
+/// Is a result of so many elements one for [`fresh_few`]?
+pub(crate) fn is_few(d: &CpuDevice, len: usize) -> bool {
+    is_alone(d, len, BLOCK)
 }
 
 /// As [`fresh`], `count` vectors at once: `f(start, rooms)` is to fill all rooms.

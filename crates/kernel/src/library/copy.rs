@@ -16,7 +16,7 @@ const GROUP: u32 = 256;
 
 /// The work of a copy: the operand, then the result. `None` if there are no elements.
 pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
-    map::work(Cast { from, to }, to.into(), &[(x, from)], Choice::default())
+    map::work(Cast { from, to }, &[to.into()], &[(x, from)], Choice::default())
 }
 
 /// The work of writing a view into a part of a tensor, of the same dtype and shape: the operand, then the tensor. `None` if
@@ -73,8 +73,14 @@ impl Code for Cast {
     fn key(&self, around: Key) -> Key {
         around.with(&("copy", self))
     }
-    fn emit<'k>(&self, _: &'k Builder, x: &[Val<'k>], _: u8) -> Val<'k> {
-        let v = x[0];
+    fn emit<'k>(&self, _: &'k Builder, x: &[Val<'k>], _: u8) -> Vec<Val<'k>> {
+        vec![self.cast(x[0])]
+    }
+}
+
+impl Cast {
+    /// One number, or vector.
+    pub(super) fn cast<'k>(&self, v: Val<'k>) -> Val<'k> {
         if self.from == self.to {
             return v;
         }

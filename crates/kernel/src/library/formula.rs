@@ -1,6 +1,7 @@
 //! Formulas of the catalogue, whatever their type, as things that write code into a kernel.
 
 use super::key::Key;
+use super::map::Code;
 use crate::build::{Builder, Val};
 use crate::ir::{Elem, Scalar, Unary};
 use crate::lane::{Float, Integer, KindBool, KindI32, KindI64, KindU8, Term, W32, W64};
@@ -171,47 +172,54 @@ pub struct Step<'a> {
 /// Maps that run one after the other on an element while it is in a register: what lies between them is rounded as if
 /// it had been stored.
 pub struct Chain<'a> {
-    /// The formulas, each after those that it reads; the last gives the result.
+    /// The formulas, each after those that it reads.
     pub steps: Vec<Step<'a>>,
-    /// Operands of the whole.
-    pub outside: usize,
+    /// In what is computed.
+    pub compute: Compute,
+    /// The steps whose results are stored.
+    pub keeps: Vec<usize>,
 }
 
-impl Formula for Chain<'_> {
+impl Chain<'_> {
+    /// What the results hold, in the order of `keeps`.
+    pub fn outs(&self) -> Vec<Elem> {
+        let out = |step: &Step<'_>| match step.formula.out() {
+            Out::Same => Elem::from(step.dtype),
+            Out::Bool => Elem::Bool,
+        };
+        self.keeps.iter().map(|&i| out(&self.steps[i])).collect()
+    }
+}
+
+impl Code for Chain<'_> {
     fn name(&self) -> String {
-        self.steps.iter().map(|s| s.formula.name()).collect::<Vec<_>>().join("_")
+        let all: Vec<String> = self.steps.iter().map(|s| s.formula.name()).collect();
+        all.join("_")
     }
     fn key(&self, around: Key) -> Key {
         let each = |key: Key, s: &Step<'_>| s.formula.key(key.with(&(&s.operands, s.dtype)));
-        self.steps.iter().fold(around.with(&self.steps.len()), each)
+        self.steps.iter().fold(around.with(&(self.steps.len(), self.compute, &self.keeps)), each)
     }
-    fn arity(&self) -> usize {
-        self.outside
-    }
-    fn out(&self) -> Out {
-        self.steps.last().map_or(Out::Same, |s| s.formula.out())
-    }
-    fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
-        let mut given: Vec<Val<'k>> = Vec::new();
-        let width = x.iter().map(|v| v.ty().width()).max().unwrap_or(1);
-        for (i, step) in self.steps.iter().enumerate() {
+    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Vec<Val<'k>> {
+        let c = self.compute;
+        let x: Vec<Val<'k>> = x.iter().map(|&v| c.enter(v)).collect();
+        // What each step gives to others, and what of it is stored.
+        let (mut given, mut stored): (Vec<Val<'k>>, Vec<Val<'k>>) = (Vec::new(), Vec::new());
+        for step in &self.steps {
             let operands: Vec<Val<'k>> = (step.operands.iter())
                 .map(|from| match *from {
                     Source::Outside(i) => x[i],
                     Source::Step(i) => given[i],
                 })
                 .collect();
-            let y = step.formula.emit(k, c, &operands);
-            if i + 1 == self.steps.len() {
-                return y;
-            }
-            let y = leave(y, step.formula.out(), c, width);
+            let y = leave(step.formula.emit(k, c, &operands), step.formula.out(), c, width);
+            stored.push(y);
             given.push(c.enter(match (step.formula.out(), Elem::from(step.dtype)) {
                 (Out::Same, Elem::F16) => y.unary(Unary::RoundF16),
                 (Out::Same, Elem::BF16) => y.unary(Unary::RoundBF16),
                 (Out::Same | Out::Bool, _) => y,
             }));
         }
-        unreachable!("a chain has a step")
+        self.keeps.iter().map(|&i| stored[i]).collect()
     }
 }

@@ -80,6 +80,8 @@ pub fn join(x: &[&Layout], from: usize, to: usize) -> Joined {
 /// With l = ceil(log2 d) the reciprocal is 2^(31 + l) / d rounded up, below 2^32; its error, less than d <= 2^l, times n
 /// stays below 2^(31 + l).
 fn reciprocal(d: usize) -> (u32, u32) {
+    // An axis without elements has no index to be taken apart.
+    let d = d.max(2);
     let l = usize::BITS - (d - 1).leading_zeros();
     ((1u128 << (31 + l)).div_ceil(d as u128) as u32, l - 1)
 }

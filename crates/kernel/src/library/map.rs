@@ -1,4 +1,4 @@
-//! `y[i] = formula(x0[i], x1[i], ..)` for every element i, in row-major order of the result.
+//! `y[i] = formula(x0[i], x1[i], ..)` for every element i, in row-major order of the result; or several results at once.
 //!
 //! An operand is read in one of three ways: `Dense` (row-major, as the result), `Same` (one element for all), or
 //! `Strided` (by the strides of its axes, broadcast axes having stride 0). If no operand is strided, an invocation takes
@@ -35,8 +35,20 @@ pub trait Code {
     fn name(&self) -> String;
     /// The key of a kernel that this is in, from the key of what is around it.
     fn key(&self, around: Key) -> Key;
-    /// What is stored, in numbers of `width`, from what was loaded.
-    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Val<'k>;
+    /// What is stored in each result, in numbers of `width`, from what was loaded.
+    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Vec<Val<'k>>;
+}
+
+impl<C: Code + ?Sized> Code for &C {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+    fn key(&self, around: Key) -> Key {
+        (**self).key(around)
+    }
+    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Vec<Val<'k>> {
+        (**self).emit(k, x, width)
+    }
 }
 
 /// A formula in the type in which tensors of a dtype are computed.
@@ -49,9 +61,9 @@ impl Code for Computed<'_> {
     fn key(&self, around: Key) -> Key {
         self.0.key(around.with(&self.1))
     }
-    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Val<'k> {
+    fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Vec<Val<'k>> {
         let x: Vec<Val> = x.iter().map(|&v| self.1.enter(v)).collect();
-        leave(self.0.emit(k, self.1, &x), self.0.out(), self.1, width)
+        vec![leave(self.0.emit(k, self.1, &x), self.0.out(), self.1, width)]
     }
 }
 
@@ -60,8 +72,8 @@ impl Code for Computed<'_> {
 pub struct Form {
     /// What the operands hold, and how they are read.
     pub operands: Vec<(Elem, Walk)>,
-    /// What the result holds.
-    pub out: Elem,
+    /// What the results hold.
+    pub outs: Vec<Elem>,
     /// Axes that are left of the shape when neighbours that lie evenly in all operands are joined; 0 if no operand
     /// is strided.
     pub rank: usize,
@@ -113,19 +125,24 @@ pub fn map_by<'a>(
         Out::Same => Elem::from(dtype),
         Out::Bool => Elem::Bool,
     };
-    work(Computed(formula, dtype.into()), out, x, choice)
+    work(Computed(formula, dtype.into()), &[out], x, choice)
 }
 
-/// The work of some code at every element.
-pub fn work<'a>(code: impl Code + 'a, out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<Work<'a>> {
-    let (form, sizes) = plan(out, x, choice)?;
+/// The work of some code at every element: operands first, then the results.
+pub fn work<'a>(
+    code: impl Code + 'a,
+    outs: &[Elem],
+    x: &[(&Layout, DType)],
+    choice: Choice,
+) -> Option<Work<'a>> {
+    let (form, sizes) = plan(outs, x, choice)?;
     let key = code.key(Key::of("map").with(&form));
     let (scalar, numbers, groups) = (form.scalar(), numbers_of(&form, &sizes), form.groups(&sizes));
     Some(numbers::work(key, move || build(&code, &form), groups, scalar, &numbers))
 }
 
 /// The form of a map of these operands, and its numbers.
-pub(super) fn plan(out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, Sizes)> {
+pub(super) fn plan(outs: &[Elem], x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, Sizes)> {
     let len = x[0].0.shape().numel();
     if len == 0 {
         return None;
@@ -148,7 +165,7 @@ pub(super) fn plan(out: Elem, x: &[(&Layout, DType)], choice: Choice) -> Option<
     let aligned = (x.iter().zip(&operands)).all(|((l, _), o)| o.1 != Walk::Dense || l.offset() % 4 == 0);
     let width = if strided || !aligned || len == 1 { 1 } else { choice.most };
     let rank = if strided { dims.len() } else { 0 };
-    let form = Form { operands, out, rank, width, wide };
+    let form = Form { operands, outs: outs.to_vec(), rank, width, wide };
     let operands = x.iter().zip(strides).map(|((l, _), s)| (l.offset(), s)).collect();
     Some((form, Sizes { len, dims, operands }))
 }
@@ -183,7 +200,8 @@ impl Form {
             })
             .collect();
         let wide = if self.wide { "_wide" } else { "" };
-        format!("{walks}_{}_r{}w{}{wide}", self.out, self.rank, self.width)
+        let outs: String = self.outs.iter().map(|e| format!("_{e}")).collect();
+        format!("{walks}{outs}_r{}w{}{wide}", self.rank, self.width)
     }
 }
 
@@ -216,8 +234,12 @@ pub fn build(code: &dyn Code, form: &Form) -> Kernel {
     let operands: Vec<Place> = (form.operands.iter().enumerate())
         .map(|(i, (e, _))| k.buffer(&format!("x{i}"), *e, Access::Read))
         .collect();
-    let y = k.buffer("y", form.out, Access::Write);
-    elements(&k, form, &operands, |ends, x| ends.store(y, code.emit(&k, x, form.width)));
+    let results: Vec<Place> = (form.outs.iter().enumerate())
+        .map(|(i, e)| k.buffer(&if i == 0 { "y".into() } else { format!("y{i}") }, *e, Access::Write))
+        .collect();
+    elements(&k, form, &operands, |ends, x| {
+        ends.store(&results, &code.emit(&k, x, form.width));
+    });
     k.finish()
 }
 
@@ -289,19 +311,21 @@ impl<'k> Ends<'k> {
         };
         k.if_else(self.whole(), || all.iter().map(|&(p, at)| k.load(p, at, w)).collect(), one_by_one)
     }
-    /// Stores the elements that the tensor has.
-    pub(super) fn store(&self, y: Place, v: Val<'k>) {
+    /// Stores the elements that the tensors have.
+    pub(super) fn store(&self, results: &[Place], values: &[Val<'k>]) {
+        assert_eq!(results.len(), values.len(), "a value for each result");
         let (k, i) = (self.k, self.i);
+        let all = || results.iter().copied().zip(values.iter().copied());
         if self.width == 1 {
-            return k.store(y, i, v);
+            return all().for_each(|(y, v)| k.store(y, i, v));
         }
         let one_by_one = || {
-            k.store(y, i, v.extract(0));
+            all().for_each(|(y, v)| k.store(y, i, v.extract(0)));
             for e in 1..self.width {
                 let at = i + i64::from(e);
-                k.if_(at.lt(self.len), || k.store(y, at, v.extract(e)));
+                k.if_(at.lt(self.len), || all().for_each(|(y, v)| k.store(y, at, v.extract(e))));
             }
         };
-        k.if_or(self.whole(), || k.store(y, i, v), one_by_one);
+        k.if_or(self.whole(), || all().for_each(|(y, v)| k.store(y, i, v)), one_by_one);
     }
 }

@@ -5,7 +5,6 @@
 
 use super::copy::Cast;
 use super::fill::{number, word64};
-use super::map::Code;
 use super::numbers::{self, Numbers};
 use super::{Key, Work, grid, group_number, index};
 use crate::build::{Builder, Val};
@@ -191,7 +190,7 @@ impl Form {
             Kind::Int => {
                 let [span, low] = bounds.map(|b| number(Scalar::U64, b));
                 let cast = Cast { from: DType::I64, to: self.dtype };
-                let draw = |w| cast.emit(k, &[(high64(w, span) + low).bits(Scalar::I64)], 1);
+                let draw = |w| cast.cast((high64(w, span) + low).bits(Scalar::I64));
                 pairs().map(draw).to_vec()
             }
         }

@@ -79,8 +79,9 @@ pub fn update<'a>(
     let own = Layout::contiguous(shape.clone());
     let operands: Vec<(&Layout, DType)> =
         changes.iter().map(|&d| (&own, d)).chain(reads.iter().copied()).collect();
-    let (form, sizes) = map::plan(dtype.into(), &operands, Choice::default())?;
-    let key = f.key(Key::of("update").with(&form));
+    // It has no results beside what changes.
+    let (form, sizes) = map::plan(&[], &operands, Choice::default())?;
+    let key = f.key(Key::of("update").with(&(dtype, &form)));
     let (scalar, all, groups) = (form.scalar(), map::numbers_of(&form, &sizes), form.groups(&sizes));
     Some(numbers::work(key, move || build(f, dtype, &form), groups, scalar, &all))
 }
@@ -101,9 +102,8 @@ pub fn build(f: &dyn Change, dtype: DType, form: &Form) -> Kernel {
     map::elements(&k, form, &places, |ends, x| {
         let x: Vec<Val> = x.iter().map(|&v| c.enter(v)).collect();
         let new = f.emit(&k, c, &x);
-        for (&place, v) in places.iter().zip(new) {
-            ends.store(place, v.splat(form.width));
-        }
+        let new: Vec<Val> = new.into_iter().map(|v| v.splat(form.width)).collect();
+        ends.store(&places[..new.len()], &new);
     });
     k.finish()
 }

@@ -225,13 +225,13 @@ fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
             Step { formula: &lt, operands: vec![Source::Step(1), Source::Outside(2)], dtype },
             Step { formula: &add, operands: vec![Source::Step(2), Source::Step(1)], dtype },
         ];
-        let chain = Chain { steps, outside: 3 };
+        let chain = Chain { steps, compute: dtype.into(), keeps: vec![3, 1] };
         for most in [1, 4] {
             let operands = [(&layout, dtype); 3];
-            let work =
-                map::map_by(&chain, dtype, &operands, Choice { most, wide: false }).expect("not empty");
-            let got = start(&work, &[x, y, z], &[(dtype, 35)]).remove(0);
-            assert_eq!(got, want, "{dtype}, {most}");
+            let choice = Choice { most, wide: false };
+            let work = map::work(&chain, &chain.outs(), &operands, choice).expect("not empty");
+            let got = start(&work, &[x, y, z], &[(dtype, 35), (dtype, 35)]);
+            assert_eq!(got, [want.clone(), power.clone()], "{dtype}, {most}");
         }
     }
 }

@@ -147,7 +147,7 @@ fn what_a_device_lacks_is_said() {
         ("%3: f32 = fma %1, %1, %1 store y[%0] = %3", Device { fused: false, ..FULL }, "emitted"),
         ("%3: f64 = sqrt %2 store z[%0] = %3", Device { square_root: false, ..FULL }, "a square root of f64"),
         ("%3: f64 = div %2, %2 store z[%0] = %3", Device { division: false, ..FULL }, "a division of f64"),
-        ("%3: f64 = fma %2, %2, %2 store z[%0] = %3", Device { fused: false, ..FULL }, "a fused fma of f64"),
+        ("%3: f64 = fma %2, %2, %2 store z[%0] = %3", Device { fused: false, ..FULL }, "emitted"),
         (
             "%3: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %3",
             FULL,

@@ -57,6 +57,7 @@ fn lowering_changes_no_bit_of_random_kernels() {
         saturation: true,
         copy_sign: true,
         fused: false,
+        wide: true,
         quotient: true,
         root: true,
         reductions: true,
@@ -120,7 +121,10 @@ fn a_fused_fma_is_built_where_there_is_none() {
         %11: f32 = fma %8, %9, %10 store y[%4] = %11 }";
     let k = parse(text).unwrap();
     let mut built = k.clone();
-    pass::lower(&mut built, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    pass::lower(&mut built, pass::Wants { fused: true, wide: true, ..pass::Wants::default() }).unwrap();
+    let mut whole = k.clone();
+    pass::lower(&mut whole, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    assert!(!whole.features().f64 && !whole.features().i64, "built without anything wider");
     let (groups, s) = (64u32, elinvar_core::philox::Stream { seed: 11, stream: 0 });
     let n = u64::from(groups) * 64;
     let mut cells = Vec::new();
@@ -148,6 +152,83 @@ fn a_fused_fma_is_built_where_there_is_none() {
     let want = on(&k, false);
     assert!(on(&k, true) != want, "the inputs do not tell a fused fma from another");
     assert!(on(&built, true) == want);
+    let nan = |c: u64| f32::from_bits(c as u32).is_nan();
+    let same = |(a, b): (&u64, &u64)| a == b || (nan(*a) && nan(*b));
+    assert!(on(&whole, true).cells.iter().zip(&want.cells).all(same));
+}
+
+/// The same of f64, which is built in integers: any bits, sums that cancel, exponents on all sides of the product's, results that
+/// are subnormal or too large, zeros, infinities, NaN.
+#[test]
+fn a_fused_fma_of_f64_is_built_where_there_is_none() {
+    let text = "kernel t group 64 1 1 { buffer x f64 read buffer y f64 write
+        %0: u32 = local_index %1: u32 = group_id.x %2: u32 = const 64 %3: u32 = mul %1, %2 %4: u32 = add %3, %0
+        %5: u32 = const 4 %6: u32 = mul %4, %5 %7: f64x4 = load x[%6]
+        %8: f64 = extract %7, 0 %9: f64 = extract %7, 1 %10: f64 = extract %7, 2
+        %11: f64 = fma %8, %9, %10 store y[%4] = %11 }";
+    let k = parse(text).unwrap();
+    let mut built = k.clone();
+    pass::lower(&mut built, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    verify::verify(&built).unwrap_or_else(|e| panic!("{e}"));
+    let (groups, s) = (512u32, elinvar_core::philox::Stream { seed: 12, stream: 0 });
+    let n = u64::from(groups) * 64;
+    let edges =
+        [0.0, -0.0, 1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::MAX, f64::MIN_POSITIVE, 5e-324];
+    let mut cells = Vec::new();
+    for i in 0..n {
+        let any = |j: u64| f64::from_bits(s.word64(4 * i + j));
+        let word = s.word64(4 * i + 3);
+        // A number of this exponent.
+        let with = |x: f64, e: i64| {
+            f64::from_bits((x.to_bits() & 0x800f_ffff_ffff_ffff) | ((e.clamp(0, 2046) as u64) << 52))
+        };
+        // Few bits are set in every second one, so that halves are met.
+        let few =
+            |x: f64| if word & 1 == 0 { x } else { f64::from_bits(x.to_bits() & 0xffff_f000_0000_0000) };
+        let by = |places: u32, of: i64| (word >> places) as i64 % of;
+        let (a, b, c) = (any(0), any(1), any(2));
+        let all = match i % 6 {
+            0 => [a, b, c],
+            1 => {
+                let (a, b) = (with(a, 1023), with(b, 1023));
+                [a, b, -(a * b)]
+            }
+            2 => {
+                let (ea, eb) = (1023 + by(8, 60), 1023 - by(16, 60));
+                [few(with(a, ea)), few(with(b, eb)), few(with(c, ea + eb - 1023 + by(24, 240) - 120))]
+            }
+            // Around the smallest numbers.
+            3 => [few(with(a, by(8, 90))), few(with(b, 1000 + by(16, 60))), few(with(c, by(24, 60)))],
+            // Around the largest.
+            4 => [with(a, 2000), with(b, 1030 + by(8, 40)), with(c, 2040 + by(16, 7))],
+            _ => {
+                let edge = |x: f64, w: u64| {
+                    if w.is_multiple_of(3) { edges[(w / 3) as usize % edges.len()] } else { x }
+                };
+                [edge(a, word), edge(b, word >> 8), edge(c, word >> 16)]
+            }
+        };
+        cells.extend(all.map(f64::to_bits));
+        cells.push(0);
+    }
+    let x = Memory { elem: Elem::F64, cells };
+    let launch = elinvar_kernel::interp::Launch { groups: [groups, 1, 1], params: Vec::new() };
+    let on = |k: &Kernel, fused: bool| {
+        let mut b = [x.clone(), Memory::zeros(Elem::F64, n as usize)];
+        let lacks = elinvar_kernel::interp::Lacks { fused, ..Default::default() };
+        elinvar_kernel::interp::run_lacking(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
+        b[1].cells.iter().map(|&c| f64::from_bits(c)).collect::<Vec<f64>>()
+    };
+    let (want, unfused, got) = (on(&k, false), on(&k, true), on(&built, true));
+    let differ = |a: f64, b: f64| a.to_bits() != b.to_bits() && !(a.is_nan() && b.is_nan());
+    assert!(
+        (0..n as usize).filter(|&i| differ(unfused[i], want[i])).count() > 1000,
+        "the inputs tell nothing"
+    );
+    for i in 0..n as usize {
+        let [a, b, c] = [0, 1, 2].map(|j| f64::from_bits(x.cells[4 * i + j]));
+        assert!(!differ(got[i], want[i]), "{a:e} * {b:e} + {c:e} = {:e}, not {:e}", want[i], got[i]);
+    }
 }
 
 /// On a device whose quotients and roots are off by some units, the built ones are correctly rounded.

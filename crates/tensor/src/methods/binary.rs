@@ -9,40 +9,48 @@ use elinvar_ops::value::Value;
 
 /// The other side of a binary op: a tensor, or a number that takes the tensor's dtype and device.
 pub trait Operand<B: Backend> {
-    /// The operand as a tensor.
+    /// Runs `f` on the operand as a tensor. Lending it, not giving it away, saves the handle on it that an op on a few
+    /// numbers would notice.
     ///
     /// # Errors
-    /// `DTypeMismatch` if the number has a fraction and `like` is of integers.
-    fn into_tensor(self, op: &str, like: &Tensor<B>) -> Result<Tensor<B>>;
+    /// `DTypeMismatch` if the number has a fraction and `like` is of integers; those of `f`.
+    fn with<T>(self, op: &str, like: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T>;
 }
 
 impl<B: Backend> Operand<B> for &Tensor<B> {
-    fn into_tensor(self, _: &str, _: &Tensor<B>) -> Result<Tensor<B>> {
-        Ok(self.clone())
+    #[inline]
+    fn with<T>(self, _: &str, _: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T> {
+        f(self)
     }
 }
 impl<B: Backend> Operand<B> for Tensor<B> {
-    fn into_tensor(self, _: &str, _: &Tensor<B>) -> Result<Tensor<B>> {
-        Ok(self)
+    #[inline]
+    fn with<T>(self, _: &str, _: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T> {
+        f(&self)
     }
 }
 impl<B: Backend> Operand<B> for Scalar {
-    fn into_tensor(self, op: &str, like: &Tensor<B>) -> Result<Tensor<B>> {
+    fn with<T>(self, op: &str, like: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T> {
         if self.is_fractional() && !like.dtype().is_float() {
             return Err(Error::dtype(format!(
                 "{op}: the number {self} does not fit a tensor of {}; convert that with to_dtype",
                 like.dtype()
             )));
         }
-        like.scalar_like(self)
+        f(&like.scalar_like(self)?)
     }
 }
 
 macro_rules! scalar_operand {
     ($($t:ty),*) => {$(
         impl<B: Backend> Operand<B> for $t {
-            fn into_tensor(self, op: &str, like: &Tensor<B>) -> Result<Tensor<B>> {
-                Scalar::from(self).into_tensor(op, like)
+            fn with<T>(
+                self,
+                op: &str,
+                like: &Tensor<B>,
+                f: impl FnOnce(&Tensor<B>) -> Result<T>,
+            ) -> Result<T> {
+                Scalar::from(self).with(op, like, f)
             }
         }
     )*};
@@ -59,7 +67,7 @@ macro_rules! binary {
             /// exhausted.
             #[track_caller]
             pub fn $name(&self, other: impl Operand<B>) -> Tensor<B> {
-                other.into_tensor(stringify!($name), self).and_then(|y| op::$name(self, &y)).or_fail()
+                other.with(stringify!($name), self, |y| op::$name(self, y)).or_fail()
             }
         )*}
     };
@@ -107,7 +115,7 @@ macro_rules! operator {
             type Output = Tensor<B>;
             #[track_caller]
             fn $method(self, other: R) -> Tensor<B> {
-                other.into_tensor(stringify!($method), self).and_then(|y| $f(self, &y)).or_fail()
+                other.with(stringify!($method), self, |y| $f(self, y)).or_fail()
             }
         }
         impl<B: Backend, R: Operand<B>> std::ops::$trait<R> for Tensor<B> {
@@ -133,7 +141,7 @@ macro_rules! left_scalar {
             type Output = Tensor<B>;
             #[track_caller]
             fn $method(self, other: &Tensor<B>) -> Tensor<B> {
-                self.into_tensor(stringify!($method), other).and_then(|x| $f(&x, other)).or_fail()
+                self.with(stringify!($method), other, |x| $f(x, other)).or_fail()
             }
         }
         impl<B: Backend> std::ops::$trait<Tensor<B>> for $t {
@@ -161,7 +169,7 @@ macro_rules! bit_operator {
             type Output = Tensor<B>;
             #[track_caller]
             fn $method(self, other: R) -> Tensor<B> {
-                other.into_tensor(stringify!($method), self).and_then(|y| $f(self, &y)).or_fail()
+                other.with(stringify!($method), self, |y| $f(self, y)).or_fail()
             }
         }
         impl<B: Backend, R: Operand<B>> std::ops::$trait<R> for Tensor<B> {

@@ -189,7 +189,7 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
                 ));
             }
         };
-        let (inputs, others) = G::backward(live.op.as_ref(), &node, &live.inputs, g)?;
+        let (inputs, others) = G::backward(&live.op, &node, &live.inputs, g)?;
         for (g, edge) in inputs.into_iter().zip(&live.inputs) {
             if let (Some(g), Some(edge)) = (g, edge) {
                 arrive(&mut waiting, Pending { node: edge.node.clone(), output: edge.output, g })?;

@@ -39,7 +39,7 @@ pub fn checkpoint<B: Backend>(
     }
     let edges: Edges<B> = inputs.iter().map(|t| t.edge().cloned()).collect();
     let segment = Segment { f, inputs: inputs.iter().map(|t| t.array().clone()).collect() };
-    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges, op: Box::new(segment) })));
+    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges, op: segment })));
     Ok(Tensor::with_edge(y.array().clone(), Some(Edge { node, output: 0 })))
 }
 

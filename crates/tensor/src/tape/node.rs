@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 use crate::tape::backward::Pending;
-use elinvar_core::{DType, Result, Shape};
+use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::op::{Context, Op, Saves};
@@ -72,9 +72,10 @@ impl<B: Backend> Clone for State<B> {
     }
 }
 
-pub(crate) struct Live<B: Backend> {
+pub(crate) struct Live<B: Backend, R: ?Sized = dyn Recorded<B>> {
     pub(crate) inputs: Edges<B>,
-    pub(crate) op: Box<dyn Recorded<B>>,
+    /// Last, because its size depends on the op: so all of this is one piece of memory.
+    pub(crate) op: R,
 }
 
 /// The gradients by each operand, and contributions to nodes that are no operands (see `checkpoint`).
@@ -156,17 +157,26 @@ impl<B: Backend> Node<B> {
 }
 
 /// A chain of a million nodes is freed in a loop: the compiler's own drop would recurse through it.
-impl<B: Backend> Drop for Live<B> {
+impl<B: Backend, R: ?Sized> Drop for Live<B, R> {
     fn drop(&mut self) {
-        let mut waiting: Vec<Edge<B>> = self.inputs.drain(..).flatten().collect();
-        while let Some(edge) = waiting.pop() {
-            let Some(node) = Arc::into_inner(edge.node) else { continue };
-            let state = node.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-            if let State::Live(live) = state
-                && let Some(mut live) = Arc::into_inner(live)
-            {
-                waiting.extend(live.inputs.drain(..).flatten());
+        let mut waiting: Vec<Arc<Live<B>>> = Vec::new();
+        release(&mut self.inputs, &mut waiting);
+        while let Some(mut live) = waiting.pop() {
+            // What somebody else holds he will free.
+            if let Some(live) = Arc::get_mut(&mut live) {
+                release(&mut live.inputs, &mut waiting);
             }
+        }
+    }
+}
+
+/// Lets go of nodes; the runs of those that nobody else holds are left in `waiting`.
+fn release<B: Backend>(inputs: &mut Edges<B>, waiting: &mut Vec<Arc<Live<B>>>) {
+    for edge in inputs.drain(..).flatten() {
+        let Some(node) = Arc::into_inner(edge.node) else { continue };
+        let state = node.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let State::Live(live) = state {
+            waiting.push(live);
         }
     }
 }
@@ -180,32 +190,38 @@ struct Run<O: Op, B: Backend> {
 /// What a run leaves behind. Everything that does not depend on the op is done here: it is compiled once, and the
 /// methods of `Run` once per op.
 struct Kept<B: Backend> {
-    inputs: SmallVec<[Array<B>; 2]>,
-    outputs: SmallVec<[Array<B>; 1]>,
-    shapes: SmallVec<[(Shape, DType); 2]>,
+    /// Empty if the gradient reads none; so are the results. Vectors, because most ops keep nothing or little of what a
+    /// list in place would make every node larger by.
+    inputs: Vec<Array<B>>,
+    outputs: Vec<Array<B>>,
+    operands: SmallVec<[(Layout, DType); 2]>,
 }
 
 impl<B: Backend> Kept<B> {
     fn new(saves: Saves, inputs: &[&Array<B>], outputs: &[Array<B>]) -> Self {
-        let shapes = inputs.iter().map(|a| (a.shape().clone(), a.dtype())).collect();
-        let inputs = if saves.inputs { inputs.iter().copied().cloned().collect() } else { SmallVec::new() };
-        let outputs = if saves.outputs { outputs.iter().cloned().collect() } else { SmallVec::new() };
-        Kept { inputs, outputs, shapes }
+        let operands = inputs.iter().map(|a| (a.layout().clone(), a.dtype())).collect();
+        let inputs = if saves.inputs { inputs.iter().copied().cloned().collect() } else { Vec::new() };
+        let outputs = if saves.outputs { outputs.to_vec() } else { Vec::new() };
+        Kept { inputs, outputs, operands }
     }
-    fn arrays(&self, edges: &Edges<B>) -> Context<Array<B>> {
-        Context::new(self.inputs.clone(), self.outputs.clone(), self.shapes.clone(), wanted(edges))
+    /// Runs `f` on what a gradient of numbers reads.
+    fn arrays<T>(&self, edges: &Edges<B>, f: impl FnOnce(&Context<Array<B>>) -> T) -> T {
+        f(&Context::new(&self.inputs, &self.outputs, &self.operands, &wanted(edges)))
     }
-    fn tensors(&self, node: &Arc<Node<B>>, edges: &Edges<B>) -> Context<Tensor<B>> {
+    /// Runs `f` on what a gradient that is recorded reads.
+    fn tensors<T>(
+        &self,
+        node: &Arc<Node<B>>,
+        edges: &Edges<B>,
+        f: impl FnOnce(&Context<Tensor<B>>) -> T,
+    ) -> T {
         let input = |(a, e): (&Array<B>, &Option<Edge<B>>)| Tensor::with_edge(a.clone(), e.clone());
         let output = |(output, a): (usize, &Array<B>)| {
             Tensor::with_edge(a.clone(), Some(Edge { node: node.clone(), output }))
         };
-        Context::new(
-            self.inputs.iter().zip(edges).map(input).collect(),
-            self.outputs.iter().enumerate().map(output).collect(),
-            self.shapes.clone(),
-            wanted(edges),
-        )
+        let inputs: Vec<_> = self.inputs.iter().zip(edges).map(input).collect();
+        let outputs: Vec<_> = self.outputs.iter().enumerate().map(output).collect();
+        f(&Context::new(&inputs, &outputs, &self.operands, &wanted(edges)))
     }
 }
 
@@ -218,7 +234,7 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
         O::NAME
     }
     fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
-        Ok((self.op.backward(&self.kept.arrays(inputs), &g)?, Vec::new()))
+        self.kept.arrays(inputs, |c| Ok((self.op.backward(c, &g)?, Vec::new())))
     }
     fn tensors(
         &self,
@@ -226,19 +242,31 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
         inputs: &Edges<B>,
         g: Vec<Option<Tensor<B>>>,
     ) -> Result<Flow<B, Tensor<B>>> {
-        Ok((self.op.backward(&self.kept.tensors(node, inputs), &g)?, Vec::new()))
+        self.kept.tensors(node, inputs, |c| Ok((self.op.backward(c, &g)?, Vec::new())))
     }
 }
 
 /// As [`run`], for an op with one result, as most have.
 pub(crate) fn run_one<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<Tensor<B>> {
-    let arrays = arrays(x);
-    let mut outputs = op.forward(&arrays)?;
+    let (few, many);
+    let arrays: &[&Array<B>] = match x {
+        // A list in place, without a look at how long it is.
+        [first, ..] if x.len() <= FEW => {
+            few = arrays_of(x, first.array());
+            &few[..x.len()]
+        }
+        _ => {
+            many = arrays(x);
+            &many
+        }
+    };
+    let output = op.forward_one(arrays)?;
     if !records(x) {
-        return Ok(Tensor::from_array(outputs.pop().expect("an op has a result")));
+        return Ok(Tensor::from_array(output));
     }
-    let kept = Kept::new(op.saves(float_dtype(&arrays)), &arrays, &outputs);
-    Ok(record(x, outputs, Box::new(Run { op, kept })).pop().expect("an op has a result"))
+    let kept = Kept::new(op.saves(float_dtype(arrays)), arrays, std::slice::from_ref(&output));
+    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges(x), op: Run { op, kept } })));
+    Ok(tracked(&node, 0, output))
 }
 
 /// Runs an op on tensors and records it if the thread records and an operand depends on a variable.
@@ -246,14 +274,30 @@ pub(crate) fn run<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<SmallVec
     let arrays = arrays(x);
     let outputs = op.forward(&arrays)?;
     if !records(x) {
-        return Ok(untracked(outputs));
+        return Ok(outputs.into_iter().map(Tensor::from_array).collect());
     }
     let kept = Kept::new(op.saves(float_dtype(&arrays)), &arrays, &outputs);
-    Ok(record(x, outputs, Box::new(Run { op, kept })))
+    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges(x), op: Run { op, kept } })));
+    Ok(outputs.into_iter().enumerate().map(|(output, a)| tracked(&node, output, a)).collect())
 }
 
-fn arrays<'a, B: Backend>(x: &[&'a Tensor<B>]) -> SmallVec<[&'a Array<B>; 4]> {
+/// Operands of most ops, at most.
+const FEW: usize = 4;
+
+fn arrays_of<'a, B: Backend>(x: &[&'a Tensor<B>], first: &'a Array<B>) -> [&'a Array<B>; FEW] {
+    let mut all = [first; FEW];
+    for (a, t) in all.iter_mut().zip(x) {
+        *a = t.array();
+    }
+    all
+}
+
+fn arrays<'a, B: Backend>(x: &[&'a Tensor<B>]) -> Vec<&'a Array<B>> {
     x.iter().map(|t| t.array()).collect()
+}
+
+fn edges<B: Backend>(x: &[&Tensor<B>]) -> Edges<B> {
+    x.iter().map(|t| t.edge().cloned()).collect()
 }
 
 fn records<B: Backend>(x: &[&Tensor<B>]) -> bool {
@@ -264,21 +308,8 @@ fn float_dtype<B: Backend>(x: &[&Array<B>]) -> DType {
     x.iter().map(|a| a.dtype()).find(|d| d.is_float()).unwrap_or(DType::F32)
 }
 
-fn untracked<B: Backend>(outputs: SmallVec<[Array<B>; 1]>) -> SmallVec<[Tensor<B>; 1]> {
-    outputs.into_iter().map(Tensor::from_array).collect()
-}
-
-fn record<B: Backend>(
-    x: &[&Tensor<B>],
-    outputs: SmallVec<[Array<B>; 1]>,
-    op: Box<dyn Recorded<B>>,
-) -> SmallVec<[Tensor<B>; 1]> {
-    let inputs = x.iter().map(|t| t.edge().cloned()).collect();
-    let node = Node::new(None, State::Live(Arc::new(Live { inputs, op })));
-    let track = |(output, a): (usize, Array<B>)| {
-        // Indices and masks are results too, but nothing flows back through them.
-        let edge = a.dtype().is_float().then(|| Edge { node: node.clone(), output });
-        Tensor::with_edge(a, edge)
-    };
-    outputs.into_iter().enumerate().map(track).collect()
+/// A result of a node. Indices and masks are results too, but nothing flows back through them.
+fn tracked<B: Backend>(node: &Arc<Node<B>>, output: usize, a: Array<B>) -> Tensor<B> {
+    let edge = a.dtype().is_float().then(|| Edge { node: node.clone(), output });
+    Tensor::with_edge(a, edge)
 }

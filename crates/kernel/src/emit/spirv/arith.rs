@@ -18,8 +18,8 @@ impl Emitter<'_> {
         let operands: Vec<Operand> = operands.iter().map(|&w| Operand::IdRef(w)).collect();
         self.must(|b| b.ext_inst(ty, None, glsl, op as u32, operands))
     }
-    /// A sum or product that must stay what it is.
-    fn exact(&mut self, code: Code, ty: Word, operands: &[Word]) -> Word {
+    /// A sum, product or conversion that must stay what it is.
+    pub(super) fn exact(&mut self, code: Code, ty: Word, operands: &[Word]) -> Word {
         let id = self.inst(code, ty, operands);
         self.b.decorate(id, Decoration::NoContraction, []);
         id

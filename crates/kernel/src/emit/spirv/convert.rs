@@ -18,7 +18,8 @@ impl Emitter<'_> {
             return self.inst(Code::Select, ty, &[x, one, zero]);
         }
         let code = match (from.is_float(), to.is_float()) {
-            (true, true) => Code::FConvert,
+            // Not even a conversion and the one back may be left out: the first one rounds.
+            (true, true) => return self.exact(Code::FConvert, ty, &[x]),
             (true, false) if to.is_signed() => Code::ConvertFToS,
             (true, false) => Code::ConvertFToU,
             (false, true) if from.is_signed() => Code::ConvertSToF,

@@ -35,6 +35,8 @@ use std::collections::HashMap;
 pub struct Device {
     /// Is f32's (and f64's) fma fused?
     pub fused: bool,
+    /// Has it f64?
+    pub wide: bool,
     /// Are divisions correctly rounded?
     pub division: bool,
     /// Are square roots correctly rounded?
@@ -62,6 +64,7 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
         saturation: true,
         copy_sign: true,
         fused: !device.fused,
+        wide: device.wide,
         quotient: !device.division,
         root: !device.square_root,
         reductions: true,

@@ -8,6 +8,7 @@
 mod guards;
 mod products;
 mod quotient;
+mod whole;
 mod writer;
 
 use super::compact;
@@ -29,8 +30,10 @@ pub struct Wants {
     pub saturation: bool,
     /// The magnitude of one float with the sign of another: bits.
     pub copy_sign: bool,
-    /// A fused fma of f32: in f64, rounded to odd.
+    /// A fused fma. Of f32: in f64, rounded to odd; of f64, or without f64: in integers.
     pub fused: bool,
+    /// Nothing that is built: the target has f64 to build from.
+    pub wide: bool,
     /// A correctly rounded quotient of f32, from one that is wrong by some units in the last place.
     pub quotient: bool,
     /// A correctly rounded square root of f32, from one that is wrong by some units in the last place.
@@ -53,7 +56,7 @@ impl std::error::Error for Lacking {}
 /// Builds what the target wants.
 ///
 /// # Errors
-/// [`Lacking`] for a fused fma, a quotient or a root of f64: what builds them for f32 is too narrow.
+/// [`Lacking`] for a quotient or a root of f64: what builds them for f32 is too narrow.
 pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
     let w = Writer::new(std::mem::take(&mut k.values));
     let mut l = Lower { wants, name: k.name.clone(), lanes: k.subgroup.unwrap_or(1), w };
@@ -149,13 +152,8 @@ impl Lower {
                 s => return self.cannot("square root", s),
             },
             Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
-                Scalar::F32 => Some(products::fused(w, a, b, c)),
-                s => {
-                    let name = &self.name;
-                    return Err(Lacking(format!(
-                        "{name}: a fused fma of {s} cannot be built on this device"
-                    )));
-                }
+                Scalar::F32 if self.wants.wide => Some(products::fused(w, a, b, c)),
+                _ => Some(whole::fused(w, a, b, c)),
             },
             Op::Reduce(op, a) if w.scalar(a).is_float() && self.wants.reductions => {
                 let op = if op == Reduce::Max { Binary::Max } else { Binary::Min };

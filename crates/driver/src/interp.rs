@@ -1,0 +1,131 @@
+//! The interpreter as a device: slow, exact, and it finds out-of-bounds accesses and races.
+
+use crate::{Driver, Info, Kind, Slice};
+use elinvar_core::{Error, Result};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::interp::{self, Launch};
+use elinvar_kernel::ir::{Access, Elem};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A device that interprets kernels.
+#[derive(Debug)]
+pub struct Interp {
+    info: Info,
+    queue: Mutex<()>,
+}
+
+/// Memory of the interpreter.
+#[derive(Debug)]
+pub struct Memory(Mutex<Vec<u8>>);
+
+impl Memory {
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        // Whoever panics here leaves at worst wrong numbers.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slice<'_, Interp> {
+    fn take(&self) -> Vec<u8> {
+        self.memory.bytes()[self.offset as usize..(self.offset + self.len) as usize].to_vec()
+    }
+    fn put(&self, bytes: &[u8]) {
+        self.memory.bytes()[self.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// Bytes as the elements of a buffer; what is left at the end belongs to nobody.
+fn cells(elem: Elem, bytes: &[u8]) -> interp::Memory {
+    let cell = |c: &[u8]| {
+        let mut all = [0; 8];
+        all[..c.len()].copy_from_slice(c);
+        u64::from_le_bytes(all)
+    };
+    interp::Memory { elem, cells: bytes.chunks_exact(elem.size() as usize).map(cell).collect() }
+}
+
+fn bytes(memory: &interp::Memory) -> Vec<u8> {
+    let size = memory.elem.size() as usize;
+    memory.cells.iter().flat_map(|c| c.to_le_bytes().into_iter().take(size)).collect()
+}
+
+impl Driver for Interp {
+    const NAME: &'static str = "interp";
+    type Memory = Memory;
+    type Module = Kernel;
+
+    fn list() -> Result<Vec<Info>> {
+        Ok(vec![Info {
+            name: "interpreter".into(),
+            kind: Kind::Software,
+            driver: "elinvar".into(),
+            memory: 1 << 30,
+            largest: 1 << 30,
+            alignment: 16,
+            subgroup: [1, 64],
+            shared: 32 << 10,
+            invocations: 1024,
+            buffers: 16,
+            f64: true,
+            i64: true,
+            half: true,
+            bytes: true,
+        }])
+    }
+    fn open(number: usize) -> Result<Interp> {
+        let info = Interp::list()?.into_iter().nth(number);
+        let info = info.ok_or_else(|| {
+            Error::new(elinvar_core::ErrorKind::UnknownDevice, "there is one interpreter, interp:0")
+        })?;
+        Ok(Interp { info, queue: Mutex::new(()) })
+    }
+    fn info(&self) -> &Info {
+        &self.info
+    }
+    fn allocate(&self, bytes: u64) -> Result<Memory> {
+        if bytes > self.info.largest {
+            return Err(Error::memory(format!("interp:0: {bytes} bytes in one piece")));
+        }
+        // Not zeros: nobody may rely on them.
+        Ok(Memory(Mutex::new(vec![0xa5; bytes as usize])))
+    }
+    fn compile(&self, kernel: &Kernel) -> Result<Kernel> {
+        elinvar_kernel::verify::verify(kernel).map_err(|e| Error::unsupported(e.to_string()))?;
+        Ok(kernel.clone())
+    }
+    fn launch(
+        &self,
+        module: &Kernel,
+        buffers: &[Slice<'_, Self>],
+        launch: &Launch,
+        numbers: Option<&[u8]>,
+    ) -> Result<()> {
+        let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let given: Vec<Vec<u8>> =
+            buffers.iter().map(Slice::take).chain(numbers.map(<[u8]>::to_vec)).collect();
+        let mut memory: Vec<interp::Memory> =
+            given.iter().zip(&module.buffers).map(|(bytes, b)| cells(b.elem, bytes)).collect();
+        interp::run(module, launch, &mut memory).map_err(|e| Error::unsupported(e.to_string()))?;
+        for ((slice, m), b) in buffers.iter().zip(&memory).zip(&module.buffers) {
+            if b.access != Access::Read {
+                slice.put(&bytes(m));
+            }
+        }
+        Ok(())
+    }
+    fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
+        to.put(bytes);
+        Ok(())
+    }
+    fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
+        to.put(&from.take()[..to.len as usize]);
+        Ok(())
+    }
+    fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
+        bytes.copy_from_slice(&from.take()[..bytes.len()]);
+        Ok(())
+    }
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+}

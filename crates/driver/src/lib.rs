@@ -1,0 +1,167 @@
+//! Devices as thin as they can be: memory, kernels, a queue.
+//!
+//! A [`Driver`] is one opened device. It has a queue of its own, to which work is given in order; each piece of work sees
+//! what those before it wrote, and nobody waits for it but who reads. What a driver does not know: tensors, dtypes,
+//! which memory is free, which kernel to take. All of that stands above it, once for all drivers.
+//!
+//! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
+//! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of what stands above.
+//!
+//! A new driver is a folder here, with its `unsafe` in `sys`.
+
+pub mod interp;
+pub mod vulkan;
+
+pub use interp::Interp;
+pub use vulkan::Vulkan;
+
+use elinvar_core::Result;
+use elinvar_kernel::Kernel;
+use elinvar_kernel::interp::Launch;
+use std::fmt;
+
+/// What kind of device it is, from the fastest to the slowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A card with memory of its own.
+    Discrete,
+    /// A part of the processor, sharing its memory.
+    Integrated,
+    /// A part of a card, lent to a virtual machine.
+    Virtual,
+    /// The processor itself, playing a GPU.
+    Software,
+    /// Something else.
+    Other,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Discrete => "discrete GPU",
+            Kind::Integrated => "integrated GPU",
+            Kind::Virtual => "virtual GPU",
+            Kind::Software => "software",
+            Kind::Other => "other",
+        })
+    }
+}
+
+/// What a driver tells about a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Its name.
+    pub name: String,
+    /// What kind of device it is.
+    pub kind: Kind,
+    /// The driver and its version.
+    pub driver: String,
+    /// Bytes of memory for tensors.
+    pub memory: u64,
+    /// Bytes of the largest piece of memory that a kernel can be given.
+    pub largest: u64,
+    /// What every piece of memory that a kernel is given begins at a multiple of, in bytes.
+    pub alignment: u64,
+    /// Invocations that run in step: as few, and as many.
+    pub subgroup: [u32; 2],
+    /// Bytes of memory that a workgroup may share.
+    pub shared: u32,
+    /// Invocations of a workgroup, at most.
+    pub invocations: u32,
+    /// Buffers of a kernel, at most.
+    pub buffers: u32,
+    /// Has it 64-bit floats?
+    pub f64: bool,
+    /// Has it 64-bit integers?
+    pub i64: bool,
+    /// Can it load and store 16-bit floats?
+    pub half: bool,
+    /// Can it load and store bytes?
+    pub bytes: bool,
+}
+
+/// Some bytes of a device's memory.
+#[derive(Debug)]
+pub struct Slice<'a, D: Driver> {
+    /// The memory.
+    pub memory: &'a D::Memory,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many.
+    pub len: u64,
+}
+
+impl<D: Driver> Clone for Slice<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<D: Driver> Copy for Slice<'_, D> {}
+
+/// An opened device.
+///
+/// All methods may be called from several threads; the order of the queue is the order of the calls.
+pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
+    /// The word before the number in a device's name.
+    const NAME: &'static str;
+    /// Memory of the device. Freed when dropped, but not before the work that was given to the queue until then is done.
+    type Memory: Send + Sync + fmt::Debug;
+    /// A kernel, ready to be started.
+    type Module: Send + Sync + fmt::Debug;
+
+    /// The devices of this machine, the fastest kind first; `open` counts in this order.
+    ///
+    /// # Errors
+    /// `DriverMissing` with what to install if there is no driver.
+    fn list() -> Result<Vec<Info>>;
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// `DriverMissing`, `UnknownDevice`; `Unsupported` if it lacks what every kernel needs.
+    fn open(number: usize) -> Result<Self>;
+    /// What is known of this device.
+    fn info(&self) -> &Info;
+
+    /// Memory; nothing is said about what it holds.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn allocate(&self, bytes: u64) -> Result<Self::Memory>;
+    /// Translates a kernel.
+    ///
+    /// # Errors
+    /// `Unsupported` if the kernel needs what the device lacks; the sentence says what.
+    fn compile(&self, kernel: &Kernel) -> Result<Self::Module>;
+    /// Starts a kernel with these buffers, in the kernel's order, and behind them, if there are any, the numbers that are too
+    /// many for parameters, as bytes.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    fn launch(
+        &self,
+        module: &Self::Module,
+        buffers: &[Slice<'_, Self>],
+        launch: &Launch,
+        numbers: Option<&[u8]>,
+    ) -> Result<()>;
+    /// Writes bytes to memory, in the queue's order. The bytes may be changed when this returns.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()>;
+    /// Copies as many bytes as the target has, in the queue's order.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()>;
+    /// Reads bytes from memory, after everything that was given to the queue; waits for them.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()>;
+    /// Waits for everything that was given to the queue.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    fn wait(&self) -> Result<()>;
+}

@@ -1,0 +1,127 @@
+//! What a device's arithmetic does, found out by letting it compute.
+//!
+//! A kernel that does one operation on many operands is emitted as if the device had everything; where its results are not
+//! the processor's, the device lacks the operation, and it is built from others from then on. Operands are random bits,
+//! numbers of nearby exponents (where roundings are seen) and cancelling ones (where a fused fma is told from one that is not).
+
+use super::{Vulkan, spirv};
+use crate::{Driver, Slice};
+use elinvar_core::Result;
+use elinvar_core::philox::Stream;
+use elinvar_kernel::build::{Builder, Val};
+use elinvar_kernel::interp::Launch;
+use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
+
+/// Operands of each kind.
+const COUNT: usize = 1024;
+
+/// What is tried.
+#[derive(Clone, Copy)]
+enum Operation {
+    Fma,
+    Division,
+    Root,
+}
+
+/// The properties of a device with what it was found to lack.
+pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
+    let mut found = *device.arithmetic();
+    for (elem, has) in [(Elem::F32, true), (Elem::F64, device.info().f64)] {
+        if !has {
+            continue;
+        }
+        found.fused &= right(device, elem, Operation::Fma)?;
+        found.division &= right(device, elem, Operation::Division)?;
+        found.square_root &= right(device, elem, Operation::Root)?;
+    }
+    Ok(found)
+}
+
+/// Does an operation give the processor's bits? Subnormal numbers are left out: whether they are kept is another question.
+fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
+    let k = Builder::new("probe", [64, 1, 1]);
+    let x = ["a", "b", "c"].map(|name| k.buffer(name, elem, Access::Read));
+    let y = k.buffer("y", elem, Access::Write);
+    let i = k.global_id(0);
+    let [a, b, c]: [Val<'_>; 3] = x.map(|p| k.load(p, i, 1));
+    // Each reads all three, so that all kernels have the same buffers.
+    k.store(
+        y,
+        i,
+        match operation {
+            Operation::Fma => a.fma(b, c),
+            Operation::Division => a.binary(Binary::Div, b),
+            Operation::Root => a.unary(Unary::Sqrt),
+        },
+    );
+    let module = device.compile(&k.finish())?;
+    let wide = elem == Elem::F64;
+    let operands: [Vec<f64>; 3] = operands(wide);
+    let size = elem.size() as usize;
+    let bytes = |v: &[f64]| -> Vec<u8> {
+        let narrow = |x: &f64| (*x as f32).to_le_bytes().to_vec();
+        v.iter().flat_map(|x| if wide { x.to_le_bytes().to_vec() } else { narrow(x) }).collect()
+    };
+    let len = (COUNT * size) as u64;
+    let memory = (0..4).map(|_| device.allocate(len)).collect::<Result<Vec<_>>>()?;
+    let slices: Vec<Slice<'_, Vulkan>> =
+        memory.iter().map(|memory| Slice { memory, offset: 0, len }).collect();
+    for (slice, v) in slices.iter().zip(&operands) {
+        device.write(*slice, &bytes(v))?;
+    }
+    let launch = Launch { groups: [COUNT as u32 / 64, 1, 1], params: Vec::new() };
+    device.launch(&module, &slices, &launch, None)?;
+    let mut got = vec![0; COUNT * size];
+    device.read(slices[3], &mut got)?;
+    let [a, b, c] = &operands;
+    Ok((0..COUNT).all(|i| {
+        let got = &got[i * size..][..size];
+        if wide {
+            let want = match operation {
+                Operation::Fma => a[i].mul_add(b[i], c[i]),
+                Operation::Division => a[i] / b[i],
+                Operation::Root => a[i].sqrt(),
+            };
+            let got = f64::from_le_bytes(got.try_into().expect("eight bytes"));
+            got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || want.is_subnormal()
+        } else {
+            let [a, b, c] = [a, b, c].map(|v| v[i] as f32);
+            let want = match operation {
+                Operation::Fma => a.mul_add(b, c),
+                Operation::Division => a / b,
+                Operation::Root => a.sqrt(),
+            };
+            let got = f32::from_le_bytes(got.try_into().expect("four bytes"));
+            got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || want.is_subnormal()
+        }
+    }))
+}
+
+/// Three times as many numbers as are tried, normal ones of the type.
+fn operands(wide: bool) -> [Vec<f64>; 3] {
+    let word = |stream: u64, i: u64| Stream { seed: 1, stream }.word(i);
+    // A number of a random mantissa, and an exponent within so many powers of two.
+    let number = |stream: u64, i: u64, spread: i32| {
+        let bits = (u64::from(word(stream, 2 * i)) << 32) | u64::from(word(stream, 2 * i + 1));
+        let mantissa = 1.0 + (bits >> 12) as f64 / (1u64 << 52) as f64;
+        let exponent = (bits & 0xfff) as i32 % (2 * spread + 1) - spread;
+        let sign = if bits & 0x800 == 0 { 1.0 } else { -1.0 };
+        let v = sign * mantissa * 2f64.powi(exponent);
+        if wide { v } else { f64::from(v as f32) }
+    };
+    let mut all = [const { Vec::new() }; 3];
+    for i in 0..COUNT as u64 {
+        let spread = if i % 2 == 0 { 40 } else { 1 };
+        let (a, b) = (number(1, i, spread), number(2, i, spread));
+        // One in four cancels all of the product but its last bits.
+        let c = match i % 4 {
+            0 if wide => -(a * b),
+            0 => -f64::from(a as f32 * b as f32),
+            _ => number(3, i, spread),
+        };
+        all[0].push(if i % 3 == 0 { a.abs() } else { a });
+        all[1].push(b);
+        all[2].push(if i % 3 == 0 && a < 0.0 { -c } else { c });
+    }
+    all
+}

@@ -1,0 +1,140 @@
+//! Kernels as Vulkan's pipelines.
+
+use super::device::Shared;
+use super::error::error;
+use ash::vk;
+use elinvar_core::{Error, Result};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::ir::{Access, Constant, Param};
+use std::fmt;
+use std::sync::Arc;
+
+/// A kernel, ready to be started.
+pub struct Pipeline {
+    shared: Arc<Shared>,
+    pub(super) raw: RawPipeline,
+    name: String,
+    pub(super) access: Vec<Access>,
+    params: Vec<Param>,
+}
+
+#[derive(Clone, Copy)]
+pub struct RawPipeline {
+    pub set: vk::DescriptorSetLayout,
+    pub layout: vk::PipelineLayout,
+    pub pipeline: vk::Pipeline,
+}
+
+impl Pipeline {
+    /// The pipeline of a kernel, from its SPIR-V.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `Unsupported` if the driver refuses it.
+    pub fn new(shared: &Arc<Shared>, kernel: &Kernel, words: &[u32]) -> Result<Pipeline> {
+        let failed = |what: &str, e| error(&format!("{}: {what}", kernel.name), e);
+        let d = &shared.device;
+        let mut raw = RawPipeline {
+            set: vk::DescriptorSetLayout::null(),
+            layout: vk::PipelineLayout::null(),
+            pipeline: vk::Pipeline::null(),
+        };
+        let binding = |i| {
+            vk::DescriptorSetLayoutBinding::default()
+                .binding(i)
+                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .descriptor_count(1)
+                .stage_flags(vk::ShaderStageFlags::COMPUTE)
+        };
+        let bindings: Vec<_> = (0..kernel.buffers.len() as u32).map(binding).collect();
+        let sets = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+        let size = layout(&kernel.params).1;
+        let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
+        let code = vk::ShaderModuleCreateInfo::default().code(words);
+        // SAFETY: the device is alive, and what is passed lives longer than the calls. The words come from our emitter, which
+        // only translates kernels that the verifier has accepted. Null handles may be destroyed.
+        unsafe {
+            let module = d.create_shader_module(&code, None).map_err(|e| failed("its module", e))?;
+            let made = (|| {
+                raw.set = d.create_descriptor_set_layout(&sets, None)?;
+                let all = [raw.set];
+                let mut info = vk::PipelineLayoutCreateInfo::default().set_layouts(&all);
+                if size > 0 {
+                    info = info.push_constant_ranges(&range);
+                }
+                raw.layout = d.create_pipeline_layout(&info, None)?;
+                let stage = vk::PipelineShaderStageCreateInfo::default()
+                    .stage(vk::ShaderStageFlags::COMPUTE)
+                    .module(module)
+                    .name(c"main");
+                let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(raw.layout)];
+                let all = d.create_compute_pipelines(shared.cache, &info, None).map_err(|(_, e)| e)?;
+                raw.pipeline = all[0];
+                Ok(())
+            })();
+            d.destroy_shader_module(module, None);
+            if let Err(e) = made {
+                destroy(shared, raw);
+                return Err(failed("its pipeline", e));
+            }
+        }
+        Ok(Pipeline {
+            shared: shared.clone(),
+            raw,
+            name: kernel.name.clone(),
+            access: kernel.buffers.iter().map(|b| b.access).collect(),
+            params: kernel.params.clone(),
+        })
+    }
+
+    /// Parameters as the kernel's block has them: each at the next multiple of its size.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if these are not the kernel's parameters.
+    pub(super) fn block(&self, params: &[Constant]) -> Result<Vec<u8>> {
+        if !params.iter().map(|p| p.scalar).eq(self.params.iter().map(|p| p.scalar)) {
+            return Err(Error::argument(format!("{}: other parameters than the kernel has", self.name)));
+        }
+        let (offsets, size) = layout(&self.params);
+        let mut block = vec![0; size as usize];
+        for (p, at) in params.iter().zip(offsets) {
+            let bytes = (p.scalar.bits() / 8) as usize;
+            block[at as usize..][..bytes].copy_from_slice(&p.bits.to_le_bytes()[..bytes]);
+        }
+        Ok(block)
+    }
+}
+
+/// Where each parameter lies, and how many bytes all take: a multiple of 4.
+fn layout(params: &[Param]) -> (Vec<u32>, u32) {
+    let mut end = 0u32;
+    let offsets = params.iter().map(|p| {
+        let size = p.scalar.bits() / 8;
+        let at = end.next_multiple_of(size);
+        end = at + size;
+        at
+    });
+    let offsets = offsets.collect();
+    (offsets, end.next_multiple_of(4))
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pipeline({})", self.name)
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.shared.queue().bury_pipeline(&self.shared, self.raw);
+    }
+}
+
+/// Destroys a pipeline that nobody uses any more.
+pub fn destroy(shared: &Shared, raw: RawPipeline) {
+    // SAFETY: the caller says that nobody uses it; null handles are ignored.
+    unsafe {
+        shared.device.destroy_pipeline(raw.pipeline, None);
+        shared.device.destroy_pipeline_layout(raw.layout, None);
+        shared.device.destroy_descriptor_set_layout(raw.set, None);
+    }
+}

@@ -1,0 +1,425 @@
+//! Work in order: recorded into command buffers, submitted in batches, each the next number of a timeline.
+//!
+//! Between two pieces of work there is a barrier only if the second touches what the first wrote, or writes what it touched,
+//! so independent kernels may overlap. Memory is known by its number and offset: pieces of one memory never overlap but
+//! by being equal, which is what those above see to.
+
+use super::device::{Shared, destroy_chunk};
+use super::error::error;
+use super::memory::{self, Chunk, Raw};
+use super::pipeline::{self, Pipeline, RawPipeline};
+use crate::Slice;
+use crate::vulkan::Vulkan;
+use ash::vk;
+use elinvar_core::Result;
+use elinvar_kernel::interp::Launch;
+use elinvar_kernel::ir::Access;
+use std::collections::{HashMap, VecDeque};
+
+/// Launches of a batch, at most: enough for submitting to cost little beside them, few enough for the device to start soon.
+const MOST: u32 = 64;
+/// Launches after which a batch is submitted if the device has nothing to do.
+const SOON: u32 = 4;
+/// Descriptor sets of a pool, and buffers of all of them.
+const SETS: u32 = 256;
+const BUFFERS: u32 = 6 * SETS;
+/// Bytes of a chunk for small uploads.
+const CHUNK: u64 = 1 << 20;
+/// Larger chunks are not kept.
+const KEPT: u64 = 16 << 20;
+
+/// What was recorded together, with what it needs until it is done.
+struct Batch {
+    command: vk::CommandBuffer,
+    pools: Vec<vk::DescriptorPool>,
+    /// The pool in use.
+    pool: usize,
+    chunks: Vec<Chunk>,
+    /// Bytes used of the last chunk.
+    used: u64,
+    launches: u32,
+}
+
+enum Dead {
+    Memory(Raw),
+    Pipeline(RawPipeline),
+}
+
+/// The device's queue.
+pub struct Queue {
+    commands: vk::CommandPool,
+    recording: Option<Batch>,
+    in_flight: VecDeque<(u64, Batch)>,
+    idle: Vec<Batch>,
+    chunks: Vec<Chunk>,
+    /// The number of the last submission.
+    last: u64,
+    /// What was touched since the last barrier; true: written.
+    touched: HashMap<(u64, u64), bool>,
+    dead: Vec<(u64, Dead)>,
+}
+
+impl Queue {
+    pub fn new(commands: vk::CommandPool) -> Queue {
+        Queue {
+            commands,
+            recording: None,
+            in_flight: VecDeque::new(),
+            idle: Vec::new(),
+            chunks: Vec::new(),
+            last: 0,
+            touched: HashMap::new(),
+            dead: Vec::new(),
+        }
+    }
+
+    // What is dropped
+
+    pub fn bury_memory(&mut self, shared: &Shared, raw: Raw) {
+        self.bury(shared, Dead::Memory(raw));
+    }
+    pub fn bury_pipeline(&mut self, shared: &Shared, raw: RawPipeline) {
+        self.bury(shared, Dead::Pipeline(raw));
+    }
+    fn bury(&mut self, shared: &Shared, dead: Dead) {
+        let until = self.last + u64::from(self.recording.is_some());
+        self.dead.push((until, dead));
+        // An error here is seen by whoever waits next.
+        drop(self.reap(shared));
+    }
+    /// Takes back what submissions that are done have used.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    pub fn reap(&mut self, shared: &Shared) -> Result<()> {
+        let done = shared.done()?;
+        while self.in_flight.front().is_some_and(|(n, _)| *n <= done) {
+            let Some((_, mut batch)) = self.in_flight.pop_front() else { break };
+            for chunk in batch.chunks.drain(..) {
+                if chunk.bytes <= KEPT && self.chunks.len() < 8 {
+                    self.chunks.push(chunk);
+                } else {
+                    destroy_chunk(shared, chunk);
+                }
+            }
+            batch.reset(shared);
+            self.idle.push(batch);
+        }
+        let (gone, stay): (Vec<_>, Vec<_>) = self.dead.drain(..).partition(|(until, _)| *until <= done);
+        self.dead = stay;
+        gone.into_iter().for_each(|(_, dead)| dead.destroy(shared));
+        Ok(())
+    }
+    /// Destroys everything. The device is idle.
+    pub fn destroy(mut self, shared: &Shared) {
+        let batches = self.recording.take().into_iter();
+        for batch in batches.chain(self.in_flight.drain(..).map(|(_, b)| b)).chain(self.idle.drain(..)) {
+            batch.chunks.into_iter().for_each(|c| destroy_chunk(shared, c));
+            for pool in batch.pools {
+                // SAFETY: the device is idle, and nobody else knows the pool.
+                unsafe { shared.device.destroy_descriptor_pool(pool, None) };
+            }
+        }
+        self.chunks.drain(..).for_each(|c| destroy_chunk(shared, c));
+        self.dead.drain(..).for_each(|(_, dead)| dead.destroy(shared));
+        // SAFETY: as above; command buffers go with their pool.
+        unsafe { shared.device.destroy_command_pool(self.commands, None) };
+    }
+
+    // Recording
+
+    /// The batch that is recorded.
+    fn batch(&mut self, shared: &Shared) -> Result<&mut Batch> {
+        if self.recording.is_none() {
+            self.reap(shared)?;
+            let batch = match self.idle.pop() {
+                Some(batch) => batch,
+                None => Batch::new(shared, self.commands)?,
+            };
+            let begin =
+                vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+            // SAFETY: the batch is idle, and this queue is locked.
+            let begun = unsafe { shared.device.begin_command_buffer(batch.command, &begin) };
+            if let Err(e) = begun {
+                self.idle.push(batch);
+                return Err(error("beginning to record", e));
+            }
+            self.recording = Some(batch);
+        }
+        Ok(self.recording.as_mut().expect("it was just put there"))
+    }
+    /// A barrier, if what comes touches what was written since the last one, or writes what was touched.
+    fn order(&mut self, shared: &Shared, touches: &[((u64, u64), bool)]) -> Result<()> {
+        let clash = |(at, writes): &((u64, u64), bool)| {
+            self.touched.get(at).is_some_and(|&written| written || *writes)
+        };
+        if touches.iter().any(clash) {
+            let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+            let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
+            let writes = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+            self.barrier(shared, stages, writes, stages, reads | writes)?;
+            self.touched.clear();
+        }
+        for &(at, writes) in touches {
+            *self.touched.entry(at).or_insert(false) |= writes;
+        }
+        Ok(())
+    }
+    fn barrier(
+        &mut self,
+        shared: &Shared,
+        from: vk::PipelineStageFlags,
+        written: vk::AccessFlags,
+        to: vk::PipelineStageFlags,
+        seen: vk::AccessFlags,
+    ) -> Result<()> {
+        let command = self.batch(shared)?.command;
+        let barrier = [vk::MemoryBarrier::default().src_access_mask(written).dst_access_mask(seen)];
+        let none = vk::DependencyFlags::empty();
+        // SAFETY: the command buffer is being recorded, and this queue is locked.
+        unsafe { shared.device.cmd_pipeline_barrier(command, from, to, none, &barrier, &[], &[]) };
+        Ok(())
+    }
+
+    /// Records a launch.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`, `InvalidArgument` if parameters do not fit the kernel.
+    pub fn launch(
+        &mut self,
+        shared: &Shared,
+        kernel: &Pipeline,
+        buffers: &[Slice<'_, Vulkan>],
+        launch: &Launch,
+        numbers: Option<&[u8]>,
+    ) -> Result<()> {
+        let block = kernel.block(&launch.params)?;
+        let given = buffers.len() + usize::from(numbers.is_some());
+        assert_eq!(given, kernel.access.len(), "{kernel:?} gets as many buffers as it has");
+        let mut infos = Vec::with_capacity(given);
+        let mut touches = Vec::with_capacity(given);
+        for (b, access) in buffers.iter().zip(&kernel.access) {
+            touches.push(((b.memory.id, b.offset), *access != Access::Read));
+            infos.push(vk::DescriptorBufferInfo {
+                buffer: b.memory.raw.buffer,
+                offset: b.offset,
+                range: b.len.next_multiple_of(4),
+            });
+        }
+        if let Some(bytes) = numbers {
+            let (buffer, offset) = self.stage(shared, bytes)?;
+            infos.push(vk::DescriptorBufferInfo {
+                buffer,
+                offset,
+                range: (bytes.len() as u64).next_multiple_of(4),
+            });
+        }
+        self.order(shared, &touches)?;
+        let batch = self.batch(shared)?;
+        let set = batch.set(shared, kernel.raw.set)?;
+        let writes: Vec<vk::WriteDescriptorSet<'_>> = (infos.iter().enumerate())
+            .map(|(i, info)| {
+                vk::WriteDescriptorSet::default()
+                    .dst_set(set)
+                    .dst_binding(i as u32)
+                    .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                    .buffer_info(std::slice::from_ref(info))
+            })
+            .collect();
+        let (d, command, [x, y, z]) = (&shared.device, batch.command, launch.groups);
+        // SAFETY: the command buffer is being recorded, and this queue is locked; the set was made for this kernel's layout;
+        // buffers, offsets and the numbers of groups are within the device's limits, and all of it stays alive until the
+        // batch is done (see `bury`).
+        unsafe {
+            d.update_descriptor_sets(&writes, &[]);
+            d.cmd_bind_pipeline(command, vk::PipelineBindPoint::COMPUTE, kernel.raw.pipeline);
+            let layout = kernel.raw.layout;
+            d.cmd_bind_descriptor_sets(command, vk::PipelineBindPoint::COMPUTE, layout, 0, &[set], &[]);
+            if !block.is_empty() {
+                d.cmd_push_constants(command, layout, vk::ShaderStageFlags::COMPUTE, 0, &block);
+            }
+            d.cmd_dispatch(command, x, y, z);
+        }
+        batch.launches += 1;
+        let recorded = batch.launches;
+        let starving = recorded.is_multiple_of(SOON) && shared.done()? == self.last;
+        if recorded >= MOST || starving {
+            self.submit(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes where the device sees them, until the batch is done.
+    fn stage(&mut self, shared: &Shared, bytes: &[u8]) -> Result<(vk::Buffer, u64)> {
+        let len = bytes.len() as u64;
+        let alignment = shared.physical.info.alignment;
+        let batch = self.batch(shared)?;
+        let at = batch.used.next_multiple_of(alignment);
+        let fits = batch.chunks.last().is_some_and(|c| at + len.next_multiple_of(4) <= c.bytes);
+        let at = if fits {
+            at
+        } else {
+            let wanted = len.next_multiple_of(4).max(CHUNK);
+            let kept = self.chunks.iter().position(|c| c.bytes >= wanted);
+            let chunk = match kept {
+                Some(i) => self.chunks.swap_remove(i),
+                None => shared.chunk(wanted, shared.types.up)?,
+            };
+            self.batch(shared)?.chunks.push(chunk);
+            0
+        };
+        let batch = self.batch(shared)?;
+        batch.used = at + len;
+        let chunk = batch.chunks.last_mut().expect("there is one");
+        chunk.write(at, bytes);
+        Ok((chunk.raw.buffer, at))
+    }
+
+    /// Records that bytes are written to memory.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn write(&mut self, shared: &Shared, to: Slice<'_, Vulkan>, bytes: &[u8]) -> Result<()> {
+        let (from, at) = self.stage(shared, bytes)?;
+        self.order(shared, &[((to.memory.id, to.offset), true)])?;
+        self.record_copy(shared, from, at, to.memory.raw.buffer, to.offset, bytes.len() as u64)
+    }
+    /// Records a copy of as many bytes as the target has.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn copy(&mut self, shared: &Shared, from: Slice<'_, Vulkan>, to: Slice<'_, Vulkan>) -> Result<()> {
+        self.order(shared, &[((from.memory.id, from.offset), false), ((to.memory.id, to.offset), true)])?;
+        let (a, b) = (from.memory.raw.buffer, to.memory.raw.buffer);
+        self.record_copy(shared, a, from.offset, b, to.offset, to.len)
+    }
+    fn record_copy(
+        &mut self,
+        shared: &Shared,
+        from: vk::Buffer,
+        from_at: u64,
+        to: vk::Buffer,
+        to_at: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        let command = self.batch(shared)?.command;
+        let region = [vk::BufferCopy { src_offset: from_at, dst_offset: to_at, size: bytes }];
+        // SAFETY: the command buffer is being recorded, and this queue is locked; both ranges lie in their buffers, which
+        // stay alive until the batch is done.
+        unsafe { shared.device.cmd_copy_buffer(command, from, to, &region) };
+        Ok(())
+    }
+    /// Records that memory is copied to where the host can read it, and submits. Gives where, and which submission to wait for.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn fetch(&mut self, shared: &Shared, from: Slice<'_, Vulkan>) -> Result<(Chunk, u64)> {
+        let chunk = shared.chunk(from.len.max(4), shared.types.down)?;
+        let recorded = (|| {
+            self.order(shared, &[((from.memory.id, from.offset), false)])?;
+            let buffer = from.memory.raw.buffer;
+            self.record_copy(shared, buffer, from.offset, chunk.raw.buffer, 0, from.len)?;
+            let (transfer, host) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST);
+            let (written, seen) = (vk::AccessFlags::TRANSFER_WRITE, vk::AccessFlags::HOST_READ);
+            self.barrier(shared, transfer, written, host, seen)?;
+            self.submit(shared)
+        })();
+        match recorded {
+            Ok(number) => Ok((chunk, number)),
+            Err(e) => {
+                // It may have been recorded, so it has to outlive the batch.
+                self.bury(shared, Dead::Memory(chunk.raw));
+                Err(e)
+            }
+        }
+    }
+
+    /// Submits what was recorded; gives the number of the last submission.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    pub fn submit(&mut self, shared: &Shared) -> Result<u64> {
+        let Some(batch) = self.recording.take() else { return Ok(self.last) };
+        let number = self.last + 1;
+        let (commands, signals, values) = ([batch.command], [shared.timeline], [number]);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
+        let info = [vk::SubmitInfo::default()
+            .command_buffers(&commands)
+            .signal_semaphores(&signals)
+            .push_next(&mut timeline)];
+        // SAFETY: the command buffer was recorded, this queue is locked, and what the batch uses stays until it is done.
+        let sent = unsafe {
+            shared
+                .device
+                .end_command_buffer(batch.command)
+                .and_then(|()| shared.device.queue_submit(shared.raw_queue, &info, vk::Fence::null()))
+        };
+        if let Err(e) = sent {
+            // Nobody will ever signal its number: what it holds is kept until the device is closed.
+            self.in_flight.push_back((u64::MAX, batch));
+            return Err(error("submitting work", e));
+        }
+        self.last = number;
+        self.in_flight.push_back((number, batch));
+        Ok(number)
+    }
+}
+
+impl Dead {
+    fn destroy(self, shared: &Shared) {
+        match self {
+            Dead::Memory(raw) => memory::destroy(shared, raw),
+            Dead::Pipeline(raw) => pipeline::destroy(shared, raw),
+        }
+    }
+}
+
+impl Batch {
+    fn new(shared: &Shared, commands: vk::CommandPool) -> Result<Batch> {
+        let info = vk::CommandBufferAllocateInfo::default().command_pool(commands).command_buffer_count(1);
+        // SAFETY: the pool belongs to this device, and the queue that has it is locked.
+        let all = unsafe { shared.device.allocate_command_buffers(&info) }
+            .map_err(|e| error("a command buffer", e))?;
+        Ok(Batch { command: all[0], pools: Vec::new(), pool: 0, chunks: Vec::new(), used: 0, launches: 0 })
+    }
+    /// A set of this layout, until the batch is done.
+    fn set(&mut self, shared: &Shared, layout: vk::DescriptorSetLayout) -> Result<vk::DescriptorSet> {
+        loop {
+            if self.pool == self.pools.len() {
+                self.pools.push(descriptor_pool(shared)?);
+            }
+            let layouts = [layout];
+            let info = vk::DescriptorSetAllocateInfo::default()
+                .descriptor_pool(self.pools[self.pool])
+                .set_layouts(&layouts);
+            // SAFETY: pool and layout belong to this device, and the queue that has the pool is locked.
+            match unsafe { shared.device.allocate_descriptor_sets(&info) } {
+                Ok(sets) => return Ok(sets[0]),
+                // Another pool, unless this one has nothing in it yet.
+                Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL)
+                    if self.launches > 0 =>
+                {
+                    self.pool += 1;
+                }
+                Err(e) => return Err(error("a set of descriptors", e)),
+            }
+        }
+    }
+    /// Makes it ready to be recorded again. It is done.
+    fn reset(&mut self, shared: &Shared) {
+        for &pool in &self.pools {
+            // SAFETY: no work that is not done uses sets of the pool. It cannot fail.
+            let _ =
+                unsafe { shared.device.reset_descriptor_pool(pool, vk::DescriptorPoolResetFlags::empty()) };
+        }
+        (self.pool, self.used, self.launches) = (0, 0, 0);
+    }
+}
+
+fn descriptor_pool(shared: &Shared) -> Result<vk::DescriptorPool> {
+    let sizes =
+        [vk::DescriptorPoolSize { ty: vk::DescriptorType::STORAGE_BUFFER, descriptor_count: BUFFERS }];
+    let info = vk::DescriptorPoolCreateInfo::default().max_sets(SETS).pool_sizes(&sizes);
+    // SAFETY: the device is alive.
+    unsafe { shared.device.create_descriptor_pool(&info, None) }.map_err(|e| error("descriptors", e))
+}

@@ -1,0 +1,138 @@
+//! A device's arithmetic, as it is emitted for it: the interpreter's bits, on many operands.
+
+use elinvar_core::ErrorKind;
+use elinvar_core::philox::Stream;
+use elinvar_driver::{Driver, Interp, Slice, Vulkan};
+use elinvar_kernel::build::{Builder, Val};
+use elinvar_kernel::interp::Launch;
+use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
+
+const COUNT: u64 = 1 << 14;
+
+/// Operations on three operands of a type.
+type Operation = for<'k> fn([Val<'k>; 3]) -> Val<'k>;
+const OPERATIONS: [(&str, Operation); 14] = [
+    ("add", |[a, b, _]| a + b),
+    ("sub", |[a, b, _]| a - b),
+    ("mul", |[a, b, _]| a * b),
+    ("div", |[a, b, _]| a.binary(Binary::Div, b)),
+    ("fma", |[a, b, c]| a.fma(b, c)),
+    ("fma_fma", |[a, b, c]| a.fma(b, c).fma(c, a)),
+    ("fma_sub", |[a, b, c]| a.fma(b, c) - a * b),
+    ("mul_add", |[a, b, c]| a * b + c),
+    ("sqrt", |[a, _, _]| a.unary(Unary::Abs).unary(Unary::Sqrt)),
+    ("min", |[a, b, _]| a.binary(Binary::Min, b)),
+    ("max", |[a, b, _]| a.binary(Binary::Max, b)),
+    ("round", |[a, _, _]| a.unary(Unary::Round)),
+    ("floor", |[a, _, _]| a.unary(Unary::Floor)),
+    ("copysign", |[a, b, _]| a.binary(Binary::CopySign, b)),
+];
+
+fn run<D: Driver>(d: &D, elem: Elem, operation: Operation, x: &[Vec<u8>; 3]) -> Vec<u8> {
+    let k = Builder::new("arithmetic", [64, 1, 1]);
+    let places = ["a", "b", "c"].map(|n| k.buffer(n, elem, Access::Read));
+    let y = k.buffer("y", elem, Access::Write);
+    let i = k.global_id(0);
+    let loaded = places.map(|p| k.load(p, i, 1));
+    k.store(y, i, operation(loaded));
+    let module = d.compile(&k.finish()).unwrap();
+    let len = x[0].len() as u64;
+    let memory: Vec<D::Memory> = (0..4).map(|_| d.allocate(len).unwrap()).collect();
+    let slices: Vec<Slice<'_, D>> = memory.iter().map(|memory| Slice { memory, offset: 0, len }).collect();
+    for (s, x) in slices.iter().zip(x) {
+        d.write(*s, x).unwrap();
+    }
+    let launch = Launch { groups: [(COUNT / 64) as u32, 1, 1], params: Vec::new() };
+    d.launch(&module, &slices, &launch, None).unwrap();
+    let mut got = vec![0; len as usize];
+    d.read(slices[3], &mut got).unwrap();
+    got
+}
+
+/// Any bits, numbers of nearby exponents, and sums that cancel a product.
+fn operands(wide: bool) -> [Vec<f64>; 3] {
+    let s = Stream { seed: 5, stream: 9 };
+    let mut all = [const { Vec::new() }; 3];
+    for i in 0..COUNT {
+        let any = |j: u64| {
+            let bits = s.word64(4 * i + j);
+            if wide { f64::from_bits(bits) } else { f64::from(f32::from_bits(bits as u32)) }
+        };
+        let near = |x: f64| {
+            if wide {
+                f64::from_bits((x.to_bits() & 0x800f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000)
+            } else {
+                f64::from(f32::from_bits(((x as f32).to_bits() & 0x807f_ffff) | 0x3f80_0000))
+            }
+        };
+        let (a, b, c) = (any(0), any(1), any(2));
+        let three = match i % 4 {
+            0 => [a, b, c],
+            1 => {
+                let (a, b) = (near(a), near(b));
+                [a, b, if wide { -(a * b) } else { -f64::from(a as f32 * b as f32) }]
+            }
+            2 => [near(a), near(b), near(c)],
+            _ => [near(a), near(b), near(c) * 2f64.powi((s.word(i) % 60) as i32 - 40)],
+        };
+        all.iter_mut().zip(three).for_each(|(v, x)| v.push(x));
+    }
+    all
+}
+
+#[test]
+fn a_devices_arithmetic_is_the_interpreters() {
+    let d = match Vulkan::open(0) {
+        Ok(d) => d,
+        Err(e) if e.kind() == ErrorKind::DriverMissing => return println!("skipped: {e}"),
+        Err(e) => panic!("{e}"),
+    };
+    let interp = Interp::open(0).unwrap();
+    let mut wrong = Vec::new();
+    for elem in [Elem::F32, Elem::F64] {
+        let wide = elem == Elem::F64;
+        if wide && !d.info().f64 {
+            continue;
+        }
+        let size = elem.size() as usize;
+        let value = |b: &[u8]| match wide {
+            true => f64::from_le_bytes(b.try_into().unwrap()),
+            false => f64::from(f32::from_le_bytes(b.try_into().unwrap())),
+        };
+        let small = |v: f64| {
+            v != 0.0 && v.abs() < if wide { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) }
+        };
+        let x = operands(wide);
+        let bytes = x.each_ref().map(|v| {
+            let narrow = |x: &f64| (*x as f32).to_le_bytes().to_vec();
+            v.iter()
+                .flat_map(|x| if wide { x.to_le_bytes().to_vec() } else { narrow(x) })
+                .collect::<Vec<u8>>()
+        });
+        for (name, operation) in OPERATIONS {
+            let (got, want) = (run(&d, elem, operation, &bytes), run(&interp, elem, operation, &bytes));
+            for i in 0..COUNT as usize {
+                let [got, want] = [&got, &want].map(|v| value(&v[i * size..][..size]));
+                let operands = x.each_ref().map(|v| v[i]);
+                // A device that flushes subnormal numbers says so when it is opened.
+                let between = operands[0] * operands[1];
+                let flushed = operands.iter().copied().chain([want, between]).any(small);
+                let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+                if !(same || flushed && !keeps_subnormals(&d)) {
+                    wrong.push(format!("{elem} {name} of {operands:?} is {got:e}, not {want:e}"));
+                    break;
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", d.info().name, wrong.join("\n"));
+}
+
+/// Is half of the smallest normal f32 kept?
+fn keeps_subnormals(d: &Vulkan) -> bool {
+    let mut x = [const { Vec::new() }; 3];
+    for (v, value) in x.iter_mut().zip([f32::MIN_POSITIVE, 0.5, 0.0]) {
+        *v = value.to_le_bytes().repeat(COUNT as usize);
+    }
+    run(d, Elem::F32, |[a, b, _]| a * b, &x)[..4] == (f32::MIN_POSITIVE / 2.0).to_le_bytes()
+}

@@ -1,0 +1,450 @@
+//! Each kind of work, as launches of the library's kernels.
+
+use crate::Gpu;
+use crate::buffer::GpuBuffer;
+use crate::chain;
+use crate::device::GpuDevice;
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_driver::{Driver, Kind, Slice};
+use elinvar_kernel::ir::Elem;
+use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::formula::{Floats, Ints};
+use elinvar_kernel::library::rows::OfRows;
+use elinvar_kernel::library::update::{self, OfUpdate};
+use elinvar_kernel::library::{
+    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, nonzero, pool, random,
+    rows, scan, scatter, sort,
+};
+use elinvar_ops::backend::*;
+use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::rows::{RowOut, Rows};
+use elinvar_ops::update::Update;
+use std::sync::Arc;
+
+type Look<'a, D> = View<'a, Gpu<D>>;
+
+/// The memory behind views.
+fn slices<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Slice<'a, D>>> {
+    x.iter().map(|v| v.buffer.slice()).collect()
+}
+
+/// Runs a work with one result, which comes after its operands.
+fn one<D: Driver>(
+    d: &GpuDevice<D>,
+    work: Option<Work<'_>>,
+    x: &[Look<'_, D>],
+    to: DType,
+    len: usize,
+) -> Result<GpuBuffer<D>> {
+    let y = GpuBuffer::room(d, to, len)?;
+    if let Some(work) = work {
+        let mut buffers = slices(x)?;
+        buffers.push(y.slice()?);
+        d.run(&work, &buffers)?;
+    }
+    Ok(y)
+}
+
+/// Runs launches that follow one another; gives their results.
+fn steps<D: Driver, const R: usize>(
+    d: &GpuDevice<D>,
+    all: &Steps<'_>,
+    x: &[Look<'_, D>],
+) -> Result<[GpuBuffer<D>; R]> {
+    let room = |r: &Room| -> Result<GpuBuffer<D>> {
+        let dtype = memory_of(r.elem);
+        if r.zero {
+            Gpu::<D>::fill(d, Scalar::Int(0), dtype, r.len)
+        } else {
+            GpuBuffer::room(d, dtype, r.len)
+        }
+    };
+    let results = all.results.iter().map(room).collect::<Result<Vec<_>>>()?;
+    let scratch = all.scratch.iter().map(room).collect::<Result<Vec<_>>>()?;
+    for step in &all.steps {
+        let slot = |s: &Slot| match *s {
+            Slot::Operand(i) => x[i].buffer.slice(),
+            Slot::Result(i) => results[i].slice(),
+            Slot::Scratch(i) => scratch[i].slice(),
+        };
+        d.run(&step.work, &step.buffers.iter().map(slot).collect::<Result<Vec<_>>>()?)?;
+    }
+    Ok(results.try_into().unwrap_or_else(|_| unreachable!("a work of {R} results")))
+}
+
+/// The dtype whose memory holds such elements. (Tensors have no u32 and u64; as memory they are i32 and i64.)
+fn memory_of(e: Elem) -> DType {
+    match e {
+        Elem::Bool => DType::Bool,
+        Elem::U8 => DType::U8,
+        Elem::I32 | Elem::U32 => DType::I32,
+        Elem::I64 | Elem::U64 => DType::I64,
+        Elem::F16 => DType::F16,
+        Elem::BF16 => DType::BF16,
+        Elem::F32 => DType::F32,
+        Elem::F64 => DType::F64,
+    }
+}
+
+/// Layouts and dtypes of views.
+fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
+    x.iter().map(|v| (v.layout, v.dtype)).collect()
+}
+
+/// How products are cut into pieces on a device.
+fn tile<D: Driver>(d: &GpuDevice<D>, m: usize, n: usize, k: usize) -> Result<Tile> {
+    // A software device pays for each barrier what a real one pays for a hundred products.
+    let shares = d.info()?.kind != Kind::Software;
+    Ok(if shares && m >= 32 && n >= 32 && k >= 32 { Tile::SHARED } else { Tile::PLAIN })
+}
+
+impl<D: Driver> Backend for Gpu<D> {
+    type Device = GpuDevice<D>;
+    type Buffer = GpuBuffer<D>;
+    const NAME: &'static str = D::NAME;
+
+    fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer> {
+        GpuBuffer::upload(d, &data)
+    }
+    fn download(d: &Self::Device, x: Look<'_, D>) -> Result<HostData> {
+        let len = x.shape().numel();
+        if x.layout.offset() == 0 && x.layout.is_contiguous() {
+            return x.buffer.download(d, len);
+        }
+        Self::copy(d, x, x.dtype)?.download(d, len)
+    }
+    fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()> {
+        buffer.slice()?;
+        d.driver()?.wait()
+    }
+    fn synchronize(d: &Self::Device) -> Result<()> {
+        d.driver()?.wait()
+    }
+    fn memory_stats(d: &Self::Device) -> Result<MemoryStats> {
+        d.stats()
+    }
+    fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()> {
+        d.set_limit(limit)
+    }
+    fn release_memory(d: &Self::Device) -> Result<()> {
+        d.release()
+    }
+    fn prepack(_: &Self::Device, _: Look<'_, D>) -> Result<bool> {
+        // Kernels read any strides at one speed, so there is nothing to gain from a copy.
+        Ok(false)
+    }
+    fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer> {
+        one(d, fill::fill(value, dtype, len), &[], dtype, len)
+    }
+    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer> {
+        let work = random::random(r, s, dtype, len);
+        let range = match r {
+            Random::Int { low, high } => Some([low, high - 1]),
+            Random::Bernoulli { .. } => Some([0, 1]),
+            Random::Uniform { .. } | Random::Normal { .. } => None,
+        };
+        Ok(one(d, work, &[], dtype, len)?.within(range))
+    }
+    fn copy(d: &Self::Device, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
+        let len = x.shape().numel();
+        let y = one(d, copy::copy(x.layout, x.dtype, to), &[x], to, len)?;
+        Ok(if x.dtype == to { y.within(x.buffer.node.range) } else { y })
+    }
+    fn assemble(
+        d: &Self::Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(Look<'_, D>, Layout)],
+    ) -> Result<Self::Buffer> {
+        let len = shape.numel();
+        // Nobody sees what is filled if the parts cover all of it.
+        let covered: usize = parts.iter().map(|(v, _)| v.shape().numel()).sum();
+        let y = match parts {
+            [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::room(d, dtype, len)?,
+            _ => Self::fill(d, fill, dtype, len)?,
+        };
+        for (part, to) in parts {
+            if let Some(work) = copy::copy_into(part.layout, dtype, to) {
+                d.run(&work, &[part.buffer.slice()?, y.slice()?])?;
+            }
+        }
+        Ok(y)
+    }
+
+    fn map<M: Map<N>, const N: usize>(
+        d: &Self::Device,
+        m: &M,
+        x: [Look<'_, D>; N],
+        dtype: DType,
+    ) -> Result<Self::Buffer> {
+        chain::put_off(d, Arc::new(Floats(*m)), &x, dtype)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Self::Device,
+        m: &M,
+        x: [Look<'_, D>; N],
+        dtype: DType,
+    ) -> Result<Self::Buffer> {
+        chain::put_off(d, Arc::new(Ints(*m)), &x, dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &Self::Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        let f = OfUpdate::<U, M, R>(*u);
+        // All memory first: after an error, nothing has changed.
+        let mut works = Vec::with_capacity(items.len());
+        for item in &items {
+            let changes = item.changes.each_ref().map(|x| x.dtype);
+            let reads = item.reads.map(|v| (v.layout, v.dtype));
+            let work = update::update(&f, item.dtype, &item.shape, &changes, &reads);
+            if let Some(work) = &work {
+                d.prepare(work)?;
+            }
+            for read in &item.reads {
+                read.buffer.slice()?;
+            }
+            works.push(work);
+        }
+        let mut owned = Vec::with_capacity(items.len());
+        for item in items {
+            let mut changes = Vec::with_capacity(M);
+            for x in item.changes {
+                changes.push(x.buffer.own(d)?);
+            }
+            owned.push((changes, item.reads));
+        }
+        for (work, (changes, reads)) in works.into_iter().zip(owned) {
+            let Some(work) = work else { continue };
+            let mut buffers = changes.iter().map(|x| x.slice()).collect::<Result<Vec<_>>>()?;
+            buffers.extend(slices(&reads)?);
+            d.run(&work, &buffers)?;
+        }
+        Ok(())
+    }
+
+    fn fold(d: &Self::Device, f: Fold, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
+        let len = x.shape()[..kept].iter().product();
+        one(d, fold::fold(f, x.layout, x.dtype, kept, to, None), &[x], to, len)
+    }
+    fn arg_fold(d: &Self::Device, f: ArgFold, x: Look<'_, D>, kept: usize) -> Result<Self::Buffer> {
+        let n: usize = x.shape()[kept..].iter().product();
+        let [y] = steps(d, &arg_fold::arg_fold(f, x.layout, x.dtype, kept), &[x])?;
+        Ok(y.within(Some([0, n as i64 - 1])))
+    }
+    fn scan(d: &Self::Device, f: Scan, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
+        one(d, scan::scan(f, x.layout, x.dtype, to), &[x], to, x.shape().numel())
+    }
+    fn rows<F: Rows<N>, const N: usize>(
+        d: &Self::Device,
+        f: &F,
+        x: [Look<'_, D>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<Self::Buffer> {
+        let shape = x[0].shape();
+        let len = match F::OUT {
+            RowOut::Each => shape.numel(),
+            RowOut::Once => shape[..kept].iter().product(),
+        };
+        one(d, rows::rows(&OfRows::<F, N>(*f), dtype, &looks(&x), kept), &x, dtype, len)
+    }
+    fn sort(d: &Self::Device, x: Look<'_, D>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)> {
+        let [y, places] = steps(d, &sort::sort(x.layout, x.dtype, descending), &[x])?;
+        let n = x.shape().last().copied().unwrap_or(1);
+        Ok((y, places.within(Some([0, n as i64 - 1]))))
+    }
+
+    fn precision(_: &Self::Device) -> Precision {
+        Precision::Exact
+    }
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &Self::Device,
+        _: Precision,
+        x: Look<'_, D>,
+        w: Look<'_, D>,
+        e: &E,
+        extra: [Look<'_, D>; N],
+    ) -> Result<Self::Buffer> {
+        let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
+        let e = OfEpilogue::<E, N>(*e);
+        let work = contract::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile(d, m, n, k)?);
+        let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        one(d, work, &operands, x.dtype, b * m * n)
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        d: &Self::Device,
+        c: &Conv,
+        x: Look<'_, D>,
+        w: Look<'_, D>,
+        out: &[usize],
+        e: &E,
+        extra: [Look<'_, D>; N],
+    ) -> Result<Self::Buffer> {
+        let len = x.shape()[0] * w.shape()[0] * out.iter().product::<usize>();
+        let e = OfEpilogue::<E, N>(*e);
+        let work = conv::conv(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), None);
+        let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        one(d, work, &operands, x.dtype, len)
+    }
+    fn conv_input_grad(
+        d: &Self::Device,
+        c: &Conv,
+        g: Look<'_, D>,
+        w: Look<'_, D>,
+        spatial: &[usize],
+    ) -> Result<Self::Buffer> {
+        let work = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, None);
+        let [y] = steps(d, &work, &[g, w])?;
+        Ok(y)
+    }
+    fn conv_weight_grad(
+        d: &Self::Device,
+        c: &Conv,
+        x: Look<'_, D>,
+        g: Look<'_, D>,
+        taps: &[usize],
+    ) -> Result<Self::Buffer> {
+        let work = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, None);
+        let [y] = steps(d, &work, &[x, g])?;
+        Ok(y)
+    }
+    fn pool(d: &Self::Device, p: &Pool, x: Look<'_, D>) -> Result<(Self::Buffer, Option<Self::Buffer>)> {
+        let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
+        let plane: usize = x.shape()[x.shape().rank() - p.axes.len()..].iter().product();
+        let y = GpuBuffer::room(d, x.dtype, len)?;
+        let winners = match p.kind {
+            PoolKind::Max => Some(GpuBuffer::room(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]))),
+            PoolKind::Avg => None,
+        };
+        if let Some(work) = pool::pool(p, x.dtype, x.layout) {
+            let mut buffers = vec![x.buffer.slice()?, y.slice()?];
+            if let Some(winners) = &winners {
+                buffers.push(winners.slice()?);
+            }
+            d.run(&work, &buffers)?;
+        }
+        Ok((y, winners))
+    }
+    fn avg_pool_grad(d: &Self::Device, p: &Pool, g: Look<'_, D>, spatial: &[usize]) -> Result<Self::Buffer> {
+        let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * spatial.iter().product::<usize>();
+        one(d, pool::avg_pool_grad(p, g.dtype, g.layout, spatial), &[g], g.dtype, len)
+    }
+    fn attention(
+        d: &Self::Device,
+        a: &Attention,
+        q: Look<'_, D>,
+        k: Look<'_, D>,
+        v: Look<'_, D>,
+        mask: Option<Look<'_, D>>,
+    ) -> Result<(Self::Buffer, Self::Buffer)> {
+        let rows: usize = q.shape()[..3].iter().product();
+        let y = GpuBuffer::room(d, q.dtype, rows * v.shape()[3])?;
+        let lse = GpuBuffer::room(d, q.dtype.compute(), rows)?;
+        let layouts = [q.layout, k.layout, v.layout];
+        if let Some(work) = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))) {
+            let operands: Vec<Look<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
+            let mut buffers = slices(&operands)?;
+            buffers.extend([y.slice()?, lse.slice()?]);
+            d.run(&work, &buffers)?;
+        }
+        Ok((y, lse))
+    }
+    fn attention_grad(
+        d: &Self::Device,
+        a: &Attention,
+        q: Look<'_, D>,
+        k: Look<'_, D>,
+        v: Look<'_, D>,
+        mask: Option<Look<'_, D>>,
+        o: Look<'_, D>,
+        lse: Look<'_, D>,
+        g: Look<'_, D>,
+    ) -> Result<(Self::Buffer, Self::Buffer, Self::Buffer)> {
+        let given = attention::Given {
+            q: q.layout,
+            k: k.layout,
+            v: v.layout,
+            o: o.layout,
+            lse: lse.layout,
+            g: g.layout,
+            mask: mask.map(|m| (m.layout, m.dtype)),
+        };
+        let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
+        let [q, k, v] = steps(d, &attention::attention_grad(a, q.dtype, given), &operands)?;
+        Ok((q, k, v))
+    }
+
+    fn gather(d: &Self::Device, x: Look<'_, D>, axis: usize, index: Look<'_, D>) -> Result<Self::Buffer> {
+        let y = GpuBuffer::room(d, x.dtype, index.shape().numel())?;
+        if let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) {
+            let refused = Refused::new(d, &index, x.shape()[axis])?;
+            d.run(&work, &[x.buffer.slice()?, index.buffer.slice()?, y.slice()?, refused.buffer.slice()?])?;
+            refused.check(d, "gather", &index, axis, x.shape()[axis])?;
+        }
+        Ok(y)
+    }
+    fn scatter(
+        d: &Self::Device,
+        how: Scatter,
+        base: Look<'_, D>,
+        axis: usize,
+        index: Look<'_, D>,
+        src: Look<'_, D>,
+    ) -> Result<Self::Buffer> {
+        let work = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
+        let [y, buffer] = steps(d, &work, &[base, index, src])?;
+        Refused::seen(buffer, &index, base.shape()[axis]).check(
+            d,
+            "scatter",
+            &index,
+            axis,
+            base.shape()[axis],
+        )?;
+        Ok(y)
+    }
+    fn nonzero(d: &Self::Device, x: Look<'_, D>) -> Result<(Self::Buffer, usize)> {
+        let len = x.shape().numel();
+        let [y, count] = steps(d, &nonzero::nonzero(x.layout, x.dtype), &[x])?;
+        let HostData::I64(count) = count.download(d, 1)? else { unreachable!("a count is i64") };
+        Ok((y.within(Some([0, len as i64 - 1])), count[0] as usize))
+    }
+}
+
+/// Where a kernel says that an index was out of range.
+struct Refused<D: Driver> {
+    buffer: GpuBuffer<D>,
+    /// Nobody needs to ask: the indices are known to be in range.
+    known: bool,
+}
+
+impl<D: Driver> Refused<D> {
+    fn new(d: &GpuDevice<D>, index: &Look<'_, D>, size: usize) -> Result<Self> {
+        Ok(Refused::seen(GpuBuffer::upload(d, &HostData::I32(vec![0]))?, index, size))
+    }
+    fn seen(buffer: GpuBuffer<D>, index: &Look<'_, D>, size: usize) -> Self {
+        let known = index.buffer.node.range.is_some_and(|[low, high]| low >= 0 && high < size as i64);
+        Refused { buffer, known }
+    }
+    /// # Errors
+    /// `InvalidArgument` if an index was out of range.
+    fn check(self, d: &GpuDevice<D>, op: &str, index: &Look<'_, D>, axis: usize, size: usize) -> Result<()> {
+        if self.known || self.buffer.download(d, 1)? == HostData::I32(vec![0]) {
+            return Ok(());
+        }
+        let HostData::I64(all) = Gpu::<D>::download(d, *index)? else { unreachable!("indices are i64") };
+        let bad = all.iter().position(|&i| i < 0 || i >= size as i64).expect("the kernel has met one");
+        let mut rest = bad;
+        let mut position: Vec<usize> = Vec::new();
+        for &n in index.shape().iter().rev() {
+            position.insert(0, rest % n);
+            rest /= n;
+        }
+        Err(out_of_range(op, all[bad], &position, axis, size))
+    }
+}

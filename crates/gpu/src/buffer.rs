@@ -1,0 +1,166 @@
+//! What a tensor on a device holds: memory, or what its numbers will be computed from.
+
+use crate::chain::{self, Plan};
+use crate::device::GpuDevice;
+use crate::pool::Piece;
+use elinvar_core::{DType, HostData, Layout, Result};
+use elinvar_driver::{Driver, Slice};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use zerocopy::IntoBytes;
+
+/// Memory of a GPU backend.
+pub struct GpuBuffer<D: Driver> {
+    pub(crate) node: Arc<Node<D>>,
+}
+
+/// Numbers that several can hold. Either its memory is there, or its plan is.
+pub(crate) struct Node<D: Driver> {
+    pub(crate) dtype: DType,
+    pub(crate) len: usize,
+    /// The smallest and the largest number, if they are known without asking the device: of i64, which are indices.
+    pub(crate) range: Option<[i64; 2]>,
+    pub(crate) piece: OnceLock<Piece<D>>,
+    plan: Mutex<Option<Arc<Plan<D>>>>,
+}
+
+impl<D: Driver> Node<D> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Plan<D>>>> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// How its numbers will be computed, unless they are there.
+    pub(crate) fn plan(&self) -> Option<Arc<Plan<D>>> {
+        if self.piece.get().is_some() { None } else { self.lock().clone() }
+    }
+    /// Its memory; the numbers are computed now if they were put off.
+    pub(crate) fn piece(self: &Arc<Self>) -> Result<&Piece<D>> {
+        if let Some(piece) = self.piece.get() {
+            return Ok(piece);
+        }
+        let mut plan = self.lock();
+        if let (None, Some(what)) = (self.piece.get(), plan.as_ref()) {
+            chain::compute(self, what)?;
+        }
+        *plan = None;
+        drop(plan);
+        Ok(self.piece.get().expect("a node has its memory or a plan"))
+    }
+    /// The memory of numbers that were computed for another node's sake.
+    pub(crate) fn computed(&self, piece: Piece<D>) {
+        // Somebody else may have been faster, with the same bits.
+        drop(self.piece.set(piece));
+        // Who holds the lock is about to take the plan out himself.
+        if let Ok(mut plan) = self.plan.try_lock() {
+            *plan = None;
+        }
+    }
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.len * self.dtype.size()) as u64
+    }
+    /// All of its memory that holds numbers.
+    pub(crate) fn slice(self: &Arc<Self>) -> Result<Slice<'_, D>> {
+        let bytes = self.bytes();
+        Ok(self.piece()?.slice(bytes))
+    }
+    /// Does a view look at all of it, in its order?
+    pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
+        layout.offset() == 0 && layout.is_contiguous() && layout.shape().numel() == self.len
+    }
+}
+
+impl<D: Driver> GpuBuffer<D> {
+    pub(crate) fn new(dtype: DType, len: usize, piece: Piece<D>) -> Self {
+        Self::known(dtype, len, piece, None)
+    }
+    /// Numbers whose range is known.
+    pub(crate) fn known(dtype: DType, len: usize, piece: Piece<D>, range: Option<[i64; 2]>) -> Self {
+        let node = Node { dtype, len, range, piece: OnceLock::from(piece), plan: Mutex::new(None) };
+        GpuBuffer { node: Arc::new(node) }
+    }
+    pub(crate) fn put_off(dtype: DType, len: usize, plan: Plan<D>) -> Self {
+        let plan = Mutex::new(Some(Arc::new(plan)));
+        GpuBuffer { node: Arc::new(Node { dtype, len, range: None, piece: OnceLock::new(), plan }) }
+    }
+    /// Memory for so many numbers, which nothing is said about.
+    pub(crate) fn room(d: &GpuDevice<D>, dtype: DType, len: usize) -> Result<Self> {
+        Ok(GpuBuffer::new(dtype, len, d.take(len * dtype.size())?))
+    }
+    pub(crate) fn slice(&self) -> Result<Slice<'_, D>> {
+        self.node.slice()
+    }
+    /// The same numbers, of which it is known that they lie between two.
+    pub(crate) fn within(mut self, range: Option<[i64; 2]>) -> Self {
+        if let Some(node) = Arc::get_mut(&mut self.node) {
+            node.range = range;
+        }
+        self
+    }
+    /// Sees to it that nobody else has its memory, which is about to be changed: what is put off and would read it keeps a
+    /// copy of the old numbers.
+    pub(crate) fn own(&mut self, d: &GpuDevice<D>) -> Result<&Self> {
+        let old = self.node.slice()?;
+        if Arc::strong_count(&self.node) > 1 {
+            let new = GpuBuffer::room(d, self.node.dtype, self.node.len)?;
+            d.driver()?.copy(old, new.slice()?)?;
+            *self = new;
+        }
+        Ok(self)
+    }
+    /// Host memory, on the device.
+    pub(crate) fn upload(d: &GpuDevice<D>, data: &HostData) -> Result<Self> {
+        let bytes: &[u8] = match data {
+            HostData::F32(v) => v.as_bytes(),
+            HostData::F64(v) => v.as_bytes(),
+            HostData::F16(v) => v.as_bytes(),
+            HostData::BF16(v) => v.as_bytes(),
+            HostData::I64(v) => v.as_bytes(),
+            HostData::I32(v) => v.as_bytes(),
+            HostData::U8(v) => v.as_bytes(),
+            HostData::Bool(v) => v.as_bytes(),
+        };
+        let piece = d.take(bytes.len())?;
+        if !bytes.is_empty() {
+            let slice = Slice { len: bytes.len() as u64, ..piece.slice(bytes.len() as u64) };
+            d.driver()?.write(slice, bytes)?;
+        }
+        let range = match data {
+            HostData::I64(v) => v.iter().min().zip(v.iter().max()).map(|(&a, &b)| [a, b]),
+            _ => None,
+        };
+        Ok(GpuBuffer::known(data.dtype(), data.len(), piece, range))
+    }
+    /// The first numbers, in host memory.
+    pub(crate) fn download(&self, d: &GpuDevice<D>, len: usize) -> Result<HostData> {
+        let node = &self.node;
+        let driver = d.driver()?;
+        // No more than is asked for.
+        let part = || -> Result<Slice<'_, D>> {
+            Ok(Slice { len: (len * node.dtype.size()) as u64, ..node.slice()? })
+        };
+        let mut all = HostData::full(node.dtype, len, 0.into())?;
+        if len == 0 {
+            return Ok(all);
+        }
+        match &mut all {
+            HostData::F32(v) => driver.read(part()?, v.as_mut_bytes())?,
+            HostData::F64(v) => driver.read(part()?, v.as_mut_bytes())?,
+            HostData::F16(v) => driver.read(part()?, v.as_mut_bytes())?,
+            HostData::BF16(v) => driver.read(part()?, v.as_mut_bytes())?,
+            HostData::I64(v) => driver.read(part()?, v.as_mut_bytes())?,
+            HostData::I32(v) => driver.read(part()?, v.as_mut_bytes())?,
+            HostData::U8(v) => driver.read(part()?, v)?,
+            HostData::Bool(v) => {
+                let mut bytes = vec![0; len];
+                driver.read(part()?, &mut bytes)?;
+                v.iter_mut().zip(bytes).for_each(|(v, b)| *v = b != 0);
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl<D: Driver> fmt::Debug for GpuBuffer<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GpuBuffer({} x {} on {})", self.node.len, self.node.dtype, D::NAME)
+    }
+}

@@ -1,0 +1,197 @@
+//! Maps that are put off, so that several in a row are one kernel.
+//!
+//! A result of a map is not computed at once: its buffer keeps the formula and the operands. A map of such a buffer is put
+//! off too; whatever else reads a buffer has it computed first. Then the formulas that it needs run one after the other on an
+//! element while it is in registers. What lies between them is stored only if somebody else still holds it, so nothing is
+//! computed twice. Each formula rounds as it always does: nothing changes but the number of launches, and of passes over
+//! memory.
+
+use crate::buffer::{GpuBuffer, Node};
+use crate::device::GpuDevice;
+use elinvar_core::{DType, Layout, Result};
+use elinvar_driver::{Driver, Slice};
+use elinvar_kernel::library::formula::{Chain, Compute, Formula, Source, Step};
+use elinvar_kernel::library::map::{self, Choice};
+use elinvar_ops::View;
+use elinvar_ops::map::Out;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Maps in one kernel, at most: their results are held in registers.
+const MOST: usize = 16;
+/// Operands of one kernel, at most, with results a third of what most devices allow buffers.
+const OPERANDS: usize = 8;
+
+/// A formula that can wait.
+pub(crate) type Held = Arc<dyn Formula + Send + Sync>;
+
+/// How numbers will be computed.
+pub(crate) struct Plan<D: Driver> {
+    device: GpuDevice<D>,
+    formula: Held,
+    operands: SmallVec<[(Arc<Node<D>>, Layout); 3]>,
+    dtype: DType,
+    /// Maps in it and in what it reads; what is read twice counts twice.
+    maps: usize,
+    /// What its kernel would read: nodes, by address, and how.
+    outside: Reads,
+}
+
+type Reads = SmallVec<[(usize, Layout); 4]>;
+
+/// Adds what is not there yet.
+fn join(all: &mut Reads, more: &[(usize, Layout)]) {
+    for read in more {
+        if !all.contains(read) {
+            all.push(read.clone());
+        }
+    }
+}
+
+impl<D: Driver> Plan<D> {
+    fn layout(&self) -> &Layout {
+        &self.operands[0].1
+    }
+    /// Can it run in one kernel with a plan that reads its result in this way?
+    fn joins(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> bool {
+        node.is_whole(layout)
+            && layout.shape() == self.layout().shape()
+            && Compute::from(self.dtype) == Compute::from(dtype)
+    }
+}
+
+/// The buffer of a map's result.
+///
+/// # Errors
+/// Those of computing an operand that cannot be part of the same kernel.
+pub(crate) fn put_off<D: Driver>(
+    d: &GpuDevice<D>,
+    formula: Held,
+    x: &[View<'_, crate::Gpu<D>>],
+    dtype: DType,
+) -> Result<GpuBuffer<D>> {
+    let len = x[0].shape().numel();
+    let to = match formula.out() {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    };
+    if len == 0 {
+        return GpuBuffer::room(d, to, 0);
+    }
+    let (mut maps, mut outside) = (1, Reads::new());
+    for v in x {
+        let node = &v.buffer.node;
+        if let Some(plan) = node.plan() {
+            let mut with = outside.clone();
+            join(&mut with, &plan.outside);
+            // The other operands may be one more each.
+            if plan.joins(node, v.layout, dtype)
+                && maps + plan.maps <= MOST
+                && with.len() + x.len() - 1 <= OPERANDS
+            {
+                (maps, outside) = (maps + plan.maps, with);
+                continue;
+            }
+            node.piece()?;
+        }
+        join(&mut outside, &[(Arc::as_ptr(node).addr(), v.layout.clone())]);
+    }
+    let operands = x.iter().map(|v| (v.buffer.node.clone(), v.layout.clone())).collect();
+    let plan = Plan { device: d.clone(), formula, operands, dtype, maps, outside };
+    Ok(GpuBuffer::put_off(to, len, plan))
+}
+
+/// The formulas of a kernel, each after those that it reads.
+struct Steps<D: Driver> {
+    plans: Vec<Arc<Plan<D>>>,
+    nodes: Vec<Arc<Node<D>>>,
+    operands: Vec<Vec<Source>>,
+    /// How often each is read by later ones.
+    reads: Vec<usize>,
+    outside: Vec<(Arc<Node<D>>, Layout)>,
+}
+
+impl<D: Driver> Steps<D> {
+    /// Adds what the plan needs, then itself; gives its number.
+    fn add(&mut self, plan: &Arc<Plan<D>>, node: &Arc<Node<D>>) -> usize {
+        let mut operands = Vec::with_capacity(plan.operands.len());
+        for (inner, layout) in &plan.operands {
+            operands.push(match inner.plan() {
+                Some(p) if p.joins(inner, layout, plan.dtype) => Source::Step(self.step(&p, inner)),
+                _ => Source::Outside(self.outside(inner, layout)),
+            });
+        }
+        self.plans.push(plan.clone());
+        self.nodes.push(node.clone());
+        self.operands.push(operands);
+        self.reads.push(0);
+        self.plans.len() - 1
+    }
+    fn step(&mut self, plan: &Arc<Plan<D>>, node: &Arc<Node<D>>) -> usize {
+        let number = match self.nodes.iter().position(|n| Arc::ptr_eq(n, node)) {
+            Some(number) => number,
+            None => self.add(plan, node),
+        };
+        self.reads[number] += 1;
+        number
+    }
+    fn outside(&mut self, node: &Arc<Node<D>>, layout: &Layout) -> usize {
+        let same = |(n, l): &(Arc<Node<D>>, Layout)| Arc::ptr_eq(n, node) && l == layout;
+        self.outside.iter().position(same).unwrap_or_else(|| {
+            self.outside.push((node.clone(), layout.clone()));
+            self.outside.len() - 1
+        })
+    }
+}
+
+/// Computes what a plan describes, and what others hold of what lies on the way.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceLost`, `Unsupported`; then everything is as it was.
+pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Result<()> {
+    let mut steps = Steps {
+        plans: Vec::new(),
+        nodes: Vec::new(),
+        operands: Vec::new(),
+        reads: Vec::new(),
+        outside: Vec::new(),
+    };
+    let last = steps.add(plan, node);
+    // A node is held by the plans that read it, by its step, and by whoever else wants its numbers.
+    let held = |i: usize| Arc::strong_count(&steps.nodes[i]) > steps.reads[i] + 1;
+    let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| held(i))).collect();
+
+    let d = &plan.device;
+    if last > 0 && steps.outside.len() + keeps.len() > d.info()?.buffers as usize {
+        // One after the other.
+        for (inner, _) in &plan.operands {
+            inner.piece()?;
+        }
+        return compute(node, plan);
+    }
+    let pieces =
+        keeps.iter().map(|&i| d.take(steps.nodes[i].bytes() as usize)).collect::<Result<Vec<_>>>()?;
+    let mut buffers: Vec<Slice<'_, D>> = Vec::new();
+    for (node, _) in &steps.outside {
+        buffers.push(node.slice()?);
+    }
+    buffers.extend(keeps.iter().zip(&pieces).map(|(&i, piece)| piece.slice(steps.nodes[i].bytes())));
+    let operands: Vec<(&Layout, DType)> = steps.outside.iter().map(|(n, l)| (l, n.dtype)).collect();
+    let chain = Chain {
+        steps: (steps.plans.iter().zip(&steps.operands))
+            .map(|(p, operands)| Step { formula: &*p.formula, operands: operands.clone(), dtype: p.dtype })
+            .collect(),
+        compute: plan.dtype.into(),
+        keeps: keeps.clone(),
+    };
+    let work = map::work(&chain, &chain.outs(), &operands, Choice::default());
+    d.run(&work.expect("a plan has elements"), &buffers)?;
+    for (&i, piece) in keeps.iter().zip(pieces) {
+        if i == last {
+            drop(node.piece.set(piece));
+        } else {
+            steps.nodes[i].computed(piece);
+        }
+    }
+    Ok(())
+}

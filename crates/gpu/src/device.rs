@@ -1,0 +1,189 @@
+//! A device of a driver: opened once per process, shared by everybody who names it.
+
+use crate::Gpu;
+use crate::pool::{Piece, Pool};
+use elinvar_core::{MemoryStats, Result};
+use elinvar_driver::{Driver, Info, Slice};
+use elinvar_kernel::ir::Constant;
+use elinvar_kernel::library::{Key, Work};
+use elinvar_ops::DeviceOf;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A device, by its number. Cheap to clone; all that name one device share it.
+pub struct GpuDevice<D: Driver> {
+    number: usize,
+    /// The device, or why it could not be opened: whoever uses it gets that error.
+    opened: Result<Arc<Opened<D>>>,
+}
+
+/// What is shared by all that name a device.
+pub(crate) struct Opened<D: Driver> {
+    driver: D,
+    pool: Arc<Pool<D>>,
+    /// Kernels that were compiled.
+    modules: Mutex<HashMap<Key, Arc<D::Module>>>,
+    launches: AtomicU64,
+}
+
+fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Tables in which each entry is whole: a panic elsewhere does not spoil them.
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The devices that were opened, of all drivers.
+static OPENED: Mutex<Vec<(TypeId, usize, Arc<dyn Any + Send + Sync>)>> = Mutex::new(Vec::new());
+
+impl<D: Driver> GpuDevice<D> {
+    /// The device of this number, as [`Driver::list`] counts; opened if nobody has yet.
+    ///
+    /// # Errors
+    /// `DriverMissing`, `UnknownDevice`, `Unsupported`.
+    pub fn open(number: usize) -> Result<GpuDevice<D>> {
+        let mut all = locked(&OPENED);
+        let known = all.iter().find(|(t, n, _)| *t == TypeId::of::<D>() && *n == number);
+        if let Some(opened) = known.and_then(|(_, _, o)| o.clone().downcast().ok()) {
+            return Ok(GpuDevice { number, opened: Ok(opened) });
+        }
+        let device = GpuDevice::new(D::open(number)?, number);
+        all.push((TypeId::of::<D>(), number, device.opened()?.clone()));
+        Ok(device)
+    }
+    /// A device that nobody else has, with a queue and memory of its own.
+    pub fn new(driver: D, number: usize) -> GpuDevice<D> {
+        let (modules, launches) = (Mutex::default(), AtomicU64::new(0));
+        GpuDevice { number, opened: Ok(Arc::new(Opened { driver, pool: Pool::new(), modules, launches })) }
+    }
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn info(&self) -> Result<&Info> {
+        Ok(self.opened()?.driver.info())
+    }
+    /// The driver.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn driver(&self) -> Result<&D> {
+        Ok(&self.opened()?.driver)
+    }
+    /// How many kernels were compiled for it.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn kernels(&self) -> Result<usize> {
+        Ok(locked(&self.opened()?.modules).len())
+    }
+    /// How many kernels were started on it.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn launches(&self) -> Result<u64> {
+        Ok(self.opened()?.launches.load(Relaxed))
+    }
+    fn opened(&self) -> Result<&Arc<Opened<D>>> {
+        self.opened.as_ref().map_err(Clone::clone)
+    }
+
+    // Memory
+
+    /// Memory for so many bytes.
+    pub(crate) fn take(&self, bytes: usize) -> Result<Piece<D>> {
+        let o = self.opened()?;
+        o.pool.take(&o.driver, bytes as u64)
+    }
+    pub(crate) fn stats(&self) -> Result<MemoryStats> {
+        Ok(self.opened()?.pool.stats())
+    }
+    pub(crate) fn set_limit(&self, limit: Option<u64>) -> Result<()> {
+        self.opened()?.pool.set_limit(limit);
+        Ok(())
+    }
+    pub(crate) fn release(&self) -> Result<()> {
+        let o = self.opened()?;
+        o.pool.release();
+        o.driver.wait()
+    }
+
+    // Work
+
+    /// Compiles the kernel of a work, so that starting it cannot fail for that.
+    pub(crate) fn prepare(&self, work: &Work<'_>) -> Result<()> {
+        self.opened()?.module(work).map(drop)
+    }
+    /// Starts a work with its buffers.
+    pub(crate) fn run(&self, work: &Work<'_>, buffers: &[Slice<'_, D>]) -> Result<()> {
+        let o = self.opened()?;
+        let module = o.module(work)?;
+        let numbers = work.numbers.as_deref().map(bytes);
+        o.launches.fetch_add(1, Relaxed);
+        o.driver.launch(&module, buffers, &work.launch, numbers.as_deref())
+    }
+}
+
+impl<D: Driver> Opened<D> {
+    fn module(&self, work: &Work<'_>) -> Result<Arc<D::Module>> {
+        if let Some(module) = locked(&self.modules).get(&work.key) {
+            return Ok(module.clone());
+        }
+        // Two threads may compile the same kernel; the first one stays.
+        let module = Arc::new(self.driver.compile(&work.kernel())?);
+        Ok(locked(&self.modules).entry(work.key).or_insert(module).clone())
+    }
+}
+
+/// Numbers as the buffer of a kernel has them.
+fn bytes(numbers: &[Constant]) -> Vec<u8> {
+    let each = |c: &Constant| c.bits.to_le_bytes().into_iter().take(c.scalar.bits() as usize / 8);
+    numbers.iter().flat_map(each).collect()
+}
+
+impl<D: Driver> Clone for GpuDevice<D> {
+    fn clone(&self) -> Self {
+        GpuDevice { number: self.number, opened: self.opened.clone() }
+    }
+}
+
+/// Devices are equal if they are the same opened device.
+impl<D: Driver> PartialEq for GpuDevice<D> {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.opened, &other.opened) {
+            (Ok(a), Ok(b)) => Arc::ptr_eq(a, b),
+            (Err(_), Err(_)) => self.number == other.number,
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+        }
+    }
+}
+
+/// Device number 0. If it cannot be opened, whatever is asked of it fails with the reason.
+impl<D: Driver> Default for GpuDevice<D> {
+    fn default() -> Self {
+        match GpuDevice::open(0) {
+            Ok(device) => device,
+            Err(e) => GpuDevice { number: 0, opened: Err(e) },
+        }
+    }
+}
+
+impl<D: Driver> fmt::Display for GpuDevice<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", D::NAME, self.number)
+    }
+}
+
+impl<D: Driver> fmt::Debug for GpuDevice<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.opened {
+            Ok(o) => write!(f, "{self} ({})", o.driver.info().name),
+            Err(e) => write!(f, "{self} ({e})"),
+        }
+    }
+}
+
+impl<D: Driver> DeviceOf for GpuDevice<D> {
+    type Backend = Gpu<D>;
+}

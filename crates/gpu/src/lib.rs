@@ -1,0 +1,49 @@
+//! The GPU backend: one for all drivers.
+//!
+//! [`Gpu<D>`](Gpu) knows tensors' memory, which kernel does a kind of work, and nothing of the device behind the driver `D`.
+//!
+//! * `device.rs`: a device, opened once; its compiled kernels, by their keys.
+//! * `pool.rs`: memory, counted, limited, and kept for the next tensor.
+//! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `chain.rs`: maps in a row are one kernel.
+//! * `backend.rs`: each kind of work, as launches of the library's kernels.
+//!
+//! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
+//! indices of which it is not known that they are in range ([`buffer`](GpuBuffer) keeps what is known of them).
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod buffer;
+mod chain;
+mod device;
+mod pool;
+
+pub use buffer::GpuBuffer;
+pub use device::GpuDevice;
+
+use elinvar_driver::Driver;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// The backend of a driver's devices.
+pub struct Gpu<D>(PhantomData<fn() -> D>);
+
+/// The backend of Vulkan's devices.
+pub type Vulkan = Gpu<elinvar_driver::Vulkan>;
+
+impl<D> Clone for Gpu<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<D> Copy for Gpu<D> {}
+impl<D> Default for Gpu<D> {
+    fn default() -> Self {
+        Gpu(PhantomData)
+    }
+}
+impl<D: Driver> fmt::Debug for Gpu<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpu({})", D::NAME)
+    }
+}

@@ -1,0 +1,196 @@
+//! The memory of tensors on a device: counted, limited, and kept for the next tensor.
+//!
+//! Work on a device runs in the order in which it was given, so a piece of memory can be used again as soon as the tensor
+//! that had it is dropped: whatever still reads it comes before whatever will write it. Pieces are kept by size class,
+//! eight to a power of two. Small ones are cut from blocks, for a device has only so many allocations; large ones have
+//! memory of their own. When the device has no more, or the limit is near, what is kept is given back and it is tried again.
+
+use elinvar_core::{Error, MemoryStats, Result};
+use elinvar_driver::{Driver, Slice};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Bytes up to which pieces are cut from blocks, and the bytes of a block.
+const SMALL: u64 = 64 << 10;
+const BLOCK: u64 = 1 << 20;
+/// Smallest piece, and what all sizes are multiples of: no device asks for more than 256.
+const STEP: u64 = 256;
+/// Bytes that may be kept however little was ever in use.
+const FLOOR: u64 = 64 << 20;
+
+/// The pool of a device.
+#[derive(Debug)]
+pub(crate) struct Pool<D: Driver> {
+    state: Mutex<State<D>>,
+}
+
+#[derive(Debug)]
+struct State<D: Driver> {
+    /// Pieces that nobody has, by size; the one that was returned last is the last.
+    free: BTreeMap<u64, Vec<Free<D>>>,
+    stats: MemoryStats,
+    /// Counts what is returned, so that the oldest is known.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Free<D: Driver> {
+    block: Arc<Block<D>>,
+    offset: u64,
+    since: u64,
+}
+
+#[derive(Debug)]
+struct Block<D: Driver> {
+    memory: D::Memory,
+    /// Pieces that it was cut into.
+    pieces: u64,
+}
+
+/// Memory that somebody has. It goes back to the pool when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Piece<D: Driver> {
+    pool: Weak<Pool<D>>,
+    block: Arc<Block<D>>,
+    offset: u64,
+    class: u64,
+}
+
+impl<D: Driver> Piece<D> {
+    /// Its first bytes.
+    pub(crate) fn slice(&self, bytes: u64) -> Slice<'_, D> {
+        debug_assert!(bytes <= self.class, "{bytes} bytes of a piece of {}", self.class);
+        // A binding has at least one element of every type.
+        Slice { memory: &self.block.memory, offset: self.offset, len: bytes.max(16) }
+    }
+}
+
+impl<D: Driver> Drop for Piece<D> {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.take_back(self.block.clone(), self.offset, self.class);
+        }
+    }
+}
+
+/// The size of the pieces that serve so many bytes: an eighth too large at most, but for the smallest.
+fn class(bytes: u64) -> u64 {
+    let bytes = bytes.max(1).next_multiple_of(STEP);
+    let step = (1 << (bytes.ilog2().max(3) - 3)).max(STEP);
+    bytes.next_multiple_of(step)
+}
+
+impl<D: Driver> Pool<D> {
+    pub(crate) fn new() -> Arc<Pool<D>> {
+        let stats = MemoryStats { in_use: 0, peak: 0, cached: 0, limit: None, from_system: 0, from_cache: 0 };
+        Arc::new(Pool { state: Mutex::new(State { free: BTreeMap::new(), stats, clock: 0 }) })
+    }
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        // A panic inside leaves at worst a wrong count.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A piece of at least so many bytes.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the device or the limit refuses it, also without what is kept.
+    pub(crate) fn take(self: &Arc<Self>, driver: &D, bytes: u64) -> Result<Piece<D>> {
+        let class = class(bytes);
+        let mut state = self.lock();
+        let stats = state.stats;
+        if stats.limit.is_some_and(|limit| stats.in_use + class > limit) {
+            return Err(Error::memory(format!(
+                "{}: {bytes} bytes more than the limit allows ({stats})",
+                D::NAME
+            )));
+        }
+        let (block, offset) = match state.reuse(class) {
+            Some(found) => found,
+            None => {
+                let whole = if class <= SMALL { BLOCK } else { class };
+                drop(state);
+                let memory = driver.allocate(whole).or_else(|e| {
+                    // What is kept may be what is missing.
+                    self.release();
+                    driver.wait()?;
+                    let stats = self.lock().stats;
+                    driver.allocate(whole).map_err(|_| e.at(format!("{} ({stats})", D::NAME)))
+                })?;
+                state = self.lock();
+                state.stats.from_system += 1;
+                let pieces = whole / class;
+                let block = Arc::new(Block { memory, pieces });
+                // The first is for the caller.
+                for i in (1..pieces).rev() {
+                    state.keep(block.clone(), i * class, class);
+                }
+                (block, 0)
+            }
+        };
+        state.stats.in_use += class;
+        state.stats.peak = state.stats.peak.max(state.stats.in_use);
+        Ok(Piece { pool: Arc::downgrade(self), block, offset, class })
+    }
+
+    fn take_back(&self, block: Arc<Block<D>>, offset: u64, class: u64) {
+        let mut state = self.lock();
+        state.stats.in_use -= class;
+        state.keep(block, offset, class);
+        let most = (state.stats.peak / 4).max(FLOOR);
+        let gone = state.trim(most);
+        // Memory is given back to the driver, which has locks of its own, outside of this one.
+        drop(state);
+        drop(gone);
+    }
+    /// Gives back what is only kept.
+    pub(crate) fn release(&self) {
+        let gone = self.lock().trim(0);
+        drop(gone);
+    }
+    pub(crate) fn stats(&self) -> MemoryStats {
+        self.lock().stats
+    }
+    pub(crate) fn set_limit(&self, limit: Option<u64>) {
+        self.lock().stats.limit = limit;
+    }
+}
+
+impl<D: Driver> State<D> {
+    fn reuse(&mut self, class: u64) -> Option<(Arc<Block<D>>, u64)> {
+        let pieces = self.free.get_mut(&class)?;
+        let piece = pieces.pop()?;
+        self.stats.cached -= class;
+        self.stats.from_cache += 1;
+        Some((piece.block, piece.offset))
+    }
+    fn keep(&mut self, block: Arc<Block<D>>, offset: u64, class: u64) {
+        self.clock += 1;
+        self.stats.cached += class;
+        self.free.entry(class).or_default().push(Free { block, offset, since: self.clock });
+    }
+    /// Takes out pieces until at most so many bytes are kept: large ones, the oldest first; if that is not enough, blocks all
+    /// of whose pieces are free. The caller drops them.
+    fn trim(&mut self, most: u64) -> Vec<Free<D>> {
+        let mut gone = Vec::new();
+        while self.stats.cached > most {
+            let large = self.free.iter().filter(|(class, p)| **class > SMALL && !p.is_empty());
+            let Some(class) = large.min_by_key(|(_, p)| p[0].since).map(|(&class, _)| class) else { break };
+            let pieces = self.free.get_mut(&class).expect("it was just found");
+            gone.push(pieces.remove(0));
+            self.stats.cached -= class;
+        }
+        if self.stats.cached > most {
+            for (class, pieces) in self.free.range_mut(..=SMALL) {
+                let mut free: BTreeMap<*const Block<D>, u64> = BTreeMap::new();
+                pieces.iter().for_each(|p| *free.entry(Arc::as_ptr(&p.block)).or_default() += 1);
+                let whole = |p: &Free<D>| free[&Arc::as_ptr(&p.block)] == p.block.pieces;
+                let (out, stay): (Vec<_>, Vec<_>) = pieces.drain(..).partition(whole);
+                self.stats.cached -= class * out.len() as u64;
+                gone.extend(out);
+                *pieces = stay;
+            }
+        }
+        self.free.retain(|_, p| !p.is_empty());
+        gone
+    }
+}

@@ -1,0 +1,27 @@
+//! Every kind of work on random calls: the reference's bits.
+
+use elinvar_conformance::equal::{Plan, equal};
+use elinvar_conformance::twist::Work;
+use elinvar_driver::Driver;
+use elinvar_gpu::{Gpu, GpuDevice};
+
+fn check<D: Driver>(d: &GpuDevice<D>, plan: &Plan) {
+    let differences = equal::<Gpu<D>>(d, plan);
+    let shown: Vec<&str> = differences.iter().take(20).map(|x| x.what.as_str()).collect();
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), shown.join("\n"));
+}
+
+#[test]
+fn interpreted_work_has_the_references_bits() {
+    check(&super::interp(), &Plan { rounds: 4, largest: 300, ..Plan::default() });
+}
+
+#[test]
+fn vulkans_work_has_the_references_bits() {
+    let Some(d) = super::vulkan() else { return };
+    check(&d, &Plan { rounds: 12, largest: 3000, ..Plan::default() });
+    // Where what a workgroup has in common is largest.
+    let works = vec![Work::Fold, Work::Rows, Work::Contract, Work::Scan, Work::Sort];
+    check(&d, &Plan { seed: 1, rounds: 3, largest: 20_000, works });
+    assert!(elinvar_driver::vulkan::validation_messages().is_empty());
+}

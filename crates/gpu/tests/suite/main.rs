@@ -1,0 +1,27 @@
+//! The GPU backend: on the interpreter, which finds races and accesses out of bounds, and on the first Vulkan device.
+
+mod chain;
+mod equal;
+mod memory;
+mod short;
+
+use elinvar_core::ErrorKind;
+use elinvar_driver::{Driver, Interp, Vulkan};
+use elinvar_gpu::GpuDevice;
+
+/// A device of its own, interpreted.
+pub fn interp() -> GpuDevice<Interp> {
+    GpuDevice::new(Interp::open(0).unwrap(), 0)
+}
+
+/// A Vulkan device of its own, or `None`, and a line on why.
+pub fn vulkan() -> Option<GpuDevice<Vulkan>> {
+    match Vulkan::open(0) {
+        Ok(driver) => Some(GpuDevice::new(driver, 0)),
+        Err(e) if e.kind() == ErrorKind::DriverMissing => {
+            println!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}

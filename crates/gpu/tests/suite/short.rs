@@ -1,0 +1,78 @@
+//! A driver that runs out of memory when it is told to.
+
+use elinvar_core::{Error, Result};
+use elinvar_driver::{Driver, Info, Interp, Slice};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::interp::Launch;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The interpreter with so many bytes.
+#[derive(Debug)]
+pub struct Short {
+    inner: Interp,
+    pub left: Arc<AtomicU64>,
+}
+
+/// Memory that is counted.
+#[derive(Debug)]
+pub struct Counted {
+    inner: <Interp as Driver>::Memory,
+    bytes: u64,
+    left: Arc<AtomicU64>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.left.fetch_add(self.bytes, Relaxed);
+    }
+}
+
+impl Short {
+    pub fn new(bytes: u64) -> Short {
+        Short { inner: Interp::open(0).unwrap(), left: Arc::new(AtomicU64::new(bytes)) }
+    }
+}
+
+fn inner<'a>(s: &Slice<'a, Short>) -> Slice<'a, Interp> {
+    Slice { memory: &s.memory.inner, offset: s.offset, len: s.len }
+}
+
+impl Driver for Short {
+    const NAME: &'static str = "short";
+    type Memory = Counted;
+    type Module = Kernel;
+
+    fn list() -> Result<Vec<Info>> {
+        Interp::list()
+    }
+    fn open(_: usize) -> Result<Short> {
+        Ok(Short::new(1 << 20))
+    }
+    fn info(&self) -> &Info {
+        self.inner.info()
+    }
+    fn allocate(&self, bytes: u64) -> Result<Counted> {
+        let take = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
+        take.map_err(|left| Error::memory(format!("{bytes} bytes, and {left} are left")))?;
+        Ok(Counted { inner: self.inner.allocate(bytes)?, bytes, left: self.left.clone() })
+    }
+    fn compile(&self, kernel: &Kernel) -> Result<Kernel> {
+        self.inner.compile(kernel)
+    }
+    fn launch(&self, m: &Kernel, b: &[Slice<'_, Self>], l: &Launch, n: Option<&[u8]>) -> Result<()> {
+        self.inner.launch(m, &b.iter().map(inner).collect::<Vec<_>>(), l, n)
+    }
+    fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
+        self.inner.write(inner(&to), bytes)
+    }
+    fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
+        self.inner.copy(inner(&from), inner(&to))
+    }
+    fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
+        self.inner.read(inner(&from), bytes)
+    }
+    fn wait(&self) -> Result<()> {
+        self.inner.wait()
+    }
+}
