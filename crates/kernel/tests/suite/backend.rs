@@ -381,7 +381,7 @@ impl Backend for Interpreted {
     ) -> Result<HostData> {
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
         let e = OfEpilogue::<E, N>(*e);
-        let steps = conv::conv(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.product);
+        let steps = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.product);
         let mut inputs = vec![x.buffer, w.buffer];
         inputs.extend(extra.iter().map(|v| v.buffer));
         Ok(host(&run_steps(&steps, &inputs)[0]))

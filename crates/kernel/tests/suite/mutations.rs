@@ -95,7 +95,15 @@ fn cases() -> Vec<Case> {
         case(
             "conv",
             launch(
-                conv::conv(&PLAIN, &c, d, [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])], &[5], &[], Some(plain)),
+                conv::steps(
+                    &PLAIN,
+                    &c,
+                    d,
+                    [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
+                    &[5],
+                    &[],
+                    Some(plain),
+                ),
                 0,
             ),
             vec![x(54), y(36), f32s(40)],

@@ -212,7 +212,7 @@ fn a_fused_fma_of_f64_is_built_where_there_is_none() {
         cells.push(0);
     }
     let x = Memory { elem: Elem::F64, cells };
-    let launch = elinvar_kernel::interp::Launch { groups: [groups, 1, 1], params: Vec::new() };
+    let launch = Launch { groups: [groups, 1, 1], params: Vec::new() };
     let on = |k: &Kernel, fused: bool| {
         let mut b = [x.clone(), Memory::zeros(Elem::F64, n as usize)];
         let lacks = elinvar_kernel::interp::Lacks { fused, ..Default::default() };

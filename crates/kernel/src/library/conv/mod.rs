@@ -104,7 +104,7 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
 
 /// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y. With
 /// a tile that is asked for, it is one launch.
-pub fn conv<'a>(
+pub fn steps<'a>(
     epilogue: &'a dyn Formula,
     c: &Conv,
     dtype: DType,
@@ -113,31 +113,25 @@ pub fn conv<'a>(
     extra: &[(&Layout, DType)],
     tile: Option<Tile>,
 ) -> Steps<'a> {
-    let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
-    let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
-    let rows = outs / c.groups;
-    let y = row_major(&[&[n, outs], out].concat());
-    let plan = Plan {
-        of: Of::Forward,
-        dtype,
-        groups: c.groups,
-        rows,
-        columns: [&[n], out].concat(),
-        terms: [&[channels], taps].concat(),
-        left: factor(w, rows, 0, [0, 1]),
-        right: factor(x, channels, 1, [0, 1]),
-        windows: (0..out.len())
-            .map(|a| [c.stride[a] as i64, -(c.padding[a] as i64), c.dilation[a] as i64, spatial[a] as i64])
-            .collect(),
-        classes: Vec::new(),
-        padded: windows(c, spatial, taps, out),
-        void: x.shape().numel() == 0,
-        result: [&[rows as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
-        len: n * outs * product(out),
-        wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide),
-    };
-    let further = extra.iter().map(|(l, _)| factor(l, rows, 1, [1, 0])).collect::<Vec<_>>();
+    let plan = Plan::forward(c, dtype, [x, w], out, extra);
+    let further = plan.further(extra);
     plan.steps([0, 1], tile, epilogue, extra, &further)
+}
+
+/// The work of a convolution in one launch: x, w, further operands of the epilogue, then the result. `None` if there is no
+/// result.
+pub fn conv<'a>(
+    epilogue: &'a dyn Formula,
+    c: &Conv,
+    dtype: DType,
+    [x, w]: [&Layout; 2],
+    out: &[usize],
+    extra: &[(&Layout, DType)],
+    tile: Option<Tile>,
+) -> Option<Work<'a>> {
+    let plan = Plan::forward(c, dtype, [x, w], out, extra);
+    let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
+    plan.launch(epilogue, elems, &plan.further(extra), tile, None)
 }
 
 /// The work of the gradient by x. Operands: g, w. Result: the gradient, of spatial sizes `spatial`.
@@ -218,6 +212,43 @@ const BUSY: usize = 1024;
 const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
 
 impl Plan {
+    fn forward(
+        c: &Conv,
+        dtype: DType,
+        [x, w]: [&Layout; 2],
+        out: &[usize],
+        extra: &[(&Layout, DType)],
+    ) -> Plan {
+        let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
+        let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
+        let rows = outs / c.groups;
+        let y = row_major(&[&[n, outs], out].concat());
+        Plan {
+            of: Of::Forward,
+            dtype,
+            groups: c.groups,
+            rows,
+            columns: [&[n], out].concat(),
+            terms: [&[channels], taps].concat(),
+            left: factor(w, rows, 0, [0, 1]),
+            right: factor(x, channels, 1, [0, 1]),
+            windows: (0..out.len())
+                .map(|a| {
+                    [c.stride[a] as i64, -(c.padding[a] as i64), c.dilation[a] as i64, spatial[a] as i64]
+                })
+                .collect(),
+            classes: Vec::new(),
+            padded: windows(c, spatial, taps, out),
+            void: x.shape().numel() == 0,
+            result: [&[rows as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
+            len: n * outs * product(out),
+            wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide),
+        }
+    }
+    /// Further operands of a convolution's epilogue.
+    fn further(&self, extra: &[(&Layout, DType)]) -> Vec<Factor> {
+        extra.iter().map(|(l, _)| factor(l, self.rows, 1, [1, 0])).collect()
+    }
     /// A tile that fits: neighbours along columns, which lie side by side in memory.
     fn tile(&self) -> Tile {
         let each = if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 };
