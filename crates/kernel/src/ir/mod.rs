@@ -16,3 +16,4 @@ pub use constant::Constant;
 pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, Value};
 pub use op::{Atomic, Binary, Builtin, Compare, Layout, Op, Place, Reduce, Unary};
 pub use types::{Elem, Fragment, Role, Scalar, Type};
+pub use walk::Nature;

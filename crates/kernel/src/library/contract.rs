@@ -8,16 +8,18 @@
 //! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
 //! computed and thrown away.
 
+use super::chunks;
 use super::formula::{Compute, Formula};
 use super::index;
 use super::numbers::{self, Numbers};
 use super::row::elem;
+use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Builtin, Constant, Elem, Kernel, Place, Scalar};
 use crate::lane::{Float, Term, W32, W64};
 use elinvar_core::{DType, Layout, order};
-use elinvar_ops::backend::Epilogue;
+use elinvar_ops::backend::{Epilogue, Plain};
 use elinvar_ops::map::Out;
 
 /// How y is cut into pieces.
@@ -97,11 +99,52 @@ pub struct Form {
     pub along: [bool; 2],
     /// May there be several chunks of terms?
     pub many: bool,
+    /// Does each chunk have workgroups of its own, and its sums a place of their own?
+    pub apart: bool,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
 
-/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements.
+/// So many workgroups keep a large device busy.
+const BUSY: usize = 512;
+
+/// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
+/// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
+pub fn steps<'a>(
+    epilogue: &'a dyn Formula,
+    dtype: DType,
+    x: &Layout,
+    w: &Layout,
+    extra: &[(&Layout, DType)],
+    tile: Tile,
+) -> Steps<'a> {
+    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    let (b, m, k) = (x.shape()[0], x.shape()[1], x.shape()[2]);
+    let n = w.shape()[2];
+    let len = b * m * n;
+    let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
+    let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
+    let factors = [Slot::Operand(0), Slot::Operand(1)];
+    let units = b * m.div_ceil(tile.rows() as usize) * n.div_ceil(tile.columns() as usize);
+    let chunks = k.div_ceil(order::CHUNK);
+    if !dtype.is_float() || !chunks::are_apart(units, BUSY, chunks, len) {
+        if let Some(work) = contract(epilogue, dtype, x, w, extra, tile) {
+            all.push(work, &[&factors, &others[..], &[Slot::Result(0)]].concat());
+        }
+        return all;
+    }
+    if let Some(work) = launch(&PLAIN, dtype, x, w, &[], tile, Some(chunks)) {
+        let sums = Slot::Scratch(0);
+        all.scratch.push(Room::of(chunks::elem(dtype), chunks * len));
+        all.push(work, &[factors[0], factors[1], sums]);
+        let join = chunks::join(epilogue, dtype, chunks, len, extra);
+        all.push(join, &[&[sums], &others[..], &[Slot::Result(0)]].concat());
+    }
+    all
+}
+
+/// The work of a contraction in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
+/// elements.
 pub fn contract<'a>(
     epilogue: &'a dyn Formula,
     dtype: DType,
@@ -109,6 +152,19 @@ pub fn contract<'a>(
     w: &Layout,
     extra: &[(&Layout, DType)],
     tile: Tile,
+) -> Option<Work<'a>> {
+    launch(epilogue, dtype, x, w, extra, tile, None)
+}
+
+/// One launch. With `apart`, the sums of so many chunks come out instead.
+fn launch<'a>(
+    epilogue: &'a dyn Formula,
+    dtype: DType,
+    x: &Layout,
+    w: &Layout,
+    extra: &[(&Layout, DType)],
+    tile: Tile,
+    apart: Option<usize>,
 ) -> Option<Work<'a>> {
     let (b, m, k) = (x.shape()[0], x.shape()[1], x.shape()[2]);
     let n = w.shape()[2];
@@ -120,9 +176,10 @@ pub fn contract<'a>(
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
         tile,
         along: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
-        many: k > order::CHUNK,
+        many: k > order::CHUNK && apart.is_none(),
+        apart: apart.is_some(),
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
-            || (b * m * n) as i128 >= index::NARROW,
+            || index::are_many(b * m * n * apart.unwrap_or(1)),
     };
     let tiles = [m.div_ceil(tile.rows() as usize), n.div_ceil(tile.columns() as usize)];
     let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
@@ -130,7 +187,10 @@ pub fn contract<'a>(
         all.push(l.offset() as i64);
         all.extend(l.strides().iter().map(|&s| s as i64));
     }
-    let groups = grid((b * tiles[0] * tiles[1]) as u64);
+    let groups = grid((apart.unwrap_or(1) * b * tiles[0] * tiles[1]) as u64);
+    if let Some(chunks) = apart {
+        all.push(chunks as i64);
+    }
     let (key, scalar) = (epilogue.key(Key::of("contract").with(&form)), index::scalar(form.wide));
     Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
 }
@@ -141,6 +201,7 @@ impl Form {
         let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
         let many = if self.many { "_many" } else { "" };
+        let many = if self.apart { "_apart" } else { many };
         let wide = if self.wide { "_wide" } else { "" };
         let name = epilogue.name();
         format!("contract_{name}_{}{extra}_{a}x{b}of{c}x{d}d{depth}_{along}{many}{wide}", self.dtype)
@@ -215,16 +276,17 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let places = ["x", "w"].map(|name| k.buffer(name, form.dtype.into(), Access::Read));
     let extras: Vec<Place> =
         (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
-    let y = k.buffer("y", form.dtype.into(), Access::Write);
+    let out = if form.apart { chunks::elem(form.dtype) } else { form.dtype.into() };
+    let y = k.buffer("y", out, Access::Write);
     let number = index::scalar(form.wide);
-    let numbers = Numbers::new(&k, number, 6 + 4 * (2 + extras.len()));
+    let numbers = Numbers::new(&k, number, 6 + 4 * (2 + extras.len()) + usize::from(form.apart));
     let [batches, m, n, terms, tiles_m, tiles_n] =
         ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
     let group = group_number(&k, number);
     let in_batch = tiles_m * tiles_n;
     // A grid that is cut into rows has a few workgroups too many: they go along, and store nothing.
     let asked = group / in_batch;
-    let batch = asked.min(batches - 1);
+    let batch = if form.apart { asked % batches } else { asked.min(batches - 1) };
     let tile = group % in_batch;
     let corner =
         [tile / tiles_n * i64::from(form.tile.rows()), tile % tiles_n * i64::from(form.tile.columns())];
@@ -233,19 +295,28 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let extra: Vec<Matrix> = (extras.iter().enumerate())
         .map(|(i, &p)| Matrix::read(&numbers, &format!("e{i}"), p, batch))
         .collect();
+    // Which chunk, and how many there are.
+    let chunk = form.apart.then(|| (asked / batches, numbers.get("chunks")));
+    let exists = match chunk {
+        Some((chunk, chunks)) => chunk.lt(chunks),
+        None => asked.lt(batches),
+    };
     let index = k.builtin(Builtin::LocalIndex);
     let across = i64::from(form.tile.group[1]);
     let local = [(index / across).to(number), (index % across).to(number)];
     let p = Plan { k: &k, form, m, n, terms, x, w, corner, local, index };
 
-    let sums = p.sums();
+    let sums = p.sums(chunk.map(|(c, chunks)| c.min(chunks - 1)));
     let c = Compute::from(form.dtype);
     let [rows, columns] = [0, 1].map(|side| p.places(side));
     for (u, &i) in rows.iter().enumerate() {
         for (v, &j) in columns.iter().enumerate() {
-            let there = i.lt(m) & j.lt(n) & asked.lt(batches);
+            let there = i.lt(m) & j.lt(n) & exists;
             k.if_(there, || {
                 let sum = sums[u * columns.len() + v].to(c.scalar());
+                if let Some((chunk, _)) = chunk {
+                    return k.store(y, ((chunk * batches + batch) * m + i) * n + j, sum);
+                }
                 let mut given = vec![sum];
                 given.extend(extra.iter().map(|e| c.enter(k.load(e.place, e.at(i, j), 1))));
                 let result = epilogue.emit(&k, c, &given);
@@ -264,8 +335,8 @@ impl<'k> Plan<'k, '_> {
         (0..i64::from(each[side])).map(|u| first + u * i64::from(group[side])).collect()
     }
 
-    /// The sums of an invocation, row by row.
-    fn sums(&self) -> Vec<Val<'k>> {
+    /// The sums of an invocation, row by row. `of`: of this chunk alone.
+    fn sums(&self, of: Option<Val<'k>>) -> Vec<Val<'k>> {
         let k = self.k;
         let Tile { each, depth, .. } = self.form.tile;
         let zero = k.constant(Constant::int(self.form.scalar(), 0));
@@ -280,6 +351,10 @@ impl<'k> Plan<'k, '_> {
             Some((x, w)) => self.shared(start, end, &none, x, w),
         };
         let begin = self.terms.like(0);
+        if let Some(of) = of {
+            let start = of * order::CHUNK as i64;
+            return chunk(start, (start + order::CHUNK as i64).min(self.terms));
+        }
         if !self.form.many {
             return chunk(begin, self.terms);
         }

@@ -27,7 +27,7 @@ pub fn fill(value: Value, dtype: DType, len: usize) -> Option<Work<'static>> {
     if len == 0 {
         return None;
     }
-    let form = Form { elem: dtype.into(), wide: len as i128 >= index::NARROW };
+    let form = Form { elem: dtype.into(), wide: index::are_many(len) };
     let bits = nearest(value, form.elem).bits;
     let numbers = [len as i64, i64::from(bits as u32), (bits >> 32) as i64];
     let groups = grid((len as u64).div_ceil(u64::from(GROUP) * u64::from(WIDTH)));

@@ -83,7 +83,7 @@ pub fn steps(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType) -> Steps
             all.scratch.push(Room::of(between, rows * joined));
         }
         let form = (f, scalar, if last { Elem::from(to) } else { between });
-        let wide = (rows * count) as i128 >= index::NARROW;
+        let wide = index::are_many(rows * count);
         let work = numbers::work(
             Key::of("fold_join").with(&(form, wide)),
             move || join(form.0, form.1, form.2, wide),

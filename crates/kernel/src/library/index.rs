@@ -7,16 +7,35 @@ use super::numbers::Numbers;
 use crate::build::Val;
 use crate::ir::{Binary, Scalar};
 use elinvar_core::Layout;
+use std::cell::Cell;
 
 /// Numbers, and what is computed from them, stay below this in 32 bits.
-pub const NARROW: i128 = 1 << 30;
+const NARROW: i128 = 1 << 30;
+
+thread_local! {
+    static WIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Plans works as if all tensors were too large for 32-bit numbers. Bits do not depend on it; it is for those who want to
+/// see that without the memory for such tensors.
+pub fn all_wide<T>(plan: impl FnOnce() -> T) -> T {
+    let before = WIDE.replace(true);
+    let result = plan();
+    WIDE.set(before);
+    result
+}
+
+/// Do so many elements need 64-bit numbers?
+pub fn are_many(n: usize) -> bool {
+    n as i128 >= NARROW || WIDE.get()
+}
 
 /// Does a tensor of this layout need 64-bit numbers?
 pub fn is_wide(l: &Layout) -> bool {
     let far: i128 = (l.shape().iter().zip(l.strides()))
         .map(|(&n, &s)| (n as i128 - 1).max(0) * s.unsigned_abs() as i128)
         .sum();
-    l.offset() as i128 + far >= NARROW || l.shape().numel() as i128 >= NARROW
+    l.offset() as i128 + far >= NARROW || are_many(l.shape().numel())
 }
 
 /// The type of numbers.

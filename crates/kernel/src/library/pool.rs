@@ -91,7 +91,7 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     if len == 0 {
         return None;
     }
-    let wide = index::is_wide(x) || len as i128 >= index::NARROW;
+    let wide = index::is_wide(x) || index::are_many(len);
     let (mut all, lead) = numbers_of(x, rank, &outs, wide);
     let (mut table, mut most) = (Vec::new(), 1);
     for (w, &size) in p.axes.iter().zip(spatial) {
@@ -127,7 +127,7 @@ pub fn avg_pool_grad(p: &Pool, dtype: DType, g: &Layout, spatial: &[usize]) -> O
     if len == 0 {
         return None;
     }
-    let wide = index::is_wide(g) || len as i128 >= index::NARROW;
+    let wide = index::is_wide(g) || index::are_many(len);
     let (mut all, lead) = numbers_of(g, rank, spatial, wide);
     let mut table = Vec::new();
     for (w, &size) in p.axes.iter().zip(spatial) {

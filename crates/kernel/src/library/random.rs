@@ -47,7 +47,7 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
     if len == 0 {
         return None;
     }
-    let form = |kind| Form { kind, dtype, wide: len as i128 >= index::NARROW };
+    let form = |kind| Form { kind, dtype, wide: index::are_many(len) };
     let float = |v: f64| Constant::float(Elem::from(dtype).scalar(), v).bits;
     let (form, bounds) = match r {
         Random::Uniform { low, high } => (form(Kind::Uniform), [float(high - low), float(low)]),

@@ -151,7 +151,7 @@ fn launch(source: Source, x: &Layout, n: usize, stage: Stage, last: bool, size: 
         Stage::Block(b) => Some(b as u32),
         Stage::Merge(_) => None,
     };
-    let wide = is_wide(x) || x.shape().numel() as i128 >= index::NARROW;
+    let wide = is_wide(x) || index::are_many(x.shape().numel());
     let form = Form { source, block, last, rank: outer.dims.len(), wide };
     let (number, turns, groups) = match stage {
         Stage::Block(b) => {

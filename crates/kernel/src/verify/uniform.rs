@@ -6,7 +6,7 @@
 //! suffice to find out what is carried: what is once not uniform stays so.
 
 use super::{Check, at};
-use crate::ir::{Builtin, Inst, Kernel, Op, Place, Region, Value};
+use crate::ir::{Builtin, Inst, Kernel, Nature, Op, Place, Region, Value};
 
 /// Which values of a kernel are uniform.
 #[derive(Clone, Debug)]
@@ -82,75 +82,28 @@ impl<'a> Uniformity<'a> {
 
     /// Does an instruction give different values whatever its operands are?
     fn source_varies(&self, inst: &Inst) -> bool {
-        match &inst.op {
-            Op::Builtin(Builtin::LocalId(axis)) => self.kernel.group[usize::from(*axis)] > 1,
-            Op::Builtin(Builtin::LocalIndex | Builtin::SubgroupLane | Builtin::SubgroupId) => {
-                self.kernel.invocations() > 1
-            }
-            Op::Load(p, ..) => match p {
-                Place::Buffer(i) => self.kernel.buffers[*i as usize].access.writes(),
-                Place::Shared(_) => true,
+        match inst.op.nature() {
+            Nature::Pure => match &inst.op {
+                Op::Builtin(Builtin::LocalId(axis)) => self.kernel.group[usize::from(*axis)] > 1,
+                Op::Builtin(Builtin::LocalIndex | Builtin::SubgroupLane | Builtin::SubgroupId) => {
+                    self.kernel.invocations() > 1
+                }
+                _ => false,
             },
-            Op::Atomic(..) | Op::Shuffle(..) => true,
-            Op::Const(_)
-            | Op::Param(_)
-            | Op::Unary(..)
-            | Op::Binary(..)
-            | Op::Compare(..)
-            | Op::Fma(..)
-            | Op::Select(..)
-            | Op::Convert(..)
-            | Op::Whole(_)
-            | Op::Bits(..)
-            | Op::Splat(..)
-            | Op::Compose(_)
-            | Op::Extract(..)
-            | Op::Builtin(Builtin::GroupId(_) | Builtin::GroupCount(_))
-            | Op::Store(..)
-            | Op::Barrier
-            | Op::Broadcast(..)
-            | Op::Reduce(..)
-            | Op::FragmentLoad(..)
-            | Op::FragmentFill(..)
-            | Op::FragmentMulAdd(..)
-            | Op::FragmentStore(..)
-            | Op::If(..)
-            | Op::For { .. } => false,
+            Nature::Load => match &inst.op {
+                Op::Load(Place::Buffer(i), ..) => self.kernel.buffers[*i as usize].access.writes(),
+                _ => true,
+            },
+            // What an atomic finds, and what another lane has.
+            Nature::Change { .. } => true,
+            Nature::Exchange => matches!(inst.op, Op::Shuffle(..)),
+            Nature::Regions => false,
         }
     }
 
     fn check(&self, r: &Region, together: bool) -> Check {
         for inst in &r.insts {
-            let needs_all = match &inst.op {
-                Op::Barrier
-                | Op::Shuffle(..)
-                | Op::Broadcast(..)
-                | Op::Reduce(..)
-                | Op::FragmentLoad(..)
-                | Op::FragmentFill(..)
-                | Op::FragmentMulAdd(..)
-                | Op::FragmentStore(..) => true,
-                Op::Const(_)
-                | Op::Param(_)
-                | Op::Builtin(_)
-                | Op::Unary(..)
-                | Op::Binary(..)
-                | Op::Compare(..)
-                | Op::Fma(..)
-                | Op::Select(..)
-                | Op::Convert(..)
-                | Op::Whole(_)
-                | Op::Bits(..)
-                | Op::Splat(..)
-                | Op::Compose(_)
-                | Op::Extract(..)
-                | Op::Load(..)
-                | Op::Store(..)
-                | Op::Atomic(..)
-                | Op::If(..)
-                | Op::For { .. } => false,
-            };
-            if needs_all && !together {
+            if inst.op.is_together() && !together {
                 return at(
                     self.kernel,
                     inst,

@@ -357,14 +357,16 @@ impl Backend for Interpreted {
         }
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
         let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
-        let tile = d.product.unwrap_or(contract::Tile { group: [2, 4], each: [2, 2], depth: 4 });
         let e = OfEpilogue::<E, N>(*e);
+        let mut inputs = vec![x.buffer, w.buffer];
+        inputs.extend(extra.iter().map(|v| v.buffer));
+        let Some(tile) = d.product else {
+            let tile = contract::Tile { group: [2, 4], each: [2, 2], depth: 4 };
+            let steps = contract::steps(&e, x.dtype, x.layout, w.layout, &operands, tile);
+            return Ok(host(&run_steps(&steps, &inputs)[0]));
+        };
         match contract::contract(&e, x.dtype, x.layout, w.layout, &operands, tile) {
-            Some(work) => {
-                let mut inputs = vec![x.buffer, w.buffer];
-                inputs.extend(extra.iter().map(|v| v.buffer));
-                Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0))
-            }
+            Some(work) => Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0)),
             None => HostData::full(x.dtype, 0, 0.into()),
         }
     }
@@ -378,16 +380,11 @@ impl Backend for Interpreted {
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
-        let len = x.shape()[0] * w.shape()[0] * out.iter().product::<usize>();
         let e = OfEpilogue::<E, N>(*e);
-        match conv::conv(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.product) {
-            Some(work) => {
-                let mut inputs = vec![x.buffer, w.buffer];
-                inputs.extend(extra.iter().map(|v| v.buffer));
-                Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0))
-            }
-            None => HostData::full(x.dtype, 0, 0.into()),
-        }
+        let steps = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.product);
+        let mut inputs = vec![x.buffer, w.buffer];
+        inputs.extend(extra.iter().map(|v| v.buffer));
+        Ok(host(&run_steps(&steps, &inputs)[0]))
     }
     fn conv_input_grad(
         d: &Device,

@@ -5,12 +5,17 @@ use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
+use elinvar_kernel::library::contract;
 use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scatter, Windows};
 use elinvar_reference::Reference;
 
 /// That a call gives the reference's bits.
 fn same(call: &Call) {
-    let got = call.run::<Interpreted>(&Device::default()).unwrap_or_else(|e| panic!("{call:?}: {e}"));
+    same_on(&Device::default(), call);
+}
+
+fn same_on(device: &Device, call: &Call) {
+    let got = call.run::<Interpreted>(device).unwrap_or_else(|e| panic!("{call:?}: {e}"));
     let want = call.run::<Reference>(&Default::default()).unwrap_or_else(|e| panic!("{call:?}: {e}"));
     assert_eq!(got.len(), want.len(), "{call:?}");
     for (i, (got, want)) in got.iter().zip(&want).enumerate() {
@@ -48,9 +53,19 @@ fn convolutions_of_several_chunks() {
         let x = tame(&mut dice, &sizes(n, channels, &spatial));
         let w = tame(&mut dice, &sizes(outs, channels / c.groups, &taps));
         let g = tame(&mut dice, &sizes(n, outs, &out));
-        same(&Call::Conv { c: c.clone(), x: x.clone(), w: w.clone(), out, bias: Some(g.clone()) });
-        same(&Call::ConvInputGrad { c: c.clone(), g: g.clone(), w, spatial });
-        same(&Call::ConvWeightGrad { c, x, g, taps });
+        // Chunks side by side, and one after the other.
+        let product = Some(contract::Tile { group: [2, 8], each: [2, 3], depth: 0 });
+        for device in [Device::default(), Device { product, ..Device::default() }] {
+            let (c, x, w, g) = (c.clone(), x.clone(), w.clone(), g.clone());
+            let bias = Some(g.clone());
+            same_on(
+                &device,
+                &Call::Conv { c: c.clone(), x: x.clone(), w: w.clone(), out: out.clone(), bias },
+            );
+            let spatial = spatial.clone();
+            same_on(&device, &Call::ConvInputGrad { c: c.clone(), g: g.clone(), w, spatial });
+            same_on(&device, &Call::ConvWeightGrad { c, x, g, taps: taps.clone() });
+        }
     }
 }
 

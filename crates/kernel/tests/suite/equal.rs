@@ -8,10 +8,10 @@ use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
-use elinvar_kernel::library::contract;
 use elinvar_kernel::library::formula::{Chain, Floats, Source, Step};
 use elinvar_kernel::library::map::{self, Choice};
 use elinvar_kernel::library::row::Tile;
+use elinvar_kernel::library::{contract, index};
 use elinvar_ops::backend::{ArgFold, Plain};
 use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
 use elinvar_ops::{Backend, View};
@@ -156,8 +156,8 @@ fn pools() {
 
 #[test]
 fn attentions() {
-    check(&Device::default(), Work::Attention, 12, 300);
-    check(&Device::default(), Work::AttentionGrad, 8, 300);
+    check(&Device::default(), Work::Attention, 8, 300);
+    check(&Device::default(), Work::AttentionGrad, 5, 300);
 }
 
 #[test]
@@ -169,6 +169,28 @@ fn scatters_and_nonzeros() {
 #[test]
 fn sorts() {
     check(&Device::default(), Work::Sort, 40, 3000);
+}
+
+/// As for tensors of more than 2^30 elements.
+#[test]
+fn all_work_with_numbers_of_64_bits() {
+    index::all_wide(|| {
+        for work in [Work::Fill, Work::Random, Work::Assemble, Work::Copy, Work::Update, Work::Map] {
+            check(&Device::default(), work, 8, 300);
+        }
+        for work in [Work::Fold, Work::ArgFold, Work::Scan, Work::Rows, Work::Sort, Work::Contract] {
+            check(&Device::default(), work, 6, 600);
+        }
+        for work in [Work::Conv, Work::ConvInputGrad, Work::ConvWeightGrad, Work::Pool, Work::AvgPoolGrad] {
+            check(&Device::default(), work, 5, 200);
+        }
+        for work in [Work::Gather, Work::Scatter, Work::Nonzero] {
+            check(&Device::default(), work, 12, 300);
+        }
+        for work in [Work::Attention, Work::AttentionGrad] {
+            check(&Device::default(), work, 2, 200);
+        }
+    });
 }
 
 /// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been

@@ -94,15 +94,18 @@ fn cases() -> Vec<Case> {
         case("shared product", product(tile), vec![x(30), y(30), f32s(25)]),
         case(
             "conv",
-            some(conv::conv(
-                &PLAIN,
-                &c,
-                d,
-                [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
-                &[5],
-                &[],
-                Some(plain),
-            )),
+            launch(
+                conv::steps(
+                    &PLAIN,
+                    &c,
+                    d,
+                    [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
+                    &[5],
+                    &[],
+                    Some(plain),
+                ),
+                0,
+            ),
             vec![x(54), y(36), f32s(40)],
         ),
         case(

@@ -1,8 +1,9 @@
 //! The text form: read what was printed, and what it looks like.
 
 use crate::random::{Dice, inputs, kernel};
+use elinvar_core::HostData;
 use elinvar_kernel::build::Builder;
-use elinvar_kernel::interp::{Memory, run};
+use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Elem, Scalar};
 use elinvar_kernel::text::{parse, print};
 use elinvar_kernel::{Kernel, pass, verify};
@@ -59,6 +60,7 @@ fn lowering_changes_no_bit_of_random_kernels() {
         wide: true,
         quotient: true,
         root: true,
+        reductions: true,
     };
     for seed in 0..200 {
         let k = kernel(&mut Dice::new(seed));
@@ -75,6 +77,37 @@ fn lowering_changes_no_bit_of_random_kernels() {
         }
         verify::verify(&lowered).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&lowered)));
         assert!(results(seed, &lowered) == results(seed, &k), "seed {seed}:\n{}", print(&k));
+    }
+}
+
+/// With NaN and zeros of both signs among the lanes.
+#[test]
+fn the_largest_of_a_subgroup_is_built_from_exchanges() {
+    let text = "kernel t group 32 1 1 { subgroup 8 buffer x f32 read buffer y f32 write buffer z f32 write
+        %0: u32 = local_index %1: f32 = load x[%0] %2: f32 = reduce.max %1 %3: f32 = reduce.min %1
+        store y[%0] = %2 store z[%0] = %3 }";
+    let k = parse(text).unwrap();
+    let x: Vec<f32> = (0..32)
+        .map(|i| match i {
+            3 => f32::NAN,
+            8..16 => [0.0, -0.0][i % 2],
+            16..24 => -0.0,
+            _ => ((i * 37) % 23) as f32 - 11.0,
+        })
+        .collect();
+    let outcome = |k: &Kernel| {
+        let mut buffers = vec![Memory::from_host(&HostData::F32(x.clone()))];
+        buffers.extend([Memory::zeros(Elem::F32, 32), Memory::zeros(Elem::F32, 32)]);
+        let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
+        run(k, &launch, &mut buffers).unwrap_or_else(|e| panic!("{e}"));
+        buffers
+    };
+    for extremes in [false, true] {
+        let mut built = k.clone();
+        let wants = pass::Wants { reductions: true, extremes, ..pass::Wants::default() };
+        pass::lower(&mut built, wants).unwrap();
+        assert!(!print(&built).contains("reduce"), "{}", print(&built));
+        assert_eq!(outcome(&built), outcome(&k), "{}", print(&built));
     }
 }
 
@@ -108,10 +141,8 @@ fn a_fused_fma_is_built_where_there_is_none() {
         cells.push(0);
     }
     let x = Memory { elem: Elem::F32, cells };
-    let launch = elinvar_kernel::interp::Launch {
-        groups: [groups, 1, 1],
-        params: vec![n.try_into().map(|n: u32| n.into()).unwrap()],
-    };
+    let launch =
+        Launch { groups: [groups, 1, 1], params: vec![n.try_into().map(|n: u32| n.into()).unwrap()] };
     let on = |k: &Kernel, fused: bool| {
         let mut b = [x.clone(), Memory::zeros(Elem::F32, n as usize)];
         let lacks = elinvar_kernel::interp::Lacks { fused, ..Default::default() };
@@ -181,7 +212,7 @@ fn a_fused_fma_of_f64_is_built_where_there_is_none() {
         cells.push(0);
     }
     let x = Memory { elem: Elem::F64, cells };
-    let launch = elinvar_kernel::interp::Launch { groups: [groups, 1, 1], params: Vec::new() };
+    let launch = Launch { groups: [groups, 1, 1], params: Vec::new() };
     let on = |k: &Kernel, fused: bool| {
         let mut b = [x.clone(), Memory::zeros(Elem::F64, n as usize)];
         let lacks = elinvar_kernel::interp::Lacks { fused, ..Default::default() };
@@ -254,7 +285,7 @@ fn quotients_and_roots_are_built_where_they_are_not_exact() {
     let cells = pairs.iter().flatten().map(|v| u64::from(v.to_bits())).collect();
     let x = Memory { elem: Elem::F32, cells };
     let groups = [pairs.len() as u32 / 64, 1, 1];
-    let launch = elinvar_kernel::interp::Launch { groups, params: vec![0u32.into()] };
+    let launch = Launch { groups, params: vec![0u32.into()] };
     for subnormals in [false, true] {
         let lacks = elinvar_kernel::interp::Lacks { precision: true, subnormals, ..Default::default() };
         let mut b = [x.clone(), Memory::zeros(Elem::F32, 2 * pairs.len())];

@@ -67,6 +67,7 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
         wide: device.wide,
         quotient: !device.division,
         root: !device.square_root,
+        reductions: true,
     };
     pass::lower(&mut k, wants)?;
     pass::optimise(&mut k);
@@ -202,8 +203,7 @@ impl<'a> Emitter<'a> {
             Op::Unary(Unary::RoundF16, _) => half = true,
             Op::Shuffle(..) => lanes[0] = true,
             Op::Broadcast(..) => lanes[1] = true,
-            // Reductions of floats are made of shuffles.
-            Op::Reduce(..) => lanes = [true, lanes[1], true],
+            Op::Reduce(..) => lanes[2] = true,
             _ => {}
         });
         if half {
@@ -347,7 +347,7 @@ impl<'a> Emitter<'a> {
             }
             Op::Shuffle(v, lane) => self.shuffle(*v, *lane),
             Op::Broadcast(v, lane) => self.broadcast(*v, *lane),
-            Op::Reduce(op, v) => self.reduce(*op, *v)?,
+            Op::Reduce(op, v) => self.reduce(*op, *v),
             Op::FragmentLoad(..) | Op::FragmentFill(..) | Op::FragmentMulAdd(..) | Op::FragmentStore(..) => {
                 return self.lacking("matrix fragments are not emitted as SPIR-V yet");
             }

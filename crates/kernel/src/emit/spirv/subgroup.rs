@@ -2,7 +2,6 @@
 
 use super::Emitter;
 use crate::ir::{Reduce, Scalar, Type, Value};
-use crate::pass::Lacking;
 use rspirv::dr::{self, Operand};
 use rspirv::spirv::{GroupOperation, Op as Code, Scope, Word};
 
@@ -22,11 +21,9 @@ impl Emitter<'_> {
         self.inst(Code::GroupNonUniformBroadcast, ty, &[scope, v, lane])
     }
 
-    pub(super) fn reduce(&mut self, op: Reduce, v: Value) -> Result<Word, Lacking> {
+    pub(super) fn reduce(&mut self, op: Reduce, v: Value) -> Word {
         let s = self.scalar(v);
-        if s.is_float() {
-            return self.lacking("a reduction of floats over a subgroup is not emitted as SPIR-V yet");
-        }
+        assert!(!s.is_float(), "{}: a reduction of floats is lowered before", self.k.name);
         let code = match op {
             Reduce::And | Reduce::Min if s == Scalar::Bool => Code::GroupNonUniformLogicalAnd,
             Reduce::Or | Reduce::Max if s == Scalar::Bool => Code::GroupNonUniformLogicalOr,
@@ -44,6 +41,6 @@ impl Emitter<'_> {
             vec![Operand::IdScope(scope), Operand::GroupOperation(GroupOperation::Reduce), Operand::IdRef(v)];
         let inst = dr::Instruction::new(code, Some(ty), Some(id), operands);
         self.must(|b| b.insert_into_block(dr::InsertPoint::End, inst));
-        Ok(id)
+        id
     }
 }

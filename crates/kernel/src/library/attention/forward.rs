@@ -59,7 +59,7 @@ pub fn attention(
         causal: a.causal,
         columns: each,
         many: d > order::CHUNK,
-        wide: operands.clone().any(index::is_wide) || (b * h * l * e.max(1)) as i128 >= index::NARROW,
+        wide: operands.clone().any(index::is_wide) || index::are_many(b * h * l * e.max(1)),
     };
     let tiles = l.div_ceil(rows(scalar));
     let mut all = [b * h, h, h / j.max(1), l, s, d, e, tiles, across].map(|v| v as i64).to_vec();

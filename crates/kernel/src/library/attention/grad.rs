@@ -131,7 +131,7 @@ fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>) -> Option<Work<'st
         columns: each,
         many: [d > order::CHUNK, e > order::CHUNK],
         long: terms > order::CHUNK,
-        wide: operands.iter().any(|l| index::is_wide(l)) || (b * heads * n * width) as i128 >= index::NARROW,
+        wide: operands.iter().any(|l| index::is_wide(l)) || index::are_many(b * heads * n * width),
     };
     let tiles = n.div_ceil(rows(scalar));
     let mut all = [b * heads, h, j, group, l, s, d, e, tiles, across].map(|v| v as i64).to_vec();

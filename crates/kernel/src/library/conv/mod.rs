@@ -102,8 +102,24 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
     })
 }
 
-/// The work of a convolution: x, w, further operands of the epilogue (views of the result's shape), then the result. `None` if
-/// there is no result.
+/// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y. With
+/// a tile that is asked for, it is one launch.
+pub fn steps<'a>(
+    epilogue: &'a dyn Formula,
+    c: &Conv,
+    dtype: DType,
+    [x, w]: [&Layout; 2],
+    out: &[usize],
+    extra: &[(&Layout, DType)],
+    tile: Option<Tile>,
+) -> Steps<'a> {
+    let plan = Plan::forward(c, dtype, [x, w], out, extra);
+    let further = plan.further(extra);
+    plan.steps([0, 1], tile, epilogue, extra, &further)
+}
+
+/// The work of a convolution in one launch: x, w, further operands of the epilogue, then the result. `None` if there is no
+/// result.
 pub fn conv<'a>(
     epilogue: &'a dyn Formula,
     c: &Conv,
@@ -113,32 +129,9 @@ pub fn conv<'a>(
     extra: &[(&Layout, DType)],
     tile: Option<Tile>,
 ) -> Option<Work<'a>> {
-    let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
-    let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
-    let rows = outs / c.groups;
-    let y = row_major(&[&[n, outs], out].concat());
-    let plan = Plan {
-        of: Of::Forward,
-        dtype,
-        groups: c.groups,
-        rows,
-        columns: [&[n], out].concat(),
-        terms: [&[channels], taps].concat(),
-        left: factor(w, rows, 0, [0, 1]),
-        right: factor(x, channels, 1, [0, 1]),
-        windows: (0..out.len())
-            .map(|a| [c.stride[a] as i64, -(c.padding[a] as i64), c.dilation[a] as i64, spatial[a] as i64])
-            .collect(),
-        classes: Vec::new(),
-        padded: windows(c, spatial, taps, out),
-        void: x.shape().numel() == 0,
-        result: [&[rows as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
-        len: n * outs * product(out),
-        wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide),
-    };
-    let further = extra.iter().map(|(l, _)| factor(l, rows, 1, [1, 0])).collect::<Vec<_>>();
+    let plan = Plan::forward(c, dtype, [x, w], out, extra);
     let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-    plan.launch(epilogue, elems, &further, tile, None)
+    plan.launch(epilogue, elems, &plan.further(extra), tile, None)
 }
 
 /// The work of the gradient by x. Operands: g, w. Result: the gradient, of spatial sizes `spatial`.
@@ -175,7 +168,7 @@ pub fn conv_input_grad(
         len: n * channels * c.groups * product(spatial),
         wide: index::is_wide(g) || index::is_wide(w),
     };
-    plan.steps([1, 0], tile)
+    plan.steps([1, 0], tile, &PLAIN, &[], &[])
 }
 
 /// The work of the gradient by w. Operands: x, g. Result: the gradient, of `taps`.
@@ -210,15 +203,52 @@ pub fn conv_weight_grad(
         len: outs * channels * product(taps),
         wide: index::is_wide(x) || index::is_wide(g),
     };
-    plan.steps([1, 0], tile)
+    plan.steps([1, 0], tile, &PLAIN, &[], &[])
 }
 
 /// So many workgroups keep a large device busy.
 const BUSY: usize = 1024;
-/// Elements of the sums of chunks, at most: what may be taken for a while to be faster.
-const MOST_APART: usize = 1 << 25;
+/// What follows a gradient: nothing.
+const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
 
 impl Plan {
+    fn forward(
+        c: &Conv,
+        dtype: DType,
+        [x, w]: [&Layout; 2],
+        out: &[usize],
+        extra: &[(&Layout, DType)],
+    ) -> Plan {
+        let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
+        let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
+        let rows = outs / c.groups;
+        let y = row_major(&[&[n, outs], out].concat());
+        Plan {
+            of: Of::Forward,
+            dtype,
+            groups: c.groups,
+            rows,
+            columns: [&[n], out].concat(),
+            terms: [&[channels], taps].concat(),
+            left: factor(w, rows, 0, [0, 1]),
+            right: factor(x, channels, 1, [0, 1]),
+            windows: (0..out.len())
+                .map(|a| {
+                    [c.stride[a] as i64, -(c.padding[a] as i64), c.dilation[a] as i64, spatial[a] as i64]
+                })
+                .collect(),
+            classes: Vec::new(),
+            padded: windows(c, spatial, taps, out),
+            void: x.shape().numel() == 0,
+            result: [&[rows as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
+            len: n * outs * product(out),
+            wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide),
+        }
+    }
+    /// Further operands of a convolution's epilogue.
+    fn further(&self, extra: &[(&Layout, DType)]) -> Vec<Factor> {
+        extra.iter().map(|(l, _)| factor(l, self.rows, 1, [1, 0])).collect()
+    }
     /// A tile that fits: neighbours along columns, which lie side by side in memory.
     fn tile(&self) -> Tile {
         let each = if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 };
@@ -239,9 +269,15 @@ impl Plan {
         self.classes.iter().map(|c| c[0] as usize).product()
     }
 
-    /// The launches of a gradient. `order`: which operands are the left and the right factor.
-    fn steps(self, [left, right]: [usize; 2], tile: Option<Tile>) -> Steps<'static> {
-        const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    /// The launches. `order`: which operands are the two factors, in the order of the kernel.
+    fn steps<'a>(
+        self,
+        order: [usize; 2],
+        tile: Option<Tile>,
+        epilogue: &'a dyn Formula,
+        extra: &[(&Layout, DType)],
+        further: &[Factor],
+    ) -> Steps<'a> {
         let elem = Elem::from(self.dtype);
         let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
         let tiles = self.tiles(tile.unwrap_or(self.tile()));
@@ -249,19 +285,26 @@ impl Plan {
         let chunks = self.chunks();
         // A few long chains: their chunks are computed side by side, and added in order afterwards. (The chunks of the
         // gradient by x are not the same for all positions.)
-        let apart = self.of == Of::Weight && chunks > 1 && units < BUSY && chunks * self.len <= MOST_APART;
-        let factors = [Slot::Operand(left), Slot::Operand(right)];
+        let apart =
+            self.of != Of::Input && tile.is_none() && chunks::are_apart(units, BUSY, chunks, self.len);
+        let mut buffers = order.map(Slot::Operand).to_vec();
+        let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
         if !apart {
-            if let Some(work) = self.launch(&PLAIN, Vec::new(), &[], tile, None) {
-                all.push(work, &[factors[0], factors[1], Slot::Result(0)]);
+            let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
+            if let Some(work) = self.launch(epilogue, elems, further, tile, None) {
+                buffers.extend(others);
+                buffers.push(Slot::Result(0));
+                all.push(work, &buffers);
             }
             return all;
         }
-        let sums = Room::of(chunks::elem(self.dtype), chunks * self.len);
         if let Some(work) = self.launch(&PLAIN, Vec::new(), &[], tile, Some(chunks)) {
-            all.scratch.push(sums);
-            all.push(work, &[factors[0], factors[1], Slot::Scratch(0)]);
-            all.push(chunks::join(self.dtype, chunks, self.len), &[Slot::Scratch(0), Slot::Result(0)]);
+            let sums = Slot::Scratch(0);
+            all.scratch.push(Room::of(chunks::elem(self.dtype), chunks * self.len));
+            buffers.push(sums);
+            all.push(work, &buffers);
+            let join = chunks::join(epilogue, self.dtype, chunks, self.len, extra);
+            all.push(join, &[&[sums], &others[..], &[Slot::Result(0)]].concat());
         }
         all
     }
@@ -290,7 +333,7 @@ impl Plan {
             void: self.void,
             many: product(&self.terms) > order::CHUNK,
             apart: apart.is_some(),
-            wide: self.wide || made as i128 >= index::NARROW,
+            wide: self.wide || index::are_many(made),
         };
         let tiles = self.tiles(tile);
         let classes = self.class_count();

@@ -1,7 +1,7 @@
 //! Operations whose edges differ between targets, with the edges taken off.
 
 use super::writer::Writer;
-use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};
+use crate::ir::{Binary, Builtin, Compare, Constant, Op, Scalar, Type, Unary, Value};
 
 /// The unsigned integer as wide as a scalar.
 fn word(s: Scalar) -> Scalar {
@@ -72,6 +72,21 @@ pub fn extreme(w: &mut Writer, op: Binary, a: Value, b: Value) -> Value {
     // A comparison with NaN is false, so a NaN on the right is there already.
     let nan = w.compare(Compare::Ne, a, a);
     w.select(nan, a, number)
+}
+
+/// The smallest or largest float of a subgroup, for all of its lanes: each takes the other's half, quarter, and so on. Which
+/// of them comes first makes no difference.
+pub fn reduce(w: &mut Writer, op: Binary, a: Value, lanes: u32, built: bool) -> Value {
+    let lane = w.push(Op::Builtin(Builtin::SubgroupLane), Type::U32);
+    let (mut v, mut far) = (a, lanes / 2);
+    while far > 0 {
+        let distance = w.push(Op::Const(far.into()), Type::U32);
+        let other = w.binary(Binary::Xor, lane, distance);
+        let theirs = w.push(Op::Shuffle(v, other), w.ty(v));
+        v = if built { extreme(w, op, v, theirs) } else { w.binary(op, v, theirs) };
+        far /= 2;
+    }
+    v
 }
 
 /// The magnitude of a with the sign of b.

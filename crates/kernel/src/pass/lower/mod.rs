@@ -12,7 +12,7 @@ mod whole;
 mod writer;
 
 use super::compact;
-use crate::ir::{Binary, Inst, Kernel, Op, Region, Scalar, Unary, Value};
+use crate::ir::{Binary, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
 use std::collections::HashMap;
 use std::fmt;
 use writer::Writer;
@@ -38,6 +38,8 @@ pub struct Wants {
     pub quotient: bool,
     /// A correctly rounded square root of f32, from one that is wrong by some units in the last place.
     pub root: bool,
+    /// The largest or smallest float of a subgroup: exchanges between lanes.
+    pub reductions: bool,
 }
 
 /// Something that the target lacks, and that cannot be built from what it has.
@@ -56,7 +58,8 @@ impl std::error::Error for Lacking {}
 /// # Errors
 /// [`Lacking`] for a quotient or a root of f64: what builds them for f32 is too narrow.
 pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
-    let mut l = Lower { wants, name: k.name.clone(), w: Writer::new(std::mem::take(&mut k.values)) };
+    let w = Writer::new(std::mem::take(&mut k.values));
+    let mut l = Lower { wants, name: k.name.clone(), lanes: k.subgroup.unwrap_or(1), w };
     let done = l.region(&mut k.body);
     k.values = l.w.values;
     done?;
@@ -67,6 +70,8 @@ pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
 struct Lower {
     wants: Wants,
     name: String,
+    /// Of a subgroup.
+    lanes: u32,
     w: Writer,
 }
 
@@ -150,6 +155,10 @@ impl Lower {
                 Scalar::F32 if self.wants.wide => Some(products::fused(w, a, b, c)),
                 _ => Some(whole::fused(w, a, b, c)),
             },
+            Op::Reduce(op, a) if w.scalar(a).is_float() && self.wants.reductions => {
+                let op = if op == Reduce::Max { Binary::Max } else { Binary::Min };
+                Some(guards::reduce(w, op, a, self.lanes, self.wants.extremes))
+            }
             // The same everywhere, or the emitters' business.
             Op::Const(_)
             | Op::Param(_)

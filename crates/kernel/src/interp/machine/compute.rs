@@ -1,0 +1,167 @@
+//! What an instruction computes, for all invocations that reach it.
+
+use super::{Done, Machine};
+use crate::arith::{self, One, Two};
+use crate::ir::{Binary, Builtin, Inst, Op, Scalar, Unary, Value};
+
+impl Machine<'_> {
+    fn each1(&mut self, r: Value, a: Value, lanes: &[usize], flushed: bool, f: One) {
+        let (mut out, w) = (self.room(r), self.width(r));
+        let x = self.slot(a);
+        for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+            out[i] = if flushed { f(arith::flush(x[i])) } else { f(x[i]) };
+        }
+        self.put(r, out);
+    }
+    fn each2(&mut self, r: Value, [a, b]: [Value; 2], lanes: &[usize], flushed: bool, f: Two) {
+        let (mut out, w) = (self.room(r), self.width(r));
+        let (x, y) = (self.slot(a), self.slot(b));
+        for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+            out[i] = if flushed { f(arith::flush(x[i]), arith::flush(y[i])) } else { f(x[i], y[i]) };
+        }
+        self.put(r, out);
+    }
+    fn change(&mut self, r: Value, lanes: &[usize], f: One) {
+        let w = self.width(r);
+        for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+            let x = &mut self.slots[r.0 as usize][i];
+            *x = f(*x);
+        }
+    }
+    fn flush_result(&mut self, r: Value, lanes: &[usize]) {
+        self.change(r, lanes, arith::flush);
+    }
+    /// Is arithmetic on this type flushed?
+    fn flushes(&self, s: Scalar) -> bool {
+        self.lacks.subnormals && s == Scalar::F32
+    }
+
+    pub(super) fn inst(&mut self, inst: &Inst, lanes: &[usize]) -> Done {
+        let r = inst.results.first().copied().unwrap_or(Value(u32::MAX));
+        let checked = "the verifier has seen to it";
+        match &inst.op {
+            Op::Const(c) => self.fill(r, lanes, |_| c.bits),
+            Op::Param(i) => {
+                let bits = self.launch.params[*i as usize].bits;
+                self.fill(r, lanes, |_| bits);
+            }
+            Op::Builtin(b) => {
+                let (group, count, [x, y, _]) = (self.group, self.launch.groups, self.kernel.group);
+                let lanes_of_subgroup = self.kernel.subgroup.unwrap_or(1);
+                let f = |l: usize| {
+                    let l = l as u32;
+                    u64::from(match *b {
+                        Builtin::GroupId(a) => group[usize::from(a)],
+                        Builtin::GroupCount(a) => count[usize::from(a)],
+                        Builtin::LocalId(0) => l % x,
+                        Builtin::LocalId(1) => l / x % y,
+                        Builtin::LocalId(_) => l / x / y,
+                        Builtin::LocalIndex => l,
+                        Builtin::SubgroupLane => l % lanes_of_subgroup,
+                        Builtin::SubgroupId => l / lanes_of_subgroup,
+                    })
+                };
+                self.fill(r, lanes, f);
+            }
+            Op::Unary(op, a) => {
+                let s = self.scalar(*a);
+                let sign = matches!(op, Unary::Neg | Unary::Abs);
+                let flushed = self.flushes(s) && !sign;
+                self.each1(r, *a, lanes, flushed, arith::unary(*op, s).expect(checked));
+                if *op == Unary::Sqrt && s == Scalar::F32 && self.lacks.precision {
+                    self.change(r, lanes, arith::blur);
+                }
+                if flushed {
+                    self.flush_result(r, lanes);
+                }
+            }
+            Op::Binary(op, a, b) => {
+                let s = self.scalar(*a);
+                let flushed = self.flushes(s) && *op != Binary::CopySign;
+                self.each2(r, [*a, *b], lanes, flushed, arith::binary(*op, s).expect(checked));
+                if *op == Binary::Div && s == Scalar::F32 && self.lacks.precision {
+                    self.change(r, lanes, arith::blur);
+                }
+                if flushed {
+                    self.flush_result(r, lanes);
+                }
+            }
+            Op::Compare(op, a, b) => {
+                let s = self.scalar(*a);
+                self.each2(r, [*a, *b], lanes, self.flushes(s), arith::compare(*op, s));
+            }
+            Op::Fma(a, b, c) => {
+                let s = self.scalar(*a);
+                let flushed = self.flushes(s);
+                let f = arith::fma(s, !self.lacks.fused).expect(checked);
+                let (mut out, w) = (self.room(r), self.width(r));
+                let (x, y, z) = (self.slot(*a), self.slot(*b), self.slot(*c));
+                for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+                    out[i] = if flushed {
+                        arith::flush(f(arith::flush(x[i]), arith::flush(y[i]), arith::flush(z[i])))
+                    } else {
+                        f(x[i], y[i], z[i])
+                    };
+                }
+                self.put(r, out);
+            }
+            Op::Select(c, a, b) => {
+                let (mut out, w) = (self.room(r), self.width(r));
+                let (c, x, y) = (self.slot(*c), self.slot(*a), self.slot(*b));
+                for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+                    out[i] = if c[i] != 0 { x[i] } else { y[i] };
+                }
+                self.put(r, out);
+            }
+            Op::Convert(to, a) => {
+                let s = self.scalar(*a);
+                self.each1(r, *a, lanes, self.flushes(s), arith::convert(s, *to));
+                if self.flushes(*to) {
+                    self.flush_result(r, lanes);
+                }
+            }
+            Op::Whole(a) => {
+                let s = self.scalar(*a);
+                self.each1(r, *a, lanes, false, arith::whole(s).expect(checked).1);
+            }
+            Op::Bits(_, a) => self.each1(r, *a, lanes, false, |x| x),
+            Op::Splat(w, a) => {
+                let (mut out, w) = (self.room(r), usize::from(*w));
+                let x = self.slot(*a);
+                lanes.iter().for_each(|&l| out[l * w..(l + 1) * w].fill(x[l]));
+                self.put(r, out);
+            }
+            Op::Compose(all) => {
+                let mut out = self.room(r);
+                for (i, v) in all.iter().enumerate() {
+                    let x = self.slot(*v);
+                    lanes.iter().for_each(|&l| out[l * all.len() + i] = x[l]);
+                }
+                self.put(r, out);
+            }
+            Op::Extract(a, i) => {
+                let (mut out, w) = (self.room(r), self.width(*a));
+                let x = self.slot(*a);
+                lanes.iter().for_each(|&l| out[l] = x[l * w + usize::from(*i)]);
+                self.put(r, out);
+            }
+            Op::Load(..) | Op::Store(..) | Op::Atomic(..) => self.access(inst, r, lanes)?,
+            Op::Barrier
+            | Op::Shuffle(..)
+            | Op::Broadcast(..)
+            | Op::Reduce(..)
+            | Op::FragmentLoad(..)
+            | Op::FragmentFill(..)
+            | Op::FragmentMulAdd(..)
+            | Op::FragmentStore(..) => self.together(&inst.op, r, lanes)?,
+            Op::If(..) | Op::For { .. } => unreachable!("regions are run by `region`"),
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, r: Value, lanes: &[usize], f: impl Fn(usize) -> u64) {
+        let mut out = self.room(r);
+        lanes.iter().for_each(|&l| out[l] = f(l));
+        self.put(r, out);
+    }
+}

@@ -1,0 +1,140 @@
+//! What invocations do together: barriers, exchanges between lanes, fragments.
+
+use super::{Done, Machine, Problem};
+use crate::arith;
+use crate::interp::race::Touch;
+use crate::ir::{Fragment, Layout, Op, Place, Scalar, Type, Value};
+
+impl Machine<'_> {
+    /// An instruction that the whole workgroup reaches.
+    pub(super) fn together(&mut self, op: &Op, r: Value, lanes: &[usize]) -> Done {
+        let checked = "the verifier has seen to it";
+        match op {
+            Op::Barrier => {
+                self.all_here(lanes)?;
+                self.epoch += 1;
+            }
+            Op::Shuffle(v, lane) => {
+                self.all_here(lanes)?;
+                let size = self.subgroup();
+                let from = self.slot(*lane).to_vec();
+                self.exchange(r, *v, |l| l / size * size + from[l] as usize % size);
+            }
+            Op::Broadcast(v, lane) => {
+                self.all_here(lanes)?;
+                let size = self.subgroup();
+                self.exchange(r, *v, |l| l / size * size + usize::from(*lane));
+            }
+            Op::Reduce(op, v) => {
+                self.all_here(lanes)?;
+                let f = arith::reduce(*op, self.scalar(*v)).expect(checked);
+                let (mut out, w, size) = (self.room(r), self.width(r), self.subgroup());
+                let x = self.slot(*v);
+                for first in (0..self.n).step_by(size) {
+                    for c in 0..w {
+                        let all = (first + 1..first + size).fold(x[first * w + c], |a, l| f(a, x[l * w + c]));
+                        (first..first + size).for_each(|l| out[l * w + c] = all);
+                    }
+                }
+                self.put(r, out);
+            }
+            Op::FragmentLoad(f, layout, p, at, stride) => {
+                self.all_here(lanes)?;
+                let decode = arith::decode(self.memory(*p).elem);
+                let (rows, columns) = f.shape();
+                let mut out = Vec::new();
+                for first in (0..self.n).step_by(self.subgroup()) {
+                    for (i, j) in cells(rows, columns) {
+                        let at = self.fragment_cell(*layout, *p, [*at, *stride], first, [i, j])?;
+                        self.touch(*p, at, first, Touch::Load)?;
+                        out.push(decode(self.memory(*p).cells[at]));
+                    }
+                }
+                self.put(r, out);
+            }
+            Op::FragmentFill(f, v) => {
+                self.all_here(lanes)?;
+                let (rows, columns) = f.shape();
+                let x = self.slot(*v);
+                let firsts = (0..self.n).step_by(self.subgroup());
+                let out = firsts.flat_map(|l| std::iter::repeat_n(x[l], rows * columns)).collect();
+                self.put(r, out);
+            }
+            Op::FragmentMulAdd(a, b, c) => {
+                self.all_here(lanes)?;
+                let Type::Fragment(Fragment { m, n, k, .. }) = self.kernel.ty(*c) else {
+                    unreachable!("{checked}")
+                };
+                let (m, n, k) = (usize::from(m), usize::from(n), usize::from(k));
+                let fma = arith::fma(Scalar::F32, true).expect(checked);
+                let (a, b, c) = (self.slot(*a), self.slot(*b), self.slot(*c));
+                let mut out = Vec::new();
+                for g in 0..self.n / self.subgroup() {
+                    for (i, j) in cells(m, n) {
+                        let sum = c[g * m * n + i * n + j];
+                        let terms = (0..k).map(|t| (a[g * m * k + i * k + t], b[g * k * n + t * n + j]));
+                        out.push(terms.fold(sum, |s, (a, b)| fma(a, b, s)));
+                    }
+                }
+                self.put(r, out);
+            }
+            Op::FragmentStore(layout, p, at, stride, v) => {
+                self.all_here(lanes)?;
+                let Type::Fragment(f) = self.kernel.ty(*v) else { unreachable!("{checked}") };
+                let (rows, columns) = f.shape();
+                let encode = arith::encode(self.memory(*p).elem);
+                for (g, first) in (0..self.n).step_by(self.subgroup()).enumerate() {
+                    for (i, j) in cells(rows, columns) {
+                        let at = self.fragment_cell(*layout, *p, [*at, *stride], first, [i, j])?;
+                        self.touch(*p, at, first, Touch::Store)?;
+                        let x = encode(self.slot(*v)[g * rows * columns + i * columns + j]);
+                        self.memory_mut(*p).cells[at] = x;
+                    }
+                }
+            }
+            _ => unreachable!("not reached together"),
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, r: Value, v: Value, from: impl Fn(usize) -> usize) {
+        let (mut out, w) = (self.room(r), self.width(r));
+        let x = self.slot(v);
+        for l in 0..self.n {
+            let f = from(l);
+            out[l * w..(l + 1) * w].copy_from_slice(&x[f * w..(f + 1) * w]);
+        }
+        self.put(r, out);
+    }
+    fn all_here(&self, lanes: &[usize]) -> Done {
+        if lanes.len() == self.n {
+            return Ok(());
+        }
+        let what = format!("only {} of {} invocations come here together", lanes.len(), self.n);
+        Err(Problem { lane: lanes[0], what })
+    }
+
+    fn fragment_cell(
+        &self,
+        layout: Layout,
+        p: Place,
+        [at, stride]: [Value; 2],
+        lane: usize,
+        [i, j]: [usize; 2],
+    ) -> Result<usize, Problem> {
+        let stride = self.index(stride, lane);
+        let step = match layout {
+            Layout::Rows => i as i128 * stride + j as i128,
+            Layout::Columns => j as i128 * stride + i as i128,
+        };
+        let (at, len) = (self.index(at, lane) + step, self.memory(p).cells.len());
+        if at < 0 || at >= len as i128 {
+            return Err(Problem { lane, what: format!("index {at} of {len}, in a fragment") });
+        }
+        Ok(at as usize)
+    }
+}
+
+fn cells(rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rows).flat_map(move |i| (0..columns).map(move |j| (i, j)))
+}

@@ -1,0 +1,191 @@
+//! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `lanes` what is done together.
+
+mod access;
+mod compute;
+mod lanes;
+
+use super::race::{FRESH, Trace};
+use super::{Fault, Lacks, Launch, Memory};
+use crate::arith;
+use crate::ir::{Binary, Inst, Kernel, Op, Region, Scalar, Type, Value};
+
+/// What went wrong, and for which invocation.
+struct Problem {
+    lane: usize,
+    what: String,
+}
+
+type Done = Result<(), Problem>;
+
+pub struct Machine<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch,
+    lacks: Lacks,
+    buffers: &'a mut [Memory],
+    traces: Vec<Vec<Trace>>,
+    shared: Vec<Memory>,
+    shared_traces: Vec<Vec<Trace>>,
+    /// The numbers of each value: those of an invocation side by side, invocation after invocation. Fragments: those of a
+    /// subgroup, row-major.
+    slots: Vec<Vec<u64>>,
+    /// Invocations of a workgroup.
+    n: usize,
+    group: [u32; 3],
+    group_number: u32,
+    epoch: u32,
+}
+
+impl<'a> Machine<'a> {
+    pub fn new(kernel: &'a Kernel, launch: &'a Launch, buffers: &'a mut [Memory], lacks: Lacks) -> Self {
+        let traces = (buffers.iter().zip(&kernel.buffers))
+            .map(|(m, b)| if b.access.writes() { vec![FRESH; m.cells.len()] } else { Vec::new() })
+            .collect();
+        Machine {
+            kernel,
+            launch,
+            lacks,
+            buffers,
+            traces,
+            shared: kernel.shared.iter().map(|s| Memory::zeros(s.elem, s.len as usize)).collect(),
+            shared_traces: Vec::new(),
+            slots: vec![Vec::new(); kernel.values.len()],
+            n: kernel.invocations() as usize,
+            group: [0; 3],
+            group_number: 0,
+            epoch: 0,
+        }
+    }
+
+    pub fn run(mut self) -> Result<(), Fault> {
+        let all: Vec<usize> = (0..self.n).collect();
+        let [x, y, z] = self.launch.groups;
+        for gz in 0..z {
+            for gy in 0..y {
+                for gx in 0..x {
+                    self.group = [gx, gy, gz];
+                    self.epoch = 0;
+                    self.shared_traces = self.shared.iter().map(|s| vec![FRESH; s.cells.len()]).collect();
+                    let kernel = self.kernel;
+                    self.region(&kernel.body, &all)?;
+                    self.group_number += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn region(&mut self, r: &Region, active: &[usize]) -> Result<(), Fault> {
+        for inst in &r.insts {
+            match &inst.op {
+                Op::If(cond, then, other) => {
+                    let mask = std::mem::take(&mut self.slots[cond.0 as usize]);
+                    let (yes, no): (Vec<usize>, Vec<usize>) = active.iter().partition(|&&l| mask[l] != 0);
+                    self.slots[cond.0 as usize] = mask;
+                    for (lanes, region) in [(yes, then), (no, other)] {
+                        if !lanes.is_empty() {
+                            self.region(region, &lanes)?;
+                            self.hand_over(&region.yields, &inst.results, &lanes);
+                        }
+                    }
+                }
+                Op::For { start, end, step, init, body } => {
+                    self.repeat(inst, [*start, *end, *step], init, body, active)?;
+                }
+                _ => self.inst(inst, active).map_err(|p| self.fault(inst, &p))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&self, inst: &Inst, p: &Problem) -> Fault {
+        let [x, y, z] = self.group;
+        let text = crate::text::print_inst(self.kernel, inst);
+        let name = &self.kernel.name;
+        Fault(format!(
+            "{name}: workgroup ({x}, {y}, {z}), invocation {}, at `{}`: {}",
+            p.lane,
+            text.trim(),
+            p.what
+        ))
+    }
+
+    /// Numbers per invocation of a value.
+    fn width(&self, v: Value) -> usize {
+        usize::from(self.kernel.ty(v).width())
+    }
+    fn scalar(&self, v: Value) -> Scalar {
+        self.kernel.ty(v).scalar().expect("the verifier has seen to it")
+    }
+    fn subgroup(&self) -> usize {
+        self.kernel.subgroup.expect("the verifier has seen to it") as usize
+    }
+
+    /// Copies values for some invocations, all at once.
+    fn hand_over(&mut self, from: &[Value], to: &[Value], lanes: &[usize]) {
+        let copies: Vec<Vec<u64>> = from.iter().map(|v| self.slots[v.0 as usize].clone()).collect();
+        for (copy, &t) in copies.into_iter().zip(to) {
+            match self.kernel.ty(t) {
+                // Only uniform code has fragments, so all of it is handed over.
+                Type::Fragment(_) => self.slots[t.0 as usize] = copy,
+                Type::Vector(_, w) => {
+                    let w = usize::from(w);
+                    let slot = &mut self.slots[t.0 as usize];
+                    slot.resize(self.n * w, 0);
+                    for &l in lanes {
+                        slot[l * w..(l + 1) * w].copy_from_slice(&copy[l * w..(l + 1) * w]);
+                    }
+                }
+            }
+        }
+    }
+
+    fn repeat(
+        &mut self,
+        inst: &Inst,
+        [start, end, step]: [Value; 3],
+        init: &[Value],
+        body: &Region,
+        active: &[usize],
+    ) -> Result<(), Fault> {
+        let s = self.scalar(start);
+        let less = arith::compare(crate::ir::Compare::Lt, s);
+        let add = arith::binary(Binary::Add, s).expect("an index is an integer");
+        let (index, carried) = (body.args[0], &body.args[1..]);
+        self.hand_over(&[start], &[index], active);
+        self.hand_over(init, carried, active);
+        let slot = |v: Value| v.0 as usize;
+        let mut going = active.to_vec();
+        loop {
+            going.retain(|&l| less(self.slots[slot(index)][l], self.slots[slot(end)][l]) != 0);
+            if going.is_empty() {
+                break;
+            }
+            self.region(body, &going)?;
+            self.hand_over(&body.yields, carried, &going);
+            for &l in &going {
+                let (old, by) = (self.slots[slot(index)][l], self.slots[slot(step)][l]);
+                let new = add(old, by);
+                if less(old, new) == 0 {
+                    let what = "the index does not go forward, or wraps".to_string();
+                    return Err(self.fault(inst, &Problem { lane: l, what }));
+                }
+                self.slots[slot(index)][l] = new;
+            }
+        }
+        self.hand_over(carried, &inst.results, active);
+        Ok(())
+    }
+
+    /// Takes the memory of a result, with room for its numbers.
+    fn room(&mut self, r: Value) -> Vec<u64> {
+        let mut out = std::mem::take(&mut self.slots[r.0 as usize]);
+        out.resize(self.n * self.width(r), 0);
+        out
+    }
+    fn put(&mut self, r: Value, out: Vec<u64>) {
+        self.slots[r.0 as usize] = out;
+    }
+    fn slot(&self, v: Value) -> &[u64] {
+        &self.slots[v.0 as usize]
+    }
+}
