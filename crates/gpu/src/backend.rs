@@ -227,8 +227,8 @@ impl<D: Driver> Backend for Gpu<D> {
     }
 
     fn fold(d: &Self::Device, f: Fold, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
-        let len = x.shape()[..kept].iter().product();
-        one(d, fold::fold(f, x.layout, x.dtype, kept, to, None), &[x], to, len)
+        let [y] = steps(d, &fold::steps(f, x.layout, x.dtype, kept, to), &[x])?;
+        Ok(y)
     }
     fn arg_fold(d: &Self::Device, f: ArgFold, x: Look<'_, D>, kept: usize) -> Result<Self::Buffer> {
         let n: usize = x.shape()[kept..].iter().product();
@@ -269,11 +269,12 @@ impl<D: Driver> Backend for Gpu<D> {
         e: &E,
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
+        let (m, k, n) = (x.shape()[1], x.shape()[2], w.shape()[2]);
         let e = OfEpilogue::<E, N>(*e);
-        let work = contract::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile(d, m, n, k)?);
+        let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile(d, m, n, k)?);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
-        one(d, work, &operands, x.dtype, b * m * n)
+        let [y] = steps(d, &work, &operands)?;
+        Ok(y)
     }
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
@@ -284,11 +285,11 @@ impl<D: Driver> Backend for Gpu<D> {
         e: &E,
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let len = x.shape()[0] * w.shape()[0] * out.iter().product::<usize>();
         let e = OfEpilogue::<E, N>(*e);
-        let work = conv::conv(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), None);
+        let work = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), None);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
-        one(d, work, &operands, x.dtype, len)
+        let [y] = steps(d, &work, &operands)?;
+        Ok(y)
     }
     fn conv_input_grad(
         d: &Self::Device,
