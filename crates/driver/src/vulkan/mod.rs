@@ -19,15 +19,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use sys::Shared;
 
-/// New pipelines after which the cache of pipelines is written to its file.
-const SAVE_AFTER: u32 = 32;
+/// The cache of pipelines is written to its file when it has grown by this part: a program of many kernels writes it some
+/// twenty times, and one of a few does write it.
+const SAVE_AFTER: u32 = 4;
 
 /// An opened Vulkan device.
 pub struct Vulkan {
     shared: Arc<Shared>,
     arithmetic: spirv::Device,
-    /// Pipelines since the cache was written.
-    new: AtomicU32,
+    /// Pipelines that were made, and so many when the cache was written.
+    pipelines: [AtomicU32; 2],
 }
 
 impl fmt::Debug for Vulkan {
@@ -102,7 +103,7 @@ impl Driver for Vulkan {
         })?;
         let arithmetic = physical.floats;
         let shared = Arc::new(Shared::open(physical)?);
-        let mut device = Vulkan { shared, arithmetic, new: AtomicU32::new(0) };
+        let mut device = Vulkan { shared, arithmetic, pipelines: [const { AtomicU32::new(0) }; 2] };
         device.arithmetic = probe::probe(&device)?;
         Ok(device)
     }
@@ -117,7 +118,10 @@ impl Driver for Vulkan {
         let words = spirv::emit(kernel, &self.arithmetic)
             .map_err(|e| Error::unsupported(format!("vulkan: {e} ({})", self.info().name)))?;
         let module = Module::new(&self.shared, kernel, &words)?;
-        if (self.new.fetch_add(1, Relaxed) + 1).is_multiple_of(SAVE_AFTER) {
+        let [made, saved] = &self.pipelines;
+        let all = made.fetch_add(1, Relaxed) + 1;
+        if (all - saved.load(Relaxed).min(all)) * SAVE_AFTER >= all {
+            saved.store(all, Relaxed);
             self.shared.save_cache();
         }
         Ok(module)

@@ -1,0 +1,71 @@
+//! Vulkan as a user meets it: no driver, no such device, damaged and shared caches.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn elinvar(args: &[&str], vars: &[(&str, &str)]) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    c.args(args).envs(vars.iter().copied()).stdin(Stdio::null());
+    c
+}
+
+fn run(args: &[&str], vars: &[(&str, &str)]) -> (Output, String) {
+    let o = elinvar(args, vars).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    (o, said)
+}
+
+/// Variables that hide every driver from the loader.
+const HIDDEN: [(&str, &str); 2] =
+    [("VK_DRIVER_FILES", "/nowhere/none.json"), ("VK_ICD_FILENAMES", "/nowhere/none.json")];
+
+#[test]
+fn without_a_driver_it_says_what_to_install() {
+    let (o, said) = run(&["train", "digits", "--device", "vulkan"], &HIDDEN);
+    assert_eq!(o.status.code(), Some(1), "{said}");
+    assert!(said.contains("vulkan: ") && said.contains("mesa-vulkan-drivers"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    // The other devices are not disturbed.
+    let (o, said) = run(&["devices"], &HIDDEN);
+    assert!(o.status.success(), "{said}");
+    let listed = String::from_utf8_lossy(&o.stdout).into_owned();
+    assert!(listed.contains("cpu") && listed.contains("reference") && !listed.contains("vulkan"), "{listed}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let (o, said) = run(&["eval", "none.safetensors", "--device", "vulkan:99"], &[]);
+    assert_eq!(o.status.code(), Some(1), "{said}");
+    assert!(said.contains("vulkan"), "{said}");
+    let (_, said) = run(&["train", "digits", "--device", "vulkan:x"], &[]);
+    assert!(said.contains("there is no device called \"vulkan:x\""), "{said}");
+}
+
+/// A cache of pipelines that is damaged, or written by several at a time, costs time and nothing else.
+#[test]
+fn caches_may_be_damaged_and_shared() {
+    let dir = tempfile::tempdir().unwrap();
+    let vars = [("ELINVAR_CACHE_DIR", dir.path().to_str().expect("UTF-8"))];
+    let suite = ["conformance", "--device", "vulkan:0", "--op", "exp"];
+    let files =
+        |dir: &Path| -> Vec<_> { std::fs::read_dir(dir).unwrap().map(|f| f.unwrap().path()).collect() };
+    let (o, said) = run(&suite, &vars);
+    if said.contains("mesa-vulkan-drivers") {
+        return println!("skipped: {said}");
+    }
+    assert!(o.status.success(), "{said}");
+    for file in files(dir.path()) {
+        std::fs::write(file, b"not a cache").unwrap();
+    }
+    let both =
+        [0, 1].map(|_| elinvar(&suite, &vars).stdout(Stdio::null()).spawn().expect("the program starts"));
+    for mut child in both {
+        assert!(child.wait().unwrap().success());
+    }
+    // A directory that nobody can write to is as good as none.
+    let (o, said) = run(&suite, &[("ELINVAR_CACHE_DIR", "/proc/none")]);
+    assert!(o.status.success(), "{said}");
+    for file in files(dir.path()) {
+        assert!(!file.to_string_lossy().ends_with(".part"), "{}", file.display());
+    }
+}
