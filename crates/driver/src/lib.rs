@@ -19,6 +19,15 @@ use elinvar_core::Result;
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::fmt;
+use std::path::PathBuf;
+
+/// Where what was found out about devices is kept between runs: `ELINVAR_CACHE_DIR`, or the user's directory for such.
+pub fn cache_dir() -> Option<PathBuf> {
+    let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    var("ELINVAR_CACHE_DIR")
+        .or_else(|| Some(var("XDG_CACHE_HOME")?.join("elinvar")))
+        .or_else(|| Some(var("HOME")?.join(".cache").join("elinvar")))
+}
 
 /// What kind of device it is, from the fastest to the slowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

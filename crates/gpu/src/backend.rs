@@ -4,9 +4,10 @@ use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::GpuDevice;
+use crate::tune::Case;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
-use elinvar_driver::{Driver, Kind, Slice};
+use elinvar_driver::{Driver, Slice};
 use elinvar_kernel::ir::Elem;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
@@ -90,13 +91,6 @@ fn memory_of(e: Elem) -> DType {
 /// Layouts and dtypes of views.
 fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
-}
-
-/// How products are cut into pieces on a device.
-fn tile<D: Driver>(d: &GpuDevice<D>, m: usize, n: usize, k: usize) -> Result<Tile> {
-    // A software device pays for each barrier what a real one pays for a hundred products.
-    let shares = d.info()?.kind != Kind::Software;
-    Ok(if shares && m >= 32 && n >= 32 && k >= 32 { Tile::SHARED } else { Tile::PLAIN })
 }
 
 impl<D: Driver> Backend for Gpu<D> {
@@ -269,11 +263,18 @@ impl<D: Driver> Backend for Gpu<D> {
         e: &E,
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let (m, k, n) = (x.shape()[1], x.shape()[2], w.shape()[2]);
         let e = OfEpilogue::<E, N>(*e);
-        let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile(d, m, n, k)?);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
-        let [y] = steps(d, &work, &operands)?;
+        let run = |tile: Tile| {
+            let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
+            steps(d, &work, &operands)
+        };
+        let tried = |tile: Tile| {
+            run(tile)?;
+            d.driver()?.wait()
+        };
+        let tile = d.tuner()?.tile(d.info()?, Case::of(x.dtype, x.layout, w.layout), &tried)?;
+        let [y] = run(tile)?;
         Ok(y)
     }
     fn conv<E: Epilogue<N>, const N: usize>(

@@ -2,6 +2,7 @@
 
 use crate::Gpu;
 use crate::pool::{Piece, Pool};
+use crate::tune::Tuner;
 use elinvar_core::{MemoryStats, Result};
 use elinvar_driver::{Driver, Info, Slice};
 use elinvar_kernel::ir::Constant;
@@ -27,6 +28,7 @@ pub(crate) struct Opened<D: Driver> {
     /// Kernels that were compiled.
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
     launches: AtomicU64,
+    tuner: Tuner,
 }
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -54,8 +56,14 @@ impl<D: Driver> GpuDevice<D> {
     }
     /// A device that nobody else has, with a queue and memory of its own.
     pub fn new(driver: D, number: usize) -> GpuDevice<D> {
-        let (modules, launches) = (Mutex::default(), AtomicU64::new(0));
-        GpuDevice { number, opened: Ok(Arc::new(Opened { driver, pool: Pool::new(), modules, launches })) }
+        let opened = Opened {
+            tuner: Tuner::new::<D>(driver.info()),
+            driver,
+            pool: Pool::new(),
+            modules: Mutex::default(),
+            launches: AtomicU64::new(0),
+        };
+        GpuDevice { number, opened: Ok(Arc::new(opened)) }
     }
     /// What is known of it.
     ///
@@ -87,6 +95,10 @@ impl<D: Driver> GpuDevice<D> {
     }
     fn opened(&self) -> Result<&Arc<Opened<D>>> {
         self.opened.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn tuner(&self) -> Result<&Tuner> {
+        Ok(&self.opened()?.tuner)
     }
 
     // Memory

@@ -5,6 +5,7 @@
 //! * `device.rs`: a device, opened once; its compiled kernels, by their keys.
 //! * `pool.rs`: memory, counted, limited, and kept for the next tensor.
 //! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `chain.rs`: maps in a row are one kernel.
+//! * `tune.rs`: how products are cut into pieces, found out by trying.
 //! * `backend.rs`: each kind of work, as launches of the library's kernels.
 //!
 //! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
@@ -17,6 +18,7 @@ mod buffer;
 mod chain;
 mod device;
 mod pool;
+mod tune;
 
 pub use buffer::GpuBuffer;
 pub use device::GpuDevice;

@@ -177,14 +177,7 @@ impl Shared {
     // The cache of pipelines. It saves time and is never needed, so what goes wrong with its file is not an error.
 
     fn cache_path(&self) -> Option<PathBuf> {
-        let dir = match std::env::var_os("ELINVAR_CACHE_DIR") {
-            Some(dir) => PathBuf::from(dir),
-            None => match std::env::var_os("XDG_CACHE_HOME") {
-                Some(dir) => PathBuf::from(dir).join("elinvar"),
-                None => PathBuf::from(std::env::var_os("HOME")?).join(".cache").join("elinvar"),
-            },
-        };
-        Some(dir.join(format!("{}.pipelines", self.physical.cache_name)))
+        Some(crate::cache_dir()?.join(format!("{}.pipelines", self.physical.cache_name)))
     }
     fn load_cache(&mut self) {
         let bytes = self.cache_path().and_then(|p| std::fs::read(p).ok()).unwrap_or_default();

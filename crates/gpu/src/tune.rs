@@ -1,0 +1,200 @@
+//! How products are cut into pieces, found out by trying.
+//!
+//! A tile changes how fast a product is, and no bit of it. Without tuning, a tile is chosen by the size of the product alone.
+//! With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up to the next power of two, which factors are read along)
+//! is run with every tile that the device can hold, and the fastest is taken from then on, also by later runs of any program: it
+//! is kept in a file beside the compiled pipelines, one per device and driver. It is off by default, because it makes the
+//! first run slower: a kernel is compiled for every tile.
+
+use elinvar_core::{DType, Error, Layout, Result};
+use elinvar_driver::{Driver, Info, Kind};
+use elinvar_kernel::library::contract::Tile;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Products of fewer multiplications are not worth a try: they are over before they are begun.
+const SMALL: usize = 1 << 18;
+/// How often each tile is run; the fastest run counts.
+const RUNS: usize = 3;
+
+/// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
+const TILES: [Tile; 8] = [
+    Tile::PLAIN,
+    Tile { group: [1, 8], each: [8, 2], depth: 0 },
+    Tile { group: [2, 32], each: [8, 4], depth: 0 },
+    Tile { group: [16, 16], each: [2, 2], depth: 0 },
+    Tile { group: [8, 8], each: [4, 4], depth: 16 },
+    Tile::SHARED,
+    Tile { group: [16, 16], each: [8, 4], depth: 16 },
+    Tile { group: [16, 16], each: [8, 8], depth: 8 },
+];
+
+/// What products have one best tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Case {
+    dtype: DType,
+    /// Batch, m, n, k: exponents of the next powers of two.
+    sizes: [u32; 4],
+    /// Do neighbouring terms lie side by side in x, and in w?
+    along: [bool; 2],
+}
+
+impl Case {
+    pub(crate) fn of(dtype: DType, x: &Layout, w: &Layout) -> Case {
+        let sizes = [x.shape()[0], x.shape()[1], w.shape()[2], x.shape()[2]];
+        Case {
+            dtype,
+            sizes: sizes.map(|n| n.max(1).next_power_of_two().ilog2()),
+            along: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
+        }
+    }
+    fn is_small(&self) -> bool {
+        self.sizes.iter().sum::<u32>() < SMALL.ilog2()
+    }
+    /// A word of the file: `f32 0 10 10 9 true false`.
+    fn word(&self) -> String {
+        let [b, m, n, k] = self.sizes;
+        format!("{} {b} {m} {n} {k} {} {}", self.dtype, self.along[0], self.along[1])
+    }
+}
+
+/// What was found out on a device.
+#[derive(Debug)]
+pub(crate) struct Tuner {
+    tries: bool,
+    file: Option<PathBuf>,
+    /// The best tile, by the word of the case: its place among the tiles.
+    best: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Tuner {
+    pub(crate) fn new<D: Driver>(info: &Info) -> Tuner {
+        let tries = std::env::var_os("ELINVAR_TUNE").is_some_and(|v| v == "1");
+        let plain = |s: &str| -> String {
+            s.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+        };
+        let name = format!("{}-{}-{}.tiles", D::NAME, plain(&info.name), plain(&info.driver));
+        let file = elinvar_driver::cache_dir().map(|dir| dir.join(name));
+        let text = file.as_ref().and_then(|f| std::fs::read_to_string(f).ok()).unwrap_or_default();
+        // A line that is not understood is as good as none.
+        let line = |l: &str| {
+            let (word, tile) = l.split_once(": ")?;
+            let place = TILES.iter().position(|t| name_of(t) == tile)?;
+            Some((word.to_string(), place))
+        };
+        Tuner { tries, file, best: Mutex::new(text.lines().filter_map(line).collect()) }
+    }
+
+    /// The tile for a product, which `run` runs with a tile and waits for.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub(crate) fn tile(&self, info: &Info, case: Case, run: &dyn Fn(Tile) -> Result<()>) -> Result<Tile> {
+        if case.is_small() {
+            return Ok(Tile::PLAIN);
+        }
+        let known = |place: &usize| TILES[*place];
+        let lock = || self.best.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tile) = lock().get(&case.word()).map(known) {
+            return Ok(tile);
+        }
+        if !self.tries {
+            return Ok(by_size(info, &case));
+        }
+        let mut fastest: Option<(Duration, usize)> = None;
+        for (place, &tile) in TILES.iter().enumerate().filter(|(_, t)| fits(info, t, case.dtype)) {
+            // The first run compiles.
+            run(tile)?;
+            let mut least = Duration::MAX;
+            for _ in 0..RUNS {
+                let start = Instant::now();
+                run(tile)?;
+                least = least.min(start.elapsed());
+            }
+            if fastest.is_none_or(|(time, _)| least < time) {
+                fastest = Some((least, place));
+            }
+        }
+        let Some((_, place)) = fastest else { return Ok(Tile::PLAIN) };
+        let mut best = lock();
+        best.insert(case.word(), place);
+        self.save(&best);
+        Ok(TILES[place])
+    }
+
+    /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an error.
+    fn save(&self, best: &BTreeMap<String, usize>) {
+        let Some(file) = &self.file else { return };
+        let mut text = String::new();
+        for (word, &place) in best {
+            let _ = writeln!(text, "{word}: {}", name_of(&TILES[place]));
+        }
+        let dir = file.parent().unwrap_or(file);
+        if std::fs::create_dir_all(dir).is_ok() {
+            let _ = elinvar_io::atomic_write(file, |f| f.write_all(text.as_bytes()).map_err(Error::from));
+        }
+    }
+}
+
+fn name_of(t: &Tile) -> String {
+    format!("{}x{} of {}x{}, depth {}", t.group[0], t.group[1], t.each[0], t.each[1], t.depth)
+}
+
+/// Can the device hold it?
+fn fits(info: &Info, t: &Tile, dtype: DType) -> bool {
+    let [m, n] = [0, 1].map(|side| t.group[side] * t.each[side]);
+    let shared = (m + n) * t.depth * dtype.compute().size() as u32;
+    t.group[0] * t.group[1] <= info.invocations && shared <= info.shared
+}
+
+/// The tile that is taken without trying.
+fn by_size(info: &Info, case: &Case) -> Tile {
+    // A software device pays for each barrier what a real one pays for a hundred products.
+    let shares = info.kind != Kind::Software && fits(info, &Tile::SHARED, case.dtype);
+    if shares && case.sizes[1..].iter().all(|&s| s >= 5) { Tile::SHARED } else { Tile::PLAIN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::Shape;
+    use elinvar_driver::Interp;
+    use std::cell::RefCell;
+
+    #[test]
+    fn the_fastest_tile_is_kept() {
+        let info = Interp::list().unwrap().remove(0);
+        let layout = Layout::contiguous(Shape::new(&[1, 128, 128]).unwrap());
+        let case = Case::of(DType::F32, &layout, &layout);
+        let dir = std::env::temp_dir().join(format!("elinvar-tiles-{}", std::process::id()));
+        let file = Some(dir.join("tiles"));
+        let tuner = |tries| Tuner { tries, file: file.clone(), best: Mutex::default() };
+        let never = |_: Tile| -> Result<()> { panic!("nothing is tried") };
+        assert_eq!(tuner(false).tile(&info, case, &never).unwrap(), Tile::PLAIN);
+        let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());
+        assert_eq!(
+            tuner(true).tile(&info, Case::of(DType::F32, &small, &small), &never).unwrap(),
+            Tile::PLAIN
+        );
+
+        let tried = RefCell::new(Vec::new());
+        let run = |t: Tile| {
+            tried.borrow_mut().push(t);
+            std::thread::sleep(Duration::from_millis(if t == TILES[2] { 1 } else { 20 }));
+            Ok(())
+        };
+        let t = tuner(true);
+        assert_eq!(t.tile(&info, case, &run).unwrap(), TILES[2]);
+        assert_eq!(
+            tried.borrow().len(),
+            TILES.iter().filter(|t| fits(&info, t, DType::F32)).count() * (RUNS + 1)
+        );
+        assert_eq!(t.tile(&info, case, &never).unwrap(), TILES[2]);
+        let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
+        assert_eq!(text, "f32 0 7 7 7 true false: 2x32 of 8x4, depth 0\n");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
