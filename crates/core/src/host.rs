@@ -125,6 +125,7 @@ impl HostData {
         })
     }
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         match self {
             HostData::F32(_) => DType::F32,
@@ -138,6 +139,7 @@ impl HostData {
         }
     }
     /// Number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
         each_data!(self, v => v.len())
     }
@@ -209,6 +211,7 @@ impl HostTensor {
     ///
     /// # Errors
     /// `ShapeMismatch` if the number of elements is not the shape's.
+    #[inline]
     pub fn new(shape: Shape, data: HostData) -> Result<Self> {
         if shape.numel() != data.len() {
             return Err(Error::shape(format!(
@@ -238,7 +241,13 @@ impl HostTensor {
     pub fn data(&self) -> &HostData {
         &self.data
     }
+    /// The shape and the elements, taken out.
+    #[inline]
+    pub fn into_parts(self) -> (Shape, HostData) {
+        (self.shape, self.data)
+    }
     /// The elements, taken out.
+    #[inline]
     pub fn into_data(self) -> HostData {
         self.data
     }

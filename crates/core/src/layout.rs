@@ -52,9 +52,11 @@ impl Layout {
         Layout(Arc::new(Places { shape, strides, offset, contiguous }))
     }
     /// Row-major, from the start of the buffer.
+    #[inline]
     pub fn contiguous(shape: Shape) -> Self {
         Layout(Arc::new(Layout::places(shape, 0)))
     }
+    #[inline]
     fn places(shape: Shape, offset: usize) -> Places {
         let mut strides = Strides::from_elem(0, shape.rank());
         let mut step = 1isize;
@@ -113,6 +115,7 @@ impl Layout {
         self.0.shape.rank()
     }
     /// Row-major without gaps? (The offset may be anything.)
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.0.contiguous
     }
@@ -121,6 +124,7 @@ impl Layout {
         Arc::ptr_eq(&self.0, &other.0) || self.0.shape == other.0.shape
     }
     /// Is element number `i`, row-major, the buffer's element number `i`?
+    #[inline]
     pub fn is_plain(&self) -> bool {
         self.0.contiguous && self.0.offset == 0
     }

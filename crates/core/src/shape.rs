@@ -40,6 +40,7 @@ impl Shape {
         self.0.len()
     }
     /// Number of elements.
+    #[inline]
     pub fn numel(&self) -> usize {
         self.0.iter().product()
     }

@@ -18,9 +18,8 @@ enum Kind {
     Large(Arc<Node>),
 }
 
-/// Elements from which a buffer is [`Kind::Large`], 16 KiB of f32: copying fewer into a plan costs less than what others hold
-/// costs each op.
-const LARGE: usize = 4096;
+/// Elements from which a buffer is [`Kind::Large`].
+const LARGE: usize = 1024;
 
 impl CpuBuffer {
     #[inline]
@@ -43,6 +42,7 @@ impl CpuBuffer {
     ///
     /// # Errors
     /// `OutOfMemory`.
+    #[inline]
     pub fn data(&self) -> Result<&HostData> {
         match &self.0 {
             Kind::Small(held) => Ok(held.data()),

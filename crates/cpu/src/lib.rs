@@ -94,7 +94,7 @@ impl Backend for Cpu {
 
     fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
         memory::allows(&data)?;
-        own(Reference::upload(&ReferenceDevice, data))
+        Ok(CpuBuffer::new(data))
     }
     fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
         copy::own(d, &host(&x)?)

@@ -5,7 +5,8 @@
 //! here, by size, and the next tensor of about that size takes the piece that was dropped last, which is often still
 //! in a processor's cache. Small pieces are left to the system's allocator, which is good at them.
 //!
-//! All CPU devices of a process share this memory, and its limit.
+//! All CPU devices of a process share this memory, and its limit. Each thread counts what it takes and gives back, and adds it to
+//! the common count when it comes to 64 KiB; so of every other thread that much may be missing in what is asked for.
 
 use elinvar_core::{Element, Error, HostData, MemoryStats, Result, each_data, host};
 use std::cell::Cell;

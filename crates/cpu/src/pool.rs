@@ -316,7 +316,7 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
         {
             return (best, [0; L]);
         }
-        let mut best = self.lanes::<L, STEP>(at, true, step);
+        let mut best = lanes::<T, L, STEP>(self.x, at, true, step);
         // How far behind `at` each was found; planes are small enough.
         let mut found = [0i32; L];
         for i in 0..a.count {
@@ -324,7 +324,7 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
                 let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
                 for k in usize::from((i, j) == (0, 0))..count {
                     let tap = line + k * p.dilation[2];
-                    let v = self.lanes::<L, STEP>(at + tap, k == 0, step);
+                    let v = lanes::<T, L, STEP>(self.x, at + tap, k == 0, step);
                     for l in 0..L {
                         let wins = wins(v[l], best[l]);
                         best[l] = if wins { v[l] } else { best[l] };
@@ -370,29 +370,30 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
         }
         Some(std::array::from_fn(|l| if 2 * l < L { low[2 * l] } else { high[2 * l - L] }))
     }
-    /// Elements `at`, `at + step`, ...
-    #[inline(always)]
-    fn lanes<const L: usize, const STEP: usize>(&self, at: usize, head: bool, step: usize) -> [T; L] {
-        match STEP {
-            1 => {
-                let x = &self.x[at..at + L];
-                return std::array::from_fn(|l| x[l]);
-            }
-            // Whole registers, of which every second element is taken. What lies behind the last element may not be there,
-            // but before a tap that is not the first, there is another.
-            2 if head => {
-                if let Some(x) = self.x.get(at..at + 2 * L) {
-                    return std::array::from_fn(|l| x[2 * l]);
-                }
-            }
-            2 => {
-                let x = &self.x[at - 1..at - 1 + 2 * L];
-                return std::array::from_fn(|l| x[2 * l + 1]);
-            }
-            _ => {}
+}
+
+/// Elements `at`, `at + step`, ... of a plane, under a window's first tap or another.
+#[inline(always)]
+fn lanes<T: Copy, const L: usize, const STEP: usize>(x: &[T], at: usize, head: bool, step: usize) -> [T; L] {
+    match STEP {
+        1 => {
+            let x = &x[at..at + L];
+            return std::array::from_fn(|l| x[l]);
         }
-        std::array::from_fn(|l| self.x[at + l * step])
+        // Whole registers, of which every second element is taken. What lies behind the last element may not be there,
+        // but before a tap that is not the first, there is another.
+        2 if head => {
+            if let Some(x) = x.get(at..at + 2 * L) {
+                return std::array::from_fn(|l| x[2 * l]);
+            }
+        }
+        2 => {
+            let x = &x[at - 1..at - 1 + 2 * L];
+            return std::array::from_fn(|l| x[2 * l + 1]);
+        }
+        _ => {}
     }
+    std::array::from_fn(|l| x[at + l * step])
 }
 
 /// Fills the room with what comes of the windows of a plane.
@@ -435,40 +436,130 @@ fn max<T: Number + PartialOrd, O: Element>(
     })
 }
 
+/// The averages of the windows of a plane.
+struct Averages<'a, C> {
+    plane: &'a Plane,
+    even: Even,
+    isa: Isa,
+    x: &'a [C],
+    y: &'a mut [C],
+    /// For windows of many elements.
+    terms: &'a mut Vec<C>,
+}
+
+impl<C: Float> Kernel for Averages<'_, C> {
+    type Out = ();
+    #[inline(always)]
+    fn run(mut self) {
+        let (plane, even) = (self.plane, self.even);
+        let width = plane.axes[2].len();
+        let mut row = 0;
+        for &a in &plane.axes[0] {
+            for &b in &plane.axes[1] {
+                let count = plane.axes[2].get(even.from).map_or(0, |c| c.count);
+                let (mut from, to) = (even.from, even.to);
+                self.some(a, b, row, 0..from);
+                if a.count * b.count * count <= FEW && to - from >= FEW {
+                    while from < to {
+                        // The last ones overlap with those before.
+                        let start = from.min(to - FEW);
+                        match even.step {
+                            1 => self.block::<1>(a, b, row, start),
+                            2 => self.block::<2>(a, b, row, start),
+                            _ => self.block::<0>(a, b, row, start),
+                        }
+                        from = start + FEW;
+                    }
+                }
+                self.some(a, b, row, from..width);
+                row += width;
+            }
+        }
+    }
+}
+
+impl<C: Float> Averages<'_, C> {
+    /// A few windows of a row, one by one.
+    #[inline(always)]
+    fn some(&mut self, a: Taps, b: Taps, row: usize, windows: Range<usize>) {
+        for w in windows {
+            let taps = [a, b, self.plane.axes[2][w]];
+            let count: usize = taps.iter().map(|t| t.count).product();
+            let sum = if count <= FEW {
+                // Most windows: a vector, without a call.
+                let (mut few, mut i) = ([C::NOTHING; FEW], 0);
+                self.plane.elements(taps, |e| {
+                    few[i] = self.x[e];
+                    i += 1;
+                });
+                C::few(few)
+            } else {
+                self.terms.clear();
+                self.plane.elements(taps, |e| self.terms.push(self.x[e]));
+                sum(self.isa, self.terms)
+            };
+            self.y[row + w] = sum / C::lit(divisor(&taps) as f64);
+        }
+    }
+    /// As many even windows of few elements as a window's sum has lanes: each step of that sum is one for all windows. Lanes
+    /// without a term add +0 to sums that are no -0, so they may be left out.
+    #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
+    #[inline(always)]
+    fn block<const STEP: usize>(&mut self, a: Taps, b: Taps, row: usize, window: usize) {
+        let (p, step) = (self.plane, self.even.step);
+        let c = p.axes[2][window];
+        let at = (a.first * p.size[1] + b.first) * p.size[2] + c.first;
+        let (mut sums, mut n) = ([[C::NOTHING; FEW]; FEW], 0);
+        for i in 0..a.count {
+            for j in 0..b.count {
+                let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
+                for k in 0..c.count {
+                    let v = lanes::<C, FEW, STEP>(self.x, at + line + k * p.dilation[2], k == 0, step);
+                    for l in 0..FEW {
+                        sums[n][l] = C::NOTHING + v[l];
+                    }
+                    n += 1;
+                }
+            }
+        }
+        for half in [8, 4] {
+            if n > half {
+                for j in 0..half {
+                    for l in 0..FEW {
+                        sums[j][l] = sums[j][l] + sums[j + half][l];
+                    }
+                }
+            }
+        }
+        let [s0, s1, s2, s3, ..] = sums;
+        let y = &mut self.y[row + window..][..FEW];
+        for l in 0..FEW {
+            y[l] = (s0[l] + s2[l]) + (s1[l] + s3[l]);
+        }
+        for (y, c) in y.iter_mut().zip(&p.axes[2][window..]) {
+            *y = *y / C::lit((a.divisor * b.divisor * c.divisor) as f64);
+        }
+    }
+}
+
 fn average<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<Vec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
     let mut y = filled(planes * windows, C::NOTHING)?;
     if y.is_empty() {
         return Ok(y);
     }
+    let even = Even::find(&plane.axes[2]);
     let together = (4096 / windows).max(1);
     let ns = (n / windows + 20) as f64;
     try_pieces(d, &mut y, together * windows, ns, |start, part| {
-        let mut buffer = filled(n, C::NOTHING)?;
-        let mut terms = with_capacity(n)?;
+        let (mut buffer, mut terms) = (Vec::new(), Vec::new());
         for (i, y) in part.chunks_mut(windows).enumerate() {
-            let x = match n {
-                0 => &[],
-                _ => x.block((start / windows + i) * n, n, n, &mut buffer),
-            };
-            plane.each(|w, taps| {
-                let count: usize = taps.iter().map(|t| t.count).product();
-                let sum = if count <= FEW {
-                    // Most windows: a vector, without a call.
-                    let mut few = [C::NOTHING; FEW];
-                    let mut i = 0;
-                    plane.elements(taps, |e| {
-                        few[i] = x[e];
-                        i += 1;
-                    });
-                    C::few(few)
-                } else {
-                    terms.clear();
-                    plane.elements(taps, |e| terms.push(x[e]));
-                    sum(d.isa(), &terms)
-                };
-                y[w] = sum / C::lit(divisor(&taps) as f64);
-            });
+            let plane_at = (start / windows + i) * n;
+            if buffer.is_empty() && !x.lies(plane_at, n) {
+                buffer = filled(n, C::NOTHING)?;
+            }
+            let x = if n == 0 { &[] } else { x.block(plane_at, n, n, &mut buffer) };
+            dispatch(d.isa(), Averages { plane, even, isa: d.isa(), x, y, terms: &mut terms });
         }
         Ok::<(), Error>(())
     })?;

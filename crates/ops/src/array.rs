@@ -46,8 +46,9 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// `OutOfMemory`, or what the device reports.
     pub fn from_host(device: &B::Device, host: HostTensor) -> Result<Self> {
-        let (shape, dtype) = (host.shape().clone(), host.dtype());
-        Ok(Self::new(device, B::upload(device, host.into_data())?, shape, dtype))
+        let dtype = host.dtype();
+        let (shape, data) = host.into_parts();
+        Ok(Self::new(device, B::upload(device, data)?, shape, dtype))
     }
     /// A tensor of these elements, row-major.
     ///
