@@ -13,8 +13,8 @@ use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Key, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, map, nonzero, pool, random, rows,
-    scan, scatter, sort,
+    Key, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, map, nonzero, pool,
+    random, scan, scatter, sort,
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
@@ -331,13 +331,10 @@ impl Backend for Interpreted {
             RowOut::Each => shape.numel(),
             RowOut::Once => shape[..kept].iter().product(),
         };
-        match rows::rows(&OfRows::<F, N>(*f), dtype, &operands, kept) {
-            Some(work) => {
-                let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
-                Ok(start(&work, &inputs, &[(dtype, len)]).remove(0))
-            }
-            None => HostData::full(dtype, 0, 0.into()),
-        }
+        let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+        let all = run_steps(&long_rows::steps(&OfRows::<F, N>(*f), dtype, &operands, kept), &inputs);
+        assert_eq!(all[0].cells.len(), len);
+        Ok(host(&all[0]))
     }
     fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
         let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);

@@ -225,6 +225,23 @@ fn folds_of_a_few_long_rows() {
 }
 
 #[test]
+fn row_wise_ops_on_a_few_long_rows() {
+    let mut dice = Dice::new(11, 10);
+    for (dtype, shape, kept) in [
+        (DType::F32, vec![2, 3 * 4096 + 5], 1),
+        (DType::BF16, vec![1, 8200], 1),
+        (DType::F64, vec![9001], 0),
+        (DType::F32, vec![3, 2, 100, 90], 2),
+    ] {
+        let x = operand(&mut dice, dtype, &shape, Values::Tame);
+        let y = operand(&mut dice, dtype, &shape, Values::Tame);
+        for once in [false, true] {
+            same(&Call::Rows { once, x: [x.clone(), y.clone()], kept, dtype });
+        }
+    }
+}
+
+#[test]
 fn many_blocks_of_what_is_not_zero() {
     let mut dice = Dice::new(11, 8);
     // More blocks than the workgroup that adds them up has invocations.
