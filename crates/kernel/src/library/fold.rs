@@ -70,31 +70,45 @@ pub fn steps(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType) -> Steps
     }
     let scalar = scalar(f, dtype);
     let between = elem(scalar);
-    let mut count = n.div_ceil(order::BLOCK);
     let Some(work) = launch(f, x, dtype, kept, between, None, true) else { return all };
-    let mut from = Slot::Scratch(0);
+    let (from, count) = (Slot::Scratch(0), n.div_ceil(order::BLOCK));
     all.scratch.push(Room::of(between, rows * count));
     all.push(work, &[Slot::Operand(0), from]);
-    while count > 1 {
+    joins(&mut all, (f, scalar), to.into(), [rows, count], from, Slot::Result(0));
+    all
+}
+
+/// Adds the launches that join `count` blocks of each row.
+pub(super) fn joins(
+    all: &mut Steps<'_>,
+    (f, scalar): (Fold, Scalar),
+    to: Elem,
+    [rows, mut count]: [usize; 2],
+    mut from: Slot,
+    result: Slot,
+) {
+    loop {
         let joined = count.div_ceil(JOINED);
         let last = joined == 1;
-        let into = if last { Slot::Result(0) } else { Slot::Scratch(all.scratch.len()) };
+        let into = if last { result } else { Slot::Scratch(all.scratch.len()) };
         if !last {
-            all.scratch.push(Room::of(between, rows * joined));
+            all.scratch.push(Room::of(elem(scalar), rows * joined));
         }
-        let form = (f, scalar, if last { Elem::from(to) } else { between });
+        let to = if last { to } else { elem(scalar) };
         let wide = index::are_many(rows * count);
         let work = numbers::work(
-            Key::of("fold_join").with(&(form, wide)),
-            move || join(form.0, form.1, form.2, wide),
+            Key::of("fold_join").with(&(f, scalar, to, wide)),
+            move || join(f, scalar, to, wide),
             grid((rows * joined) as u64),
             index::scalar(wide),
             &[rows as i64, count as i64, joined as i64],
         );
         all.push(work, &[from, into]);
+        if last {
+            return;
+        }
         (from, count) = (into, joined);
     }
-    all
 }
 
 /// The kernel that joins neighbouring blocks of a row, 256 at a time: what is missing at the end is what a fold starts from.

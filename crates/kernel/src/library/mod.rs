@@ -2,6 +2,10 @@
 //!
 //! A kernel's bits do not depend on its form (vectors or not, which tile, 32-bit or 64-bit indices); forms are chosen for
 //! speed alone, by whoever launches. Each file begins with what its kernel computes.
+//!
+//! A kind of work is a function from layouts, dtypes and attributes to a [`Work`], one launch, or to [`Steps`], several. Buffers
+//! are operands in the order of `Backend`, then results; what else a launch needs is said there. An index that is not in range
+//! leaves 1 in a buffer `refused`, which is 0 before.
 
 pub mod arg_fold;
 pub mod attention;
@@ -15,6 +19,7 @@ pub mod formula;
 pub mod gather;
 pub mod index;
 pub mod key;
+pub mod long_rows;
 pub mod map;
 pub mod nonzero;
 pub mod numbers;

@@ -13,8 +13,8 @@ use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Key, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, map, nonzero, pool, random, rows,
-    scan, scatter, sort,
+    Key, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, map, nonzero, pool,
+    random, scan, scatter, sort,
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
@@ -27,7 +27,7 @@ use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Kernels, interpreted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -145,35 +145,38 @@ fn modules(kernel: &Kernel) {
     }
 }
 
-/// Whoever keeps kernels by their keys relies on it.
-fn one_kernel_for_a_key(key: Key, kernel: &Kernel) {
-    static SEEN: Mutex<BTreeMap<Key, Kernel>> = Mutex::new(BTreeMap::new());
-    let mut seen = SEEN.lock().expect("nobody panics with it");
-    let known = seen.entry(key).or_insert_with(|| kernel.clone());
-    let same = known == kernel;
-    let name = known.name.clone();
-    drop(seen);
-    assert!(same, "{name} and {} have one key", kernel.name);
+/// The kernel after all passes. Kernels of one key must be the same: whoever keeps them by their keys relies on it. The first
+/// of a key is also printed, read again and emitted.
+fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
+    static SEEN: Mutex<BTreeMap<Key, (Kernel, Arc<Kernel>)>> = Mutex::new(BTreeMap::new());
+    let known = SEEN.lock().expect("nobody panics with it").get(&key).cloned();
+    if let Some((known, better)) = known {
+        assert!(known == *kernel, "{} and {} have one key", known.name, kernel.name);
+        return better;
+    }
+    let printed = text::print(kernel);
+    let read = text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+    assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
+    modules(kernel);
+    let mut better = kernel.clone();
+    pass::optimise(&mut better);
+    let better = Arc::new(better);
+    SEEN.lock().expect("nobody panics with it").insert(key, (kernel.clone(), better.clone()));
+    better
 }
 
 /// Runs a work on buffers, as it was built and again after all passes.
 pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
     let kernel = &work.kernel();
-    one_kernel_for_a_key(work.key, kernel);
-    let printed = text::print(kernel);
-    let read = text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
-    assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
-    modules(kernel);
+    let better = optimised(work.key, kernel);
     if let Some(numbers) = &work.numbers {
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
     }
     let mut again = buffers.clone();
-    run(kernel, &work.launch, buffers).unwrap_or_else(|e| panic!("{e}\n{printed}"));
-    let mut better = kernel.clone();
-    pass::optimise(&mut better);
+    run(kernel, &work.launch, buffers).unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel)));
     run(&better, &work.launch, &mut again).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&better)));
-    assert!(again == *buffers, "passes changed bits\n{printed}\n{}", text::print(&better));
+    assert!(again == *buffers, "passes changed bits\n{}\n{}", text::print(kernel), text::print(&better));
 }
 
 fn map_any<const N: usize>(
@@ -310,10 +313,8 @@ impl Backend for Interpreted {
         Ok(host(&run_steps(&steps, &[x.buffer])[0]))
     }
     fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<HostData> {
-        match scan::scan(f, x.layout, x.dtype, to) {
-            Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
-            None => HostData::full(to, 0, 0.into()),
-        }
+        let steps = scan::steps(f, x.layout, x.dtype, to);
+        Ok(host(&run_steps(&steps, &[x.buffer])[0]))
     }
     fn rows<F: Rows<N>, const N: usize>(
         _: &Device,
@@ -328,13 +329,10 @@ impl Backend for Interpreted {
             RowOut::Each => shape.numel(),
             RowOut::Once => shape[..kept].iter().product(),
         };
-        match rows::rows(&OfRows::<F, N>(*f), dtype, &operands, kept) {
-            Some(work) => {
-                let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
-                Ok(start(&work, &inputs, &[(dtype, len)]).remove(0))
-            }
-            None => HostData::full(dtype, 0, 0.into()),
-        }
+        let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+        let all = run_steps(&long_rows::steps(&OfRows::<F, N>(*f), dtype, &operands, kept), &inputs);
+        assert_eq!(all[0].cells.len(), len);
+        Ok(host(&all[0]))
     }
     fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
         let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);

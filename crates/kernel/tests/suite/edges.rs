@@ -6,7 +6,7 @@ use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
 use elinvar_kernel::library::contract;
-use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scatter, Windows};
+use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scan, Scatter, Windows};
 use elinvar_reference::Reference;
 
 /// That a call gives the reference's bits.
@@ -222,6 +222,41 @@ fn folds_of_a_few_long_rows() {
     // More blocks than are joined at a time.
     let x = operand(&mut dice, DType::F32, &[4096 * 258 + 7], Values::Tame);
     same(&Call::Fold { f: Fold::Sum, x, kept: 0, to: DType::F32 });
+}
+
+#[test]
+fn row_wise_ops_on_a_few_long_rows() {
+    let mut dice = Dice::new(11, 10);
+    for (dtype, shape, kept) in [
+        (DType::F32, vec![2, 3 * 4096 + 5], 1),
+        (DType::BF16, vec![1, 8200], 1),
+        (DType::F64, vec![9001], 0),
+        (DType::F32, vec![3, 2, 100, 90], 2),
+    ] {
+        let x = operand(&mut dice, dtype, &shape, Values::Tame);
+        let y = operand(&mut dice, dtype, &shape, Values::Tame);
+        for once in [false, true] {
+            same(&Call::Rows { once, x: [x.clone(), y.clone()], kept, dtype });
+        }
+    }
+}
+
+#[test]
+fn scans_of_a_few_long_rows() {
+    let mut dice = Dice::new(11, 12);
+    for (dtype, to, shape) in [
+        (DType::F32, DType::F32, vec![2, 9 * 1024]),
+        (DType::F16, DType::F16, vec![9 * 1024 + 1]),
+        (DType::I32, DType::I64, vec![3, 10_000]),
+        // More blocks than are chained at a time.
+        (DType::F32, DType::F32, vec![1024 * 257 + 9]),
+    ] {
+        let x = operand(&mut dice, dtype, &shape, Values::Tame);
+        same(&Call::Scan { f: Scan::Sum, x: x.clone(), to });
+        if shape.len() > 1 {
+            same(&Call::Scan { f: Scan::Prod, x, to });
+        }
+    }
 }
 
 #[test]

@@ -4,29 +4,44 @@ use super::{Done, Machine};
 use crate::arith::{self, One, Two};
 use crate::ir::{Binary, Builtin, Inst, Op, Scalar, Unary, Value};
 
+/// Runs the body for each number of some invocations, `$w` each. Plain loops: tests run the interpreter as it is compiled
+/// without optimisation, where adapters of iterators took most of the time.
+macro_rules! each_number {
+    ($lanes:expr, $w:expr, $i:ident => $body:block) => {
+        for &lane in $lanes {
+            let mut $i = lane * $w;
+            let end = $i + $w;
+            while $i < end {
+                $body
+                $i += 1;
+            }
+        }
+    };
+}
+
 impl Machine<'_> {
     fn each1(&mut self, r: Value, a: Value, lanes: &[usize], flushed: bool, f: One) {
         let (mut out, w) = (self.room(r), self.width(r));
         let x = self.slot(a);
-        for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+        each_number!(lanes, w, i => {
             out[i] = if flushed { f(arith::flush(x[i])) } else { f(x[i]) };
-        }
+        });
         self.put(r, out);
     }
     fn each2(&mut self, r: Value, [a, b]: [Value; 2], lanes: &[usize], flushed: bool, f: Two) {
         let (mut out, w) = (self.room(r), self.width(r));
         let (x, y) = (self.slot(a), self.slot(b));
-        for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+        each_number!(lanes, w, i => {
             out[i] = if flushed { f(arith::flush(x[i]), arith::flush(y[i])) } else { f(x[i], y[i]) };
-        }
+        });
         self.put(r, out);
     }
     fn change(&mut self, r: Value, lanes: &[usize], f: One) {
         let w = self.width(r);
-        for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+        each_number!(lanes, w, i => {
             let x = &mut self.slots[r.0 as usize][i];
             *x = f(*x);
-        }
+        });
     }
     fn flush_result(&mut self, r: Value, lanes: &[usize]) {
         self.change(r, lanes, arith::flush);
@@ -96,21 +111,21 @@ impl Machine<'_> {
                 let f = arith::fma(s, !self.lacks.fused).expect(checked);
                 let (mut out, w) = (self.room(r), self.width(r));
                 let (x, y, z) = (self.slot(*a), self.slot(*b), self.slot(*c));
-                for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+                each_number!(lanes, w, i => {
                     out[i] = if flushed {
                         arith::flush(f(arith::flush(x[i]), arith::flush(y[i]), arith::flush(z[i])))
                     } else {
                         f(x[i], y[i], z[i])
                     };
-                }
+                });
                 self.put(r, out);
             }
             Op::Select(c, a, b) => {
                 let (mut out, w) = (self.room(r), self.width(r));
                 let (c, x, y) = (self.slot(*c), self.slot(*a), self.slot(*b));
-                for i in lanes.iter().flat_map(|&l| l * w..(l + 1) * w) {
+                each_number!(lanes, w, i => {
                     out[i] = if c[i] != 0 { x[i] } else { y[i] };
-                }
+                });
                 self.put(r, out);
             }
             Op::Convert(to, a) => {
