@@ -45,6 +45,8 @@ fn convolutions_of_several_chunks() {
         (conv(&[1, 1], &[1, 1], &[1, 1], 1), [2, 60, 5], vec![4, 5], vec![3, 3], vec![4, 5]),
         (conv(&[2, 1], &[1, 0], &[1, 2], 2), [1, 64, 60], vec![7, 8], vec![3, 3], vec![4, 4]),
         (conv(&[3], &[2], &[2], 1), [1, 3, 300], vec![13], vec![4], vec![4]),
+        // More taps than a mask has bits.
+        (conv(&[2, 2], &[3, 3], &[1, 1], 1), [1, 3, 9], vec![9, 10], vec![7, 7], vec![5, 5]),
         // Many positions: the gradient by w takes its chunks apart.
         (conv(&[1, 1], &[0, 0], &[1, 1], 1), [2, 2, 3], vec![21, 22], vec![2, 2], vec![20, 21]),
     ];
@@ -55,7 +57,9 @@ fn convolutions_of_several_chunks() {
         let g = tame(&mut dice, &sizes(n, outs, &out));
         // Chunks side by side, and one after the other.
         let product = Some(contract::Tile { group: [2, 8], each: [2, 3], depth: 0 });
-        for device in [Device::default(), Device { product, ..Device::default() }] {
+        let large = Some(contract::Tile { group: [1, 16], each: [8, 4], depth: 0 });
+        for product in [None, product, large] {
+            let device = Device { product, ..Device::default() };
             let (c, x, w, g) = (c.clone(), x.clone(), w.clone(), g.clone());
             let bias = Some(g.clone());
             same_on(

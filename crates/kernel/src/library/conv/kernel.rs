@@ -35,6 +35,9 @@ pub struct Form {
     pub rank: usize,
     /// May a coordinate lie outside?
     pub padded: bool,
+    /// Are the axes of a term at most 32 taps? Then which of them lie inside is found out once for each column, and not
+    /// again for each channel.
+    pub masked: bool,
     /// Has the right factor no elements? Then it is +0 everywhere.
     pub void: bool,
     /// May there be several chunks of terms?
@@ -56,6 +59,7 @@ impl Form {
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
         let flags = [
             (self.padded, "_padded"),
+            (self.masked, "_masked"),
             (self.void, "_void"),
             (self.many, "_many"),
             (self.apart, "_apart"),
@@ -236,8 +240,9 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         .collect();
 
     let scalar = Compute::from(form.dtype).scalar();
-    let chain =
-        Chain { k: &k, form, scalar, terms: &terms, left: (left_place, &left), right: (right_place, &right) };
+    let (left, right) = ((left_place, &left), (right_place, &right));
+    let mut chain = Chain { k: &k, form, scalar, terms: &terms, left, right, masks: Vec::new() };
+    chain.masks = chain.masks(&column);
     let sums = chain.sums(&row_base, &column, form.apart.then_some(outer_number));
     let c = Compute::from(form.dtype);
     for (u, &r) in row_at.iter().enumerate() {
@@ -275,6 +280,9 @@ struct Chain<'k, 'f> {
     terms: &'f Terms<'k>,
     left: (Place, &'f Strided<'k>),
     right: (Place, &'f Strided<'k>),
+    /// For each column, which taps lie inside, a bit for each; none if that is found out for each term. A term then has
+    /// one more part: the number of its tap.
+    masks: Vec<Val<'k>>,
 }
 
 impl<'k> Chain<'k, '_> {
@@ -297,11 +305,14 @@ impl<'k> Chain<'k, '_> {
             }
             at.push(left);
             at.reverse();
+            if self.form.masked {
+                at.push(start % self.taps());
+            }
             let mut done = self.chunk(start, (start + size).min(all), &none, &at, rows, columns);
             done.truncate(none.len());
             return done;
         }
-        let begin = vec![zero; counts.len()];
+        let begin = self.first(zero);
         if !self.form.many {
             let mut done = self.chunk(zero, all, &none, &begin, rows, columns);
             done.truncate(none.len());
@@ -342,18 +353,73 @@ impl<'k> Chain<'k, '_> {
         })
     }
 
+    /// The first term.
+    fn first(&self, zero: Val<'k>) -> Vec<Val<'k>> {
+        vec![zero; self.terms.counts.len() + usize::from(self.form.masked)]
+    }
+
     /// The term after a term.
     fn after(&self, at: &[Val<'k>]) -> Vec<Val<'k>> {
         let mut next = at.to_vec();
         let mut more = at[0].like(1);
-        for a in (1..at.len()).rev() {
+        let mut over = None;
+        for a in (1..self.terms.counts.len()).rev() {
             let moved = at[a] + more;
-            let over = moved.eq(self.terms.counts[a]);
-            next[a] = over.select(moved.like(0), moved);
-            more = over.to(moved.scalar());
+            let wraps = moved.eq(self.terms.counts[a]);
+            next[a] = wraps.select(moved.like(0), moved);
+            more = wraps.to(moved.scalar());
+            over = Some(wraps);
         }
         next[0] = at[0] + more;
+        if self.form.masked {
+            let tap = self.terms.counts.len();
+            let moved = at[tap] + 1;
+            next[tap] = over.expect("there is an axis").select(moved.like(0), moved);
+        }
         next
+    }
+
+    /// How many taps there are.
+    fn taps(&self) -> Val<'k> {
+        let counts = &self.terms.counts[1..];
+        counts[1..].iter().fold(counts[0], |n, &c| n * c)
+    }
+
+    /// The taps that lie inside, for each column.
+    fn masks(&self, columns: &[Column<'k>]) -> Vec<Val<'k>> {
+        if !self.form.masked {
+            return Vec::new();
+        }
+        let k = self.k;
+        let taps = self.taps();
+        let mut init = vec![k.u32(0); columns.len()];
+        init.extend(self.first(taps.like(0)));
+        let mut all = k.for_(taps.like(0), taps, taps.like(1), &init, |tap, carried| {
+            let (masks, at) = carried.split_at(columns.len());
+            let moved = self.moved(at);
+            let set = |(&mask, c): (&Val<'k>, &Column<'k>)| {
+                mask | (self.inside(c, &moved).to(Scalar::U32) << tap.to(Scalar::U32))
+            };
+            let mut next: Vec<Val> = masks.iter().zip(columns).map(set).collect();
+            next.extend(self.after(at));
+            next
+        });
+        all.truncate(columns.len());
+        all
+    }
+
+    /// What a term moves the coordinate by, along each axis.
+    fn moved(&self, at: &[Val<'k>]) -> Vec<Val<'k>> {
+        at[1..].iter().zip(&self.terms.axes).map(|(&t, &[_, _, by])| t * by).collect()
+    }
+
+    /// Does the coordinate of a column lie inside? Below 0 is far above as unsigned.
+    fn inside(&self, c: &Column<'k>, moved: &[Val<'k>]) -> Val<'k> {
+        let unsigned = |v: Val<'k>| v.bits(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });
+        let mut all = (c.start.iter().zip(moved).zip(&self.terms.sizes))
+            .map(|((&start, &by), &size)| unsigned(start + by).lt(unsigned(size)));
+        let first = all.next().expect("there is an axis");
+        all.fold(first, |a, b| a & b)
     }
 
     fn lefts(&self, rows: &[Val<'k>], at: &[Val<'k>]) -> Vec<Val<'k>> {
@@ -372,24 +438,21 @@ impl<'k> Chain<'k, '_> {
         if self.form.void {
             return vec![zero; columns.len()];
         }
-        let moved: Vec<Val> = at[1..].iter().zip(&self.terms.axes).map(|(&t, &[_, _, by])| t * by).collect();
+        let moved = self.moved(at);
         let offset = index::position(at[0] * s.two, &moved, &s.axes);
-        let unsigned = |v: Val<'k>| v.bits(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });
-        let one = |c: &Column<'k>| {
+        let bit = self.form.masked.then(|| k.u32(1) << at[self.terms.counts.len()].to(Scalar::U32));
+        let one = |(i, c): (usize, &Column<'k>)| {
             let from = c.base + offset;
             if !self.form.padded {
                 return k.load(place, from, 1);
             }
-            // Below 0 is far above as unsigned.
-            let inside = |((&start, &by), &size): ((&Val<'k>, &Val<'k>), &Val<'k>)| {
-                unsigned(start + by).lt(unsigned(size))
+            let inside = match bit {
+                Some(bit) => !(self.masks[i] & bit).eq(k.u32(0)),
+                None => self.inside(c, &moved),
             };
-            let mut all = c.start.iter().zip(&moved).zip(&self.terms.sizes).map(inside);
-            let first = all.next().expect("there is an axis");
-            let inside = all.fold(first, |a, b| a & b);
             // What is outside reads some element, and is 0 whatever that is.
             inside.select(k.load(place, inside.select(from, s.first), 1), zero)
         };
-        columns.iter().map(one).collect()
+        columns.iter().enumerate().map(one).collect()
     }
 }

@@ -251,9 +251,16 @@ impl Plan {
     }
     /// A tile that fits: neighbours along columns, which lie side by side in memory.
     fn tile(&self) -> Tile {
-        let each = if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 };
-        let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
-        Tile { group: [across, 64 / across], each: [each, 4], depth: 0 }
+        let tile = |each: u32| {
+            let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
+            Tile { group: [across, 64 / across], each: [each, 4], depth: 0 }
+        };
+        // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
+        let large = tile(8);
+        if self.rows >= 32 && self.tiles(large).iter().product::<usize>() * self.groups >= BUSY / 2 {
+            return large;
+        }
+        tile(if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 })
     }
     fn tiles(&self, t: Tile) -> [usize; 2] {
         let columns = product(&self.columns);
@@ -330,6 +337,7 @@ impl Plan {
             tile,
             rank: self.windows.len(),
             padded: self.padded,
+            masked: self.padded && self.of != Of::Weight && product(&self.terms[1..]) <= 32,
             void: self.void,
             many: product(&self.terms) > order::CHUNK,
             apart: apart.is_some(),
