@@ -6,7 +6,7 @@
 //!
 //! * A maximum walks over its window in row-major order, one result an invocation, as the definition does.
 //! * An average is a fold of the window's elements in the canonical order (see `row`), in which windows at the edge have
-//!   fewer terms: what is missing adds +0 at the end, which changes no bit.
+//!   fewer terms: what is missing adds +0 at the end, which changes no bit. Up to 16 elements are one invocation's.
 //! * The gradient of an average walks, for each element, over the windows that may hold it, in row-major order.
 
 use super::arg_fold::{beats, compared};
@@ -108,6 +108,7 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
         PoolKind::Max => (Of::Max, GROUP as usize),
         PoolKind::Avg => {
             let lanes = lanes(most);
+            // A small window is one invocation's business.
             let own = if most <= ALONE { 1 } else { lanes };
             let tile = Tile { lanes: own, rows: GROUP / own, crossed: false };
             all.push(most as i64);
@@ -232,6 +233,15 @@ pub fn build(form: &Form) -> Kernel {
                 k.store(winners.expect("a maximum has them"), i, best[1].to(Scalar::I64));
             });
         }
+        Of::Average { tile, lanes, .. } if tile.lanes == 1 => {
+            let i = alone();
+            k.if_(i.lt(p.len), || {
+                let (base, windows) = p.windows(i);
+                let sum = p.small_sum(&windows, base, c.scalar(), lanes, &|at| k.load(x, at, 1));
+                let divisor = windows[1..].iter().fold(windows[0].divisor, |n, w| n * w.divisor);
+                k.store(y, i, sum / divisor.to(c.scalar()));
+            });
+        }
         Of::Average { tile, lanes, many } => {
             let most = p.most.expect("an average has it");
             let r = Row::new(&k, tile, lanes, most, c.scalar(), many);
@@ -327,6 +337,44 @@ impl<'k> Plan<'k> {
             let s = w.first + t * axis.dilation;
             self.walk(rest, at + s * axis.stride, place * axis.size + s, carried, visit)
         })
+    }
+    /// The sum of a window of at most `lanes` elements, each in a lane of its own: lanes without one hold +0.
+    fn small_sum(
+        &self,
+        windows: &[Window<'k>],
+        base: Val<'k>,
+        scalar: Scalar,
+        lanes: u32,
+        load: &dyn Fn(Val<'k>) -> Val<'k>,
+    ) -> Val<'k> {
+        let k = self.k;
+        let zero = k.int(scalar, 0);
+        let count = windows[1..].iter().fold(windows[0].count, |n, w| n * w.count);
+        // The tap along each axis, from element to element.
+        let mut taps: Vec<Val> = windows.iter().map(|w| w.count.like(0)).collect();
+        let mut sums = Vec::new();
+        for e in 0..i64::from(lanes) {
+            let there = || {
+                let places = taps.iter().zip(windows).zip(&self.axes);
+                let at =
+                    places.fold(base, |at, ((&t, w), axis)| at + (w.first + t * axis.dilation) * axis.stride);
+                // Every lane of a fold starts from +0.
+                vec![zero + load(at)]
+            };
+            sums.push(k.if_else(count.like(e).lt(count), there, || vec![zero])[0]);
+            let mut more = count.like(1);
+            for (t, w) in taps.iter_mut().zip(windows).rev() {
+                let moved = *t + more;
+                let over = moved.eq(w.count);
+                *t = over.select(moved.like(0), moved);
+                more = over.to(moved.scalar());
+            }
+        }
+        while sums.len() > 1 {
+            let half = sums.split_off(sums.len() / 2);
+            sums = sums.iter().zip(half).map(|(&a, b)| a + b).collect();
+        }
+        sums[0]
     }
     /// Visits the windows that hold an element, in row-major order, with their divisors.
     fn held(
