@@ -14,8 +14,8 @@ use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, nonzero, pool, random,
-    rows, scan, scatter, sort,
+    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, nonzero, pool,
+    random, scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
