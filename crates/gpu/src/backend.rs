@@ -14,12 +14,12 @@ use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, nonzero, pool, random,
-    rows, scan, scatter, sort,
+    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, nonzero, pool,
+    random, scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::{RowOut, Rows};
+use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
 use std::sync::Arc;
 
@@ -239,12 +239,9 @@ impl<D: Driver> Backend for Gpu<D> {
         kept: usize,
         dtype: DType,
     ) -> Result<Self::Buffer> {
-        let shape = x[0].shape();
-        let len = match F::OUT {
-            RowOut::Each => shape.numel(),
-            RowOut::Once => shape[..kept].iter().product(),
-        };
-        one(d, rows::rows(&OfRows::<F, N>(*f), dtype, &looks(&x), kept), &x, dtype, len)
+        let f = OfRows::<F, N>(*f);
+        let [y] = steps(d, &long_rows::steps(&f, dtype, &looks(&x), kept), &x)?;
+        Ok(y)
     }
     fn sort(d: &Self::Device, x: Look<'_, D>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)> {
         let [y, places] = steps(d, &sort::sort(x.layout, x.dtype, descending), &[x])?;
