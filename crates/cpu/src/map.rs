@@ -12,7 +12,7 @@ use crate::lane::V;
 use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse, together};
 use crate::simd::room::{BLOCK, Block, Room, fresh_few, is_few};
-use crate::simd::windows::{Lanes, Piece, WINDOW, Windows};
+use crate::simd::windows::{self, Lanes, Piece, WINDOW, Windows};
 use crate::{Cpu, CpuDevice, Isa, chain, copy, host};
 use elinvar_core::{DType, Element, Layout, Result};
 use elinvar_ops::backend;
@@ -143,7 +143,8 @@ fn few<T: Number>(
         }
     }
     if let Some((i, value)) = number {
-        all[i] = Piece::number(copies.fill(WINDOW, |room| room.extend(WINDOW, |_| value)));
+        let n = windows::copies(len);
+        all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
     }
     let y = fresh_few(len, |room| f(&all[..x.len()], room))?;
     Ok(Some(CpuBuffer::new(T::wrap(y))))

@@ -3,7 +3,7 @@
 use crate::convert;
 use crate::memory::with_capacity;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
-use crate::simd::windows::{Piece, WINDOW};
+use crate::simd::windows::{self, Piece, WINDOW};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, Layout, Result, bf16, f16};
@@ -209,7 +209,8 @@ impl<'a, T: Number> Operand<'a, T> {
                     return Piece::of(&x[at..at + n]);
                 }
                 let value = x[at];
-                Piece::number(block.fill(WINDOW, |room| room.extend(WINDOW, |_| value)))
+                let n = windows::copies(n);
+                Piece::number(block.fill(n, |room| room.extend(n, |_| value)))
             }
             (_, Some(block)) => Piece::of(self.part(isa, block, start, n)),
             (Operand::Slice(x), None) => Piece::of(&x[start..start + n]),

@@ -12,9 +12,10 @@ use super::room::Room;
 use elinvar_core::Element;
 use std::mem::MaybeUninit;
 
-/// Elements that are computed together: four registers of AVX-512 of f32, eight of AVX2.
-pub(crate) const WINDOW: usize = 64;
-/// Elements of a window at the end: one such register.
+/// Elements of a window, 1 KiB of f32: what a formula costs anew for each (its constants come to registers) is little beside
+/// them. With 64, tanh and gelu took a tenth longer.
+pub(crate) const WINDOW: usize = 256;
+/// Elements of a window at the end: one register of AVX-512 of f32.
 const FEW: usize = 16;
 
 /// An operand of a formula.
@@ -33,12 +34,9 @@ impl<'a, T: Element> Piece<'a, T> {
     pub(crate) fn of(data: &'a [T]) -> Self {
         Piece { data, step: 1 }
     }
-    /// One number for all elements, [`WINDOW`] copies of it.
-    ///
-    /// # Panics
-    /// If there are fewer.
+    /// One number for all elements: as many copies as [`copies`] says, or more.
     pub(crate) fn number(copies: &'a [T]) -> Self {
-        Piece { data: &copies[..WINDOW], step: 0 }
+        Piece { data: copies, step: 0 }
     }
     #[inline(always)]
     fn window(&self, number: usize) -> &'a [T; WINDOW] {
@@ -59,6 +57,11 @@ impl<'a, T: Element> Piece<'a, T> {
             }
         }
     }
+}
+
+/// How many copies of a number a formula on `n` elements reads.
+pub(crate) fn copies(n: usize) -> usize {
+    n.clamp(FEW, WINDOW)
 }
 
 /// A formula at one element. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a function of its own it

@@ -1,0 +1,263 @@
+//! The largest elements of windows, and where they are: two results, of which mostly the first is all that anybody reads.
+
+use super::{Even, Plane, Taps, lanes};
+use crate::CpuDevice;
+use crate::along::float::Float;
+use crate::along::stage::{Number, Stage};
+use crate::buffer::View;
+use crate::isa::{Kernel, dispatch};
+use crate::memory::filled;
+use crate::simd::room::{Room, fresh_pieces};
+use elinvar_core::{DType, Element, Error, HostData, Result};
+use std::ops::Range;
+
+/// The largest elements of the windows, or their places.
+pub(super) fn of_dtype(
+    d: &CpuDevice,
+    x: &View<'_>,
+    planes: usize,
+    plane: &Plane,
+    places: bool,
+) -> Result<HostData> {
+    fn one<T: Number + PartialOrd>(
+        d: &CpuDevice,
+        x: &View<'_>,
+        planes: usize,
+        plane: &Plane,
+        places: bool,
+        store: impl FnOnce(Vec<T>) -> Result<HostData>,
+    ) -> Result<HostData> {
+        if places {
+            let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, i64>| {
+                dispatch(d.isa(), Largest { plane, even, x, to: Places(y) });
+            };
+            return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
+        }
+        let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, T>| {
+            dispatch(d.isa(), Largest { plane, even, x, to: Elements(y) });
+        };
+        store(max(d, x, planes, plane, &each)?)
+    }
+    match x.buffer.dtype() {
+        to @ (DType::F32 | DType::F16 | DType::BF16) => {
+            one::<f32>(d, x, planes, plane, places, |y| f32::stored(y, to))
+        }
+        DType::F64 => one::<f64>(d, x, planes, plane, places, |y| Ok(f64::wrap(y))),
+        DType::I64 => one::<i64>(d, x, planes, plane, places, |y| Ok(i64::wrap(y))),
+        DType::I32 => one::<i32>(d, x, planes, plane, places, |y| Ok(i32::wrap(y))),
+        DType::U8 => one::<u8>(d, x, planes, plane, places, |y| Ok(u8::wrap(y))),
+        DType::Bool => one::<bool>(d, x, planes, plane, places, |y| Ok(bool::wrap(y))),
+    }
+}
+
+/// Where the results of windows go: the largest elements, or their places.
+trait Takes<T> {
+    /// Are places wanted?
+    const PLACES: bool;
+    /// The next windows.
+    fn take(&mut self, best: &[T], places: &[i64]);
+}
+
+/// The elements.
+struct Elements<'a, 'r, T>(&'a mut Room<'r, T>);
+
+impl<T: Copy> Takes<T> for Elements<'_, '_, T> {
+    const PLACES: bool = false;
+    #[inline(always)]
+    fn take(&mut self, best: &[T], _: &[i64]) {
+        self.0.copy(best);
+    }
+}
+
+/// The places.
+struct Places<'a, 'r>(&'a mut Room<'r, i64>);
+
+impl<T> Takes<T> for Places<'_, '_> {
+    const PLACES: bool = true;
+    #[inline(always)]
+    fn take(&mut self, _: &[T], places: &[i64]) {
+        self.0.copy(places);
+    }
+}
+
+/// The largest elements of the windows of a plane.
+struct Largest<'a, T, R> {
+    plane: &'a Plane,
+    even: Even,
+    x: &'a [T],
+    to: R,
+}
+
+/// Is `v` to be taken instead of the best so far? NaN wins, the first among equals stays.
+#[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord, reason = "both are false for a NaN")]
+#[inline(always)]
+fn wins<T: PartialOrd + Copy>(v: T, best: T) -> bool {
+    !(v <= best) & (best == best)
+}
+
+impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
+    type Out = ();
+    #[inline(always)]
+    fn run(mut self) {
+        let plane = self.plane;
+        for &a in &plane.axes[0] {
+            for &b in &plane.axes[1] {
+                self.some(a, b, 0..self.even.from);
+                match (self.even.to - self.even.from, self.even.step) {
+                    (16.., 1) => self.row::<16, 1>(a, b),
+                    (16.., 2) => self.row::<16, 2>(a, b),
+                    (16.., _) => self.row::<16, 0>(a, b),
+                    (8.., 1) => self.row::<8, 1>(a, b),
+                    (8.., 2) => self.row::<8, 2>(a, b),
+                    _ => self.some(a, b, self.even.from..self.even.to),
+                }
+                self.some(a, b, self.even.to..plane.axes[2].len());
+            }
+        }
+    }
+}
+
+impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
+    /// A few windows of a row, one by one.
+    #[inline(always)]
+    fn some(&mut self, a: Taps, b: Taps, windows: Range<usize>) {
+        for &c in &self.plane.axes[2][windows] {
+            let (mut best, mut place) = (T::ZERO, None);
+            self.plane.elements([a, b, c], |e| {
+                if place.is_none() || wins(self.x[e], best) {
+                    (best, place) = (self.x[e], Some(e));
+                }
+            });
+            self.to.take(&[best], &[place.unwrap_or(0) as i64]);
+        }
+    }
+    /// The even windows of a row, `L` at a time; the last ones overlap with those before. `STEP` is that of the windows, 0
+    /// for any.
+    #[inline(always)]
+    fn row<const L: usize, const STEP: usize>(&mut self, a: Taps, b: Taps) {
+        let Even { from, to, step } = self.even;
+        let mut at = from;
+        while at < to {
+            let start = at.min(to - L);
+            let (best, places) = self.block::<L, STEP>(a, b, start, step);
+            if at == start {
+                self.to.take(&best, &places);
+            } else {
+                self.to.take(&best[at - start..], &places[at - start..]);
+            }
+            at = start + L;
+        }
+    }
+    #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
+    #[inline(always)]
+    fn block<const L: usize, const STEP: usize>(
+        &self,
+        a: Taps,
+        b: Taps,
+        window: usize,
+        step: usize,
+    ) -> ([T; L], [i64; L]) {
+        let p = self.plane;
+        let (first, count) = (p.axes[2][window].first, p.axes[2][window].count);
+        let at = (a.first * p.size[1] + b.first) * p.size[2] + first;
+        if !R::PLACES
+            && STEP == 2
+            && let Some(best) = self.pairs::<L>(a, b, at, count)
+        {
+            return (best, [0; L]);
+        }
+        let mut best = lanes::<T, L, STEP>(self.x, at, true, step);
+        // How far behind `at` each was found; planes are small enough.
+        let mut found = [0i32; L];
+        for i in 0..a.count {
+            for j in 0..b.count {
+                let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
+                for k in usize::from((i, j) == (0, 0))..count {
+                    let tap = line + k * p.dilation[2];
+                    let v = lanes::<T, L, STEP>(self.x, at + tap, k == 0, step);
+                    for l in 0..L {
+                        let wins = wins(v[l], best[l]);
+                        best[l] = if wins { v[l] } else { best[l] };
+                        if R::PLACES {
+                            found[l] = if wins { tap as i32 } else { found[l] };
+                        }
+                    }
+                }
+            }
+        }
+        let mut places = [0; L];
+        if R::PLACES {
+            for l in 0..L {
+                places[l] = (at + l * step) as i64 + i64::from(found[l]);
+            }
+        }
+        (best, places)
+    }
+    /// The largest elements of windows two apart, from `at` on, if there is memory enough behind them: those between are
+    /// computed too, as whole registers, and left out once, not at each tap.
+    #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
+    #[inline(always)]
+    fn pairs<const L: usize>(&self, a: Taps, b: Taps, at: usize, count: usize) -> Option<[T; L]> {
+        let p = self.plane;
+        let line = |i: usize, j: usize| (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
+        let last = line(a.count - 1, b.count - 1) + (count - 1) * p.dilation[2];
+        let x = self.x.get(at..at + last + 2 * L)?;
+        let (mut low, mut high) = ([T::ZERO; L], [T::ZERO; L]);
+        low.copy_from_slice(&x[..L]);
+        high.copy_from_slice(&x[L..2 * L]);
+        for i in 0..a.count {
+            for j in 0..b.count {
+                for k in usize::from((i, j) == (0, 0))..count {
+                    let x = &x[line(i, j) + k * p.dilation[2]..][..2 * L];
+                    for l in 0..L {
+                        low[l] = if wins(x[l], low[l]) { x[l] } else { low[l] };
+                    }
+                    for l in 0..L {
+                        high[l] = if wins(x[L + l], high[l]) { x[L + l] } else { high[l] };
+                    }
+                }
+            }
+        }
+        Some(std::array::from_fn(|l| if 2 * l < L { low[2 * l] } else { high[2 * l - L] }))
+    }
+}
+
+/// Fills the room with what comes of the windows of a plane.
+type OfPlane<'a, T, O> = dyn Fn(&Plane, Even, &[T], &mut Room<'_, O>) + Sync + 'a;
+
+fn max<T: Number + PartialOrd, O: Element>(
+    d: &CpuDevice,
+    x: &View<'_>,
+    planes: usize,
+    plane: &Plane,
+    each: &OfPlane<'_, T, O>,
+) -> Result<Vec<O>> {
+    let x = Stage::<T>::new("a maximum pool", x)?;
+    let (n, windows) = (plane.len(), plane.windows());
+    if planes * windows == 0 {
+        return Ok(Vec::new());
+    }
+    let mut empty = false;
+    plane.each(|_, w| empty |= w.iter().any(|t| t.count == 0));
+    if empty {
+        return Err(Error::argument(
+            "max_pool: a window holds no element of the input; padding or dilation is too large",
+        ));
+    }
+    // Places are counted in 32 bits within a window's reach.
+    let small = i32::try_from(n).is_ok();
+    let even = if small { Even::find(&plane.axes[2]) } else { Even { from: 0, to: 0, step: 1 } };
+    let together = (4096 / windows).max(1);
+    let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
+    fresh_pieces(d, planes * windows, together * windows, ns, &|start, y| {
+        let mut buffer = Vec::new();
+        for i in start / windows..(start + y.left()) / windows {
+            if buffer.is_empty() && !x.lies(i * n, n) {
+                buffer = filled(n, T::ZERO)?;
+            }
+            let x = x.block(i * n, n, n, &mut buffer);
+            y.part(windows, |y| each(plane, even, x, y));
+        }
+        Ok(())
+    })
+}
