@@ -230,7 +230,8 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(y.within(Some([0, n as i64 - 1])))
     }
     fn scan(d: &Self::Device, f: Scan, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
-        one(d, scan::scan(f, x.layout, x.dtype, to), &[x], to, x.shape().numel())
+        let [y] = steps(d, &scan::steps(f, x.layout, x.dtype, to), &[x])?;
+        Ok(y)
     }
     fn rows<F: Rows<N>, const N: usize>(
         d: &Self::Device,
