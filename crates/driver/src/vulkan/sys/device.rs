@@ -242,12 +242,16 @@ impl Shared {
     /// `OutOfMemory`, `DeviceLost`.
     pub fn read(&self, from: Slice<'_, Vulkan>, bytes: &mut [u8]) -> Result<()> {
         let (chunk, number) = self.queue().fetch(self, from)?;
-        let waited = self.wait_for(number);
-        if waited.is_ok() {
-            chunk.read(bytes);
+        match self.wait_for(number) {
+            Ok(()) => {
+                chunk.read(bytes);
+                self.queue().give_back(self, chunk);
+                Ok(())
+            }
+            Err(e) => {
+                self.queue().bury_memory(self, chunk.raw);
+                Err(e)
+            }
         }
-        let mut queue = self.queue();
-        queue.bury_memory(self, chunk.raw);
-        waited
     }
 }

@@ -25,6 +25,8 @@ const SETS: u32 = 256;
 const BUFFERS: u32 = 6 * SETS;
 /// Bytes of a chunk for small uploads.
 const CHUNK: u64 = 1 << 20;
+/// Bytes of a chunk for downloads, at least.
+const SMALLEST: u64 = 64 << 10;
 /// Larger chunks are not kept.
 const KEPT: u64 = 16 << 20;
 
@@ -51,7 +53,9 @@ pub struct Queue {
     recording: Option<Batch>,
     in_flight: VecDeque<(u64, Batch)>,
     idle: Vec<Batch>,
+    /// For uploads, and for downloads.
     chunks: Vec<Chunk>,
+    downs: Vec<Chunk>,
     /// The number of the last submission.
     last: u64,
     /// What was touched since the last barrier; true: written.
@@ -67,6 +71,7 @@ impl Queue {
             in_flight: VecDeque::new(),
             idle: Vec::new(),
             chunks: Vec::new(),
+            downs: Vec::new(),
             last: 0,
             touched: HashMap::new(),
             dead: Vec::new(),
@@ -120,7 +125,7 @@ impl Queue {
                 unsafe { shared.device.destroy_descriptor_pool(pool, None) };
             }
         }
-        self.chunks.drain(..).for_each(|c| destroy_chunk(shared, c));
+        self.chunks.drain(..).chain(self.downs.drain(..)).for_each(|c| destroy_chunk(shared, c));
         self.dead.drain(..).for_each(|(_, dead)| dead.destroy(shared));
         // SAFETY: as above; command buffers go with their pool.
         unsafe { shared.device.destroy_command_pool(self.commands, None) };
@@ -314,7 +319,10 @@ impl Queue {
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
     pub fn fetch(&mut self, shared: &Shared, from: Slice<'_, Vulkan>) -> Result<(Chunk, u64)> {
-        let chunk = shared.chunk(from.len.max(4), shared.types.down)?;
+        let chunk = match self.downs.iter().position(|c| c.bytes >= from.len) {
+            Some(i) => self.downs.swap_remove(i),
+            None => shared.chunk(from.len.max(SMALLEST).next_power_of_two(), shared.types.down)?,
+        };
         let recorded = (|| {
             self.order(shared, &[((from.memory.id, from.offset), false)])?;
             let buffer = from.memory.raw.buffer;
@@ -331,6 +339,15 @@ impl Queue {
                 self.bury(shared, Dead::Memory(chunk.raw));
                 Err(e)
             }
+        }
+    }
+
+    /// Takes back a chunk that was read.
+    pub fn give_back(&mut self, shared: &Shared, chunk: Chunk) {
+        if chunk.bytes <= KEPT && self.downs.len() < 4 {
+            self.downs.push(chunk);
+        } else {
+            self.bury_memory(shared, chunk.raw);
         }
     }
 
