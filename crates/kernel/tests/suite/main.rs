@@ -5,6 +5,7 @@ mod edges;
 mod equal;
 mod interp;
 mod mutations;
+mod ptx;
 mod random;
 mod spirv;
 mod text;

@@ -21,7 +21,7 @@ fn layout(dims: &[usize]) -> Layout {
 }
 
 /// A kernel of every file of the library, and of every dtype where it matters.
-fn library() -> Vec<Kernel> {
+pub fn library() -> Vec<Kernel> {
     let (l, t) = (layout(&[6, 4]), layout(&[4, 6]).transpose(0, 1));
     let e = OfEpilogue::<AddBias, 1>(AddBias);
     let mut all = Vec::new();

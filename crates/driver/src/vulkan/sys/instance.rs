@@ -71,7 +71,10 @@ fn load() -> Result<Instance> {
         info = info.push_next(&mut checks);
     }
     // SAFETY: as above.
-    let raw = unsafe { entry.create_instance(&info, None) }.map_err(|e| error("making an instance", e))?;
+    let raw = unsafe { entry.create_instance(&info, None) }.map_err(|e| match e {
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => missing("the loader is there, and finds no driver"),
+        e => error("making an instance", e),
+    })?;
     if validate {
         let utils = ext::debug_utils::Instance::new(&entry, &raw);
         let wanted = vk::DebugUtilsMessengerCreateInfoEXT::default()

@@ -1,0 +1,91 @@
+//! Branches and loops.
+
+use super::{Emitter, Register, ty};
+use crate::ir::{Region, Value};
+use crate::pass::Lacking;
+
+impl Emitter<'_> {
+    /// New registers for a value.
+    fn fresh(&mut self, v: Value) -> Vec<Register> {
+        let (s, width) = (self.scalar(v), self.k.ty(v).width());
+        (0..width).map(|_| self.scalar_register(s)).collect()
+    }
+    /// Copies a value into registers.
+    fn assign(&mut self, to: &[Register], v: Value) {
+        let s = self.scalar(v);
+        for (to, from) in to.iter().zip(self.all(v)) {
+            self.copy(s, to, &from);
+        }
+    }
+
+    pub(super) fn branch(
+        &mut self,
+        c: Value,
+        then: &Region,
+        other: &Region,
+        results: &[Value],
+    ) -> Result<(), Lacking> {
+        let (no, after) = (self.label(), self.label());
+        let to: Vec<Vec<Register>> = results.iter().map(|&v| self.fresh(v)).collect();
+        let c = self.one(c);
+        self.line(&format!("@!{c} bra {no}"));
+        self.region(then)?;
+        for (to, &v) in to.iter().zip(&then.yields) {
+            self.assign(to, v);
+        }
+        self.line(&format!("bra {after}"));
+        self.place(&no);
+        self.region(other)?;
+        for (to, &v) in to.iter().zip(&other.yields) {
+            self.assign(to, v);
+        }
+        self.place(&after);
+        for (&v, to) in results.iter().zip(to) {
+            self.values[v.0 as usize] = to;
+        }
+        Ok(())
+    }
+
+    pub(super) fn repeat(
+        &mut self,
+        [start, end, step]: [Value; 3],
+        init: &[Value],
+        body: &Region,
+        results: &[Value],
+    ) -> Result<(), Lacking> {
+        let (again, after) = (self.label(), self.label());
+        // The index and what is carried.
+        let firsts: Vec<Value> = std::iter::once(start).chain(init.iter().copied()).collect();
+        let carried: Vec<Vec<Register>> = firsts.iter().map(|&v| self.fresh(v)).collect();
+        for (to, &v) in carried.iter().zip(&firsts) {
+            self.assign(to, v);
+        }
+        for (&arg, registers) in body.args.iter().zip(&carried) {
+            self.values[arg.0 as usize] = registers.clone();
+        }
+        let (s, index, end, step) =
+            (self.scalar(start), carried[0][0].clone(), self.one(end), self.one(step));
+        self.place(&again);
+        let ends = self.inst(crate::ir::Scalar::Bool, &format!("setp.ge.{}", ty(s)), &[&index, &end]);
+        self.line(&format!("@{ends} bra {after}"));
+        self.region(body)?;
+        // What is carried may be yielded in another order, so all of it is put aside first.
+        let aside: Vec<Vec<Register>> = body.yields.iter().map(|&v| self.fresh(v)).collect();
+        for (to, &v) in aside.iter().zip(&body.yields) {
+            self.assign(to, v);
+        }
+        for ((to, from), &v) in carried[1..].iter().zip(&aside).zip(&body.yields) {
+            let s = self.scalar(v);
+            for (to, from) in to.iter().zip(from) {
+                self.copy(s, to, from);
+            }
+        }
+        self.line(&format!("add.{} {index}, {index}, {step}", ty(s)));
+        self.line(&format!("bra {again}"));
+        self.place(&after);
+        for (&v, registers) in results.iter().zip(&carried[1..]) {
+            self.values[v.0 as usize] = registers.clone();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Buffers, shared memory, atomics.
+//!
+//! A vector begins at a multiple of its width, so it is one access, of at most 16 bytes.
+
+use super::{Class, Emitter, Register, ty};
+use crate::ir::{Access, Atomic, Elem, Place, Scalar, Value};
+
+/// How an element is accessed.
+fn access(e: Elem) -> &'static str {
+    match e {
+        Elem::Bool | Elem::U8 => "u8",
+        Elem::F16 | Elem::BF16 => "b16",
+        Elem::I32 | Elem::U32 => "b32",
+        Elem::I64 | Elem::U64 => "b64",
+        Elem::F32 => "f32",
+        Elem::F64 => "f64",
+    }
+}
+
+/// Elements of an access.
+fn at_once(e: Elem, width: usize) -> usize {
+    width.min((16 / e.size()) as usize)
+}
+
+impl Emitter<'_> {
+    fn elem(&self, p: Place) -> Elem {
+        match p {
+            Place::Buffer(i) => self.k.buffers[i as usize].elem,
+            Place::Shared(i) => self.k.shared[i as usize].elem,
+        }
+    }
+
+    /// The address of an element, and the words of an access to it.
+    fn address(&mut self, p: Place, at: Value) -> (Register, &'static str) {
+        let (s, index, size) = (self.scalar(at), self.one(at), self.elem(p).size());
+        match p {
+            Place::Buffer(i) => {
+                let base = self.inst(Scalar::U64, "ld.param.u64", &[&format!("[b{i}]")]);
+                let base = self.inst(Scalar::U64, "cvta.to.global.u64", &[&base]);
+                let size = size.to_string();
+                let address = match s.bits() {
+                    64 => self.inst(Scalar::U64, "mad.lo.s64", &[&index, &size, &base]),
+                    _ => self.inst(Scalar::U64, &format!("mad.wide.{}", ty(s)), &[&index, &size, &base]),
+                };
+                (
+                    address,
+                    if self.k.buffers[i as usize].access == Access::Read { "global.nc" } else { "global" },
+                )
+            }
+            Place::Shared(i) => {
+                let index = match s.bits() {
+                    64 => self.inst(Scalar::U32, "cvt.u32.u64", &[&index]),
+                    _ => index,
+                };
+                let base = self.inst(Scalar::U32, "mov.u32", &[&format!("s{i}")]);
+                (self.inst(Scalar::U32, "mad.lo.u32", &[&index, &size.to_string(), &base]), "shared")
+            }
+        }
+    }
+
+    pub(super) fn load(&mut self, p: Place, at: Value, width: u8) -> Vec<Register> {
+        let e = self.elem(p);
+        let (address, space) = self.address(p, at);
+        let class = match e {
+            Elem::F16 | Elem::BF16 => Class::Half,
+            Elem::Bool | Elem::U8 => Class::Word,
+            Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => Class::of(e.scalar()),
+        };
+        let raw: Vec<Register> = (0..width).map(|_| self.register(class)).collect();
+        let step = at_once(e, raw.len());
+        for (i, part) in raw.chunks(step).enumerate() {
+            let (list, vector) = list(part);
+            let offset = i * step * e.size() as usize;
+            self.line(&format!("ld.{space}{vector}.{} {list}, [{address}+{offset}]", access(e)));
+        }
+        raw.iter().map(|r| self.widened(e, r)).collect()
+    }
+
+    /// What was loaded, as what is computed with.
+    fn widened(&mut self, e: Elem, r: &str) -> Register {
+        match e {
+            Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 | Elem::U8 => r.to_string(),
+            Elem::Bool => self.inst(Scalar::Bool, "setp.ne.u32", &[r, "0"]),
+            Elem::F16 => self.inst(Scalar::F32, "cvt.f32.f16", &[r]),
+            Elem::BF16 => {
+                let wide = self.inst(Scalar::U32, "cvt.u32.u16", &[r]);
+                let bits = self.inst(Scalar::U32, "shl.b32", &[&wide, "16"]);
+                self.inst(Scalar::F32, "mov.b32", &[&bits])
+            }
+        }
+    }
+
+    pub(super) fn store(&mut self, p: Place, at: Value, v: Value) {
+        let e = self.elem(p);
+        let values: Vec<Register> = self.all(v).iter().map(|r| self.narrowed(e, r)).collect();
+        let (address, space) = self.address(p, at);
+        let step = at_once(e, values.len());
+        for (i, part) in values.chunks(step).enumerate() {
+            let (list, vector) = list(part);
+            let offset = i * step * e.size() as usize;
+            self.line(&format!("st.{space}{vector}.{} [{address}+{offset}], {list}", access(e)));
+        }
+    }
+
+    /// What is computed with, as what is stored.
+    fn narrowed(&mut self, e: Elem, r: &str) -> Register {
+        match e {
+            Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 | Elem::U8 => r.to_string(),
+            Elem::Bool => self.inst(Scalar::U32, "selp.u32", &["1", "0", r]),
+            Elem::F16 => self.half_of(r),
+            Elem::BF16 => {
+                let bits = self.bf16_bits(r);
+                let high = self.inst(Scalar::U32, "shr.u32", &[&bits, "16"]);
+                let half = self.register(Class::Half);
+                self.line(&format!("cvt.u16.u32 {half}, {high}"));
+                half
+            }
+        }
+    }
+
+    pub(super) fn atomic(&mut self, op: Atomic, p: Place, at: Value, v: Value) -> Register {
+        let s = self.scalar(v);
+        let (address, space) = self.address(p, at);
+        let op = match op {
+            Atomic::Add => "add.u32".into(),
+            Atomic::Min => format!("min.{}", ty(s)),
+            Atomic::Max => format!("max.{}", ty(s)),
+            Atomic::And => "and.b32".into(),
+            Atomic::Or => "or.b32".into(),
+            Atomic::Xor => "xor.b32".into(),
+            Atomic::Exchange => "exch.b32".to_string(),
+        };
+        let v = self.one(v);
+        self.inst(s, &format!("atom.{space}.{op}"), &[&format!("[{address}]"), &v])
+    }
+}
+
+/// Registers of an access, and the word for how many they are.
+fn list(part: &[Register]) -> (String, &'static str) {
+    match part {
+        [one] => (one.clone(), ""),
+        [_, _] => (format!("{{{}}}", part.join(", ")), ".v2"),
+        _ => (format!("{{{}}}", part.join(", ")), ".v4"),
+    }
+}

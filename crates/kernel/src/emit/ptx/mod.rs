@@ -1,0 +1,327 @@
+//! PTX, for NVIDIA's driver to compile.
+//!
+//! The kernel is verified, optimised and lowered first; what is left maps to PTX instruction by instruction, in files of the
+//! same names as those of other targets. Every rounding is written out (`.rn`) and nothing flushes (`.ftz`), so the compiler
+//! neither contracts nor reorders: products and sums without `.rn` would become fma. Additions, products, quotients,
+//! roots and fma of both float types are correctly rounded by the instructions themselves.
+//!
+//! A value is a register for each of its numbers, so vectors, and taking them apart, cost nothing. Registers may be written
+//! twice, so what branches and loops yield is copied at their ends.
+//!
+//! Parameters of the entry `main`: the address of each buffer, in the kernel's order, then the kernel's parameters.
+
+mod arith;
+mod control;
+mod convert;
+mod memory;
+mod subgroup;
+
+use crate::ir::{Builtin, Kernel, Op, Region, Scalar, Value};
+use crate::pass::{self, Lacking, Wants};
+use std::fmt::Write;
+
+/// What is compiled for: a compute capability, and with it the oldest version of PTX that knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// As in `sm_75`.
+    pub capability: u32,
+    /// As in `.version 6.3`.
+    pub version: (u32, u32),
+}
+
+/// The oldest devices that are supported (Turing). What is compiled for them runs on all later ones.
+pub const OLDEST: Target = Target { capability: 75, version: (6, 3) };
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
+
+/// The text of a module with the entry `main`.
+///
+/// # Errors
+/// [`Lacking`] if the kernel is not valid, or needs what this emitter has not.
+pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
+    crate::verify::verify(kernel).map_err(|e| Lacking(e.0))?;
+    let mut k = kernel.clone();
+    pass::optimise(&mut k);
+    let wants = Wants {
+        division: true,
+        shifts: true,
+        extremes: true,
+        // NaN to 64 bits is not 0.
+        saturation: true,
+        copy_sign: true,
+        reductions: true,
+        wide: true,
+        ..Wants::default()
+    };
+    pass::lower(&mut k, wants)?;
+    pass::optimise(&mut k);
+    if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP) {
+        return Err(Lacking(format!("{}: subgroups of {lanes} lanes; a warp has {WARP}", k.name)));
+    }
+    let mut e = Emitter {
+        k: &k,
+        body: String::new(),
+        registers: [0; 6],
+        values: vec![Vec::new(); k.values.len()],
+        labels: 0,
+    };
+    let region = &k.body;
+    e.region(region)?;
+    Ok(e.module(target))
+}
+
+/// A class of registers: the letters of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Predicate,
+    Half,
+    Word,
+    Long,
+    Float,
+    Double,
+}
+
+impl Class {
+    const ALL: [Class; 6] =
+        [Class::Predicate, Class::Half, Class::Word, Class::Long, Class::Float, Class::Double];
+
+    fn of(s: Scalar) -> Class {
+        match s {
+            Scalar::Bool => Class::Predicate,
+            Scalar::I32 | Scalar::U32 => Class::Word,
+            Scalar::I64 | Scalar::U64 => Class::Long,
+            Scalar::F32 => Class::Float,
+            Scalar::F64 => Class::Double,
+        }
+    }
+    /// The letters of a register, and the type it is declared with.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Class::Predicate => ("%p", "pred"),
+            Class::Half => ("%h", "b16"),
+            Class::Word => ("%r", "b32"),
+            Class::Long => ("%rd", "b64"),
+            Class::Float => ("%f", "f32"),
+            Class::Double => ("%fd", "f64"),
+        }
+    }
+}
+
+/// The type of an instruction on a scalar.
+fn ty(s: Scalar) -> &'static str {
+    match s {
+        Scalar::Bool => "pred",
+        Scalar::I32 => "s32",
+        Scalar::U32 => "u32",
+        Scalar::I64 => "s64",
+        Scalar::U64 => "u64",
+        Scalar::F32 => "f32",
+        Scalar::F64 => "f64",
+    }
+}
+
+/// The type of an instruction that does not look at numbers.
+fn raw(s: Scalar) -> &'static str {
+    match s.bits() {
+        1 => "pred",
+        32 => "b32",
+        _ => "b64",
+    }
+}
+
+type Register = String;
+
+struct Emitter<'a> {
+    k: &'a Kernel,
+    body: String,
+    /// How many of each class there are.
+    registers: [u32; 6],
+    /// The registers of a value.
+    values: Vec<Vec<Register>>,
+    labels: u32,
+}
+
+impl Emitter<'_> {
+    fn module(self, target: Target) -> String {
+        let Target { capability, version: (major, minor) } = target;
+        let mut all = format!(
+            "// {}\n.version {major}.{minor}\n.target sm_{capability}\n.address_size 64\n\n",
+            self.k.name
+        );
+        let buffers = (0..self.k.buffers.len()).map(|i| format!(".param .u64 b{i}"));
+        let params = self.k.params.iter().enumerate().map(|(i, p)| format!(".param .{} p{i}", ty(p.scalar)));
+        let list: Vec<String> = buffers.chain(params).collect();
+        let [x, y, z] = self.k.group;
+        let _ =
+            writeln!(all, ".visible .entry main(\n  {}\n)\n.reqntid {x}, {y}, {z}\n{{", list.join(",\n  "));
+        for (class, &count) in Class::ALL.iter().zip(&self.registers).filter(|(_, n)| **n > 0) {
+            let (name, ty) = class.names();
+            let _ = writeln!(all, "  .reg .{ty} {name}<{count}>;");
+        }
+        for (i, s) in self.k.shared.iter().enumerate() {
+            let _ = writeln!(all, "  .shared .align 16 .b8 s{i}[{}];", s.elem.size() * s.len);
+        }
+        all + &self.body + "  ret;\n}\n"
+    }
+
+    fn line(&mut self, text: &str) {
+        let _ = writeln!(self.body, "  {text};");
+    }
+    fn place(&mut self, label: &str) {
+        let _ = writeln!(self.body, "{label}:");
+    }
+    fn label(&mut self) -> String {
+        self.labels += 1;
+        format!("L{}", self.labels)
+    }
+    fn register(&mut self, c: Class) -> Register {
+        let count = &mut self.registers[c as usize];
+        *count += 1;
+        format!("{}{}", c.names().0, *count - 1)
+    }
+    fn scalar_register(&mut self, s: Scalar) -> Register {
+        self.register(Class::of(s))
+    }
+    /// An instruction with a new register as its result: `op` has everything up to the operands.
+    fn inst(&mut self, s: Scalar, op: &str, operands: &[&str]) -> Register {
+        let to = self.scalar_register(s);
+        self.line(&format!("{op} {to}, {}", operands.join(", ")));
+        to
+    }
+    fn copy(&mut self, s: Scalar, to: &str, from: &str) {
+        self.line(&format!("mov.{} {to}, {from}", ty(s)));
+    }
+    fn scalar(&self, v: Value) -> Scalar {
+        self.k.ty(v).scalar().expect("fragments are refused")
+    }
+    fn all(&self, v: Value) -> Vec<Register> {
+        self.values[v.0 as usize].clone()
+    }
+    /// The register of a value that is one number.
+    fn one(&self, v: Value) -> Register {
+        self.values[v.0 as usize][0].clone()
+    }
+
+    fn region(&mut self, r: &Region) -> Result<(), Lacking> {
+        for inst in &r.insts {
+            self.op(&inst.op, &inst.results)?;
+        }
+        Ok(())
+    }
+
+    /// One instruction for each number of the operands.
+    fn each<const N: usize>(
+        &mut self,
+        operands: [Value; N],
+        mut f: impl FnMut(&mut Self, [&str; N]) -> Register,
+    ) -> Vec<Register> {
+        let all = operands.map(|v| self.all(v));
+        (0..all[0].len()).map(|i| f(self, std::array::from_fn(|j| all[j][i].as_str()))).collect()
+    }
+
+    fn op(&mut self, op: &Op, results: &[Value]) -> Result<(), Lacking> {
+        let made = match op {
+            Op::Const(c) => vec![self.constant(*c)],
+            Op::Param(i) => {
+                let s = self.k.params[*i as usize].scalar;
+                vec![self.inst(s, &format!("ld.param.{}", ty(s)), &[&format!("[p{i}]")])]
+            }
+            Op::Builtin(b) => vec![self.builtin(*b)],
+            Op::Unary(op, a) => {
+                let s = self.scalar(*a);
+                self.each([*a], |e, [a]| e.unary(*op, s, a))
+            }
+            Op::Binary(op, a, b) => {
+                let s = self.scalar(*a);
+                self.each([*a, *b], |e, [a, b]| e.binary(*op, s, a, b))
+            }
+            Op::Compare(op, a, b) => {
+                let s = self.scalar(*a);
+                self.each([*a, *b], |e, [a, b]| e.compare(*op, s, a, b))
+            }
+            Op::Fma(a, b, c) => {
+                let s = self.scalar(*a);
+                self.each([*a, *b, *c], |e, [a, b, c]| e.inst(s, &format!("fma.rn.{}", ty(s)), &[a, b, c]))
+            }
+            Op::Select(c, a, b) => {
+                let s = self.scalar(*a);
+                self.each([*c, *a, *b], |e, [c, a, b]| e.select(s, c, a, b))
+            }
+            Op::Convert(to, a) => {
+                let s = self.scalar(*a);
+                self.each([*a], |e, [a]| e.convert(*to, s, a))
+            }
+            Op::Whole(a) => {
+                let s = self.scalar(*a);
+                let to = if s == Scalar::F64 { Scalar::I64 } else { Scalar::I32 };
+                self.each([*a], |e, [a]| e.inst(to, &format!("cvt.rzi.{}.{}", ty(to), ty(s)), &[a]))
+            }
+            Op::Bits(to, a) => self.each([*a], |e, [a]| e.inst(*to, &format!("mov.{}", raw(*to)), &[a])),
+            Op::Splat(w, a) => vec![self.one(*a); usize::from(*w)],
+            Op::Compose(all) => all.iter().map(|&v| self.one(v)).collect(),
+            Op::Extract(a, i) => vec![self.values[a.0 as usize][usize::from(*i)].clone()],
+            Op::Load(p, at, w) => self.load(*p, *at, *w),
+            Op::Store(p, at, v) => {
+                self.store(*p, *at, *v);
+                Vec::new()
+            }
+            Op::Atomic(op, p, at, v) => vec![self.atomic(*op, *p, *at, *v)],
+            Op::Barrier => {
+                self.line("bar.sync 0");
+                Vec::new()
+            }
+            Op::Shuffle(v, lane) => {
+                let (s, lane) = (self.scalar(*v), self.one(*lane));
+                self.each([*v], |e, [v]| e.shuffle(s, v, &lane))
+            }
+            Op::Broadcast(v, lane) => {
+                let s = self.scalar(*v);
+                self.each([*v], |e, [v]| e.shuffle(s, v, &lane.to_string()))
+            }
+            Op::Reduce(op, v) => {
+                let s = self.scalar(*v);
+                self.each([*v], |e, [v]| e.reduce(*op, s, v))
+            }
+            Op::FragmentLoad(..) | Op::FragmentFill(..) | Op::FragmentMulAdd(..) | Op::FragmentStore(..) => {
+                let name = &self.k.name;
+                return Err(Lacking(format!("{name}: matrix fragments are not emitted as PTX yet")));
+            }
+            Op::If(c, then, other) => return self.branch(*c, then, other, results),
+            Op::For { start, end, step, init, body } => {
+                return self.repeat([*start, *end, *step], init, body, results);
+            }
+        };
+        if let Some(v) = results.first() {
+            self.values[v.0 as usize] = made;
+        }
+        Ok(())
+    }
+
+    fn builtin(&mut self, b: Builtin) -> Register {
+        let axis = |a: u8| ["x", "y", "z"][usize::from(a)];
+        let mut read = |name: String| self.inst(Scalar::U32, "mov.u32", &[&name]);
+        match b {
+            Builtin::GroupId(a) => read(format!("%ctaid.{}", axis(a))),
+            Builtin::GroupCount(a) => read(format!("%nctaid.{}", axis(a))),
+            Builtin::LocalId(a) => read(format!("%tid.{}", axis(a))),
+            Builtin::LocalIndex => self.local_index(),
+            Builtin::SubgroupLane => {
+                let i = self.local_index();
+                self.inst(Scalar::U32, "and.b32", &[&i, "31"])
+            }
+            Builtin::SubgroupId => {
+                let i = self.local_index();
+                self.inst(Scalar::U32, "shr.u32", &[&i, "5"])
+            }
+        }
+    }
+    /// x + X (y + Y z): warps are neighbours in this order.
+    fn local_index(&mut self) -> Register {
+        let [x, y, _] = self.k.group;
+        let [tx, ty, tz] =
+            ["x", "y", "z"].map(|a| self.inst(Scalar::U32, "mov.u32", &[&format!("%tid.{a}")]));
+        let plane = self.inst(Scalar::U32, "mad.lo.u32", &[&tz, &y.to_string(), &ty]);
+        self.inst(Scalar::U32, "mad.lo.u32", &[&plane, &x.to_string(), &tx])
+    }
+}
