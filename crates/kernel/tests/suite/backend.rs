@@ -1,10 +1,12 @@
 //! A backend whose work is done by the library's kernels, run by the interpreter; what the library has not yet is done by
 //! the reference. Every kernel that it runs is also printed, read again and compared.
 
+use crate::ptx_machine;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_kernel::emit::ptx;
 use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
-use elinvar_kernel::interp::{Memory, run};
+use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::library::contract::{self, OfEpilogue};
 use elinvar_kernel::library::conv;
@@ -165,6 +167,36 @@ fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
     better
 }
 
+/// Runs a kernel's PTX on a machine for it, the first time that the kernel is met and if it is small: the same bits.
+fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Memory]) {
+    static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let threads: u64 =
+        launch.groups.iter().map(|&n| u64::from(n)).product::<u64>() * u64::from(kernel.invocations());
+    let new = |name: &str| SEEN.lock().expect("nobody panics with it").insert(name.to_string());
+    if threads > 4096 || kernel.subgroup.is_some_and(|lanes| lanes != 32) || !new(&kernel.name) {
+        return;
+    }
+    let text = ptx::emit(kernel, ptx::OLDEST).unwrap_or_else(|e| panic!("{e}"));
+    ptx_machine::run(kernel, &text, launch, &mut buffers);
+    let nan = |elem: Elem, c: u64| match elem {
+        Elem::F32 => f32::from_bits(c as u32).is_nan(),
+        Elem::F64 => f64::from_bits(c).is_nan(),
+        Elem::F16 => half::f16::from_bits(c as u16).is_nan(),
+        Elem::BF16 => half::bf16::from_bits(c as u16).is_nan(),
+        _ => false,
+    };
+    for (i, (got, want)) in buffers.iter().zip(want).enumerate() {
+        let differ = |(a, b): (&u64, &u64)| a != b && !(nan(got.elem, *a) && nan(got.elem, *b));
+        let bad = got.cells.iter().zip(&want.cells).position(differ);
+        assert!(
+            bad.is_none(),
+            "{}: buffer {i}, element {bad:?} as PTX\n{}\n{text}",
+            kernel.name,
+            text::print(kernel)
+        );
+    }
+}
+
 /// Runs a work on buffers, as it was built and again after all passes.
 pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
     let kernel = &work.kernel();
@@ -173,10 +205,11 @@ pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
     }
-    let mut again = buffers.clone();
+    let (mut again, before) = (buffers.clone(), buffers.clone());
     run(kernel, &work.launch, buffers).unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel)));
     run(&better, &work.launch, &mut again).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&better)));
     assert!(again == *buffers, "passes changed bits\n{}\n{}", text::print(kernel), text::print(&better));
+    as_ptx(kernel, &work.launch, before, buffers);
 }
 
 fn map_any<const N: usize>(

@@ -6,6 +6,7 @@ mod equal;
 mod interp;
 mod mutations;
 mod ptx;
+mod ptx_machine;
 mod random;
 mod spirv;
 mod text;

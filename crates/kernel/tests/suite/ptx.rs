@@ -96,7 +96,7 @@ fn what_cannot_be_is_named() {
         ),
         (
             "kernel t group 32 1 1 { subgroup 32 buffer y f32 write %0: u32 = group_id.x %1: f32 = const 0.0
-          %3: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %3 }",
+          %2: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %2 }",
             "matrix fragments are not emitted",
         ),
     ];
