@@ -1,9 +1,12 @@
 //! PTX: what the assembler says, what is refused, and that nothing is left to the compiler's taste.
 
+use crate::ptx_machine;
 use crate::random::{Dice, kernel};
 use crate::spirv::library;
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx::{OLDEST, Target, emit};
+use elinvar_kernel::interp::{Launch, Memory, run};
+use elinvar_kernel::ir::Elem;
 use elinvar_kernel::text::parse;
 use std::process::Command;
 
@@ -84,6 +87,37 @@ fn a_kernel_as_text() {
         "@!%p0 bra L1;",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+/// The machine that runs PTX sees what the text says: another instruction, another address, a barrier that is gone.
+#[test]
+fn a_wrong_text_gives_wrong_numbers() {
+    let k = parse(
+        "kernel t group 32 1 1 { buffer x f32 read buffer y f32 write shared s f32 32
+         %0: u32 = local_id.x %1: u32 = const 31 %2: u32 = sub %1, %0
+         %3: f32 = load x[%0] %4: f32 = mul %3, %3 %5: f32 = add %4, %3 store s[%0] = %5
+         barrier %6: f32 = load s[%2] store y[%0] = %6 }",
+    )
+    .unwrap_or_else(|e| panic!("{e}"));
+    let x: Vec<u64> = (0..32u32).map(|i| u64::from((i as f32 * 0.3 - 1.0).to_bits())).collect();
+    let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
+    let numbers = || [Memory { elem: Elem::F32, cells: x.clone() }, Memory::zeros(Elem::F32, 32)];
+    let text = emit(&k, OLDEST).unwrap();
+    let machine = |text: &str| {
+        let mut b = numbers();
+        ptx_machine::run(&k, text, &launch, &mut b);
+        b
+    };
+    let mut want = numbers();
+    run(&k, &launch, &mut want).unwrap();
+    assert!(machine(&text) == want);
+    // The first store goes to shared memory.
+    for (from, to) in [("add.rn", "sub.rn"), ("+0], %f", "+4], %f"), ("  bar.sync 0;\n", "")] {
+        assert!(text.contains(from), "{from} is not in\n{text}");
+        let wrong = text.replacen(from, to, 1);
+        let seen = std::panic::catch_unwind(|| machine(&wrong) != want).unwrap_or(true);
+        assert!(seen, "{from} became {to}, and nobody saw it:\n{wrong}");
     }
 }
 
