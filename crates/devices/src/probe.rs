@@ -1,9 +1,11 @@
-//! Does a device's arithmetic keep the contract? A few sums that come out wrong where it does not.
+//! Does a device's arithmetic keep the contract? A few sums that come out wrong where it does not, and a few formulas: a driver's
+//! compiler may take each instruction right, and several of them together wrong.
 
 use elinvar_core::Result;
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
-use elinvar_ops::catalogue::{add, div, fma, mul, sqrt, sub};
+use elinvar_ops::catalogue::{add, atan2, div, exp, fma, log, mul, sin, sqrt, sub, tanh};
+use elinvar_reference::{Reference, ReferenceDevice};
 use std::fmt;
 
 /// How a device's results compare with the reference's.
@@ -52,15 +54,49 @@ pub fn probe<B: Backend>(device: &B::Device) -> Result<Exactness> {
     if let Some((why, _)) = rules.iter().find(|(_, ok)| !ok) {
         return Ok(Exactness::Approximate((*why).into()));
     }
+    if let Some(wrong) = wrong_formula::<B>(device)? {
+        return Ok(Exactness::Approximate(wrong));
+    }
     let kept = is(mul(&at(tiny)?, &at(0.5)?)?, tiny / 2.0)?
         && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?;
     Ok(if kept { Exactness::Exact } else { Exactness::ExactButSubnormals })
 }
 
+/// What some formulas give, of one number, of several, and of several from the second on: a device may have a kernel of its own
+/// for each.
+fn formulas<B: Backend>(device: &B::Device) -> Result<Vec<(&'static str, Vec<f32>)>> {
+    // No number on the way is subnormal.
+    let several = [0.266f32, -1.7, 3.5, -0.04, 0.9];
+    let mut all = Vec::new();
+    let whole = Array::<B>::from_vec(device, several.to_vec(), &[several.len()])?;
+    for (first, n) in [(0, 1), (0, several.len()), (1, several.len() - 1)] {
+        let x = whole.with_layout(whole.layout().slice(0, first, n, 1));
+        let y = mul(&x, &x)?;
+        let made = [
+            ("exp", exp(&x)?),
+            ("log", log(&y)?),
+            ("sin", sin(&x)?),
+            ("tanh", tanh(&x)?),
+            ("atan2", atan2(&x, &y)?),
+        ];
+        for (name, y) in made {
+            all.push((name, y.to_host()?.as_slice::<f32>()?.to_vec()));
+        }
+    }
+    Ok(all)
+}
+
+/// A formula that does not give the reference's bits, in words.
+fn wrong_formula<B: Backend>(device: &B::Device) -> Result<Option<String>> {
+    let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+    let (got, want) = (formulas::<B>(device)?, formulas::<Reference>(&ReferenceDevice)?);
+    let wrong = got.iter().zip(&want).find(|((_, a), (_, b))| bits(a) != bits(b));
+    Ok(wrong.map(|((name, _), _)| format!("its compiler gets {name} wrong")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use elinvar_reference::{Reference, ReferenceDevice};
 
     #[test]
     fn the_reference_keeps_the_contract() {
