@@ -3,7 +3,7 @@
 use crate::Gpu;
 use crate::pool::{Piece, Pool};
 use crate::tune::Tuner;
-use elinvar_core::{MemoryStats, Result};
+use elinvar_core::{ErrorKind, MemoryStats, Result};
 use elinvar_driver::{Driver, Info, Slice};
 use elinvar_kernel::ir::Constant;
 use elinvar_kernel::library::{Key, Work};
@@ -133,7 +133,17 @@ impl<D: Driver> GpuDevice<D> {
         let module = o.module(work)?;
         let numbers = work.numbers.as_deref().map(bytes);
         o.launches.fetch_add(1, Relaxed);
-        o.driver.launch(&module, buffers, &work.launch, numbers.as_deref())
+        let start = || o.driver.launch(&module, buffers, &work.launch, numbers.as_deref());
+        start().or_else(|e| match e.kind() {
+            // A launch needs a little memory of its own: what is kept for tensors, or still in use by work before it, may be
+            // what is missing. Several launches that belong together should not end in the middle.
+            ErrorKind::OutOfMemory => {
+                o.pool.release();
+                o.driver.wait()?;
+                start()
+            }
+            _ => Err(e),
+        })
     }
 }
 
