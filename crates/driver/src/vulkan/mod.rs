@@ -7,16 +7,18 @@
 mod probe;
 mod sys;
 
-pub use sys::{Memory, Pipeline as Module, validation_messages};
+pub use sys::{Mark, Memory, Pipeline as Module, validation_messages};
 
 use crate::{Driver, Info, Slice};
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
+use elinvar_kernel::ir::Type;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 use sys::Shared;
 
 /// The cache of pipelines is written to its file when it has grown by this part: a program of many kernels writes it some
@@ -70,6 +72,13 @@ impl Vulkan {
         if kernel.buffers.len() as u32 > has.buffers {
             return lacks(format!("kernels of {} buffers", kernel.buffers.len()));
         }
+        let fragment = |t: &Type| match t {
+            Type::Fragment(f) if !has.units.iter().any(|u| u.fragment(f.role) == *f) => Some(*f),
+            Type::Fragment(_) | Type::Vector(..) => None,
+        };
+        if let Some(f) = kernel.values.iter().find_map(fragment) {
+            return lacks(f.to_string());
+        }
         match kernel.subgroup {
             Some(lanes) if has.subgroup != [lanes; 2] => lacks(format!("subgroups of {lanes} lanes")),
             Some(_) | None => Ok(()),
@@ -88,6 +97,7 @@ impl Driver for Vulkan {
     const NAME: &'static str = "vulkan";
     type Memory = Memory;
     type Module = Module;
+    type Mark = Mark;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -146,5 +156,11 @@ impl Driver for Vulkan {
     }
     fn wait(&self) -> Result<()> {
         self.shared.wait()
+    }
+    fn mark(&self) -> Result<Mark> {
+        Mark::new(&self.shared)
+    }
+    fn between(&self, from: &Mark, to: &Mark) -> Result<Duration> {
+        from.until(to)
     }
 }

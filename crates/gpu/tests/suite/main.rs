@@ -2,6 +2,7 @@
 
 mod chain;
 mod equal;
+mod fast;
 mod memory;
 mod short;
 
