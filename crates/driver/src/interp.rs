@@ -67,7 +67,7 @@ impl Driver for Interp {
             subgroup: [1, 64],
             shared: 32 << 10,
             invocations: 1024,
-            buffers: 16,
+            buffers: 64,
             f64: true,
             i64: true,
             half: true,

@@ -5,6 +5,7 @@ use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::GpuDevice;
 use crate::tune::Case;
+use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Info, Slice};
@@ -12,7 +13,7 @@ use elinvar_kernel::ir::Elem;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
-use elinvar_kernel::library::update::{self, OfUpdate};
+use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
     Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, matrix_units,
     nonzero, pool, random, scan, scatter, sort,
@@ -23,10 +24,10 @@ use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
 use std::sync::Arc;
 
-type Look<'a, D> = View<'a, Gpu<D>>;
+pub(crate) type Look<'a, D> = View<'a, Gpu<D>>;
 
 /// The memory behind views.
-fn slices<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Slice<'a, D>>> {
+pub(crate) fn slices<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Slice<'a, D>>> {
     x.iter().map(|v| v.buffer.slice()).collect()
 }
 
@@ -196,36 +197,7 @@ impl<D: Driver> Backend for Gpu<D> {
         u: &U,
         items: Vec<UpdateItem<'_, Self, M, R>>,
     ) -> Result<()> {
-        let f = OfUpdate::<U, M, R>(*u);
-        // All memory first: after an error, nothing has changed.
-        let mut works = Vec::with_capacity(items.len());
-        for item in &items {
-            let changes = item.changes.each_ref().map(|x| x.dtype);
-            let reads = item.reads.map(|v| (v.layout, v.dtype));
-            let work = update::update(&f, item.dtype, &item.shape, &changes, &reads);
-            if let Some(work) = &work {
-                d.prepare(work)?;
-            }
-            for read in &item.reads {
-                read.buffer.slice()?;
-            }
-            works.push(work);
-        }
-        let mut owned = Vec::with_capacity(items.len());
-        for item in items {
-            let mut changes = Vec::with_capacity(M);
-            for x in item.changes {
-                changes.push(x.buffer.own(d)?);
-            }
-            owned.push((changes, item.reads));
-        }
-        for (work, (changes, reads)) in works.into_iter().zip(owned) {
-            let Some(work) = work else { continue };
-            let mut buffers = changes.iter().map(|x| x.slice()).collect::<Result<Vec<_>>>()?;
-            buffers.extend(slices(&reads)?);
-            d.run(&work, &buffers)?;
-        }
-        Ok(())
+        update::update(d, &OfUpdate::<U, M, R>(*u), items)
     }
 
     fn fold(d: &Self::Device, f: Fold, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
