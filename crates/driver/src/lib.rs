@@ -6,13 +6,16 @@
 //!
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of what stands above.
+//! * [`null`]: does nothing, and tells what it was asked for.
 //!
 //! A new driver is a folder here, with its `unsafe` in `sys`.
 
 pub mod interp;
+pub mod null;
 pub mod vulkan;
 
 pub use interp::Interp;
+pub use null::Null;
 pub use vulkan::Vulkan;
 
 use elinvar_core::Result;
