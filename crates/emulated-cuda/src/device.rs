@@ -175,6 +175,10 @@ impl Device {
 
     /// A module from its text; with the reason, if it is refused.
     pub fn compile(&self, text: &str) -> Result<Program, (Error, String)> {
+        let word = self.settings.refuse;
+        if !word.is_empty() && text.contains(word) {
+            return Err((Error::INVALID_PTX, format!("ptxas fatal: texts with {word:?} are refused")));
+        }
         parse(text, self.settings.capability, newest_ptx(self.settings.version)).map_err(|why| {
             let error = match why {
                 Refused::Text(_) | Refused::Target(_) => Error::INVALID_PTX,

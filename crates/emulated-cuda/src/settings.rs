@@ -16,6 +16,11 @@ pub struct Settings {
     pub devices: i32,
     /// Has it memory that is allocated in a stream's order? `ELINVAR_EMULATED_CUDA_POOLS` (0 or 1).
     pub pools: bool,
+    /// Modules with this word in their text are refused, if it is not empty. `ELINVAR_EMULATED_CUDA_REFUSE`.
+    pub refuse: &'static str,
+    /// Is every text refused, so that only what is compiled already can be loaded? `ELINVAR_EMULATED_CUDA_REFUSE_COMPILING`
+    /// (0 or 1).
+    pub compiles: bool,
     /// Does it say that it is software? With `ELINVAR_EMULATED_CUDA_AS=discrete` it does not, so that what is chosen by
     /// the kind of device is chosen as for a card.
     pub software: bool,
@@ -23,8 +28,16 @@ pub struct Settings {
 
 impl Settings {
     /// The device that is emulated unless something else is asked for.
-    pub const DEFAULT: Settings =
-        Settings { memory: 4 << 30, capability: 90, version: 12040, devices: 1, pools: true, software: true };
+    pub const DEFAULT: Settings = Settings {
+        memory: 4 << 30,
+        capability: 90,
+        version: 12040,
+        devices: 1,
+        pools: true,
+        refuse: "",
+        compiles: true,
+        software: true,
+    };
 
     /// From the environment. A value that is not understood is said on the standard error and not used.
     pub fn get() -> &'static Settings {
@@ -37,6 +50,8 @@ impl Settings {
                 version: read("VERSION", d.version),
                 devices: read("DEVICES", d.devices),
                 pools: read("POOLS", i32::from(d.pools)) != 0,
+                refuse: read("REFUSE", String::new()).leak(),
+                compiles: read("REFUSE_COMPILING", 0) == 0,
                 software: read("AS", "software".to_string()) != "discrete",
             }
         })

@@ -347,6 +347,10 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
         // 1: PTX, whose end is a 0 that counts.
         let text = bytes.strip_suffix(&[0]).filter(|_| kind == 1).ok_or(Error::INVALID_VALUE)?;
         let text = std::str::from_utf8(text).map_err(|_| Error::INVALID_PTX)?;
+        if !d.settings().compiles {
+            link.log.write("nothing is compiled");
+            return Err(Error::INVALID_PTX);
+        }
         d.compile(text).map_err(|(error, why)| {
             link.log.write(&why);
             error
