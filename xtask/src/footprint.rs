@@ -18,7 +18,7 @@ const NAME: &str = "hello";
 const MAIN: &str = r#"use elinvar::prelude::*;
 
 fn main() {
-    let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], &Device::best());
+    let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], &Device::default());
     println!("{}", x.matmul(&x));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     println!("{}", status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or(""));

@@ -37,7 +37,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub fn device(name: &str, threads: Option<usize>) -> Result<Device> {
     Ok(match (Device::parse(name)?, threads) {
         (Device::Cpu(cpu), Some(n)) if n != cpu.threads() => Device::Cpu(CpuDevice::new(cpu.isa(), n)?),
-        (device @ (Device::Cpu(_) | Device::Reference(_) | Device::Vulkan(_)), _) => device,
+        (device @ (Device::Cpu(_) | Device::Reference(_) | Device::Cuda(_) | Device::Vulkan(_)), _) => device,
     })
 }
 
@@ -46,6 +46,6 @@ pub fn threads(device: &Device) -> usize {
     match device {
         Device::Cpu(cpu) => cpu.threads(),
         // The thread that gives work to it.
-        Device::Reference(_) | Device::Vulkan(_) => 1,
+        Device::Reference(_) | Device::Cuda(_) | Device::Vulkan(_) => 1,
     }
 }

@@ -109,7 +109,7 @@ pub struct TrainText {
 #[derive(Args, Debug)]
 pub struct Run {
     /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "best")]
+    #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Decides the split of the data, the first weights and the order of the batches [default: 0]
     #[arg(long)]
@@ -163,7 +163,7 @@ pub struct Generate {
     #[arg(long, default_value_t = 200)]
     pub tokens: u32,
     /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "best")]
+    #[arg(long, default_value = "cpu")]
     pub device: String,
     #[command(flatten)]
     pub sampling: Sampling,
@@ -183,7 +183,7 @@ pub struct Embed {
     #[arg(long)]
     pub similarity: bool,
     /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "best")]
+    #[arg(long, default_value = "cpu")]
     pub device: String,
 }
 
@@ -196,7 +196,7 @@ pub struct Eval {
     #[arg(long, value_enum)]
     pub model: Option<Model>,
     /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "best")]
+    #[arg(long, default_value = "cpu")]
     pub device: String,
     /// The seed by which the test part was set aside [default: what the file says]
     #[arg(long)]
@@ -241,7 +241,7 @@ pub struct Conformance {
     #[arg(long, value_name = "DIR")]
     pub golden: Option<PathBuf>,
     /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "best")]
+    #[arg(long, default_value = "cpu")]
     pub device: String,
     /// An op's name, or a part of case names; may be repeated
     #[arg(long = "op", value_name = "NAME")]
@@ -265,7 +265,7 @@ pub struct Bench {
     #[arg(long, env = "BENCH_THREADS", value_parser = value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "best")]
+    #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Seconds of measuring for each row, after its warm-up
     #[arg(long, env = "BENCH_SECS", default_value_t = 0.5, value_parser = positive, allow_negative_numbers = true)]

@@ -29,7 +29,11 @@ fn without_a_driver_it_says_what_to_install() {
     let (o, said) = run(&["devices"], &HIDDEN);
     assert!(o.status.success(), "{said}");
     let listed = String::from_utf8_lossy(&o.stdout).into_owned();
-    assert!(listed.contains("cpu") && listed.contains("reference") && !listed.contains("vulkan"), "{listed}");
+    assert!(
+        listed.contains("cpu") && listed.contains("reference") && !listed.contains("vulkan:0"),
+        "{listed}"
+    );
+    assert!(listed.contains("no vulkan: "), "{listed}");
 }
 
 #[test]

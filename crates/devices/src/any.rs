@@ -89,6 +89,8 @@ macro_rules! backends {
 backends! {
     Cpu: Cpu;
     Reference: Reference;
+    #[cfg(feature = "cuda")]
+    Cuda: elinvar_gpu::Cuda;
     #[cfg(feature = "vulkan")]
     Vulkan: elinvar_gpu::Vulkan;
 }

@@ -1,12 +1,13 @@
 //! Naming, choosing and listing devices.
 
 use crate::any::{Any, Device};
+use crate::kinds::{cuda, vulkan};
 use crate::probe::{Exactness, probe};
-use crate::vulkan;
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
+use std::sync::OnceLock;
 
 impl Device {
     /// This computer's processor, with all its threads and its best instruction set.
@@ -18,6 +19,13 @@ impl Device {
         Device::Reference(ReferenceDevice)
     }
 
+    /// The CUDA device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
+    ///
+    /// # Errors
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it or its driver is too old.
+    pub fn cuda(number: usize) -> Result<Device> {
+        cuda::open(number)
+    }
     /// The Vulkan device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
     ///
     /// # Errors
@@ -26,7 +34,8 @@ impl Device {
         vulkan::open(number)
     }
 
-    /// The device of this name, as on a command line: `cpu`, `vulkan:0` (or `vulkan`), `reference`, or `best`.
+    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0` (or `vulkan`), `reference`,
+    /// or `best`, which is [`Device::best`].
     ///
     /// # Errors
     /// `UnknownDevice` with the names that exist; those of opening the device.
@@ -35,7 +44,7 @@ impl Device {
             Error::new(
                 ErrorKind::UnknownDevice,
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, reference, best"
                 ),
             )
         };
@@ -45,16 +54,32 @@ impl Device {
             None => (lower.as_str(), None),
         };
         match (word, number) {
-            ("best" | "cpu", None) => CpuDevice::shared().map(Device::Cpu),
+            ("cpu", None) => CpuDevice::shared().map(Device::Cpu),
+            ("best", None) => Device::best(),
             ("reference", None) => Ok(Device::reference()),
+            ("cuda", number) => Device::cuda(number.unwrap_or(0)),
             ("vulkan", number) => Device::vulkan(number.unwrap_or(0)),
             _ => Err(unknown()),
         }
     }
 
-    /// The fastest device of this machine that gives exact results.
-    pub fn best() -> Device {
-        Device::cpu()
+    /// The fastest device of this machine that gives exact results: a card with memory of its own, by CUDA or else by Vulkan,
+    /// if the probe finds it exact; otherwise the processor. A GPU that is software, or a part of the processor, is never
+    /// taken. Nobody looks for cards before this is asked for, and it is answered once per process.
+    ///
+    /// # Errors
+    /// What a card or its driver reports, if there is one that does not work: to take another device instead would hide it.
+    pub fn best() -> Result<Device> {
+        static BEST: OnceLock<Result<Device>> = OnceLock::new();
+        let find = || {
+            for card in [cuda::card, vulkan::card] {
+                if let Some(card) = card()?.filter(|c| c.exactness == Exactness::Exact) {
+                    return Ok(card.device);
+                }
+            }
+            CpuDevice::shared().map(Device::Cpu)
+        };
+        BEST.get_or_init(find).clone()
     }
 
     /// How much memory tensors take on this device, and how much of it is kept for the next ones. The CPU's is counted for
@@ -82,9 +107,11 @@ impl Device {
     }
 }
 
+/// The processor. It is there on every machine, opening it cannot fail, and small work, which programs begin with, is
+/// fastest on it; whoever wants a GPU names it, or asks for [`Device::best`].
 impl Default for Device {
     fn default() -> Self {
-        Device::best()
+        Device::cpu()
     }
 }
 
@@ -106,24 +133,45 @@ pub struct DeviceInfo {
     pub exactness: Exactness,
 }
 
-/// All devices of this machine that this build can use, the fastest first. Each is probed.
+/// What was found on this machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its devices, the processor first.
+    pub devices: Vec<DeviceInfo>,
+    /// Why there are none of a kind, or why one is no device of ours: a sentence that says what to install, where that helps.
+    pub missing: Vec<Error>,
+}
+
+/// All devices of this machine that this build can use. Each is probed.
 ///
 /// # Errors
 /// What a device reports when it is probed.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
+    Ok(machine()?.devices)
+}
+
+/// All devices of this machine that this build can use, and why there are not more. Each is probed.
+///
+/// # Errors
+/// What a device reports when it is probed.
+pub fn machine() -> Result<Machine> {
     let cpu = CpuDevice::shared()?;
-    let mut all = vec![DeviceInfo {
+    let mut devices = vec![DeviceInfo {
         description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
         exactness: probe::<Cpu>(&cpu)?,
         device: Device::Cpu(cpu),
     }];
-    all.extend(vulkan::devices()?);
-    all.push(DeviceInfo {
+    let mut missing = Vec::new();
+    for found in [cuda::find()?, vulkan::find()?] {
+        devices.extend(found.devices);
+        missing.extend(found.missing);
+    }
+    devices.push(DeviceInfo {
         device: Device::reference(),
         description: "plain loops on one CPU thread; the definition of every result".into(),
         exactness: probe::<Reference>(&ReferenceDevice)?,
     });
-    Ok(all)
+    Ok(Machine { devices, missing })
 }
 
 #[cfg(test)]
@@ -135,9 +183,7 @@ mod tests {
 
     #[test]
     fn names_are_parsed_and_printed() {
-        for (name, device) in
-            [("reference", "reference"), (" Reference ", "reference"), ("cpu", "cpu"), ("best", "cpu")]
-        {
+        for (name, device) in [("reference", "reference"), (" Reference ", "reference"), ("cpu", "cpu")] {
             assert_eq!(Device::parse(name).unwrap().to_string(), device, "{name}");
             assert_eq!(name.parse::<Device>().unwrap(), Device::parse(name).unwrap());
         }
@@ -148,14 +194,16 @@ mod tests {
                 "a printed name is a name"
             );
         }
-        assert_eq!(Device::default(), Device::best());
+        assert_eq!(Device::default(), Device::cpu());
+        // Asked twice, it is the same device.
+        assert_eq!(Device::parse("best").unwrap(), Device::best().unwrap());
         for name in ["", "abacus", "reference:1", "cuda:-1", "cpu\0"] {
             let e = Device::parse(name).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::UnknownDevice);
             assert_eq!(
                 e.message(),
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, vulkan:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, reference, best"
                 )
             );
         }

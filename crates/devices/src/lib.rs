@@ -5,12 +5,13 @@
 
 mod any;
 mod device;
+#[cfg(any(feature = "cuda", feature = "vulkan"))]
+mod gpu;
+mod kinds;
 mod probe;
-#[cfg_attr(not(feature = "vulkan"), path = "no_vulkan.rs")]
-mod vulkan;
 
 pub use any::{Any, AnyBuffer, Device};
-pub use device::{DeviceInfo, devices};
+pub use device::{DeviceInfo, Machine, devices, machine};
 pub use probe::{Exactness, probe};
 
 /// What Vulkan's validation layer has said so far, if `ELINVAR_VULKAN_VALIDATION=1` asked it to watch.

@@ -4,16 +4,21 @@
 //! what those before it wrote, and nobody waits for it but who reads. What a driver does not know: tensors, dtypes,
 //! which memory is free, which kernel to take. All of that stands above it, once for all drivers.
 //!
+//! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of what stands above.
 //! * [`null`]: does nothing, and tells what it was asked for.
 //!
 //! A new driver is a folder here, with its `unsafe` in `sys`.
 
+pub mod cuda;
+mod fits;
 pub mod interp;
 pub mod null;
+mod params;
 pub mod vulkan;
 
+pub use cuda::Cuda;
 pub use interp::Interp;
 pub use null::Null;
 pub use vulkan::Vulkan;

@@ -2,7 +2,8 @@
 
 use elinvar_core::ErrorKind;
 use elinvar_core::philox::Stream;
-use elinvar_driver::{Driver, Interp, Slice, Vulkan};
+use elinvar_driver::cuda::use_library;
+use elinvar_driver::{Cuda, Driver, Interp, Slice, Vulkan};
 use elinvar_kernel::build::{Builder, Val};
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
@@ -81,12 +82,23 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
 }
 
 #[test]
-fn a_devices_arithmetic_is_the_interpreters() {
-    let d = match Vulkan::open(0) {
-        Ok(d) => d,
-        Err(e) if e.kind() == ErrorKind::DriverMissing => return println!("skipped: {e}"),
+fn vulkans_arithmetic_is_the_interpreters() {
+    match Vulkan::open(0) {
+        Ok(d) => check(&d),
+        Err(e) if e.kind() == ErrorKind::DriverMissing => println!("skipped: {e}"),
         Err(e) => panic!("{e}"),
-    };
+    }
+}
+
+#[test]
+fn cudas_arithmetic_is_the_interpreters() {
+    use_library(&emulated_cuda::library().expect("it was built for this test")).unwrap();
+    let d = Cuda::open(0).unwrap();
+    assert!(keeps_subnormals(&d));
+    check(&d);
+}
+
+fn check<D: Driver>(d: &D) {
     let interp = Interp::open(0).unwrap();
     let mut wrong = Vec::new();
     for elem in [Elem::F32, Elem::F64] {
@@ -110,7 +122,7 @@ fn a_devices_arithmetic_is_the_interpreters() {
                 .collect::<Vec<u8>>()
         });
         for (name, operation) in OPERATIONS {
-            let (got, want) = (run(&d, elem, operation, &bytes), run(&interp, elem, operation, &bytes));
+            let (got, want) = (run(d, elem, operation, &bytes), run(&interp, elem, operation, &bytes));
             for i in 0..COUNT as usize {
                 let [got, want] = [&got, &want].map(|v| value(&v[i * size..][..size]));
                 let operands = x.each_ref().map(|v| v[i]);
@@ -118,7 +130,7 @@ fn a_devices_arithmetic_is_the_interpreters() {
                 let between = operands[0] * operands[1];
                 let flushed = operands.iter().copied().chain([want, between]).any(small);
                 let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
-                if !(same || flushed && !keeps_subnormals(&d)) {
+                if !(same || flushed && !keeps_subnormals(d)) {
                     wrong.push(format!("{elem} {name} of {operands:?} is {got:e}, not {want:e}"));
                     break;
                 }
@@ -129,7 +141,7 @@ fn a_devices_arithmetic_is_the_interpreters() {
 }
 
 /// Is half of the smallest normal f32 kept?
-fn keeps_subnormals(d: &Vulkan) -> bool {
+fn keeps_subnormals<D: Driver>(d: &D) -> bool {
     let mut x = [const { Vec::new() }; 3];
     for (v, value) in x.iter_mut().zip([f32::MIN_POSITIVE, 0.5, 0.0]) {
         *v = value.to_le_bytes().repeat(COUNT as usize);

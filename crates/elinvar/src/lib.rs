@@ -9,7 +9,7 @@
 //! ```
 //! use elinvar::prelude::*;
 //!
-//! let d = Device::best();
+//! let d = Device::default();
 //! let x = Tensor::new([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &d);
 //! assert_eq!(x.dims(), [2, 3]);
 //! assert_eq!(x.dtype(), DType::F32);
@@ -28,7 +28,7 @@
 //!
 //! ```
 //! # use elinvar::prelude::*;
-//! # let d = Device::best();
+//! # let d = Device::default();
 //! let x = Tensor::new([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]], &d);
 //! let centred = &x - x.mean_dim(0, true);
 //! assert_eq!(centred.to_vec::<f32>()?, [-1.5, -1.5, -1.5, 1.5, 1.5, 1.5]);
@@ -40,7 +40,7 @@
 //!
 //! ```
 //! # use elinvar::prelude::*;
-//! # let d = Device::best();
+//! # let d = Device::default();
 //! let x = Tensor::arange(0, 12, 1, &d).reshape(&[3, 4]);
 //! assert_eq!(x.i((-1, 1..3)).to_vec::<i64>()?, [9, 10]);
 //! assert_eq!(x.i((.., step(.., -2))).i(0).to_vec::<i64>()?, [3, 1]);
@@ -54,7 +54,7 @@
 //!
 //! ```
 //! # use elinvar::prelude::*;
-//! # let d = Device::best();
+//! # let d = Device::default();
 //! let (mut a, mut b) = (Generator::new(7), Generator::new(7));
 //! let (x, y): (Tensor, Tensor) = (a.randn([2, 2], &d), b.randn([2, 2], &d));
 //! assert_eq!(x.to_vec::<f32>()?, y.to_vec::<f32>()?);
@@ -68,7 +68,7 @@
 //!
 //! ```
 //! # use elinvar::prelude::*;
-//! # let d = Device::best();
+//! # let d = Device::default();
 //! let (x, w) = (Tensor::zeros([4, 3, 8], DType::F32, &d), Tensor::zeros([4, 7, 5], DType::F32, &d));
 //! let e = try_run(|| x.matmul(&w)).unwrap_err();
 //! assert_eq!(e.kind(), ErrorKind::ShapeMismatch);
@@ -85,7 +85,7 @@
 //!
 //! ```
 //! # use elinvar::prelude::*;
-//! # let d = Device::best();
+//! # let d = Device::default();
 //! let x = Tensor::new([1.0f64, 2.0, 3.0], &d).requires_grad();
 //! let y = (&x * &x).sum();
 //! let g = y.backward();
@@ -99,7 +99,7 @@
 //!
 //! ```
 //! # use elinvar::prelude::*;
-//! # let d = Device::best();
+//! # let d = Device::default();
 //! let x = Tensor::new([0.5f64], &d).requires_grad();
 //! let first = x.sin().sum().grad(&[&x])[0].clone().unwrap();
 //! let second = first.sum().grad(&[&x])[0].clone().unwrap();
@@ -136,7 +136,7 @@
 //!     }
 //! }
 //!
-//! let d = Device::best();
+//! let d = Device::default();
 //! let mut rng = Generator::new(1);
 //! let net: Reader<Any> =
 //!     Reader { fc1: Linear::new(64, 32, &mut rng, &d), fc2: Linear::new(32, 10, &mut rng, &d) };
@@ -180,7 +180,7 @@
 //!
 //! # let dir = std::env::temp_dir().join(format!("elinvar-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&dir)?;
-//! let d = Device::best();
+//! let d = Device::default();
 //! let (learn, _) = data::digits()?.split(0, 0.2)?;
 //! let loader = Loader::new(Arc::new(digit_pairs(&learn)?), 128)?.shuffle(0);
 //! let path = dir.join("checkpoint.safetensors");
@@ -227,7 +227,7 @@
 //! use elinvar::prelude::*;
 //! use std::ops::ControlFlow;
 //!
-//! let d = Device::best();
+//! let d = Device::default();
 //! // Two blocks of four heads, 32 features, 16 positions, 256 tokens; `Gpt2::from_pretrained("dir", &d)` reads one.
 //! let net = Gpt2::<Any>::new(Gpt2Config::new(2, 4, 32, 16, 256), &mut Generator::new(0), &d)?;
 //! let limits = Limits { max_new_tokens: 8, stop: vec![] };
@@ -308,7 +308,7 @@ pub use elinvar_core::{
 pub use elinvar_cpu as cpu;
 pub use elinvar_cpu::{Cpu, CpuDevice};
 pub use elinvar_devices as device;
-pub use elinvar_devices::{Any, Device, DeviceInfo, Exactness, devices};
+pub use elinvar_devices::{Any, Device, DeviceInfo, Exactness, Machine, devices, machine};
 pub use elinvar_io as io;
 pub use elinvar_ops as ops;
 pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};

@@ -33,6 +33,8 @@ use std::marker::PhantomData;
 /// The backend of a driver's devices.
 pub struct Gpu<D>(PhantomData<fn() -> D>);
 
+/// The backend of NVIDIA's devices.
+pub type Cuda = Gpu<elinvar_driver::Cuda>;
 /// The backend of Vulkan's devices.
 pub type Vulkan = Gpu<elinvar_driver::Vulkan>;
 

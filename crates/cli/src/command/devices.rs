@@ -1,12 +1,14 @@
 //! `elinvar devices`
 
 use crate::Verdict;
-use elinvar::{Result, devices};
+use elinvar::{Result, machine};
 use std::io::Write;
 
-/// Prints a line for each device: its name, whether its results are exact, and what it is.
+/// Prints a line for each device: its name, whether its results are exact, and what it is. Then why there are none of a kind.
 pub fn run(out: &mut dyn Write) -> Result<Verdict> {
-    let rows: Vec<[String; 3]> = devices()?
+    let machine = machine()?;
+    let rows: Vec<[String; 3]> = machine
+        .devices
         .into_iter()
         .map(|d| [d.device.to_string(), d.exactness.to_string(), d.description])
         .collect();
@@ -14,6 +16,9 @@ pub fn run(out: &mut dyn Write) -> Result<Verdict> {
     let (name, exactness) = (width(0), width(1));
     for [a, b, c] in &rows {
         writeln!(out, "{a:name$}  {b:exactness$}  {c}")?;
+    }
+    for why in machine.missing {
+        writeln!(out, "no {why}")?;
     }
     Ok(Verdict::Good)
 }

@@ -14,7 +14,6 @@ use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::Type;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -43,46 +42,6 @@ impl Vulkan {
     /// What the device's arithmetic does, as its properties say and as it was probed.
     pub fn arithmetic(&self) -> &spirv::Device {
         &self.arithmetic
-    }
-
-    /// That the device has what a kernel needs.
-    fn check(&self, kernel: &Kernel) -> Result<()> {
-        let (needs, has) = (kernel.features(), self.info());
-        let lacks = |what: String| {
-            Err(Error::unsupported(format!("vulkan: {}: {} has no {what}", kernel.name, has.name)))
-        };
-        if needs.f64 && !has.f64 {
-            return lacks("64-bit floats".into());
-        }
-        if needs.i64 && !has.i64 {
-            return lacks("64-bit integers".into());
-        }
-        if needs.half && !has.half {
-            return lacks("16-bit floats".into());
-        }
-        if needs.bytes && !has.bytes {
-            return lacks("access to bytes".into());
-        }
-        if needs.shared > has.shared {
-            return lacks(format!("{} bytes of shared memory", needs.shared));
-        }
-        if needs.invocations > has.invocations {
-            return lacks(format!("workgroups of {} invocations", needs.invocations));
-        }
-        if kernel.buffers.len() as u32 > has.buffers {
-            return lacks(format!("kernels of {} buffers", kernel.buffers.len()));
-        }
-        let fragment = |t: &Type| match t {
-            Type::Fragment(f) if !has.units.iter().any(|u| u.fragment(f.role) == *f) => Some(*f),
-            Type::Fragment(_) | Type::Vector(..) => None,
-        };
-        if let Some(f) = kernel.values.iter().find_map(fragment) {
-            return lacks(f.to_string());
-        }
-        match kernel.subgroup {
-            Some(lanes) if has.subgroup != [lanes; 2] => lacks(format!("subgroups of {lanes} lanes")),
-            Some(_) | None => Ok(()),
-        }
     }
 }
 
@@ -124,7 +83,7 @@ impl Driver for Vulkan {
         Memory::new(&self.shared, bytes)
     }
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
-        self.check(kernel)?;
+        crate::fits::check(Self::NAME, self.info(), kernel)?;
         let words = spirv::emit(kernel, &self.arithmetic)
             .map_err(|e| Error::unsupported(format!("vulkan: {e} ({})", self.info().name)))?;
         let module = Module::new(&self.shared, kernel, &words)?;

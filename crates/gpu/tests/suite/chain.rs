@@ -57,6 +57,7 @@ fn chains<D: Driver>(d: &GpuDevice<D>) {
 #[test]
 fn maps_in_a_row_are_one_kernel() {
     chains(&super::interp());
+    chains(&super::cuda());
     if let Some(d) = super::vulkan() {
         chains(&d);
     }
@@ -65,9 +66,15 @@ fn maps_in_a_row_are_one_kernel() {
 /// Threads that share tensors whose numbers were put off.
 #[test]
 fn several_threads_share_a_device() {
-    let Some(d) = super::vulkan() else { return };
+    share(&super::cuda());
+    if let Some(d) = super::vulkan() {
+        share(&d);
+    }
+}
+
+fn share<D: Driver>(d: &GpuDevice<D>) {
     let a: Vec<f32> = (0..5000).map(|i| i as f32 / 999.0).collect();
-    let x = Tensor::<Gpu<_>>::from_vec(a.clone(), &[5000], &d);
+    let x = Tensor::<Gpu<D>>::from_vec(a.clone(), &[5000], d);
     let y = x.exp() * 0.5;
     let want =
         (Tensor::<Reference>::from_vec(a, &[5000], &ReferenceDevice).exp() * 0.5).to_vec::<f32>().unwrap();

@@ -17,6 +17,14 @@ fn interpreted_work_has_the_references_bits() {
 }
 
 #[test]
+fn cudas_work_has_the_references_bits() {
+    let d = super::cuda();
+    check(&d, &Plan { rounds: 12, largest: 3000, ..Plan::default() });
+    let works = vec![Work::Fold, Work::Rows, Work::Contract, Work::Scan, Work::Sort];
+    check(&d, &Plan { seed: 1, rounds: 3, largest: 20_000, works });
+}
+
+#[test]
 fn vulkans_work_has_the_references_bits() {
     let Some(d) = super::vulkan() else { return };
     check(&d, &Plan { rounds: 12, largest: 3000, ..Plan::default() });

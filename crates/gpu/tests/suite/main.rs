@@ -1,4 +1,5 @@
-//! The GPU backend: on the interpreter, which finds races and accesses out of bounds, and on the first Vulkan device.
+//! The GPU backend: on the interpreter and on an emulated CUDA device, which find races and accesses out of bounds, and on the
+//! first Vulkan device.
 
 mod chain;
 mod equal;
@@ -8,12 +9,18 @@ mod queue;
 mod short;
 
 use elinvar_core::ErrorKind;
-use elinvar_driver::{Driver, Interp, Vulkan};
+use elinvar_driver::{Cuda, Driver, Interp, Vulkan, cuda::use_library};
 use elinvar_gpu::GpuDevice;
 
 /// A device of its own, interpreted.
 pub fn interp() -> GpuDevice<Interp> {
     GpuDevice::new(Interp::open(0).unwrap(), 0)
+}
+
+/// A CUDA device of its own: an emulated one, unless the environment names another library.
+pub fn cuda() -> GpuDevice<Cuda> {
+    use_library(&emulated_cuda::library().expect("it was built for this test")).unwrap();
+    GpuDevice::new(Cuda::open(0).unwrap(), 0)
 }
 
 /// A Vulkan device of its own, or `None`, and a line on why.

@@ -3,7 +3,7 @@
 use super::device::Shared;
 use super::error::error;
 use ash::vk;
-use elinvar_core::{Error, Result};
+use elinvar_core::Result;
 use elinvar_kernel::Kernel;
 use elinvar_kernel::ir::{Access, Constant, Param};
 use std::fmt;
@@ -47,7 +47,7 @@ impl Pipeline {
         };
         let bindings: Vec<_> = (0..kernel.buffers.len() as u32).map(binding).collect();
         let sets = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        let size = layout(&kernel.params).1;
+        let size = crate::params::layout(&kernel.params).1;
         let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
         let code = vk::ShaderModuleCreateInfo::default().code(words);
         // SAFETY: the device is alive, and what is passed lives longer than the calls. The words come from our emitter, which
@@ -91,30 +91,8 @@ impl Pipeline {
     /// # Errors
     /// `InvalidArgument` if these are not the kernel's parameters.
     pub(super) fn block(&self, params: &[Constant]) -> Result<Vec<u8>> {
-        if !params.iter().map(|p| p.scalar).eq(self.params.iter().map(|p| p.scalar)) {
-            return Err(Error::argument(format!("{}: other parameters than the kernel has", self.name)));
-        }
-        let (offsets, size) = layout(&self.params);
-        let mut block = vec![0; size as usize];
-        for (p, at) in params.iter().zip(offsets) {
-            let bytes = (p.scalar.bits() / 8) as usize;
-            block[at as usize..][..bytes].copy_from_slice(&p.bits.to_le_bytes()[..bytes]);
-        }
-        Ok(block)
+        crate::params::block(&self.name, &self.params, params)
     }
-}
-
-/// Where each parameter lies, and how many bytes all take: a multiple of 4.
-fn layout(params: &[Param]) -> (Vec<u32>, u32) {
-    let mut end = 0u32;
-    let offsets = params.iter().map(|p| {
-        let size = p.scalar.bits() / 8;
-        let at = end.next_multiple_of(size);
-        end = at + size;
-        at
-    });
-    let offsets = offsets.collect();
-    (offsets, end.next_multiple_of(4))
 }
 
 impl fmt::Debug for Pipeline {

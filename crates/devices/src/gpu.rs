@@ -1,0 +1,84 @@
+//! The devices of any GPU driver, by number and in a list.
+
+use crate::any::Device;
+use crate::device::DeviceInfo;
+use crate::kinds::Found;
+use crate::probe::probe;
+use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_driver::{Driver, Info, Kind};
+use elinvar_gpu::{Gpu, GpuDevice};
+
+/// A driver's devices as this build's.
+type Wrap<D> = fn(GpuDevice<D>) -> Device;
+
+pub fn open<D: Driver>(number: usize, wrap: Wrap<D>) -> Result<Device> {
+    GpuDevice::open(number).map(wrap)
+}
+
+/// What this machine has; without a driver, why there is none.
+pub fn find<D: Driver>(wrap: Wrap<D>) -> Result<Found> {
+    let all = match D::list() {
+        Ok(all) => all,
+        Err(e) if is_none(&e) => return Ok(Found { devices: Vec::new(), missing: Some(e) }),
+        Err(e) => return Err(e),
+    };
+    let mut found = Found { devices: Vec::new(), missing: None };
+    for number in 0..all.len() {
+        let device = match GpuDevice::<D>::open(number) {
+            Ok(device) => device,
+            // One that lacks what every kernel needs is no device of ours.
+            Err(e) if e.kind() == ErrorKind::Unsupported => {
+                found.missing = Some(e);
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        found.devices.push(DeviceInfo {
+            description: describe(device.info()?),
+            exactness: probe::<Gpu<D>>(&device)?,
+            device: wrap(device),
+        });
+    }
+    Ok(found)
+}
+
+/// The first card with memory of its own; nothing if there is none.
+pub fn card<D: Driver>(wrap: Wrap<D>) -> Result<Option<DeviceInfo>> {
+    let all = match D::list() {
+        Ok(all) => all,
+        Err(e) if is_none(&e) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let Some(number) = all.iter().position(|i| i.kind == Kind::Discrete) else { return Ok(None) };
+    let device = match GpuDevice::<D>::open(number) {
+        Ok(device) => device,
+        Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    Ok(Some(DeviceInfo {
+        description: describe(&all[number]),
+        exactness: probe::<Gpu<D>>(&device)?,
+        device: wrap(device),
+    }))
+}
+
+/// No driver, or one that is too old: not what whoever asks for another device has to know.
+fn is_none(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::DriverMissing | ErrorKind::Unsupported)
+}
+
+/// A GPU in one line.
+fn describe(i: &Info) -> String {
+    let [low, high] = i.subgroup;
+    let lanes = if low == high { low.to_string() } else { format!("{low} to {high}") };
+    let has = [("f64", i.f64), ("i64", i.i64), ("f16", i.half), ("bytes", i.bytes)];
+    let has: Vec<&str> = has.iter().filter(|(_, has)| *has).map(|(word, _)| *word).collect();
+    format!(
+        "{}, {}, {:.1} GiB, {lanes} lanes, {}; {}",
+        i.name,
+        i.kind,
+        i.memory as f64 / f64::from(1 << 30),
+        has.join(" "),
+        i.driver
+    )
+}

@@ -1,0 +1,62 @@
+//! The kinds of GPU devices, whether this build has them or not.
+
+use crate::any::Device;
+use crate::device::DeviceInfo;
+#[cfg(any(feature = "cuda", feature = "vulkan"))]
+use crate::gpu;
+use elinvar_core::{Error, Result};
+
+/// What a machine has of a kind.
+pub struct Found {
+    pub devices: Vec<DeviceInfo>,
+    /// Why there is none, or not one more.
+    pub missing: Option<Error>,
+}
+
+macro_rules! kind {
+    ($kind:ident, $feature:literal, $Variant:ident, $Name:literal) => {
+        pub mod $kind {
+            use super::*;
+
+            #[cfg(feature = $feature)]
+            pub fn open(number: usize) -> Result<Device> {
+                gpu::open(number, Device::$Variant)
+            }
+            #[cfg(feature = $feature)]
+            pub fn find() -> Result<Found> {
+                gpu::find(Device::$Variant)
+            }
+            #[cfg(feature = $feature)]
+            pub fn card() -> Result<Option<DeviceInfo>> {
+                gpu::card(Device::$Variant)
+            }
+
+            #[cfg(not(feature = $feature))]
+            pub fn open(_: usize) -> Result<Device> {
+                Err(absent())
+            }
+            #[cfg(not(feature = $feature))]
+            pub fn find() -> Result<Found> {
+                Ok(Found { devices: Vec::new(), missing: Some(absent()) })
+            }
+            #[cfg(not(feature = $feature))]
+            pub fn card() -> Result<Option<DeviceInfo>> {
+                Ok(None)
+            }
+            #[cfg(not(feature = $feature))]
+            fn absent() -> Error {
+                Error::unsupported(concat!(
+                    $feature,
+                    ": this build has no ",
+                    $Name,
+                    "; it comes with the feature `",
+                    $feature,
+                    "`, which is on by default"
+                ))
+            }
+        }
+    };
+}
+
+kind!(cuda, "cuda", Cuda, "CUDA");
+kind!(vulkan, "vulkan", Vulkan, "Vulkan");

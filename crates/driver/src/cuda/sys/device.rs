@@ -1,0 +1,192 @@
+//! An opened device: its context, its stream, what it can do.
+
+use super::library::{Api, api, none, shown};
+use super::queue::Queue;
+use super::table::Handle;
+use crate::{Info, Kind};
+use elinvar_core::{Error, Result};
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The oldest compute capability that is supported: what kernels are emitted for.
+const OLDEST: u32 = elinvar_kernel::emit::ptx::OLDEST.capability;
+
+// Numbers of `CUdevice_attribute`.
+const MAX_THREADS_PER_BLOCK: c_int = 1;
+const MAX_SHARED_MEMORY_PER_BLOCK: c_int = 8;
+const WARP_SIZE: c_int = 10;
+const INTEGRATED: c_int = 18;
+const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
+const COMPUTE_CAPABILITY_MINOR: c_int = 76;
+const MEMORY_POOLS_SUPPORTED: c_int = 115;
+/// A stream that does not wait for the one that has no name.
+const NON_BLOCKING: u32 = 1;
+
+/// A device that has not been opened.
+#[derive(Clone)]
+pub struct Physical {
+    raw: c_int,
+    pub info: Info,
+    /// As in `sm_90`.
+    pub capability: u32,
+    pools: bool,
+    /// What compiled kernels of it are known by.
+    pub cache_name: String,
+}
+
+/// The devices of this machine, those with memory of their own first.
+///
+/// # Errors
+/// `DriverMissing`; `Unsupported` if the driver is too old.
+pub fn physical() -> Result<Vec<Physical>> {
+    let api = api()?;
+    let mut count = 0;
+    // SAFETY: the place for the result is valid.
+    api.check(unsafe { (api.table.device_count)(&raw mut count) }, || "counting devices".into())?;
+    let mut all = (0..count).map(|i| look(api, i)).collect::<Result<Vec<Physical>>>()?;
+    if all.is_empty() {
+        return Err(none());
+    }
+    // Stable: devices of one kind stay in the driver's order.
+    all.sort_by_key(|p| p.info.kind);
+    Ok(all)
+}
+
+fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
+    let t = &api.table;
+    let what = || format!("looking at device {ordinal}");
+    let (mut raw, mut memory, mut name) = (0, 0usize, [0; 256]);
+    // SAFETY: the places for the results are valid; the name's has 256 bytes.
+    unsafe {
+        api.check((t.device)(&raw mut raw, ordinal), what)?;
+        api.check((t.device_memory)(&raw mut memory, raw), what)?;
+        api.check((t.device_name)(name.as_mut_ptr(), name.len() as c_int, raw), what)?;
+    }
+    let attribute = |a: c_int| -> Result<u32> {
+        let mut value = 0;
+        // SAFETY: as above.
+        api.check(unsafe { (t.device_attribute)(&raw mut value, a, raw) }, what)?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    };
+    // A driver that is too old to know the question has no pools.
+    let pools = attribute(MEMORY_POOLS_SUPPORTED).unwrap_or(0) == 1;
+    let capability = attribute(COMPUTE_CAPABILITY_MAJOR)? * 10 + attribute(COMPUTE_CAPABILITY_MINOR)?;
+    let name: String = name.iter().take_while(|&&b| b != 0).map(|&b| char::from(b as u8)).collect();
+    let kind = match (api.emulated, attribute(INTEGRATED)?) {
+        (true, _) => Kind::Software,
+        (false, 0) => Kind::Discrete,
+        (false, _) => Kind::Integrated,
+    };
+    let word: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    Ok(Physical {
+        raw,
+        capability,
+        pools: pools && t.allocate_async.is_some() && t.free_async.is_some(),
+        cache_name: format!("cuda-{word}-sm{capability}-{}", api.version),
+        info: Info {
+            name,
+            kind,
+            driver: format!("driver of CUDA {}, sm_{capability}", shown(api.version)),
+            memory: memory as u64,
+            largest: memory as u64,
+            alignment: 256,
+            subgroup: [attribute(WARP_SIZE)?; 2],
+            shared: attribute(MAX_SHARED_MEMORY_PER_BLOCK)?,
+            invocations: attribute(MAX_THREADS_PER_BLOCK)?,
+            // Parameters take 4096 bytes, and an address 8.
+            buffers: 64,
+            f64: true,
+            i64: true,
+            half: true,
+            bytes: true,
+            units: Vec::new(),
+        },
+    })
+}
+
+/// What everything that was made by a device shares.
+pub struct Shared {
+    pub physical: Physical,
+    pub(super) api: &'static Api,
+    context: Handle,
+    pub(super) stream: Handle,
+    queue: Mutex<Queue>,
+}
+
+// SAFETY: contexts and streams may be used by any thread that has made the context its own, which `enter` does.
+unsafe impl Send for Shared {}
+// SAFETY: as above; work is given to the stream under the queue's lock.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is too old; what the driver reports.
+    pub fn open(physical: Physical) -> Result<Arc<Shared>> {
+        let api = api()?;
+        let name = &physical.info.name;
+        if physical.capability < OLDEST {
+            return Err(Error::unsupported(format!(
+                "cuda: {name} has compute capability {}.{}, and kernels need {}.{}",
+                physical.capability / 10,
+                physical.capability % 10,
+                OLDEST / 10,
+                OLDEST % 10
+            )));
+        }
+        let what = || format!("opening {name}");
+        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the device was listed; the places for the results are valid. A context that is not used is released again.
+        unsafe {
+            api.check((api.table.retain_context)(&raw mut context, physical.raw), what)?;
+            let made = api
+                .check((api.table.set_context)(context), what)
+                .and_then(|()| api.check((api.table.create_stream)(&raw mut stream, NON_BLOCKING), what));
+            if let Err(e) = made {
+                (api.table.release_context)(physical.raw);
+                return Err(e);
+            }
+        }
+        Ok(Arc::new(Shared { physical, api, context, stream, queue: Mutex::new(Queue::default()) }))
+    }
+    /// Makes the device's context the calling thread's.
+    pub(super) fn enter(&self) -> Result<()> {
+        // SAFETY: the context is retained as long as `self` lives.
+        self.api
+            .check(unsafe { (self.api.table.set_context)(self.context) }, || "entering the context".into())
+    }
+    /// Is memory taken and given back in the stream's order?
+    pub(super) fn pools(&self) -> bool {
+        self.physical.pools
+    }
+    /// The queue, locked. Nothing that holds this device may be dropped meanwhile.
+    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+        // A panic inside leaves at worst work that was not given to the stream.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Waits for everything that was given to the stream.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    pub fn wait(&self) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the stream belongs to this device.
+        self.api.check(unsafe { (self.api.table.wait_stream)(self.stream) }, || "waiting".into())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // An error was told to whoever waited; here all that is left is to give things back.
+        let _ = self.wait();
+        let queue = std::mem::take(self.queue.get_mut().unwrap_or_else(PoisonError::into_inner));
+        queue.destroy(self);
+        // SAFETY: nobody else has this device: what it made holds it. The stream has nothing to do.
+        unsafe {
+            (self.api.table.destroy_stream)(self.stream);
+            (self.api.table.release_context)(self.physical.raw);
+        }
+    }
+}

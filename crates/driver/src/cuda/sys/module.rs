@@ -1,0 +1,137 @@
+//! Kernels as modules, compiled by the driver.
+
+use super::cache;
+use super::device::Shared;
+use super::table::Handle;
+use elinvar_core::{Error, Result};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::ir::Param;
+use std::ffi::{CString, c_int, c_void};
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes for what the compiler has to say.
+const LOG: usize = 8 << 10;
+// Numbers of `CUjit_option`, and of `CUjitInputType`.
+const ERROR_LOG_BUFFER: c_int = 5;
+const ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
+const PTX: c_int = 1;
+
+/// A kernel, ready to be started.
+pub struct Module {
+    shared: Arc<Shared>,
+    raw: Handle,
+    pub(super) function: Handle,
+    pub(super) name: String,
+    pub(super) group: [u32; 3],
+    pub(super) buffers: usize,
+    pub(super) params: Vec<Param>,
+}
+
+// SAFETY: handles that any thread may use once the context is its own.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// The module of a kernel, from its text: compiled, or as it was kept.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `Unsupported` if the driver refuses it, with what its compiler says.
+    pub fn new(shared: &Arc<Shared>, kernel: &Kernel, text: &str) -> Result<Module> {
+        shared.enter()?;
+        let path = cache::path(shared, text);
+        let kept = cache::load(&path).and_then(|cubin| load(shared, &cubin).ok());
+        let raw = match kept {
+            Some(raw) => raw,
+            None => {
+                let cubin = compile(shared, kernel, text)?;
+                let raw = load(shared, &cubin).map_err(|e| e.at(format!("cuda: {}", kernel.name)))?;
+                cache::save(&path, &cubin);
+                raw
+            }
+        };
+        let mut module = Module {
+            shared: shared.clone(),
+            raw,
+            function: std::ptr::null_mut(),
+            name: kernel.name.clone(),
+            group: kernel.group,
+            buffers: kernel.buffers.len(),
+            params: kernel.params.clone(),
+        };
+        let to = &raw mut module.function;
+        // SAFETY: the module was just loaded; the name ends with 0, and the place for the result is valid.
+        let found = unsafe { (shared.api.table.function)(to, raw, c"main".as_ptr()) };
+        shared.api.check(found, || format!("{}: its entry", kernel.name))?;
+        Ok(module)
+    }
+}
+
+/// The driver's compiler's output for a text.
+fn compile(shared: &Shared, kernel: &Kernel, text: &str) -> Result<Vec<u8>> {
+    let t = &shared.api.table;
+    let text = CString::new(text).map_err(|_| Error::unsupported("cuda: a text has no zeros"))?;
+    let text = text.as_bytes_with_nul();
+    let mut log = vec![0u8; LOG];
+    let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
+    let values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
+    let (mut state, mut cubin, mut size) = (std::ptr::null_mut(), std::ptr::null_mut(), 0usize);
+    // SAFETY: options, their values, the log and the text live as long as the state, which is destroyed below; the places for
+    // results are valid. What the compiler made belongs to the state, and is copied before.
+    let made = unsafe {
+        let count = options.len() as u32;
+        let begun = (t.link_create)(count, options.as_ptr(), values.as_ptr(), &raw mut state);
+        shared.api.check(begun, || kernel.name.clone())?;
+        let (name, none) = (c"kernel.ptx".as_ptr(), std::ptr::null());
+        let (data, len) = (text.as_ptr().cast(), text.len());
+        let mut said = (t.link_add)(state, PTX, data, len, name, 0, none, std::ptr::null());
+        if said == 0 {
+            said = (t.link_complete)(state, &raw mut cubin, &raw mut size);
+        }
+        let made = match said {
+            0 => Ok(std::slice::from_raw_parts(cubin.cast::<u8>().cast_const(), size).to_vec()),
+            other => Err(other),
+        };
+        (t.link_destroy)(state);
+        made
+    };
+    made.map_err(|status| {
+        let said = String::from_utf8_lossy(&log);
+        let said = said.trim_end_matches('\0').split('\0').next().unwrap_or("").trim().replace('\n', "; ");
+        let refused = shared.api.check(status, || format!("{}: its compiler", kernel.name));
+        match refused {
+            Err(e) if said.is_empty() => e,
+            Err(e) => Error::new(e.kind(), format!("{} ({said})", e.message())),
+            Ok(()) => Error::unsupported(said),
+        }
+    })
+}
+
+/// Loads what was compiled.
+fn load(shared: &Shared, cubin: &[u8]) -> Result<Handle> {
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: the bytes are what this driver's compiler made for this device, as their hash and their file's name say; the
+    // driver copies what it needs.
+    let loaded = unsafe {
+        let (none, nothing) = (std::ptr::null(), std::ptr::null());
+        (shared.api.table.load_module)(&raw mut raw, cubin.as_ptr().cast(), 0, none, nothing)
+    };
+    shared.api.check(loaded, || "loading a module".into())?;
+    Ok(raw)
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Module({})", self.name)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // Work that uses it may be under way. What goes wrong here was told to whoever waited.
+        let _ = self.shared.wait();
+        // SAFETY: nobody uses the module any more.
+        unsafe { (self.shared.api.table.unload_module)(self.raw) };
+    }
+}

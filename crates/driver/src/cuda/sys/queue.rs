@@ -1,0 +1,212 @@
+//! Work in order: everything goes to one stream, under one lock.
+
+use super::device::Shared;
+use super::memory;
+use super::module::Module;
+use super::staging::{Pinned, Ring, SLOT};
+use super::table::Address;
+use crate::Slice;
+use crate::cuda::Cuda;
+use elinvar_core::{Error, Result};
+use elinvar_kernel::interp::Launch;
+use std::ffi::c_void;
+
+/// Bytes of device memory for the numbers of launches, at least.
+const NUMBERS: usize = 64 << 10;
+/// Pieces of host memory for downloads that are kept.
+const KEPT: usize = 4;
+/// Workgroups along y and z, at most.
+const MOST_GROUPS: u32 = 65535;
+
+/// What is needed to give work to the stream.
+#[derive(Default)]
+pub struct Queue {
+    up: Ring,
+    down: Vec<Pinned>,
+    /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
+    numbers: Option<(Address, usize, usize)>,
+}
+
+impl Queue {
+    /// Starts a kernel.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`, `InvalidArgument` if parameters do not fit the kernel.
+    pub fn launch(
+        &mut self,
+        shared: &Shared,
+        kernel: &Module,
+        buffers: &[Slice<'_, Cuda>],
+        launch: &Launch,
+        numbers: Option<&[u8]>,
+    ) -> Result<()> {
+        let given = buffers.len() + usize::from(numbers.is_some());
+        assert_eq!(given, kernel.buffers, "{kernel:?} gets as many buffers as it has");
+        let params = crate::params::block(&kernel.name, &kernel.params, &launch.params)?;
+        let [x, y, z] = launch.groups;
+        if y > MOST_GROUPS || z > MOST_GROUPS || x > i32::MAX as u32 {
+            return Err(Error::argument(format!(
+                "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MOST_GROUPS} x {MOST_GROUPS} can be started",
+                kernel.name,
+                i32::MAX
+            )));
+        }
+        if x == 0 || y == 0 || z == 0 {
+            return Ok(());
+        }
+        shared.enter()?;
+        let mut block: Vec<u8> = Vec::with_capacity(8 * given + params.len());
+        for b in buffers {
+            block.extend((b.memory.at + b.offset).to_le_bytes());
+        }
+        if let Some(bytes) = numbers {
+            let at = self.place(shared, bytes.len())?;
+            self.up(shared, at, bytes)?;
+            block.extend(at.to_le_bytes());
+        }
+        block.extend(params);
+        let mut size = block.len();
+        // CU_LAUNCH_PARAM_BUFFER_POINTER and where it is, CU_LAUNCH_PARAM_BUFFER_SIZE and where that is, the end.
+        let mut extra: [*mut c_void; 5] = [
+            1 as *mut c_void,
+            block.as_mut_ptr().cast(),
+            2 as *mut c_void,
+            (&raw mut size).cast(),
+            std::ptr::null_mut(),
+        ];
+        let [tx, ty, tz] = kernel.group;
+        // SAFETY: the function belongs to this device and has these parameters; the block and its size live longer than the call,
+        // which copies them. Buffers stay alive until the work is done: they are given back in the stream's order.
+        let started = unsafe {
+            let none = std::ptr::null_mut();
+            let extra = extra.as_mut_ptr();
+            (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, 0, shared.stream, none, extra)
+        };
+        shared.api.check(started, || kernel.name.clone())
+    }
+
+    /// Device memory for the numbers of a launch. It is used again without waiting: what comes later in the stream writes it
+    /// later.
+    fn place(&mut self, shared: &Shared, bytes: usize) -> Result<Address> {
+        let (at, room, used) = match self.numbers {
+            Some(n) if n.1 >= bytes => n,
+            other => {
+                let room = bytes.next_power_of_two().max(NUMBERS);
+                let at = memory::allocate(shared, room as u64)?;
+                if let Some((old, ..)) = other {
+                    memory::free(shared, old);
+                }
+                (at, room, 0)
+            }
+        };
+        let from = used.next_multiple_of(16);
+        let from = if from + bytes > room { 0 } else { from };
+        self.numbers = Some((at, room, from + bytes));
+        Ok(at + from as u64)
+    }
+
+    /// Copies bytes to the device, through memory that both reach.
+    fn up(&mut self, shared: &Shared, mut to: Address, bytes: &[u8]) -> Result<()> {
+        for part in bytes.chunks(SLOT) {
+            let from = self.up.put(shared, part)?;
+            // SAFETY: the bytes stay as they are until the device has them (see `Ring`); the target has as many.
+            let given = unsafe { (shared.api.table.copy_up)(to, from.cast(), part.len(), shared.stream) };
+            shared.api.check(given, || format!("writing {} bytes", bytes.len()))?;
+            to += part.len() as u64;
+        }
+        Ok(())
+    }
+    /// Writes bytes to memory.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn write(&mut self, shared: &Shared, to: Slice<'_, Cuda>, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() as u64 <= to.len, "what is written fits");
+        shared.enter()?;
+        self.up(shared, to.memory.at + to.offset, bytes)
+    }
+    /// Copies as many bytes as the target has.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    pub fn copy(&mut self, shared: &Shared, from: Slice<'_, Cuda>, to: Slice<'_, Cuda>) -> Result<()> {
+        assert!(to.len <= from.len, "what is copied is there");
+        shared.enter()?;
+        let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
+        // SAFETY: both ranges lie in their memory, which is given back in the stream's order.
+        let given = unsafe { (shared.api.table.copy_across)(b, a, to.len as usize, shared.stream) };
+        shared.api.check(given, || format!("copying {} bytes", to.len))
+    }
+    /// Begins to copy at most a slot's bytes to the host. Gives where they will be, behind its mark.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn fetch(&mut self, shared: &Shared, from: Address, bytes: usize) -> Result<Pinned> {
+        let pinned = match self.down.pop() {
+            Some(pinned) => pinned,
+            None => Pinned::new(shared, SLOT)?,
+        };
+        debug_assert!(bytes <= pinned.bytes());
+        // SAFETY: both have as many bytes, and the host's are not looked at before the mark.
+        let given =
+            unsafe { (shared.api.table.copy_down)(pinned.address(0).cast(), from, bytes, shared.stream) };
+        let given =
+            shared.api.check(given, || format!("reading {bytes} bytes")).and_then(|()| pinned.mark(shared));
+        match given {
+            Ok(()) => Ok(pinned),
+            Err(e) => {
+                // The copy may be under way. Where the device is lost, waiting fails at once.
+                let _ = shared.wait();
+                pinned.destroy(shared);
+                Err(e)
+            }
+        }
+    }
+    fn keep(&mut self, shared: &Shared, pinned: Pinned) {
+        if self.down.len() < KEPT {
+            self.down.push(pinned);
+        } else {
+            pinned.destroy(shared);
+        }
+    }
+    /// Destroys everything. The stream has nothing to do.
+    pub fn destroy(self, shared: &Shared) {
+        self.up.destroy(shared);
+        self.down.into_iter().for_each(|p| p.destroy(shared));
+        if let Some((at, ..)) = self.numbers {
+            memory::free(shared, at);
+        }
+    }
+}
+
+impl Shared {
+    /// Brings memory to the host, after everything that was given to the stream; waits for it. While a piece is looked at, the
+    /// next one is on its way.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn read(&self, from: Slice<'_, Cuda>, bytes: &mut [u8]) -> Result<()> {
+        assert!(bytes.len() as u64 <= from.len, "what is read is there");
+        self.enter()?;
+        let at = from.memory.at + from.offset;
+        let (mut before, mut offset) = (None, 0);
+        for part in bytes.chunks_mut(SLOT) {
+            // Others may give work to the stream meanwhile, but none that writes here: the caller has the memory.
+            let next = self.queue().fetch(self, at + offset, part.len());
+            offset += part.len() as u64;
+            if let Some((pinned, part)) = before.take() {
+                self.arrived(pinned, part)?;
+            }
+            before = Some((next?, part));
+        }
+        before.map_or(Ok(()), |(pinned, part)| self.arrived(pinned, part))
+    }
+    fn arrived(&self, pinned: Pinned, part: &mut [u8]) -> Result<()> {
+        let waited = pinned.wait(self);
+        if waited.is_ok() {
+            pinned.read(part);
+        }
+        self.queue().keep(self, pinned);
+        waited
+    }
+}

@@ -1,0 +1,228 @@
+//! CUDA's driver on an emulated device: work in order, large copies, what is missing, what is refused, what is lost.
+//!
+//! What the library is, is read once in a process; so what depends on it is tried in children of this test.
+
+mod doubles;
+
+use doubles::{doubles, slice};
+use elinvar_core::ErrorKind;
+use elinvar_driver::cuda::use_library;
+use elinvar_driver::{Cuda, Driver, Kind};
+use elinvar_kernel::build::Builder;
+use elinvar_kernel::interp::Launch;
+use elinvar_kernel::ir::{Access, Elem};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn emulated() -> PathBuf {
+    emulated_cuda::library().expect("the emulated library was built for this test")
+}
+
+fn device() -> Cuda {
+    use_library(&emulated()).unwrap();
+    Cuda::open(0).unwrap()
+}
+
+#[test]
+fn work_is_done_in_order() {
+    let d = device();
+    assert_eq!((d.info().kind, d.capability()), (Kind::Software, 90), "{:?}", d.info());
+    doubles(&d);
+    // Another device of the same card has a stream of its own.
+    doubles(&device());
+}
+
+/// More than the pieces that go up and come down at a time, at odd places.
+#[test]
+fn large_copies() {
+    let d = device();
+    let bytes = (19 << 20) + 12;
+    let memory = d.allocate(bytes + 64).unwrap();
+    let all: Vec<u8> = (0..bytes).map(|i| (i * 31 + i / 255) as u8).collect();
+    d.write(slice::<Cuda>(&memory, 16, bytes), &all).unwrap();
+    let other = d.allocate(bytes).unwrap();
+    d.copy(slice::<Cuda>(&memory, 16, bytes), slice::<Cuda>(&other, 0, bytes)).unwrap();
+    drop(memory);
+    let mut got = vec![0; bytes as usize];
+    d.read(slice::<Cuda>(&other, 0, bytes), &mut got).unwrap();
+    assert!(got == all);
+    d.read(slice::<Cuda>(&other, 5 << 20, 100), &mut got[..100]).unwrap();
+    assert!(got[..100] == all[5 << 20..][..100]);
+}
+
+/// Bytes may be changed as soon as they were given; many small ones go around the ring.
+#[test]
+fn bytes_are_taken_at_once() {
+    let d = device();
+    let memory = d.allocate(4096 * 4096).unwrap();
+    let mut bytes = vec![0u8; 4096];
+    for i in 0..4096u64 {
+        bytes.fill((i % 251) as u8);
+        d.write(slice::<Cuda>(&memory, i * 4096, 4096), &bytes).unwrap();
+    }
+    bytes.fill(255);
+    let mut got = vec![0; 4096 * 4096];
+    d.read(slice::<Cuda>(&memory, 0, 4096 * 4096), &mut got).unwrap();
+    assert!(got.chunks(4096).enumerate().all(|(i, c)| c.iter().all(|&b| b == (i % 251) as u8)));
+}
+
+#[test]
+fn what_cannot_be_is_an_error() {
+    let d = device();
+    assert_eq!(Cuda::open(99).unwrap_err().kind(), ErrorKind::UnknownDevice);
+    let too_large = d.allocate(d.info().largest + 1).unwrap_err();
+    assert_eq!(too_large.kind(), ErrorKind::OutOfMemory, "{too_large}");
+    let whole = d.allocate(d.info().memory).unwrap_err();
+    assert_eq!(whole.kind(), ErrorKind::OutOfMemory, "{whole}");
+    let other = use_library(Path::new("another")).unwrap_err();
+    assert_eq!(other.kind(), ErrorKind::InvalidArgument, "{other}");
+    let k = Builder::new("wide", [2048, 1, 1]);
+    k.store(k.buffer("y", Elem::U32, Access::Write), k.u32(0), k.u32(0));
+    let e = d.compile(&k.finish()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unsupported);
+    assert!(e.message().contains("2048 invocations"), "{e}");
+}
+
+/// Opens the first device, and uses it in the way that `ELINVAR_TEST_CUDA` names; prints how it went.
+#[test]
+#[ignore = "a child of the other tests"]
+fn child() {
+    let how = std::env::var("ELINVAR_TEST_CUDA").expect("a parent");
+    match tried(&how) {
+        Ok(()) => println!("outcome: fine"),
+        Err(e) => println!("outcome: {e:?}"),
+    }
+}
+
+fn tried(how: &str) -> elinvar_core::Result<()> {
+    let d = Cuda::open(0)?;
+    let memory = d.allocate(4096)?;
+    let store = |at: i64| {
+        let k = Builder::new("puts", [32, 1, 1]);
+        k.store(k.buffer("y", Elem::U32, Access::Write), k.local_id(0) + at, k.u32(7));
+        d.compile(&k.finish())
+    };
+    let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
+    let y = slice::<Cuda>(&memory, 0, 4096);
+    match how {
+        "use" => {
+            d.launch(&store(0)?, &[y], &launch, None)?;
+            let mut got = [0; 4];
+            d.read(y, &mut got)?;
+            assert_eq!(u32::from_le_bytes(got), 7);
+        }
+        "reach beyond" => {
+            d.launch(&store(1020)?, &[y], &launch, None)?;
+            let lost = d.wait();
+            assert_eq!(d.write(y, &[1; 4]).unwrap_err().kind(), ErrorKind::DeviceLost, "it stays lost");
+            lost?;
+        }
+        "fill memory" => {
+            let mut all = Vec::new();
+            let full = loop {
+                match d.allocate(8 << 20) {
+                    Ok(m) => all.push(m),
+                    Err(e) => break e,
+                }
+            };
+            assert_eq!(all.len(), 7, "of 64 MiB, a piece of 4 KiB is taken");
+            all.truncate(5);
+            // What was given back is there again, and the device goes on.
+            all.push(d.allocate(8 << 20)?);
+            d.launch(&store(0)?, &[y], &launch, None)?;
+            d.wait()?;
+            return Err(full);
+        }
+        _ => unreachable!("{how}"),
+    }
+    Ok(())
+}
+
+/// The outcome of a child with these variables.
+fn outcome(how: &str, vars: &[(&str, &str)]) -> String {
+    let cache = tempfile::tempdir().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "child", "--ignored", "--nocapture"]).env("ELINVAR_CUDA_LIBRARY", emulated());
+    child.env("ELINVAR_TEST_CUDA", how).env("ELINVAR_CACHE_DIR", cache.path()).envs(vars.iter().copied());
+    let o = child.output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
+    assert!(o.status.success(), "{said}{errors}");
+    let line = said.lines().find_map(|l| Some(l.split_once("outcome: ")?.1.to_string()));
+    line.unwrap_or_else(|| panic!("{said}{errors}"))
+}
+
+#[test]
+fn what_a_machine_may_lack() {
+    let rows: [(&str, &[(&str, &str)], &[&str]); 14] = [
+        ("use", &[], &["fine"]),
+        ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
+        ("use", &[("ELINVAR_EMULATED_CUDA_POOLS", "0")], &["fine"]),
+        ("use", &[("ELINVAR_EMULATED_CUDA_VERSION", "10000")], &["fine"]),
+        (
+            "use",
+            &[("ELINVAR_EMULATED_CUDA_VERSION", "9020")],
+            &["Unsupported", "CUDA 9.2", "PTX 6.3", "CUDA 10.0"],
+        ),
+        ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "70")], &["Unsupported", "7.0", "7.5"]),
+        ("use", &[("ELINVAR_EMULATED_CUDA_DEVICES", "0")], &["DriverMissing", "finds no NVIDIA GPU"]),
+        (
+            "use",
+            &[("ELINVAR_EMULATED_CUDA_REFUSE", "// puts")],
+            &["Unsupported", "puts", "INVALID_PTX", "are refused"],
+        ),
+        (
+            "use",
+            &[("ELINVAR_CUDA_LIBRARY", "/nowhere/libcuda.so")],
+            &["DriverMissing", "/nowhere", "nvidia-driver"],
+        ),
+        (
+            "use",
+            &[("ELINVAR_CUDA_LIBRARY", "libm.so.6")],
+            &["DriverMissing", "libm.so.6 has no function cuInit"],
+        ),
+        ("reach beyond", &[], &["DeviceLost", "ILLEGAL_ADDRESS"]),
+        ("reach beyond", &[("ELINVAR_EMULATED_CUDA_POOLS", "0")], &["DeviceLost", "ILLEGAL_ADDRESS"]),
+        ("fill memory", &[("ELINVAR_EMULATED_CUDA_MEMORY", "67108864")], &["OutOfMemory", "8388608 bytes"]),
+        (
+            "fill memory",
+            &[("ELINVAR_EMULATED_CUDA_MEMORY", "67108864"), ("ELINVAR_EMULATED_CUDA_POOLS", "0")],
+            &["OutOfMemory", "8388608 bytes"],
+        ),
+    ];
+    for (how, vars, parts) in rows {
+        let got = outcome(how, vars);
+        for part in parts {
+            assert!(got.contains(part), "{how} with {vars:?}: {got}\nshould say: {part}");
+        }
+    }
+}
+
+/// Compiled kernels are kept; what is damaged is compiled again.
+#[test]
+fn kept_kernels_may_be_damaged() {
+    let cache = tempfile::tempdir().unwrap();
+    let vars = [("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"))];
+    let files = || -> Vec<PathBuf> {
+        let dirs = std::fs::read_dir(cache.path()).unwrap().map(|d| d.unwrap().path());
+        dirs.flat_map(|d| std::fs::read_dir(d).unwrap()).map(|f| f.unwrap().path()).collect()
+    };
+    assert_eq!(outcome("use", &vars), "fine");
+    let [file] = &files()[..] else { panic!("one kernel, one file: {:?}", files()) };
+    let whole = std::fs::read(file).unwrap();
+    // Whoever has it compiles nothing.
+    let refuse = ("ELINVAR_EMULATED_CUDA_REFUSE_COMPILING", "1");
+    assert_eq!(outcome("use", &[vars[0], refuse]), "fine");
+    for damaged in [
+        &b""[..],
+        b"not a module",
+        &whole[..whole.len() - 1],
+        &[&whole[..40], &[0; 9], &whole[49..]].concat(),
+    ] {
+        std::fs::write(file, damaged).unwrap();
+        assert!(outcome("use", &[vars[0], refuse]).contains("INVALID_PTX"), "it is not what was kept");
+        assert_eq!(outcome("use", &vars), "fine");
+        assert!(std::fs::read(file).unwrap() == whole, "it was written again");
+    }
+    // A directory that nobody can write to is as good as none.
+    assert_eq!(outcome("use", &[("ELINVAR_CACHE_DIR", "/proc/none")]), "fine");
+}

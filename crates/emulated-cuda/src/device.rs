@@ -1,0 +1,361 @@
+//! The device behind the C functions: memory, streams, events, modules.
+//!
+//! What is given to a stream is done when somebody waits for it, or asks often enough. So a host that changes bytes before
+//! they were copied, or looks at results before they are there, gets other numbers than it wants, every time.
+
+use crate::machine::{Fault, FaultKind, Launch, Memory, run};
+use crate::ptx::{Program, Refused, parse};
+use crate::settings::{Settings, newest_ptx};
+use crate::sys::raw::{HostBytes, Raw};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Operations that a stream keeps; then some are done whether anybody waits or not.
+const MOST_KEPT: usize = 1024;
+
+/// A number of `CUresult`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error(pub i32);
+
+impl Error {
+    pub const INVALID_VALUE: Error = Error(1);
+    pub const OUT_OF_MEMORY: Error = Error(2);
+    pub const NOT_INITIALIZED: Error = Error(3);
+    pub const NO_DEVICE: Error = Error(100);
+    pub const INVALID_DEVICE: Error = Error(101);
+    pub const INVALID_IMAGE: Error = Error(200);
+    pub const INVALID_CONTEXT: Error = Error(201);
+    pub const INVALID_PTX: Error = Error(218);
+    pub const UNSUPPORTED_PTX_VERSION: Error = Error(222);
+    pub const INVALID_HANDLE: Error = Error(400);
+    pub const NOT_FOUND: Error = Error(500);
+    pub const NOT_READY: Error = Error(600);
+    pub const ILLEGAL_ADDRESS: Error = Error(700);
+    pub const MISALIGNED_ADDRESS: Error = Error(716);
+    pub const NOT_SUPPORTED: Error = Error(801);
+
+    /// The name that NVIDIA gives it.
+    pub fn name(self) -> Option<&'static std::ffi::CStr> {
+        Some(match self {
+            Error(0) => c"CUDA_SUCCESS",
+            Error::INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
+            Error::OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
+            Error::NOT_INITIALIZED => c"CUDA_ERROR_NOT_INITIALIZED",
+            Error::NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
+            Error::INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
+            Error::INVALID_IMAGE => c"CUDA_ERROR_INVALID_IMAGE",
+            Error::INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
+            Error::INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
+            Error::UNSUPPORTED_PTX_VERSION => c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            Error::INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
+            Error::NOT_FOUND => c"CUDA_ERROR_NOT_FOUND",
+            Error::NOT_READY => c"CUDA_ERROR_NOT_READY",
+            Error::ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+            Error::MISALIGNED_ADDRESS => c"CUDA_ERROR_MISALIGNED_ADDRESS",
+            Error::NOT_SUPPORTED => c"CUDA_ERROR_NOT_SUPPORTED",
+            _ => return None,
+        })
+    }
+}
+
+/// What a stream does.
+#[derive(Debug)]
+pub enum Operation {
+    /// From the host to an address.
+    Up(HostBytes, u64),
+    /// From an address to the host.
+    Down(u64, HostBytes),
+    /// From an address to another, so many bytes.
+    Across { from: u64, to: u64, bytes: u64 },
+    /// A launch.
+    Launch(Arc<Program>, Launch),
+    /// An event is passed.
+    Record(u64),
+    /// Memory goes.
+    Free(u64),
+}
+
+/// The device.
+pub(crate) struct Device {
+    settings: Settings,
+    memory: Memory,
+    used: u64,
+    streams: HashMap<u64, VecDeque<Operation>>,
+    /// The stream that an event was recorded in, if it was not passed yet.
+    events: HashMap<u64, Option<u64>>,
+    /// When events were passed.
+    times: HashMap<u64, Instant>,
+    modules: HashMap<u64, Arc<Program>>,
+    /// Memory of the host that copies need not wait for, by its address.
+    pinned: BTreeMap<usize, Raw>,
+    /// An error that nothing works after.
+    sticky: Option<Error>,
+    last: u64,
+}
+
+type Done<T = ()> = Result<T, Error>;
+
+impl Device {
+    /// A device that nobody has used yet.
+    pub fn new(settings: Settings) -> Device {
+        Device {
+            settings,
+            memory: Memory::default(),
+            used: 0,
+            streams: HashMap::new(),
+            events: HashMap::new(),
+            times: HashMap::new(),
+            modules: HashMap::new(),
+            pinned: BTreeMap::new(),
+            sticky: None,
+            last: 0,
+        }
+    }
+    /// What it is.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    /// The error that nothing works after, if there was one.
+    pub fn check(&self) -> Done {
+        self.sticky.map_or(Ok(()), Err)
+    }
+    fn handle(&mut self) -> u64 {
+        self.last += 1;
+        // Not small: a handle that is none is seen.
+        self.last << 8 | 0xe1
+    }
+
+    // Memory
+
+    /// Bytes that are free.
+    pub fn free_bytes(&self) -> u64 {
+        self.settings.memory - self.used
+    }
+    /// Memory, now; its address.
+    pub fn allocate(&mut self, bytes: u64) -> Done<u64> {
+        if bytes == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        if bytes > self.free_bytes() {
+            // Memory that streams will give back.
+            self.finish_all()?;
+        }
+        if bytes > self.free_bytes() {
+            return Err(Error::OUT_OF_MEMORY);
+        }
+        let address = self.memory.add(bytes as usize).ok_or(Error::OUT_OF_MEMORY)?;
+        self.used += bytes;
+        Ok(address)
+    }
+    /// Memory goes, now.
+    pub fn release(&mut self, address: u64) -> Done {
+        let bytes = self.memory.remove(address).ok_or(Error::INVALID_VALUE)?;
+        self.used -= bytes;
+        Ok(())
+    }
+    /// Memory of the host.
+    pub fn pin(&mut self, bytes: usize) -> Done<*mut std::ffi::c_void> {
+        let raw = Raw::new(bytes).ok_or(Error::OUT_OF_MEMORY)?;
+        let at = raw.host();
+        self.pinned.insert(at as usize, raw);
+        Ok(at)
+    }
+    /// Memory of the host goes, after all that may use it.
+    pub fn unpin(&mut self, at: usize) -> Done {
+        if !self.pinned.contains_key(&at) {
+            return Err(Error::INVALID_VALUE);
+        }
+        let done = self.finish_all();
+        self.pinned.remove(&at);
+        done
+    }
+    fn is_pinned(&self, host: &HostBytes) -> bool {
+        let before = self.pinned.range(..=host.address()).next_back();
+        before.is_some_and(|(at, raw)| host.address() + host.len() <= at + raw.len())
+    }
+
+    // Modules
+
+    /// A module from its text; with the reason, if it is refused.
+    pub fn compile(&self, text: &str) -> Result<Program, (Error, String)> {
+        let word = self.settings.refuse;
+        if !word.is_empty() && text.contains(word) {
+            return Err((Error::INVALID_PTX, format!("ptxas fatal: texts with {word:?} are refused")));
+        }
+        parse(text, self.settings.capability, newest_ptx(self.settings.version)).map_err(|why| {
+            let error = match why {
+                Refused::Text(_) | Refused::Target(_) => Error::INVALID_PTX,
+                Refused::Version(_) => Error::UNSUPPORTED_PTX_VERSION,
+            };
+            (error, format!("ptxas fatal: {why}"))
+        })
+    }
+    /// Loads what was compiled; gives its handle.
+    pub fn load(&mut self, program: Program) -> u64 {
+        let handle = self.handle();
+        self.modules.insert(handle, Arc::new(program));
+        handle
+    }
+    /// The entry of a module, by its name: the module's handle is the function's, too.
+    pub fn entry(&self, module: u64, name: &str) -> Done<u64> {
+        let program = self.modules.get(&module).ok_or(Error::INVALID_HANDLE)?;
+        if program.entry == name { Ok(module) } else { Err(Error::NOT_FOUND) }
+    }
+    /// A module goes. Launches that were given to a stream keep what they need.
+    pub fn unload(&mut self, module: u64) -> Done {
+        self.modules.remove(&module).map(drop).ok_or(Error::INVALID_HANDLE)
+    }
+    /// What is loaded under a handle.
+    pub fn program(&self, function: u64) -> Done<&Arc<Program>> {
+        self.modules.get(&function).ok_or(Error::INVALID_HANDLE)
+    }
+
+    // Streams and events
+
+    /// A stream.
+    pub fn stream(&mut self) -> u64 {
+        let handle = self.handle();
+        self.streams.insert(handle, VecDeque::new());
+        handle
+    }
+    /// A stream goes when it is done.
+    pub fn end_stream(&mut self, stream: u64) -> Done {
+        let done = self.finish(stream);
+        self.streams.remove(&stream);
+        done
+    }
+    /// An event that was not recorded yet.
+    pub fn event(&mut self) -> u64 {
+        let handle = self.handle();
+        self.events.insert(handle, None);
+        handle
+    }
+    /// An event goes.
+    pub fn end_event(&mut self, event: u64) -> Done {
+        self.times.remove(&event);
+        self.events.remove(&event).map(drop).ok_or(Error::INVALID_HANDLE)
+    }
+    /// Gives a stream something to do.
+    pub fn push(&mut self, stream: u64, operation: Operation) -> Done {
+        if !self.streams.contains_key(&stream) {
+            return Err(Error::INVALID_HANDLE);
+        }
+        // Bytes that may go away are copied at once.
+        let at_once = match &operation {
+            Operation::Up(host, _) | Operation::Down(_, host) => !self.is_pinned(host),
+            Operation::Record(event) => {
+                *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Some(stream);
+                false
+            }
+            Operation::Across { .. } | Operation::Launch(..) | Operation::Free(_) => false,
+        };
+        let queue = self.streams.entry(stream).or_default();
+        queue.push_back(operation);
+        if at_once {
+            return self.finish(stream);
+        }
+        if queue.len() > MOST_KEPT {
+            self.next(stream)?;
+        }
+        Ok(())
+    }
+    /// Does all that a stream was given.
+    pub fn finish(&mut self, stream: u64) -> Done {
+        if !self.streams.contains_key(&stream) {
+            return Err(Error::INVALID_HANDLE);
+        }
+        while self.next(stream)? {}
+        Ok(())
+    }
+    /// Does all that all streams were given.
+    pub fn finish_all(&mut self) -> Done {
+        let all: Vec<u64> = self.streams.keys().copied().collect();
+        all.into_iter().try_for_each(|s| self.finish(s))
+    }
+    /// Is an event passed? Asking lets its stream do one thing.
+    pub fn passed(&mut self, event: u64) -> Done<bool> {
+        if let Some(stream) = *self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
+            self.next(stream)?;
+        }
+        Ok(self.events.get(&event).is_some_and(Option::is_none))
+    }
+    /// Does what an event waits for.
+    pub fn wait(&mut self, event: u64) -> Done {
+        while let Some(stream) = *self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
+            if !self.next(stream)? {
+                return Err(Error::INVALID_HANDLE);
+            }
+        }
+        Ok(())
+    }
+    /// Milliseconds from an event to another, both passed.
+    pub fn between(&self, from: u64, to: u64) -> Done<f32> {
+        let at = |event: u64| match self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
+            Some(_) => Err(Error::NOT_READY),
+            None => self.times.get(&event).copied().ok_or(Error::INVALID_HANDLE),
+        };
+        let (from, to) = (at(from)?, at(to)?);
+        Ok(match to.checked_duration_since(from) {
+            Some(time) => time.as_secs_f32() * 1e3,
+            None => -from.duration_since(to).as_secs_f32() * 1e3,
+        })
+    }
+    /// Does the next thing of a stream; false if there is none.
+    fn next(&mut self, stream: u64) -> Done<bool> {
+        self.check()?;
+        let Some(operation) = self.streams.get_mut(&stream).and_then(VecDeque::pop_front) else {
+            return Ok(false);
+        };
+        if let Err((error, what)) = self.one(&operation) {
+            eprintln!("emulated cuda: {what}");
+            self.sticky = Some(error);
+            return Err(error);
+        }
+        Ok(true)
+    }
+    fn one(&mut self, operation: &Operation) -> Result<(), (Error, String)> {
+        let illegal = |what: String| (Error::ILLEGAL_ADDRESS, what);
+        let range = |at: u64, bytes: u64| {
+            let found = self.memory.range(at, bytes);
+            found.ok_or_else(|| {
+                illegal(format!("a copy of {bytes} bytes at {at:#x}, beyond what is allocated there"))
+            })
+        };
+        match operation {
+            Operation::Up(host, to) => {
+                let (raw, at) = range(*to, host.len() as u64)?;
+                host.copy_to(raw, at);
+            }
+            Operation::Down(from, host) => {
+                let (raw, at) = range(*from, host.len() as u64)?;
+                host.copy_from(raw, at);
+            }
+            Operation::Across { from, to, bytes } => {
+                let ((to, to_at), (from, from_at)) = (range(*to, *bytes)?, range(*from, *bytes)?);
+                to.copy_from(to_at, from, from_at, *bytes as usize);
+            }
+            Operation::Launch(program, launch) => {
+                run(program, launch, &self.memory).map_err(|f: Fault| {
+                    let error = match f.kind {
+                        FaultKind::Illegal => Error::ILLEGAL_ADDRESS,
+                        FaultKind::Misaligned => Error::MISALIGNED_ADDRESS,
+                        FaultKind::Launch => Error::INVALID_VALUE,
+                    };
+                    (error, f.what)
+                })?;
+            }
+            Operation::Record(event) => {
+                if let Some(recorded) = self.events.get_mut(event) {
+                    *recorded = None;
+                    self.times.insert(*event, Instant::now());
+                }
+            }
+            Operation::Free(address) => {
+                self.release(*address)
+                    .map_err(|e| (e, format!("memory at {address:#x} is freed, and there is none")))?;
+            }
+        }
+        Ok(())
+    }
+}

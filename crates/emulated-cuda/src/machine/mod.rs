@@ -1,0 +1,171 @@
+//! Runs launches: workgroups on the host's threads, each a warp after the other.
+
+mod access;
+mod compute;
+mod matrix;
+mod memory;
+mod shared;
+mod warp;
+
+pub use memory::Memory;
+pub(crate) use warp::{Stop, Warp};
+
+use crate::ptx::{Program, Special};
+use crate::sys::best;
+use rayon::prelude::*;
+use shared::SharedMemory;
+use std::fmt;
+
+/// Lanes of a warp.
+pub(crate) const LANES: usize = 32;
+/// Threads of a launch from which several of the host's threads are worth their start.
+const SHARED_FROM: u64 = 4096;
+
+/// What kind of mistake it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// An access outside of memory, or a race, or a read of what was never written.
+    Illegal,
+    /// An access at no multiple of its size.
+    Misaligned,
+    /// The launch does not fit the program.
+    Launch,
+}
+
+/// A mistake of a program or of its launch: a sentence that names the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which kind.
+    pub kind: FaultKind,
+    /// What happened, and where.
+    pub what: String,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: FaultKind, what: impl Into<String>) -> Fault {
+        Fault { kind, what: what.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+impl std::error::Error for Fault {}
+
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Workgroups along x, y, z.
+    pub groups: [u32; 3],
+    /// The block of parameters.
+    pub params: Vec<u8>,
+}
+
+/// What the warps of a workgroup share.
+pub(crate) struct Group<'a> {
+    pub program: &'a Program,
+    pub memory: &'a Memory,
+    pub shared: SharedMemory,
+}
+
+/// Runs a program on a launch.
+///
+/// # Errors
+/// The first [`Fault`] that was met.
+pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<(), Fault> {
+    if launch.params.len() != program.param_bytes {
+        return Err(Fault::new(
+            FaultKind::Launch,
+            format!(
+                "{}: {} bytes of parameters, not {}",
+                program.title(),
+                launch.params.len(),
+                program.param_bytes
+            ),
+        ));
+    }
+    let [x, y, z] = launch.groups.map(u64::from);
+    let count = x * y * z;
+    let threads: u64 = program.group.iter().map(|&n| u64::from(n)).product();
+    let place = |i: u64| [(i % x) as u32, (i / x % y) as u32, (i / x / y) as u32];
+    let worker = || Worker::new(program, launch, memory);
+    if count > 1 && count * threads >= SHARED_FROM {
+        return (0..count).into_par_iter().try_for_each_init(worker, |w, i| w.group(place(i)));
+    }
+    let mut worker = worker();
+    (0..count).try_for_each(|i| worker.group(place(i)))
+}
+
+/// Runs workgroups, one after the other.
+struct Worker<'a> {
+    group: Group<'a>,
+    warps: Vec<Warp>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(program: &'a Program, launch: &Launch, memory: &'a Memory) -> Worker<'a> {
+        let threads = program.group.iter().product::<u32>() as usize;
+        let mut warps: Vec<Warp> = (0..threads.div_ceil(LANES))
+            .map(|number| Warp::new(program, number, threads - number * LANES, &launch.params))
+            .collect();
+        for warp in &mut warps {
+            for &(column, special) in &program.specials {
+                if let Special::Groups(axis) = special {
+                    warp.narrow[column as usize] = [launch.groups[usize::from(axis)]; LANES];
+                }
+            }
+        }
+        let shared = SharedMemory::new(program.shared, program.granule);
+        Worker { group: Group { program, memory, shared }, warps }
+    }
+
+    fn group(&mut self, id: [u32; 3]) -> Result<(), Fault> {
+        let program = self.group.program;
+        self.group.shared.begin();
+        for warp in &mut self.warps {
+            warp.begin();
+            for &(column, special) in &program.specials {
+                if let Special::Group(axis) = special {
+                    warp.narrow[column as usize] = [id[usize::from(axis)]; LANES];
+                }
+            }
+        }
+        loop {
+            let mut at = None;
+            for (number, warp) in self.warps.iter_mut().enumerate() {
+                let stop =
+                    best::step(warp, &mut self.group).map_err(|f| placed(f, program, warp, number, id))?;
+                match at {
+                    None => at = Some(stop),
+                    Some(first) if first == stop => {}
+                    Some(_) => {
+                        let f =
+                            Fault::new(FaultKind::Illegal, "threads of a workgroup wait at different places");
+                        return Err(placed(f, program, warp, number, id));
+                    }
+                }
+            }
+            match at {
+                None | Some(Stop::Done) => return Ok(()),
+                Some(Stop::Barrier(_)) => self.group.shared.barrier(),
+            }
+        }
+    }
+}
+
+/// A fault with its place: kernel, workgroup, warp, line.
+fn placed(f: Fault, program: &Program, warp: &Warp, number: usize, id: [u32; 3]) -> Fault {
+    let (line, text) = program.line(warp.at());
+    let [x, y, z] = id;
+    Fault {
+        what: format!(
+            "{}: {} (workgroup {x} {y} {z}, warp {number}, line {}: {text})",
+            program.title(),
+            f.what,
+            line + 1
+        ),
+        ..f
+    }
+}

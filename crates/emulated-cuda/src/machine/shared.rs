@@ -1,0 +1,154 @@
+//! Memory that a workgroup shares, with a memory of who touched what since the last barrier.
+
+use super::{Fault, FaultKind};
+
+/// Several threads.
+const MANY: u16 = u16::MAX;
+/// Atomics: they do not disturb each other.
+const ATOMIC: u16 = u16::MAX - 1;
+/// A copy that is under way: nobody may touch it.
+const COMING: u16 = u16::MAX - 2;
+
+/// Who touched a granule, and between which barriers. 0: nobody yet.
+#[derive(Clone, Copy, Default)]
+struct Touched {
+    written: u32,
+    read: u32,
+    writer: u16,
+    reader: u16,
+}
+
+pub struct SharedMemory {
+    bytes: Vec<u8>,
+    touched: Vec<Touched>,
+    granule: usize,
+    /// Counts barriers, and beginnings of workgroups.
+    epoch: u32,
+    /// The epoch in which this workgroup began.
+    first: u32,
+}
+
+/// How memory is touched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    Read,
+    Write,
+    Atomic,
+    /// A copy begins that will write it.
+    Begin,
+}
+
+impl SharedMemory {
+    pub fn new(bytes: usize, granule: usize) -> SharedMemory {
+        let touched = vec![Touched::default(); bytes.div_ceil(granule)];
+        SharedMemory { bytes: vec![0xa5; bytes], touched, granule, epoch: 0, first: 0 }
+    }
+    /// A workgroup begins.
+    pub fn begin(&mut self) {
+        self.epoch += 1;
+        self.first = self.epoch;
+    }
+    pub fn barrier(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Notes who touches memory how.
+    #[inline(always)]
+    pub fn touch(&mut self, at: u32, size: usize, thread: u16, how: Touch) -> Result<usize, Fault> {
+        let at = at as usize;
+        if at + size > self.bytes.len() {
+            return Err(Fault::new(
+                FaultKind::Illegal,
+                format!("an access of {size} bytes at byte {at} of {} of shared memory", self.bytes.len()),
+            ));
+        }
+        if !at.is_multiple_of(size) {
+            return Err(Fault::new(
+                FaultKind::Misaligned,
+                format!("{size} bytes at byte {at} of shared memory"),
+            ));
+        }
+        for g in at / self.granule..(at + size).div_ceil(self.granule) {
+            let t = &mut self.touched[g];
+            let written_now = t.written == self.epoch;
+            let read_now = t.read == self.epoch;
+            let bad = match how {
+                Touch::Read => {
+                    t.written < self.first || (written_now && t.writer != thread) || t.writer == COMING
+                }
+                Touch::Write | Touch::Begin => {
+                    (written_now && t.writer != thread)
+                        || (read_now && t.reader != thread)
+                        || (t.writer == COMING && t.written >= self.first && how == Touch::Begin)
+                }
+                Touch::Atomic => {
+                    t.written < self.first
+                        || (written_now && t.writer != thread && t.writer != ATOMIC)
+                        || (read_now && t.reader != thread && t.reader != ATOMIC)
+                }
+            };
+            if bad {
+                return Err(clash(*t, at, thread, how, self.first));
+            }
+            match how {
+                Touch::Read if read_now => {
+                    if t.reader != thread {
+                        t.reader = MANY;
+                    }
+                }
+                Touch::Read => (t.read, t.reader) = (self.epoch, thread),
+                Touch::Write => (t.written, t.writer) = (self.epoch, thread),
+                Touch::Begin => (t.written, t.writer) = (self.epoch, COMING),
+                Touch::Atomic => {
+                    (t.written, t.writer) = (self.epoch, ATOMIC);
+                    (t.read, t.reader) = (self.epoch, ATOMIC);
+                }
+            }
+        }
+        Ok(at)
+    }
+    /// A copy that was begun is there.
+    pub fn arrived(&mut self, at: usize, bytes: &[u8], thread: u16) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        for g in at / self.granule..(at + bytes.len()).div_ceil(self.granule) {
+            (self.touched[g].written, self.touched[g].writer) = (self.epoch, thread);
+        }
+    }
+    #[inline(always)]
+    pub fn get(&self, at: usize, size: usize) -> u64 {
+        let mut all = [0; 8];
+        all[..size].copy_from_slice(&self.bytes[at..at + size]);
+        u64::from_le_bytes(all)
+    }
+    #[inline(always)]
+    pub fn put(&mut self, at: usize, size: usize, v: u64) {
+        self.bytes[at..at + size].copy_from_slice(&v.to_le_bytes()[..size]);
+    }
+}
+
+#[cold]
+fn clash(t: Touched, at: usize, thread: u16, how: Touch, first: u32) -> Fault {
+    let who = |n: u16| match n {
+        MANY => "several threads".to_string(),
+        ATOMIC => "an atomic".to_string(),
+        COMING => "a copy that nobody has waited for".to_string(),
+        n => format!("thread {n}"),
+    };
+    let word = match how {
+        Touch::Read => "reads",
+        Touch::Write => "writes",
+        Touch::Begin => "begins to copy to",
+        Touch::Atomic => "changes",
+    };
+    let what = if t.written < first && matches!(how, Touch::Read | Touch::Atomic) {
+        format!("thread {thread} {word} byte {at} of shared memory, which nobody has written")
+    } else {
+        format!(
+            "a race: thread {thread} {word} byte {at} of shared memory, written by {} and read by {} since the last \
+             barrier",
+            who(t.writer),
+            who(t.reader)
+        )
+    };
+    Fault::new(FaultKind::Illegal, what)
+}

@@ -1,0 +1,187 @@
+//! A warp: 32 lanes that run in step where they are at the same place.
+//!
+//! Where lanes part, each part is a path with its own place. The path that is furthest behind runs first, and paths that meet
+//! at a label become one again; so lanes that part in a branch or a loop are together behind it. Barriers and exchanges between
+//! lanes are mistakes unless all lanes that still run are there.
+
+use super::matrix::Copies;
+use super::{Fault, FaultKind, Group, LANES};
+use crate::ptx::inst::Inst;
+use crate::ptx::{Program, Special};
+
+/// Why a warp stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// All lanes have ended.
+    Done,
+    /// All lanes wait at this instruction.
+    Barrier(usize),
+}
+
+/// Lanes at a place.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    at: usize,
+    mask: u32,
+}
+
+pub struct Warp {
+    pub narrow: Vec<[u32; LANES]>,
+    pub wide: Vec<[u64; LANES]>,
+    /// A bit for each lane.
+    pub predicates: Vec<u32>,
+    here: Path,
+    others: Vec<Path>,
+    /// Lanes that have not ended.
+    live: u32,
+    all: u32,
+    /// The number of lane 0 in its workgroup.
+    pub first: u16,
+    pub copies: Copies,
+}
+
+impl Warp {
+    /// A warp of a workgroup, by its number; so many threads of the workgroup are left for it.
+    pub fn new(program: &Program, number: usize, threads: usize, params: &[u8]) -> Warp {
+        let all = if threads >= LANES { u32::MAX } else { (1 << threads) - 1 };
+        let mut warp = Warp {
+            narrow: vec![[0xdead_beef; LANES]; program.narrow],
+            wide: vec![[0xdead_beef_dead_beef; LANES]; program.wide],
+            predicates: vec![0x5555_5555; program.predicates],
+            here: Path { at: 0, mask: all },
+            others: Vec::new(),
+            live: all,
+            all,
+            first: (number * LANES) as u16,
+            copies: Copies::default(),
+        };
+        for &(column, bits) in &program.constants32 {
+            warp.narrow[column as usize] = [bits; LANES];
+        }
+        for &(column, bits) in &program.constants64 {
+            warp.wide[column as usize] = [bits; LANES];
+        }
+        for p in &program.params {
+            let mut bytes = [0; 8];
+            bytes[..p.size].copy_from_slice(&params[p.offset..p.offset + p.size]);
+            let bits = u64::from_le_bytes(bytes);
+            match p.size {
+                8 => warp.wide[p.column as usize] = [bits; LANES],
+                _ => warp.narrow[p.column as usize] = [bits as u32; LANES],
+            }
+        }
+        let [x, y, _] = program.group;
+        for &(column, special) in &program.specials {
+            let value = |lane: usize| {
+                let thread = (number * LANES + lane) as u32;
+                match special {
+                    Special::Thread(0) => thread % x,
+                    Special::Thread(1) => thread / x % y,
+                    Special::Thread(_) => thread / x / y,
+                    Special::Threads(axis) => program.group[usize::from(axis)],
+                    Special::Lane => lane as u32,
+                    // Set by whoever starts a workgroup.
+                    Special::Group(_) | Special::Groups(_) => 0,
+                }
+            };
+            warp.narrow[column as usize] = std::array::from_fn(value);
+        }
+        warp
+    }
+    /// At the first instruction again.
+    pub fn begin(&mut self) {
+        self.here = Path { at: 0, mask: self.all };
+        self.others.clear();
+        self.live = self.all;
+        self.copies = Copies::default();
+    }
+    /// The instruction that was last looked at.
+    pub fn at(&self) -> usize {
+        self.here.at
+    }
+    /// The lanes that run.
+    pub fn mask(&self) -> u32 {
+        self.here.mask
+    }
+    /// Are all lanes here that have not ended?
+    pub fn together(&self, what: &str) -> Result<(), Fault> {
+        if self.here.mask == self.live {
+            return Ok(());
+        }
+        let why =
+            format!("{what} that a part of the lanes reaches ({:08x} of {:08x})", self.here.mask, self.live);
+        Err(Fault::new(FaultKind::Illegal, why))
+    }
+
+    /// Goes on with the path that is furthest behind, joined by all that are at its place.
+    fn pick(&mut self) {
+        let Some(at) = self.others.iter().map(|p| p.at).min() else { return };
+        self.here = Path { at, mask: 0 };
+        let here = &mut self.here;
+        self.others.retain(|p| {
+            if p.at == at {
+                here.mask |= p.mask;
+            }
+            p.at != at
+        });
+    }
+
+    /// Runs until all lanes wait or have ended.
+    #[inline(always)]
+    pub fn run(&mut self, group: &mut Group<'_>) -> Result<Stop, Fault> {
+        let program = group.program;
+        loop {
+            match program.insts[self.here.at] {
+                Inst::Join => {
+                    if !self.others.is_empty() {
+                        let at = self.here.at;
+                        self.others.push(self.here);
+                        self.pick();
+                        if self.here.at != at {
+                            continue;
+                        }
+                    }
+                    self.here.at += 1;
+                }
+                Inst::Branch { to, guard } => {
+                    let Path { at, mask } = self.here;
+                    let taken = match guard {
+                        None => mask,
+                        Some((p, true)) => mask & self.predicates[p as usize],
+                        Some((p, false)) => mask & !self.predicates[p as usize],
+                    };
+                    let to = to as usize;
+                    if taken == 0 {
+                        self.here.at += 1;
+                        continue;
+                    }
+                    if taken == mask && self.others.is_empty() {
+                        self.here.at = to;
+                        continue;
+                    }
+                    if taken != mask {
+                        self.others.push(Path { at: at + 1, mask: mask & !taken });
+                    }
+                    self.others.push(Path { at: to, mask: taken });
+                    self.pick();
+                }
+                Inst::Return => {
+                    self.live &= !self.here.mask;
+                    if self.live == 0 {
+                        return Ok(Stop::Done);
+                    }
+                    self.pick();
+                }
+                Inst::Barrier => {
+                    self.together("a barrier")?;
+                    self.here.at += 1;
+                    return Ok(Stop::Barrier(self.here.at));
+                }
+                inst => {
+                    self.one(inst, group)?;
+                    self.here.at += 1;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,681 @@
+//! From lines to instructions. What is not known is refused, with the line.
+
+use super::files::{File, Files, number};
+use super::inst::*;
+use super::{Param, Program, Refused};
+use std::collections::HashMap;
+
+/// Bytes of shared memory that a workgroup may declare.
+const MOST_SHARED: usize = 48 << 10;
+
+struct Decoder {
+    files: Files,
+    insts: Vec<Inst>,
+    lines: Vec<u32>,
+    /// Where each label is.
+    labels: HashMap<String, u32>,
+    /// Branches to labels: the instruction and the label.
+    branches: Vec<(usize, String)>,
+    granule: usize,
+    capability: u32,
+}
+
+pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Program, Refused> {
+    let mut d = Decoder {
+        files: Files::default(),
+        insts: Vec::new(),
+        lines: Vec::new(),
+        labels: HashMap::new(),
+        branches: Vec::new(),
+        granule: 8,
+        capability: 0,
+    };
+    let (mut entry, mut group, mut param_bytes, mut shared) = (None, [1; 3], 0, 0);
+    for (n, whole) in text.lines().enumerate() {
+        let line = whole.split("//").next().unwrap_or("").trim().trim_end_matches([';', ',']).trim();
+        let refuse = |why: String| Refused::Text(format!("line {}: {why}: {}", n + 1, whole.trim()));
+        let mut words = line.split_whitespace();
+        match words.next() {
+            None | Some("{" | "}" | "(" | ")" | ".address_size") => {}
+            Some(".version") => {
+                let of = words.next().and_then(|w| w.split_once('.'));
+                let of = of.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+                let of: (u32, u32) = of.ok_or_else(|| refuse("a version is expected".into()))?;
+                if of > version {
+                    return Err(Refused::Version(of));
+                }
+            }
+            Some(".target") => {
+                let sm = words.next().and_then(|w| w.strip_prefix("sm_")).and_then(|w| w.parse().ok());
+                d.capability = sm.ok_or_else(|| refuse("a target is expected".into()))?;
+                if d.capability > capability {
+                    return Err(Refused::Target(d.capability));
+                }
+            }
+            Some(".visible") => {
+                let name = line.split_once(".entry ").map(|(_, r)| r.trim_end_matches('(').trim());
+                let name = name.ok_or_else(|| refuse("an entry is expected".into()))?;
+                if entry.replace(name.to_string()).is_some() {
+                    return Err(refuse("a second entry".into()));
+                }
+            }
+            Some(".param") => {
+                param_bytes = d.param(line, param_bytes).map_err(refuse)?;
+            }
+            Some(".reqntid") => {
+                let sizes = line[".reqntid".len()..].split(',').map(|w| w.trim().parse::<u32>());
+                for (to, size) in group.iter_mut().zip(sizes) {
+                    *to = size.map_err(|e| refuse(e.to_string()))?;
+                }
+            }
+            Some(".reg") => d.registers(line).map_err(refuse)?,
+            Some(".shared") => {
+                shared = d.shared(line, shared).map_err(refuse)?;
+                if shared > MOST_SHARED {
+                    return Err(refuse(format!("more than {MOST_SHARED} bytes of shared memory")));
+                }
+            }
+            Some(_) => d.line(line, n as u32).map_err(refuse)?,
+        }
+    }
+    let entry = entry.ok_or_else(|| Refused::Text("there is no entry".into()))?;
+    let threads: u64 = group.iter().map(|&n| u64::from(n)).product();
+    if threads == 0 || threads > 1024 {
+        return Err(Refused::Text(format!("a workgroup of {threads} threads")));
+    }
+    for (at, label) in &d.branches {
+        let Some(&to) = d.labels.get(label) else {
+            return Err(Refused::Text(format!("there is no label {label}")));
+        };
+        if let Inst::Branch { to: place, .. } = &mut d.insts[*at] {
+            *place = to;
+        }
+    }
+    d.insts.push(Inst::Return);
+    d.lines.push(d.lines.last().copied().unwrap_or(0));
+    let columns = |f| d.files.columns.get(&f).copied().unwrap_or(0) as usize;
+    let constants = |f: File| d.files.constants.iter().filter(move |((g, _), _)| *g == f);
+    Ok(Program {
+        entry,
+        capability: d.capability,
+        group,
+        narrow: columns(File::Narrow),
+        wide: columns(File::Wide),
+        predicates: columns(File::Predicate),
+        constants32: constants(File::Narrow).map(|((_, bits), &c)| (c, *bits as u32)).collect(),
+        constants64: constants(File::Wide).map(|((_, bits), &c)| (c, *bits)).collect(),
+        specials: d.files.specials,
+        params: d.files.params.into_iter().map(|(_, _, p)| p).collect(),
+        param_bytes,
+        shared,
+        granule: d.granule,
+        insts: d.insts,
+        lines: d.lines,
+        text: text.to_string(),
+    })
+}
+
+impl Decoder {
+    /// `.param .u64 b0`: the next of its size.
+    fn param(&mut self, line: &str, used: usize) -> Result<usize, String> {
+        let mut words = line.split_whitespace().skip(1);
+        let (Some(ty), Some(name)) = (words.next(), words.next()) else { return Err("a parameter".into()) };
+        let (size, file) = match ty {
+            ".u64" | ".s64" | ".b64" | ".f64" => (8, File::Wide),
+            ".u32" | ".s32" | ".b32" | ".f32" => (4, File::Narrow),
+            _ => return Err(format!("a parameter of type {ty}")),
+        };
+        let offset = used.next_multiple_of(size);
+        let column = self.files.new_columns(file, 1);
+        self.files.params.push((name.to_string(), file, Param { offset, size, column }));
+        Ok(offset + size)
+    }
+    /// `.reg .b32 %r<12>`
+    fn registers(&mut self, line: &str) -> Result<(), String> {
+        let mut words = line.split_whitespace().skip(1);
+        let ty = words.next().and_then(|w| w.strip_prefix('.')).ok_or("a type")?;
+        let (name, count) =
+            words.next().and_then(|w| w.trim_end_matches('>').split_once('<')).ok_or("a name")?;
+        self.files.declare(ty, name, count.parse().map_err(|_| "a number of registers")?)
+    }
+    /// `.shared .align 16 .b8 s0[64]`
+    fn shared(&mut self, line: &str, used: usize) -> Result<usize, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [".shared", ".align", align, ".b8", rest] = words[..] else { return Err("shared memory".into()) };
+        let align: usize = align.parse().map_err(|_| "an alignment")?;
+        let (name, bytes) = rest.trim_end_matches(']').split_once('[').ok_or("a number of bytes")?;
+        let at = used.next_multiple_of(align);
+        self.files.shared.insert(name.to_string(), at);
+        Ok(at + bytes.parse::<usize>().map_err(|_| "a number of bytes")?)
+    }
+
+    fn line(&mut self, line: &str, n: u32) -> Result<(), String> {
+        if let Some(label) = line.strip_suffix(':') {
+            self.labels.insert(label.to_string(), self.insts.len() as u32);
+            self.push(Inst::Join, n);
+            return Ok(());
+        }
+        let (guard, line) = match line.strip_prefix('@') {
+            Some(rest) => {
+                let (name, rest) = rest.split_once(' ').ok_or("an instruction after its guard")?;
+                let (name, wanted) = name.strip_prefix('!').map_or((name, true), |r| (r, false));
+                (Some((self.files.source(File::Predicate, name)?, wanted)), rest)
+            }
+            None => (None, line),
+        };
+        let (op, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let operands = split(rest);
+        let o: Vec<&str> = operands.iter().map(String::as_str).collect();
+        let parts: Vec<&str> = op.split('.').collect();
+        if let (["bra"] | ["bra", "uni"], [label]) = (&parts[..], &o[..]) {
+            self.branches.push((self.insts.len(), (*label).to_string()));
+            self.push(Inst::Branch { to: 0, guard }, n);
+            return Ok(());
+        }
+        if guard.is_some() {
+            return Err("only branches may be guarded".into());
+        }
+        let inst = self.inst(&parts, &o)?;
+        self.push(inst, n);
+        Ok(())
+    }
+    fn push(&mut self, inst: Inst, line: u32) {
+        self.insts.push(inst);
+        self.lines.push(line);
+    }
+
+    fn to32(&mut self, text: &str) -> Result<Column, String> {
+        self.files.target(File::Narrow, text)
+    }
+    fn to64(&mut self, text: &str) -> Result<Column, String> {
+        self.files.target(File::Wide, text)
+    }
+    fn p(&mut self, text: &str) -> Result<Column, String> {
+        self.files.source(File::Predicate, text)
+    }
+    fn to_p(&mut self, text: &str) -> Result<Column, String> {
+        self.files.target(File::Predicate, text)
+    }
+    fn n(&mut self, text: &str) -> Result<Column, String> {
+        self.files.source(File::Narrow, text)
+    }
+    fn w(&mut self, text: &str) -> Result<Column, String> {
+        self.files.source(File::Wide, text)
+    }
+    /// Needs a device of at least this capability as target.
+    fn needs(&self, capability: u32) -> Result<(), String> {
+        if self.capability >= capability { Ok(()) } else { Err(format!("needs .target sm_{capability}")) }
+    }
+
+    fn inst(&mut self, parts: &[&str], o: &[&str]) -> Result<Inst, String> {
+        let ty = *parts.last().unwrap_or(&"");
+        Ok(match (parts, o) {
+            (["ret"], []) => Inst::Return,
+            (["bar", "sync"], ["0"]) => Inst::Barrier,
+            (["ld", "param", _], [to, place]) => return self.load_param(ty, to, place),
+            (["ld", space @ .., _], [to, place]) => Inst::Load(self.access(space, ty, place, to, true)?),
+            (["st", space @ .., _], [place, from]) => {
+                Inst::Store(self.access(space, ty, place, from, false)?)
+            }
+            (["atom", space, what, _], [to, place, v]) => {
+                let space = self.space(space)?;
+                let (address, offset) = self.address(space, place)?;
+                let what = match (*what, ty) {
+                    ("add", "u32" | "s32") => Atomic::Add,
+                    ("min", "s32") => Atomic::MinS,
+                    ("min", "u32") => Atomic::MinU,
+                    ("max", "s32") => Atomic::MaxS,
+                    ("max", "u32") => Atomic::MaxU,
+                    ("and", "b32") => Atomic::And,
+                    ("or", "b32") => Atomic::Or,
+                    ("xor", "b32") => Atomic::Xor,
+                    ("exch", "b32") => Atomic::Exchange,
+                    _ => return Err(format!("an atomic {what}.{ty}")),
+                };
+                self.touches(space, 4);
+                let v = self.n(v)?;
+                Inst::Atomic(what, space, [self.to32(to)?, address, v], offset)
+            }
+            (["cvta", "to", "global", "u64"], [to, a]) => {
+                let a = self.w(a)?;
+                Inst::Wide1(Wide1::Mov, self.to64(to)?, a)
+            }
+            (["shfl", "sync", mode, "b32"], [to, v, lane, "31", "0xFFFFFFFF"]) => {
+                let butterfly = match *mode {
+                    "bfly" => true,
+                    "idx" => false,
+                    other => return Err(format!("a shuffle {other}")),
+                };
+                let (v, lane) = (self.n(v)?, self.n(lane)?);
+                Inst::Shuffle(butterfly, [self.to32(to)?, v, lane])
+            }
+            (["mov", "b64"], [to, from]) if from.starts_with('{') => {
+                let [low, high] = self.list(from, Self::n)?;
+                Inst::Pack([self.to64(to)?, low, high])
+            }
+            (["mov", "b64"], [to, from]) if to.starts_with('{') => {
+                let from = self.w(from)?;
+                let [low, high] = self.list(to, Self::to32)?;
+                Inst::Unpack([low, high, from])
+            }
+            (["mov", "b32"], [to, from]) if from.starts_with('{') => {
+                let [low, high] = self.list(from, Self::n)?;
+                Inst::Halves([self.to32(to)?, low, high])
+            }
+            (["mov", "pred"], [to, from]) => {
+                let from = self.p(from)?;
+                Inst::MovPredicate(self.to_p(to)?, from)
+            }
+            (["cvt", how @ .., to_ty, from_ty], [to, from]) => {
+                return self.convert(how, to_ty, from_ty, to, from);
+            }
+            (["setp", how, _], [to, a, b]) => return self.compare(how, ty, to, a, b),
+            (["selp", _], [to, a, b, c]) => {
+                let c = self.p(c)?;
+                if is_wide(ty) {
+                    let (a, b) = (self.w(a)?, self.w(b)?);
+                    Inst::Select64([self.to64(to)?, a, b, c])
+                } else {
+                    let (a, b) = (self.n(a)?, self.n(b)?);
+                    Inst::Select32([self.to32(to)?, a, b, c])
+                }
+            }
+            ([_, "pred"], _) => return self.predicate(parts[0], o),
+            (["shl" | "shr", _], [to, a, amount]) if is_wide(ty) => {
+                let how = match (parts[0], &ty[..1]) {
+                    ("shl", _) => Shift::Left,
+                    (_, "s") => Shift::RightS,
+                    _ => Shift::RightU,
+                };
+                let (a, amount) = (self.w(a)?, self.n(amount)?);
+                Inst::Shift(how, [self.to64(to)?, a, amount])
+            }
+            (["mad", "wide", "u32" | "s32"], [to, a, b, c]) => {
+                let (a, b, c) = (self.n(a)?, self.n(b)?, self.w(c)?);
+                Inst::MadWide(ty == "s32", [self.to64(to)?, a, b, c])
+            }
+            (["mad", "lo", _], [to, a, b, c]) => return self.three(Three::Mad, is_wide(ty), [to, a, b, c]),
+            (["fma", "rn", _], [to, a, b, c]) => return self.three(Three::FmaF, is_wide(ty), [to, a, b, c]),
+            (["mma" | "ldmatrix" | "cp", ..], _) => return self.matrix(parts, o),
+            (_, [to, a]) => return self.one(parts, ty, to, a),
+            (_, [to, a, b]) => return self.two(parts, ty, to, a, b),
+            _ => return Err("this instruction is not known".into()),
+        })
+    }
+
+    fn three(&mut self, op: Three, wide: bool, [to, a, b, c]: [&str; 4]) -> Result<Inst, String> {
+        Ok(if wide {
+            let (a, b, c) = (self.w(a)?, self.w(b)?, self.w(c)?);
+            Inst::Wide3(op, [self.to64(to)?, a, b, c])
+        } else {
+            let (a, b, c) = (self.n(a)?, self.n(b)?, self.n(c)?);
+            Inst::Narrow3(op, [self.to32(to)?, a, b, c])
+        })
+    }
+
+    fn one(&mut self, parts: &[&str], ty: &str, to: &str, a: &str) -> Result<Inst, String> {
+        let float = ty.starts_with('f');
+        macro_rules! pick {
+            ($Set:ident) => {
+                match parts {
+                    ["mov", _] => $Set::Mov,
+                    ["not", _] if !float => $Set::Not,
+                    ["neg", _] if float => $Set::NegF,
+                    ["neg", _] => $Set::Neg,
+                    ["abs", _] if float => $Set::AbsF,
+                    ["sqrt", "rn", _] if float => $Set::SqrtF,
+                    _ => return Err("this instruction is not known".into()),
+                }
+            };
+        }
+        if is_wide(ty) {
+            let a = self.w(a)?;
+            let op = pick!(Wide1);
+            return Ok(Inst::Wide1(op, self.to64(to)?, a));
+        }
+        let a = self.n(a)?;
+        let op = pick!(Narrow1);
+        Ok(Inst::Narrow1(op, self.to32(to)?, a))
+    }
+
+    fn two(&mut self, parts: &[&str], ty: &str, to: &str, a: &str, b: &str) -> Result<Inst, String> {
+        let signed = ty.starts_with('s');
+        let float = ty.starts_with('f');
+        macro_rules! pick {
+            ($Set:ident) => {
+                match parts {
+                    ["add", "rn", _] if float => $Set::AddF,
+                    ["sub", "rn", _] if float => $Set::SubF,
+                    ["mul", "rn", _] if float => $Set::MulF,
+                    ["div", "rn", _] if float => $Set::DivF,
+                    _ if float => return Err("a rounding has to be said".into()),
+                    ["add", _] => $Set::Add,
+                    ["sub", _] => $Set::Sub,
+                    ["mul", "lo", _] => $Set::Mul,
+                    ["mul", "hi", _] if signed => $Set::MulHighS,
+                    ["mul", "hi", _] => $Set::MulHighU,
+                    ["div", _] if signed => $Set::DivS,
+                    ["div", _] => $Set::DivU,
+                    ["rem", _] if signed => $Set::RemS,
+                    ["rem", _] => $Set::RemU,
+                    ["min", _] if signed => $Set::MinS,
+                    ["min", _] => $Set::MinU,
+                    ["max", _] if signed => $Set::MaxS,
+                    ["max", _] => $Set::MaxU,
+                    ["and", _] => $Set::And,
+                    ["or", _] => $Set::Or,
+                    ["xor", _] => $Set::Xor,
+                    _ => return Err("this instruction is not known".into()),
+                }
+            };
+        }
+        if is_wide(ty) {
+            let (a, b) = (self.w(a)?, self.w(b)?);
+            let op = pick!(Wide2);
+            return Ok(Inst::Wide2(op, [self.to64(to)?, a, b]));
+        }
+        let (a, b) = (self.n(a)?, self.n(b)?);
+        let op = match parts {
+            ["shl", _] => Narrow2::Shl,
+            ["shr", _] if signed => Narrow2::ShrS,
+            ["shr", _] => Narrow2::ShrU,
+            _ => pick!(Narrow2),
+        };
+        Ok(Inst::Narrow2(op, [self.to32(to)?, a, b]))
+    }
+
+    fn predicate(&mut self, op: &str, o: &[&str]) -> Result<Inst, String> {
+        let how = match (op, o) {
+            ("not", [to, a]) => {
+                let a = self.p(a)?;
+                return Ok(Inst::NotPredicate(self.to_p(to)?, a));
+            }
+            ("and", [..]) => Predicate::And,
+            ("or", [..]) => Predicate::Or,
+            ("xor", [..]) => Predicate::Xor,
+            _ => return Err("this instruction is not known".into()),
+        };
+        let [to, a, b] = o else { return Err("two operands".into()) };
+        let (a, b) = (self.p(a)?, self.p(b)?);
+        Ok(Inst::Predicate(how, [self.to_p(to)?, a, b]))
+    }
+
+    fn compare(&mut self, how: &str, ty: &str, to: &str, a: &str, b: &str) -> Result<Inst, String> {
+        let float = ty.starts_with('f');
+        let how = match how {
+            "eq" => Compare::Eq,
+            // Without the u, false for NaN.
+            "ne" if !float => Compare::Ne,
+            "neu" if float => Compare::Ne,
+            "lt" => Compare::Lt,
+            "le" => Compare::Le,
+            "gt" => Compare::Gt,
+            "ge" => Compare::Ge,
+            "nan" if float => Compare::Nan,
+            _ => return Err(format!("a comparison {how}")),
+        };
+        let kind = match &ty[..1] {
+            "f" => Kind::Float,
+            "s" => Kind::Signed,
+            _ => Kind::Unsigned,
+        };
+        if is_wide(ty) {
+            let (a, b) = (self.w(a)?, self.w(b)?);
+            return Ok(Inst::Compare64(how, kind, [self.to_p(to)?, a, b]));
+        }
+        let (a, b) = (self.n(a)?, self.n(b)?);
+        Ok(Inst::Compare32(how, kind, [self.to_p(to)?, a, b]))
+    }
+
+    fn convert(
+        &mut self,
+        how: &[&str],
+        to_ty: &str,
+        from_ty: &str,
+        to: &str,
+        a: &str,
+    ) -> Result<Inst, String> {
+        let unknown = || Err(format!("a conversion {how:?} from {from_ty} to {to_ty}"));
+        macro_rules! whole {
+            ($Set:ident) => {
+                match how {
+                    ["rmi"] => $Set::FloorF,
+                    ["rpi"] => $Set::CeilF,
+                    ["rzi"] => $Set::TruncF,
+                    ["rni"] => $Set::RoundF,
+                    _ => return unknown(),
+                }
+            };
+        }
+        let (narrow_to, narrow_from) = (!is_wide(to_ty), !is_wide(from_ty));
+        if narrow_to && narrow_from {
+            let op = match (to_ty, from_ty, how) {
+                ("f32", "f32", _) => whole!(Narrow1),
+                ("f16", "f32", ["rn"]) => Narrow1::FToHalf,
+                ("f32", "f16", []) => Narrow1::HalfToF,
+                ("s32", "f32", ["rzi"]) => Narrow1::FToS,
+                ("u32", "f32", ["rzi"]) => Narrow1::FToU,
+                ("f32", "s32", ["rn"]) => Narrow1::SToF,
+                ("f32", "u32", ["rn"]) => Narrow1::UToF,
+                ("u32", "u16", []) | ("u16", "u32", []) => Narrow1::Low16,
+                _ => return unknown(),
+            };
+            let a = self.n(a)?;
+            return Ok(Inst::Narrow1(op, self.to32(to)?, a));
+        }
+        if narrow_from {
+            let op = match (to_ty, from_ty, how) {
+                ("f64", "f32", []) => Widen::FToF,
+                ("f64", "s32", ["rn"]) => Widen::SToF,
+                ("f64", "u32", ["rn"]) => Widen::UToF,
+                ("s64", "f32", ["rzi"]) => Widen::FToS,
+                ("u64", "f32", ["rzi"]) => Widen::FToU,
+                ("s64" | "u64", "s32", []) => Widen::Signed,
+                ("s64" | "u64", "u32", []) => Widen::Unsigned,
+                _ => return unknown(),
+            };
+            let a = self.n(a)?;
+            return Ok(Inst::Widen(op, self.to64(to)?, a));
+        }
+        let a = self.w(a)?;
+        if narrow_to {
+            let op = match (to_ty, from_ty, how) {
+                ("f32", "f64", ["rn"]) => Narrowing::FToF,
+                ("f32", "s64", ["rn"]) => Narrowing::SToF,
+                ("f32", "u64", ["rn"]) => Narrowing::UToF,
+                ("s32", "f64", ["rzi"]) => Narrowing::FToS,
+                ("u32", "f64", ["rzi"]) => Narrowing::FToU,
+                ("s32" | "u32", "s64" | "u64", []) => Narrowing::Low,
+                _ => return unknown(),
+            };
+            return Ok(Inst::Narrow(op, self.to32(to)?, a));
+        }
+        let op = match (to_ty, from_ty, how) {
+            ("f64", "f64", _) => whole!(Wide1),
+            ("s64", "f64", ["rzi"]) => Wide1::FToS,
+            ("u64", "f64", ["rzi"]) => Wide1::FToU,
+            ("f64", "s64", ["rn"]) => Wide1::SToF,
+            ("f64", "u64", ["rn"]) => Wide1::UToF,
+            _ => return unknown(),
+        };
+        Ok(Inst::Wide1(op, self.to64(to)?, a))
+    }
+
+    fn load_param(&mut self, ty: &str, to: &str, place: &str) -> Result<Inst, String> {
+        let name = place.trim_start_matches('[').trim_end_matches(']');
+        let Some(&(_, file, Param { column, .. })) = self.files.params.iter().find(|p| p.0 == name) else {
+            return Err(format!("there is no parameter {name}"));
+        };
+        match (file, is_wide(ty)) {
+            (File::Wide, true) => Ok(Inst::Wide1(Wide1::Mov, self.to64(to)?, column)),
+            (File::Narrow, false) => Ok(Inst::Narrow1(Narrow1::Mov, self.to32(to)?, column)),
+            _ => Err(format!("{name} is of another size")),
+        }
+    }
+
+    fn space(&self, word: &str) -> Result<Space, String> {
+        match word {
+            "global" => Ok(Space::Global),
+            "shared" => Ok(Space::Shared),
+            _ => Err(format!("memory {word}")),
+        }
+    }
+    /// Shared memory is accessed in pieces of this size.
+    fn touches(&mut self, space: Space, size: usize) {
+        if space == Space::Shared {
+            self.granule = self.granule.min(size);
+        }
+    }
+    /// `[%rd1+16]`
+    fn address(&mut self, space: Space, text: &str) -> Result<(Column, u32), String> {
+        let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).ok_or("an address")?;
+        let (base, more) = inner.split_once('+').unwrap_or((inner, "0"));
+        let offset = number(more).and_then(|n| u32::try_from(n).ok()).ok_or("bytes after an address")?;
+        let base = match space {
+            Space::Global => self.w(base)?,
+            Space::Shared => self.n(base)?,
+        };
+        Ok((base, offset))
+    }
+    fn access(
+        &mut self,
+        space: &[&str],
+        ty: &str,
+        place: &str,
+        all: &str,
+        load: bool,
+    ) -> Result<Access, String> {
+        let (space, rest) = space.split_first().ok_or("where memory is")?;
+        let space = self.space(space)?;
+        let rest = match rest {
+            ["nc", rest @ ..] if load && space == Space::Global => rest,
+            rest => rest,
+        };
+        let count: usize = match rest {
+            [] => 1,
+            ["v2"] => 2,
+            ["v4"] => 4,
+            _ => return Err(format!("an access {rest:?}")),
+        };
+        let size = match ty {
+            "u8" | "b8" => 1,
+            "b16" | "u16" => 2,
+            "b32" | "u32" | "s32" | "f32" => 4,
+            "b64" | "u64" | "s64" | "f64" => 8,
+            _ => return Err(format!("an access of {ty}")),
+        };
+        if size * count > 16 {
+            return Err("an access has at most 16 bytes".into());
+        }
+        let (address, offset) = self.address(space, place)?;
+        let names: Vec<&str> =
+            all.trim_start_matches('{').trim_end_matches('}').split(',').map(str::trim).collect();
+        if names.len() != count {
+            return Err(format!("{count} registers"));
+        }
+        let (mut columns, wide) = ([0; 4], size == 8);
+        for (to, name) in columns.iter_mut().zip(names) {
+            *to = match (load, wide) {
+                (true, true) => self.to64(name)?,
+                (true, false) => self.to32(name)?,
+                (false, true) => self.w(name)?,
+                (false, false) => self.n(name)?,
+            };
+        }
+        self.touches(space, size);
+        Ok(Access { space, address, offset, size: size as u8, wide, count: count as u8, columns })
+    }
+
+    /// `{%r1, %r2}`
+    fn list<const N: usize>(
+        &mut self,
+        text: &str,
+        each: fn(&mut Self, &str) -> Result<Column, String>,
+    ) -> Result<[Column; N], String> {
+        let names = text.trim_start_matches('{').trim_end_matches('}').split(',');
+        let all: Vec<Column> = names.map(|n| each(self, n.trim())).collect::<Result<_, _>>()?;
+        all.try_into().map_err(|_| format!("{N} registers"))
+    }
+
+    /// Products of matrices, and what brings them their factors.
+    fn matrix(&mut self, parts: &[&str], o: &[&str]) -> Result<Inst, String> {
+        Ok(match (parts, o) {
+            (["mma", "sync", "aligned", "m16n8k16", "row", "col", "f32", x, y, "f32"], [d, a, b, c]) => {
+                let factor = match (*x, *y) {
+                    ("f16", "f16") => Factor::F16,
+                    ("bf16", "bf16") => Factor::BF16,
+                    _ => return Err(format!("factors of {x} and {y}")),
+                };
+                self.needs(80)?;
+                let (a, b, c) = (self.list(a, Self::n)?, self.list(b, Self::n)?, self.list(c, Self::n)?);
+                Inst::Mma(factor, self.list(d, Self::to32)?, a, b, c)
+            }
+            (["ldmatrix", "sync", "aligned", "m8n8", count, rest @ .., "shared", "b16"], [to, place]) => {
+                let transposed = match rest {
+                    [] => false,
+                    ["trans"] => true,
+                    _ => return Err(format!("a form {rest:?}")),
+                };
+                let (address, offset) = self.address(Space::Shared, place)?;
+                self.touches(Space::Shared, 2);
+                let mut columns = [0; 4];
+                let count = match *count {
+                    "x1" => 1,
+                    "x2" => {
+                        columns[..2].copy_from_slice(&self.list::<2>(to, Self::to32)?);
+                        2
+                    }
+                    "x4" => {
+                        columns = self.list(to, Self::to32)?;
+                        4
+                    }
+                    _ => return Err(format!("{count} matrices")),
+                };
+                if count == 1 {
+                    columns[0] = self.list::<1>(to, Self::to32)?[0];
+                }
+                Inst::LoadMatrix { transposed, count, to: columns, address, offset }
+            }
+            (["cp", "async", "ca" | "cg", "shared", "global"], [to, from, bytes]) => {
+                self.needs(80)?;
+                let bytes: u8 = bytes.parse().map_err(|_| "a number of bytes")?;
+                if !(bytes == 16 || (parts[2] == "ca" && matches!(bytes, 4 | 8))) {
+                    return Err(format!("a copy of {bytes} bytes"));
+                }
+                let (to, to_offset) = self.address(Space::Shared, to)?;
+                let (from, from_offset) = self.address(Space::Global, from)?;
+                self.touches(Space::Shared, 4);
+                Inst::CopyAsync { to, to_offset, from, from_offset, bytes }
+            }
+            (["cp", "async", "commit_group"], []) => Inst::CommitCopies,
+            (["cp", "async", "wait_group"], [n]) => {
+                Inst::WaitCopies(n.parse().map_err(|_| "a number of groups")?)
+            }
+            _ => return Err("this instruction is not known".into()),
+        })
+    }
+}
+
+fn is_wide(ty: &str) -> bool {
+    ty.ends_with("64")
+}
+
+/// Operands between commas; those in braces and brackets are one.
+fn split(text: &str) -> Vec<String> {
+    let (mut all, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (i, c) in text.char_indices() {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            ',' if depth == 0 => {
+                all.push(text[from..i].trim().to_string());
+                from = i + 1;
+            }
+            _ => {}
+        }
+    }
+    if !text[from..].trim().is_empty() {
+        all.push(text[from..].trim().to_string());
+    }
+    all
+}

@@ -1,0 +1,161 @@
+//! Memory that workgroups on several threads share: raw bytes, accessed as atomics without order, as a device does.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What every piece of memory begins at a multiple of.
+const ALIGNMENT: usize = 256;
+/// What fresh memory is full of: not zeros, so that nobody relies on them.
+const FRESH: u8 = 0xa5;
+
+/// A piece of memory.
+#[derive(Debug)]
+pub struct Raw {
+    at: NonNull<u8>,
+    layout: Layout,
+    len: usize,
+}
+
+// SAFETY: the bytes are reached through atomics, or by copies, during which no workgroup runs.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+macro_rules! accesses {
+    ($load:ident, $store:ident, $Atomic:ident, $T:ident) => {
+        /// A number; `at` was checked to be inside and aligned by [`Raw::place`].
+        #[inline(always)]
+        pub fn $load(&self, at: Place) -> $T {
+            // SAFETY: `Place` is made by `Raw::place` of this piece only, which checked bounds and alignment.
+            unsafe { $Atomic::from_ptr(self.at.as_ptr().add(at.0).cast()) }.load(Relaxed)
+        }
+        /// Stores a number.
+        #[inline(always)]
+        pub fn $store(&self, at: Place, v: $T) {
+            // SAFETY: as above.
+            unsafe { $Atomic::from_ptr(self.at.as_ptr().add(at.0).cast()) }.store(v, Relaxed)
+        }
+    };
+}
+
+/// A place inside of a piece of memory where an access of the size that it was made for fits.
+#[derive(Clone, Copy, Debug)]
+pub struct Place(usize);
+
+impl Raw {
+    /// So many bytes; `None` if the system has no more.
+    pub fn new(len: usize) -> Option<Raw> {
+        let layout = Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
+        // SAFETY: the size is not 0; the bytes are written before anybody reads them.
+        let at = unsafe {
+            let at = NonNull::new(alloc(layout))?;
+            at.as_ptr().write_bytes(FRESH, layout.size());
+            at
+        };
+        Some(Raw { at, layout, len })
+    }
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Where it lies, for the host.
+    pub fn host(&self) -> *mut c_void {
+        self.at.as_ptr().cast()
+    }
+    /// Does an access of `size` bytes (a power of two) at `offset` stay inside, at a multiple of its size?
+    #[inline(always)]
+    pub fn place(&self, offset: u64, size: u64) -> Option<Place> {
+        let inside = offset.checked_add(size).is_some_and(|end| end <= self.len as u64);
+        (inside && offset & (size - 1) == 0).then_some(Place(offset as usize))
+    }
+    accesses!(load8, store8, AtomicU8, u8);
+    accesses!(load16, store16, AtomicU16, u16);
+    accesses!(load32, store32, AtomicU32, u32);
+    accesses!(load64, store64, AtomicU64, u64);
+
+    /// A number that several change at a time.
+    pub fn atomic32(&self, at: Place) -> &AtomicU32 {
+        // SAFETY: as for loads; the place lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(at.0).cast()) }
+    }
+
+    /// Bytes from another piece, or from this one.
+    pub fn copy_from(&self, offset: usize, from: &Raw, from_offset: usize, bytes: usize) {
+        assert!(
+            offset + bytes <= self.len && from_offset + bytes <= from.len,
+            "the caller has checked bounds"
+        );
+        // SAFETY: just checked; `copy_from` allows overlaps. No workgroup runs while the device copies.
+        unsafe { self.at.as_ptr().add(offset).copy_from(from.at.as_ptr().add(from_offset), bytes) }
+    }
+    /// Everything set to a byte.
+    pub fn fill(&self, byte: u8) {
+        // SAFETY: all of it is ours.
+        unsafe { self.at.as_ptr().write_bytes(byte, self.len) }
+    }
+    /// The bytes, and what they are from bytes: for tests.
+    pub fn to_vec(&self) -> Vec<u8> {
+        (0..self.len as u64).filter_map(|i| Some(self.load8(self.place(i, 1)?))).collect()
+    }
+    /// Writes all of it.
+    pub fn write(&self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.len, "as many bytes as there are");
+        for (i, &b) in bytes.iter().enumerate() {
+            if let Some(place) = self.place(i as u64, 1) {
+                self.store8(place, b);
+            }
+        }
+    }
+}
+
+/// Bytes of the host that an operation will read or write when it is done.
+#[derive(Clone, Copy, Debug)]
+pub struct HostBytes {
+    at: *mut u8,
+    len: usize,
+}
+
+// SAFETY: see `HostBytes::new`.
+unsafe impl Send for HostBytes {}
+
+impl HostBytes {
+    /// Bytes of a caller.
+    ///
+    /// # Safety
+    /// They are there, and nobody else uses them, until the operation that gets them is done: what the caller of an
+    /// asynchronous copy promises.
+    pub unsafe fn new(at: *mut c_void, len: usize) -> HostBytes {
+        HostBytes { at: at.cast(), len }
+    }
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// The address of the first.
+    pub fn address(&self) -> usize {
+        self.at as usize
+    }
+    /// To memory.
+    pub fn copy_to(&self, to: &Raw, offset: usize) {
+        assert!(offset + self.len <= to.len, "the caller has checked bounds");
+        // SAFETY: just checked for `to`; see `new` for the host's.
+        unsafe { to.at.as_ptr().add(offset).copy_from(self.at, self.len) }
+    }
+    /// From memory.
+    pub fn copy_from(&self, from: &Raw, offset: usize) {
+        assert!(offset + self.len <= from.len, "the caller has checked bounds");
+        // SAFETY: as above.
+        unsafe { self.at.copy_from(from.at.as_ptr().add(offset), self.len) }
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // A use after this is seen more often than if the numbers stayed.
+        self.fill(FRESH ^ 0xff);
+        // SAFETY: it was allocated with this layout, and nobody has it any more.
+        unsafe { dealloc(self.at.as_ptr(), self.layout) }
+    }
+}
