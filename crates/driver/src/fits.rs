@@ -3,6 +3,7 @@
 use crate::Info;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
+use elinvar_kernel::ir::Type;
 
 /// That a device of a driver has what a kernel needs.
 ///
@@ -33,6 +34,13 @@ pub fn check(driver: &str, has: &Info, kernel: &Kernel) -> Result<()> {
     }
     if kernel.buffers.len() as u32 > has.buffers {
         return lacks(format!("kernels of {} buffers", kernel.buffers.len()));
+    }
+    let fragment = |t: &Type| match t {
+        Type::Fragment(f) if !has.units.iter().any(|u| u.fragment(f.role) == *f) => Some(*f),
+        Type::Fragment(_) | Type::Vector(..) => None,
+    };
+    if let Some(f) = kernel.values.iter().find_map(fragment) {
+        return lacks(f.to_string());
     }
     match kernel.subgroup {
         Some(lanes) if has.subgroup != [lanes; 2] => lacks(format!("subgroups of {lanes} lanes")),

@@ -4,8 +4,9 @@ use crate::{Driver, Info, Kind, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{self, Launch};
-use elinvar_kernel::ir::{Access, Elem};
+use elinvar_kernel::ir::{Access, Elem, MatrixUnit};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A device that interprets kernels.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ impl Driver for Interp {
     const NAME: &'static str = "interp";
     type Memory = Memory;
     type Module = Kernel;
+    type Mark = Instant;
 
     fn list() -> Result<Vec<Info>> {
         Ok(vec![Info {
@@ -65,11 +67,12 @@ impl Driver for Interp {
             subgroup: [1, 64],
             shared: 32 << 10,
             invocations: 1024,
-            buffers: 16,
+            buffers: 64,
             f64: true,
             i64: true,
             half: true,
             bytes: true,
+            units: [Elem::F16, Elem::BF16].map(|elem| MatrixUnit { elem, shape: [16, 16, 16] }).to_vec(),
         }])
     }
     fn open(number: usize) -> Result<Interp> {
@@ -127,5 +130,12 @@ impl Driver for Interp {
     }
     fn wait(&self) -> Result<()> {
         Ok(())
+    }
+    // Work is done when it has been given to the queue, so the host's clock is the device's.
+    fn mark(&self) -> Result<Instant> {
+        Ok(Instant::now())
+    }
+    fn between(&self, from: &Instant, to: &Instant) -> Result<Duration> {
+        Ok(to.saturating_duration_since(*from))
     }
 }

@@ -23,8 +23,10 @@ pub use vulkan::Vulkan;
 use elinvar_core::Result;
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
+use elinvar_kernel::ir::MatrixUnit;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where what was found out about devices is kept between runs: `ELINVAR_CACHE_DIR`, or the user's directory for such.
 pub fn cache_dir() -> Option<PathBuf> {
@@ -92,6 +94,8 @@ pub struct Info {
     pub half: bool,
     /// Can it load and store bytes?
     pub bytes: bool,
+    /// What its matrix units multiply; none without such.
+    pub units: Vec<MatrixUnit>,
 }
 
 /// Some bytes of a device's memory.
@@ -122,6 +126,8 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     type Memory: Send + Sync + fmt::Debug;
     /// A kernel, ready to be started.
     type Module: Send + Sync + fmt::Debug;
+    /// A place in the queue, with the time at which the device came there.
+    type Mark: Send + Sync + fmt::Debug;
 
     /// The devices of this machine, the fastest kind first; `open` counts in this order.
     ///
@@ -178,4 +184,15 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `DeviceLost`.
     fn wait(&self) -> Result<()>;
+
+    /// Notes the time at which everything that was given to the queue until now is done.
+    ///
+    /// # Errors
+    /// `Unsupported` if the device has no clock; `DeviceLost`, `OutOfMemory`.
+    fn mark(&self) -> Result<Self::Mark>;
+    /// The time from one mark to a later one, by the device's clock; waits until the device has come to both.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    fn between(&self, from: &Self::Mark, to: &Self::Mark) -> Result<Duration>;
 }

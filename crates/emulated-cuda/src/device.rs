@@ -9,6 +9,7 @@ use crate::settings::{Settings, newest_ptx};
 use crate::sys::raw::{HostBytes, Raw};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Operations that a stream keeps; then some are done whether anybody waits or not.
 const MOST_KEPT: usize = 1024;
@@ -75,14 +76,24 @@ pub enum Operation {
     Free(u64),
 }
 
+/// A place in a stream.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// It was never recorded: whoever waits for it does not wait.
+    New,
+    /// It was recorded in this stream, and not passed yet.
+    Ahead(u64),
+    /// It was passed then.
+    Passed(Instant),
+}
+
 /// The device.
 pub(crate) struct Device {
     settings: Settings,
     memory: Memory,
     used: u64,
     streams: HashMap<u64, VecDeque<Operation>>,
-    /// The stream that an event was recorded in, if it was not passed yet.
-    events: HashMap<u64, Option<u64>>,
+    events: HashMap<u64, Event>,
     modules: HashMap<u64, Arc<Program>>,
     /// Memory of the host that copies need not wait for, by its address.
     pinned: BTreeMap<usize, Raw>,
@@ -224,7 +235,7 @@ impl Device {
     /// An event that was not recorded yet.
     pub fn event(&mut self) -> u64 {
         let handle = self.handle();
-        self.events.insert(handle, None);
+        self.events.insert(handle, Event::New);
         handle
     }
     /// An event goes.
@@ -240,7 +251,7 @@ impl Device {
         let at_once = match &operation {
             Operation::Up(host, _) | Operation::Down(_, host) => !self.is_pinned(host),
             Operation::Record(event) => {
-                *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Some(stream);
+                *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Event::Ahead(stream);
                 false
             }
             Operation::Across { .. } | Operation::Launch(..) | Operation::Free(_) => false,
@@ -268,21 +279,32 @@ impl Device {
         let all: Vec<u64> = self.streams.keys().copied().collect();
         all.into_iter().try_for_each(|s| self.finish(s))
     }
+    fn known(&self, event: u64) -> Done<Event> {
+        self.events.get(&event).copied().ok_or(Error::INVALID_HANDLE)
+    }
     /// Is an event passed? Asking lets its stream do one thing.
     pub fn passed(&mut self, event: u64) -> Done<bool> {
-        if let Some(stream) = *self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
+        if let Event::Ahead(stream) = self.known(event)? {
             self.next(stream)?;
         }
-        Ok(self.events.get(&event).is_some_and(Option::is_none))
+        Ok(!matches!(self.known(event)?, Event::Ahead(_)))
     }
     /// Does what an event waits for.
     pub fn wait(&mut self, event: u64) -> Done {
-        while let Some(stream) = *self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
+        while let Event::Ahead(stream) = self.known(event)? {
             if !self.next(stream)? {
                 return Err(Error::INVALID_HANDLE);
             }
         }
         Ok(())
+    }
+    /// Milliseconds from one event to another.
+    pub fn elapsed(&self, from: u64, to: u64) -> Done<f32> {
+        match (self.known(from)?, self.known(to)?) {
+            (Event::Passed(a), Event::Passed(b)) => Ok(b.saturating_duration_since(a).as_secs_f32() * 1000.0),
+            (Event::New, _) | (_, Event::New) => Err(Error::INVALID_HANDLE),
+            (Event::Ahead(_), _) | (_, Event::Ahead(_)) => Err(Error::NOT_READY),
+        }
     }
     /// Does the next thing of a stream; false if there is none.
     fn next(&mut self, stream: u64) -> Done<bool> {
@@ -330,7 +352,7 @@ impl Device {
             }
             Operation::Record(event) => {
                 if let Some(recorded) = self.events.get_mut(event) {
-                    *recorded = None;
+                    *recorded = Event::Passed(Instant::now());
                 }
             }
             Operation::Free(address) => {

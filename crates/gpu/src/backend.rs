@@ -5,17 +5,18 @@ use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::GpuDevice;
 use crate::tune::Case;
+use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
-use elinvar_driver::{Driver, Slice};
+use elinvar_driver::{Driver, Info, Slice};
 use elinvar_kernel::ir::Elem;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
-use elinvar_kernel::library::update::{self, OfUpdate};
+use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, nonzero, pool,
-    random, scan, scatter, sort,
+    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, matrix_units,
+    nonzero, pool, random, scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::map::{IntMap, Map};
@@ -23,10 +24,10 @@ use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
 use std::sync::Arc;
 
-type Look<'a, D> = View<'a, Gpu<D>>;
+pub(crate) type Look<'a, D> = View<'a, Gpu<D>>;
 
 /// The memory behind views.
-fn slices<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Slice<'a, D>>> {
+pub(crate) fn slices<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Slice<'a, D>>> {
     x.iter().map(|v| v.buffer.slice()).collect()
 }
 
@@ -91,6 +92,14 @@ fn memory_of(e: Elem) -> DType {
 /// Layouts and dtypes of views.
 fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
+}
+
+/// How a device's matrix units take a product of so many sums; `None` if they do not know such numbers.
+fn unit_tile(i: &Info, dtype: DType, sums: [usize; 2]) -> Option<matrix_units::Tile> {
+    let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
+    // Of several shapes the largest: most products for what is read.
+    let unit = units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>())?;
+    matrix_units::Tile::of(*unit, i.subgroup[1], sums, i.invocations, i.shared)
 }
 
 impl<D: Driver> Backend for Gpu<D> {
@@ -188,36 +197,7 @@ impl<D: Driver> Backend for Gpu<D> {
         u: &U,
         items: Vec<UpdateItem<'_, Self, M, R>>,
     ) -> Result<()> {
-        let f = OfUpdate::<U, M, R>(*u);
-        // All memory first: after an error, nothing has changed.
-        let mut works = Vec::with_capacity(items.len());
-        for item in &items {
-            let changes = item.changes.each_ref().map(|x| x.dtype);
-            let reads = item.reads.map(|v| (v.layout, v.dtype));
-            let work = update::update(&f, item.dtype, &item.shape, &changes, &reads);
-            if let Some(work) = &work {
-                d.prepare(work)?;
-            }
-            for read in &item.reads {
-                read.buffer.slice()?;
-            }
-            works.push(work);
-        }
-        let mut owned = Vec::with_capacity(items.len());
-        for item in items {
-            let mut changes = Vec::with_capacity(M);
-            for x in item.changes {
-                changes.push(x.buffer.own(d)?);
-            }
-            owned.push((changes, item.reads));
-        }
-        for (work, (changes, reads)) in works.into_iter().zip(owned) {
-            let Some(work) = work else { continue };
-            let mut buffers = changes.iter().map(|x| x.slice()).collect::<Result<Vec<_>>>()?;
-            buffers.extend(slices(&reads)?);
-            d.run(&work, &buffers)?;
-        }
-        Ok(())
+        update::update(d, &OfUpdate::<U, M, R>(*u), items)
     }
 
     fn fold(d: &Self::Device, f: Fold, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
@@ -250,12 +230,12 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok((y, places.within(Some([0, n as i64 - 1]))))
     }
 
-    fn precision(_: &Self::Device) -> Precision {
-        Precision::Exact
+    fn precision(d: &Self::Device) -> Precision {
+        d.precision()
     }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
-        _: Precision,
+        p: Precision,
         x: Look<'_, D>,
         w: Look<'_, D>,
         e: &E,
@@ -263,13 +243,23 @@ impl<D: Driver> Backend for Gpu<D> {
     ) -> Result<Self::Buffer> {
         let e = OfEpilogue::<E, N>(*e);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        if p == Precision::Fast
+            && let Some(tile) = unit_tile(d.info()?, x.dtype, [x.shape()[1], w.shape()[2]])
+        {
+            let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
+            let work = matrix_units::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
+            return one(d, work, &operands, x.dtype, len);
+        }
         let run = |tile: Tile| {
             let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
             steps(d, &work, &operands)
         };
         let tried = |tile: Tile| {
             run(tile)?;
-            d.driver()?.wait()
+            let from = d.driver()?.mark()?;
+            run(tile)?;
+            let to = d.driver()?.mark()?;
+            d.driver()?.between(&from, &to)
         };
         let tile = d.tuner()?.tile(d.info()?, Case::of(x.dtype, x.layout, w.layout), &tried)?;
         let [y] = run(tile)?;

@@ -3,7 +3,7 @@
 use crate::Gpu;
 use crate::pool::{Piece, Pool};
 use crate::tune::Tuner;
-use elinvar_core::{ErrorKind, MemoryStats, Result};
+use elinvar_core::{ErrorKind, MemoryStats, Precision, Result};
 use elinvar_driver::{Driver, Info, Slice};
 use elinvar_kernel::ir::Constant;
 use elinvar_kernel::library::{Key, Work};
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A device, by its number. Cheap to clone; all that name one device share it.
 pub struct GpuDevice<D: Driver> {
     number: usize,
+    precision: Precision,
     /// The device, or why it could not be opened: whoever uses it gets that error.
     opened: Result<Arc<Opened<D>>>,
 }
@@ -48,7 +49,7 @@ impl<D: Driver> GpuDevice<D> {
         let mut all = locked(&OPENED);
         let known = all.iter().find(|(t, n, _)| *t == TypeId::of::<D>() && *n == number);
         if let Some(opened) = known.and_then(|(_, _, o)| o.clone().downcast().ok()) {
-            return Ok(GpuDevice { number, opened: Ok(opened) });
+            return Ok(GpuDevice { number, precision: Precision::Exact, opened: Ok(opened) });
         }
         let device = GpuDevice::new(D::open(number)?, number);
         all.push((TypeId::of::<D>(), number, device.opened()?.clone()));
@@ -63,7 +64,16 @@ impl<D: Driver> GpuDevice<D> {
             modules: Mutex::default(),
             launches: AtomicU64::new(0),
         };
-        GpuDevice { number, opened: Ok(Arc::new(opened)) }
+        GpuDevice { number, precision: Precision::Exact, opened: Ok(Arc::new(opened)) }
+    }
+    /// The same device, with another precision for products where no scope says it ([`Precision::scope`]).
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> GpuDevice<D> {
+        GpuDevice { precision, ..self }
+    }
+    /// How products are computed where no scope says it.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
     /// What is known of it.
     ///
@@ -166,7 +176,7 @@ fn bytes(numbers: &[Constant]) -> Vec<u8> {
 
 impl<D: Driver> Clone for GpuDevice<D> {
     fn clone(&self) -> Self {
-        GpuDevice { number: self.number, opened: self.opened.clone() }
+        GpuDevice { number: self.number, precision: self.precision, opened: self.opened.clone() }
     }
 }
 
@@ -186,7 +196,7 @@ impl<D: Driver> Default for GpuDevice<D> {
     fn default() -> Self {
         match GpuDevice::open(0) {
             Ok(device) => device,
-            Err(e) => GpuDevice { number: 0, opened: Err(e) },
+            Err(e) => GpuDevice { number: 0, precision: Precision::Exact, opened: Err(e) },
         }
     }
 }

@@ -6,6 +6,7 @@
 //! * `pool.rs`: memory, counted, limited, and kept for the next tensor.
 //! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `chain.rs`: maps in a row are one kernel.
 //! * `tune.rs`: how products are cut into pieces, found out by trying.
+//! * `update.rs`: optimiser steps, all parameters in few launches.
 //! * `backend.rs`: each kind of work, as launches of the library's kernels.
 //!
 //! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
@@ -19,6 +20,7 @@ mod chain;
 mod device;
 mod pool;
 mod tune;
+mod update;
 
 pub use buffer::GpuBuffer;
 pub use device::GpuDevice;

@@ -6,7 +6,7 @@
 
 mod sys;
 
-pub use sys::{Memory, Module, use_library};
+pub use sys::{Mark, Memory, Module, use_library};
 
 use crate::{Driver, Info, Slice, fits};
 use elinvar_core::{Error, ErrorKind, Result};
@@ -15,6 +15,7 @@ use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::Launch;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use sys::Shared;
 
 /// An opened CUDA device.
@@ -39,6 +40,7 @@ impl Driver for Cuda {
     const NAME: &'static str = "cuda";
     type Memory = Memory;
     type Module = Module;
+    type Mark = Mark;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -62,7 +64,9 @@ impl Driver for Cuda {
     }
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
         fits::check(Self::NAME, self.info(), kernel)?;
-        let text = ptx::emit(kernel, ptx::OLDEST)
+        // What runs on the oldest devices runs on all of them, and is kept once for all.
+        let target = if kernel.features().fragments { ptx::MATRIX_UNITS } else { ptx::OLDEST };
+        let text = ptx::emit(kernel, target)
             .map_err(|e| Error::unsupported(format!("cuda: {e} ({})", self.info().name)))?;
         Module::new(&self.shared, kernel, &text)
     }
@@ -86,5 +90,11 @@ impl Driver for Cuda {
     }
     fn wait(&self) -> Result<()> {
         self.shared.wait()
+    }
+    fn mark(&self) -> Result<Mark> {
+        Mark::new(&self.shared)
+    }
+    fn between(&self, from: &Mark, to: &Mark) -> Result<Duration> {
+        from.until(to)
     }
 }

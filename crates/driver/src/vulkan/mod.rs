@@ -7,7 +7,7 @@
 mod probe;
 mod sys;
 
-pub use sys::{Memory, Pipeline as Module, validation_messages};
+pub use sys::{Mark, Memory, Pipeline as Module, validation_messages};
 
 use crate::{Driver, Info, Slice};
 use elinvar_core::{Error, ErrorKind, Result};
@@ -17,6 +17,7 @@ use elinvar_kernel::interp::Launch;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 use sys::Shared;
 
 /// The cache of pipelines is written to its file when it has grown by this part: a program of many kernels writes it some
@@ -55,6 +56,7 @@ impl Driver for Vulkan {
     const NAME: &'static str = "vulkan";
     type Memory = Memory;
     type Module = Module;
+    type Mark = Mark;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -113,5 +115,11 @@ impl Driver for Vulkan {
     }
     fn wait(&self) -> Result<()> {
         self.shared.wait()
+    }
+    fn mark(&self) -> Result<Mark> {
+        Mark::new(&self.shared)
+    }
+    fn between(&self, from: &Mark, to: &Mark) -> Result<Duration> {
+        from.until(to)
     }
 }

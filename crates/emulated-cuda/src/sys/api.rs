@@ -217,6 +217,11 @@ pub extern "C" fn cuEventSynchronize(event: Handle) -> Status {
     within(|d| d.wait(event as u64))
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, from: Handle, to: Handle) -> Status {
+    within(|d| give(milliseconds, d.elapsed(from as u64, to as u64)?))
+}
+
 // Memory
 
 #[unsafe(no_mangle)]

@@ -3,6 +3,7 @@
 
 mod chain;
 mod equal;
+mod fast;
 mod memory;
 mod short;
 

@@ -130,3 +130,23 @@ fn what_was_put_off_keeps_the_old_numbers() {
     assert_eq!(*later.to_host().unwrap().data(), HostData::F32(vec![-1.0, -2.0]));
     assert_eq!(*x.to_host().unwrap().data(), HostData::F32(vec![2.0, 3.0]));
 }
+
+/// All small parameters of a model change in one launch, and as they would one by one.
+#[test]
+fn a_step_of_many_parameters_is_one_launch() {
+    let d = super::interp();
+    let mut all: Vec<Array<Gpu<Interp>>> = (1..9)
+        .map(|n| Array::from_vec(&d, (0..37 * n).map(|i| (i * n) as f32).collect(), &[37 * n]).unwrap())
+        .collect();
+    all.push(Array::from_vec(&d, vec![0.5f32], &[1]).unwrap());
+    let before = d.launches().unwrap();
+    let mut parts: Vec<Part<'_, _, 1, 0>> =
+        all.iter_mut().map(|x| Part { changes: [x], reads: [] }).collect();
+    update(&Increment, &mut parts).unwrap();
+    assert_eq!(d.launches().unwrap(), before + 1);
+    for (n, x) in (1..9).zip(&all) {
+        let want: Vec<f32> = (0..37 * n).map(|i| (i * n) as f32 + 1.0).collect();
+        assert_eq!(*x.to_host().unwrap().data(), HostData::F32(want));
+    }
+    assert_eq!(*all[8].to_host().unwrap().data(), HostData::F32(vec![1.5]));
+}

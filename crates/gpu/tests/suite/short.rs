@@ -6,6 +6,7 @@ use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// The interpreter with so many bytes.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Driver for Short {
     const NAME: &'static str = "short";
     type Memory = Counted;
     type Module = Kernel;
+    type Mark = <Interp as Driver>::Mark;
 
     fn list() -> Result<Vec<Info>> {
         Interp::list()
@@ -74,5 +76,11 @@ impl Driver for Short {
     }
     fn wait(&self) -> Result<()> {
         self.inner.wait()
+    }
+    fn mark(&self) -> Result<Self::Mark> {
+        self.inner.mark()
+    }
+    fn between(&self, from: &Self::Mark, to: &Self::Mark) -> Result<Duration> {
+        self.inner.between(from, to)
     }
 }

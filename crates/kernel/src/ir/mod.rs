@@ -15,5 +15,5 @@ mod walk;
 pub use constant::Constant;
 pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, Value};
 pub use op::{Atomic, Binary, Builtin, Compare, Layout, Op, Place, Reduce, Unary};
-pub use types::{Elem, Fragment, Role, Scalar, Type};
+pub use types::{Elem, Fragment, MatrixUnit, Role, Scalar, Type};
 pub use walk::Nature;

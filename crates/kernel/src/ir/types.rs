@@ -210,6 +210,27 @@ impl Fragment {
     }
 }
 
+/// Fragments that a device multiplies: sums of f32, of m by k times k by n factors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MatrixUnit {
+    /// What factors are: f16 or bf16.
+    pub elem: Elem,
+    /// Rows, columns and terms of a product.
+    pub shape: [u8; 3],
+}
+
+impl MatrixUnit {
+    /// The fragment of a role.
+    pub const fn fragment(self, role: Role) -> Fragment {
+        let elem = match role {
+            Role::A | Role::B => self.elem,
+            Role::C => Elem::F32,
+        };
+        let [m, n, k] = self.shape;
+        Fragment { role, elem, m, n, k }
+    }
+}
+
 impl fmt::Display for Fragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let role = match self.role {

@@ -235,20 +235,20 @@ impl Form {
 }
 
 /// An operand with three axes, in a kernel.
-struct Matrix<'k> {
-    place: Place,
+pub(super) struct Matrix<'k> {
+    pub place: Place,
     /// Where this batch begins.
     first: Val<'k>,
     strides: [Val<'k>; 2],
 }
 
 impl<'k> Matrix<'k> {
-    fn read(numbers: &Numbers<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
+    pub fn read(numbers: &Numbers<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
         let offset = numbers.get(&format!("{name}_offset"));
         let [b, row, column] = std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}")));
         Matrix { place, first: offset + batch * b, strides: [row, column] }
     }
-    fn at(&self, i: Val<'k>, j: Val<'k>) -> Val<'k> {
+    pub fn at(&self, i: Val<'k>, j: Val<'k>) -> Val<'k> {
         self.first + i * self.strides[0] + j * self.strides[1]
     }
 }

@@ -268,7 +268,7 @@ pub(super) fn elements<'k>(
             .filter(|((_, (_, walk)), _)| *walk == Walk::Dense)
             .map(|((&p, _), (offset, _))| (p, *offset + i))
             .collect();
-        let ends = Ends { k, i, len, width: form.width };
+        let ends = Ends::new(k, i, len, form.width);
         let mut loaded = ends.load(&dense).into_iter();
         let x: Vec<Val> = (operands.iter().zip(&form.operands).zip(&places))
             .map(|((&p, (_, walk)), (offset, strides))| match walk {
@@ -290,12 +290,16 @@ pub(super) struct Ends<'k> {
 }
 
 impl<'k> Ends<'k> {
+    /// The vector of so many elements from `i` on, of a tensor of `len`.
+    pub(super) fn new(k: &'k Builder, i: Val<'k>, len: Val<'k>, width: u8) -> Self {
+        Ends { k, i, len, width }
+    }
     /// Are all elements of the vector there?
     fn whole(&self) -> Val<'k> {
         !self.len.lt(self.i + i64::from(self.width))
     }
     /// Elements of several places; those past the end of the tensor repeat the first.
-    fn load(&self, all: &[(Place, Val<'k>)]) -> Vec<Val<'k>> {
+    pub(super) fn load(&self, all: &[(Place, Val<'k>)]) -> Vec<Val<'k>> {
         let (k, i, w) = (self.k, self.i, self.width);
         if w == 1 || all.is_empty() {
             return all.iter().map(|&(p, at)| k.load(p, at, 1)).collect();

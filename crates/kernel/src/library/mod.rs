@@ -21,6 +21,7 @@ pub mod index;
 pub mod key;
 pub mod long_rows;
 pub mod map;
+pub mod matrix_units;
 pub mod nonzero;
 pub mod numbers;
 pub mod pool;

@@ -9,6 +9,7 @@ mod scope;
 mod types;
 mod uniform;
 
+pub use types::FRAGMENT_SHAPES;
 pub use uniform::Uniformity;
 
 use crate::ir::{Elem, Inst, Kernel, Scalar};

@@ -176,7 +176,8 @@ fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Me
     if threads > 4096 || kernel.subgroup.is_some_and(|lanes| lanes != 32) || !new(&kernel.name) {
         return;
     }
-    let text = ptx::emit(kernel, ptx::OLDEST).unwrap_or_else(|e| panic!("{e}"));
+    let target = if kernel.features().fragments { ptx::MATRIX_UNITS } else { ptx::OLDEST };
+    let text = ptx::emit(kernel, target).unwrap_or_else(|e| panic!("{e}"));
     ptx_machine::run(kernel, &text, launch, &mut buffers);
     let nan = |elem: Elem, c: u64| match elem {
         Elem::F32 => f32::from_bits(c as u32).is_nan(),
@@ -318,12 +319,26 @@ impl Backend for Interpreted {
     ) -> Result<()> {
         let f = OfUpdate::<U, M, N>(*u);
         for item in items {
-            let changes = item.changes.each_ref().map(|x| x.dtype);
-            let reads = item.reads.map(|v| (v.layout, v.dtype));
-            let Some(work) = update::update(&f, item.dtype, &item.shape, &changes, &reads) else { continue };
+            let own = update::Item {
+                shape: item.shape,
+                dtype: item.dtype,
+                changes: item.changes.iter().map(|x| x.dtype).collect(),
+                reads: item.reads.iter().map(|v| (v.layout, v.dtype)).collect(),
+            };
             let mut buffers: Vec<Memory> = item.changes.iter().map(|x| Memory::from_host(x.buffer)).collect();
             buffers.extend(item.reads.iter().map(|v| Memory::from_host(v.buffer)));
+            let Some(work) = update::update(&f, &own) else { continue };
+            // Alone, and twice in one launch.
+            let mut both = [&buffers[..], &buffers[..]].concat();
             run_work(&work, &mut buffers);
+            if let Some(alike) = own.alike() {
+                run_work(&update::together(&f, &alike, &[&own, &own]), &mut both);
+                for i in 0..M {
+                    for twice in [&both[i], &both[alike.buffers() + i]] {
+                        assert_eq!(twice.cells, buffers[i].cells, "together");
+                    }
+                }
+            }
             for (x, after) in item.changes.into_iter().zip(&buffers) {
                 *x.buffer = host(after);
             }

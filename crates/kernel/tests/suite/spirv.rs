@@ -6,10 +6,12 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv::{Device, emit};
+use elinvar_kernel::ir::MatrixUnit;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::{
-    Steps, arg_fold, attention, conv, copy, fill, fold, gather, map, nonzero, random, scan, scatter, sort,
+    Steps, arg_fold, attention, conv, copy, fill, fold, gather, map, matrix_units, nonzero, random, scan,
+    scatter, sort,
 };
 use elinvar_kernel::text::parse;
 use elinvar_ops::backend::{AddBias, ArgFold, Attention, Conv, Fold, Random, Scan, Scatter};
@@ -128,6 +130,35 @@ fn the_validator_has_nothing_to_say() {
     }
 }
 
+/// Products by matrix units, as other devices have them.
+pub fn units(elem: DType) -> Vec<Kernel> {
+    let e = OfEpilogue::<AddBias, 1>(AddBias);
+    let m = layout(&[1, 40, 24]);
+    let all = [([8, 8, 8], 8), ([16, 16, 16], 32), ([16, 8, 16], 32)].map(|(shape, lanes)| {
+        let unit = MatrixUnit { elem: elem.into(), shape };
+        let tile = matrix_units::Tile::of(unit, lanes, [40, 40], 1024, 32 << 10).expect("it fits");
+        let row = layout(&[1, 40, 40]);
+        let work = |x, w| matrix_units::contract(&e, elem, x, w, &[(&row, elem)], tile);
+        let turned = layout(&[1, 24, 40]).transpose(1, 2);
+        [work(&m, &m.transpose(1, 2)), work(&turned, &layout(&[1, 24, 40]))]
+    });
+    all.into_iter().flatten().map(|w| w.expect("there are elements").kernel()).collect()
+}
+
+#[test]
+fn the_validator_knows_fragments() {
+    let version = Command::new("spirv-val").arg("--version").output();
+    let version = version.map_or(String::new(), |o| String::from_utf8_lossy(&o.stdout).into_owned());
+    let knows = version.split_whitespace().find_map(|w| w.strip_prefix('v')).is_some_and(|v| v >= "2023.6");
+    for k in units(DType::F16) {
+        let words = emit(&k, &FULL).unwrap_or_else(|e| panic!("{e}"));
+        match knows.then(|| validate(&k.name, &words)).flatten() {
+            Some(said) => assert_eq!(said, "", "{}:\n{}", k.name, elinvar_kernel::text::print(&k)),
+            None => eprintln!("no spirv-val since 2023.6; {} was emitted and not validated", k.name),
+        }
+    }
+}
+
 #[test]
 fn what_a_device_lacks_is_said() {
     let one = |body: &str, device: Device| {
@@ -151,7 +182,14 @@ fn what_a_device_lacks_is_said() {
         (
             "%3: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %3",
             FULL,
-            "matrix fragments are not emitted",
+            "emitted",
+        ),
+        (
+            "%3: fragment.a.bf16.16x16x16 = fragment_fill %1 %4: fragment.b.bf16.16x16x16 = fragment_fill %1
+             %5: fragment.c.f32.16x16x16 = fragment_fill %1 %6: fragment.c.f32.16x16x16 = fragment_mul_add %3, %4, %5
+             fragment_store rows y[%0], %0 = %6",
+            FULL,
+            "fragments of bf16",
         ),
         ("%3: f32 = reduce.max %1 store y[%0] = %3", FULL, "emitted"),
         ("%3: f32 = add %0, %1", FULL, "%0 is u32, and %1 is f32"),

@@ -14,6 +14,7 @@ mod cache;
 mod device;
 mod error;
 mod library;
+mod mark;
 mod memory;
 mod module;
 mod queue;
@@ -22,5 +23,6 @@ mod table;
 
 pub use device::{Shared, physical};
 pub use library::use_library;
+pub use mark::Mark;
 pub use memory::Memory;
 pub use module::Module;

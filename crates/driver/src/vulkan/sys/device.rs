@@ -6,7 +6,7 @@ use super::memory::{self, Chunk};
 use super::queue::Queue;
 use crate::Slice;
 use crate::vulkan::Vulkan;
-use ash::vk;
+use ash::{khr, vk};
 use elinvar_core::{Error, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -82,15 +82,21 @@ impl Shared {
         let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
             .storage_buffer8_bit_access(info.bytes)
             .shader_float16(info.half)
+            .vulkan_memory_model(!info.units.is_empty())
             .timeline_semaphore(true);
+        let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+        let extensions = [khr::cooperative_matrix::NAME.as_ptr()];
         let priorities = [1.0];
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-        let create = vk::DeviceCreateInfo::default()
+        let mut create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_features(&features)
             .push_next(&mut f11)
             .push_next(&mut f12);
+        if !info.units.is_empty() {
+            create = create.enabled_extension_names(&extensions).push_next(&mut matrices);
+        }
         // SAFETY: the instance lives as long as the process; the device was listed by it, and has the features, the family
         // and the extensions that are asked for. What was made before something fails is destroyed by `Drop` below, or here.
         unsafe {

@@ -1,6 +1,6 @@
 //! The loader, the one instance of this process, and the devices that it knows.
 
-use super::error::error;
+use super::{error::error, matrix};
 use crate::{Info, Kind};
 use ash::{ext, vk};
 use elinvar_core::{Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// Vulkan, loaded.
 pub struct Instance {
-    _entry: ash::Entry,
+    pub(super) entry: ash::Entry,
     pub raw: ash::Instance,
 }
 
@@ -90,7 +90,7 @@ fn load() -> Result<Instance> {
         unsafe { utils.create_debug_utils_messenger(&wanted, None) }
             .map_err(|e| error("listening to the validation layer", e))?;
     }
-    Ok(Instance { _entry: entry, raw })
+    Ok(Instance { entry, raw })
 }
 
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -138,6 +138,17 @@ pub struct Physical {
     pub cache_name: String,
     pub timeline: bool,
     pub half_arithmetic: bool,
+    /// The clock of that family.
+    pub clock: Clock,
+}
+
+/// A device's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    /// Bits that count; 0 if there is no clock.
+    pub bits: u32,
+    /// Nanoseconds of a tick.
+    pub period: f32,
 }
 
 /// The devices of this machine, the fastest kind first.
@@ -207,6 +218,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         i64: on(f.shader_int64),
         half: on(f11.storage_buffer16_bit_access),
         bytes: on(f12.storage_buffer8_bit_access),
+        units: matrix::units(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
     };
     // A mode for one width and none for another needs widths that are independent of each other.
     let all_or_none = |wanted: [vk::Bool32; 3], independence: vk::ShaderFloatControlsIndependence| {
@@ -246,14 +258,18 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
     let computes = |f: &vk::QueueFamilyProperties| f.queue_flags.contains(vk::QueueFlags::COMPUTE);
     let alone = |f: &vk::QueueFamilyProperties| !f.queue_flags.contains(vk::QueueFlags::GRAPHICS);
     let family = (families.iter().position(|f| computes(f) && alone(f)))
-        .or_else(|| families.iter().position(computes))
-        .map(|f| f as u32);
+        .or_else(|| families.iter().position(computes));
+    let clock = family.map_or(Clock::default(), |f| Clock {
+        bits: families[f].timestamp_valid_bits,
+        period: p.limits.timestamp_period,
+    });
     let uuid: String = p.pipeline_cache_uuid.iter().map(|b| format!("{b:02x}")).collect();
     Physical {
         raw,
         version: p.api_version,
         floats,
-        family,
+        family: family.map(|f| f as u32),
+        clock,
         cache_name: format!("vulkan-{:04x}-{:04x}-{:08x}-{uuid}", p.vendor_id, p.device_id, p.driver_version),
         timeline: on(f12.timeline_semaphore),
         half_arithmetic: on(f12.shader_float16),

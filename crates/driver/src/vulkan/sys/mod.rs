@@ -13,11 +13,14 @@
 mod device;
 mod error;
 mod instance;
+mod mark;
+mod matrix;
 mod memory;
 mod pipeline;
 mod queue;
 
 pub use device::Shared;
 pub use instance::{physical, validation_messages};
+pub use mark::Mark;
 pub use memory::Memory;
 pub use pipeline::Pipeline;

@@ -45,6 +45,7 @@ struct Batch {
 enum Dead {
     Memory(Raw),
     Pipeline(RawPipeline),
+    Query(vk::QueryPool),
 }
 
 /// The device's queue.
@@ -85,6 +86,9 @@ impl Queue {
     }
     pub fn bury_pipeline(&mut self, shared: &Shared, raw: RawPipeline) {
         self.bury(shared, Dead::Pipeline(raw));
+    }
+    pub fn bury_query(&mut self, shared: &Shared, pool: vk::QueryPool) {
+        self.bury(shared, Dead::Query(pool));
     }
     fn bury(&mut self, shared: &Shared, dead: Dead) {
         let until = self.last + u64::from(self.recording.is_some());
@@ -351,6 +355,26 @@ impl Queue {
         }
     }
 
+    /// Records that the time is written to a pool when all before is done, and submits; gives the number of the submission.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn stamp(&mut self, shared: &Shared, pool: vk::QueryPool) -> Result<u64> {
+        // Work of earlier submissions may still run when this one begins.
+        let all = vk::PipelineStageFlags::ALL_COMMANDS;
+        let (written, seen) = (vk::AccessFlags::MEMORY_WRITE, vk::AccessFlags::MEMORY_READ);
+        self.barrier(shared, all, written, all, seen)?;
+        let command = self.batch(shared)?.command;
+        // SAFETY: the command buffer is being recorded, and this queue is locked; the pool has one time, and is destroyed
+        // only after this submission.
+        unsafe {
+            shared.device.cmd_reset_query_pool(command, pool, 0, 1);
+            let stage = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
+            shared.device.cmd_write_timestamp(command, stage, pool, 0);
+        }
+        self.submit(shared)
+    }
+
     /// Submits what was recorded; gives the number of the last submission.
     ///
     /// # Errors
@@ -387,6 +411,8 @@ impl Dead {
         match self {
             Dead::Memory(raw) => memory::destroy(shared, raw),
             Dead::Pipeline(raw) => pipeline::destroy(shared, raw),
+            // SAFETY: the submissions that knew it are done.
+            Dead::Query(pool) => unsafe { shared.device.destroy_query_pool(pool, None) },
         }
     }
 }

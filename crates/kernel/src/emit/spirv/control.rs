@@ -9,7 +9,8 @@ impl Emitter<'_> {
     pub(super) fn barrier(&mut self) {
         let memory = MemorySemantics::ACQUIRE_RELEASE
             | MemorySemantics::WORKGROUP_MEMORY
-            | MemorySemantics::UNIFORM_MEMORY;
+            | MemorySemantics::UNIFORM_MEMORY
+            | self.availability();
         let (scope, memory) = (self.uint(Scope::Workgroup as u32), self.uint(memory.bits()));
         self.must(|b| b.control_barrier(scope, scope, memory));
     }

@@ -22,14 +22,22 @@ impl Emitter<'_> {
             match b.access {
                 Access::Read => self.b.decorate(v, Decoration::NonWritable, []),
                 Access::Write => self.b.decorate(v, Decoration::NonReadable, []),
+                Access::ReadWrite if self.has_fragments() => {
+                    return self.lacking(
+                        "fragments beside buffers that are read and written are not emitted as SPIR-V",
+                    );
+                }
                 // What one invocation stores, another of its workgroup loads after a barrier.
                 Access::ReadWrite => self.b.decorate(v, Decoration::Coherent, []),
             }
             self.buffers.push(v);
         }
         for s in &k.shared {
-            if s.elem.size() < 4 {
-                return self.lacking("shared memory of 8 or 16 bits is not emitted as SPIR-V yet");
+            match s.elem {
+                Elem::Bool | Elem::U8 | Elem::BF16 => {
+                    return self.lacking(&format!("shared memory of {} is not emitted as SPIR-V", s.elem));
+                }
+                Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F16 | Elem::F32 | Elem::F64 => {}
             }
             let (elem, len) = (self.elem_word(s.elem), self.uint(s.len));
             let array = self.b.type_array(elem, len);
@@ -91,7 +99,7 @@ impl Emitter<'_> {
     }
 
     /// A pointer to element `at + more`.
-    fn pointer_to(&mut self, p: Place, at: Value, more: u8) -> Word {
+    pub(super) fn pointer_to(&mut self, p: Place, at: Value, more: u8) -> Word {
         let elem = self.elem_word(self.elem_of(p));
         let mut index = self.id(at);
         if more > 0 {
@@ -128,7 +136,8 @@ impl Emitter<'_> {
         let e = self.elem_of(p);
         let pointer = self.pointer_to(p, at, more);
         let (raw, ty) = (self.elem_word(e), self.word(e.scalar().into()));
-        let v = self.must(|b| b.load(raw, None, pointer, None, []));
+        let access = self.access(p);
+        let v = self.must(|b| b.load(raw, None, pointer, access, []));
         match e {
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => v,
             Elem::F16 => self.inst(Code::FConvert, ty, &[v]),
@@ -172,7 +181,8 @@ impl Emitter<'_> {
                 }
             };
             let pointer = self.pointer_to(p, at, i);
-            self.must(|b| b.store(pointer, x, None, []));
+            let access = self.access(p);
+            self.must(|b| b.store(pointer, x, access, []));
         }
     }
 

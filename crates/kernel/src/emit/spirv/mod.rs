@@ -3,7 +3,7 @@
 //! The kernel is verified, optimised and lowered first; what is left maps to SPIR-V instruction by instruction, one file
 //! per family:
 //! * `types`: types and constants. `arith`, `convert`: numbers. `memory`: buffers, parameters, shared memory, atomics.
-//!   `control`: branches, loops, barriers. `subgroup`: operations between lanes.
+//!   `control`: branches, loops, barriers. `subgroup`: operations between lanes. `fragment`: matrix units.
 //!
 //! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`; an fma that is not fused
 //! is built, and so are quotients and square roots that a device does not round correctly (see `pass::lower`; those of f64
@@ -16,6 +16,7 @@
 mod arith;
 mod control;
 mod convert;
+mod fragment;
 mod memory;
 mod subgroup;
 mod types;
@@ -119,10 +120,16 @@ impl<'a> Emitter<'a> {
     }
 
     fn module(mut self) -> Result<Vec<u32>, Lacking> {
+        self.check_fragments()?;
         self.b.set_version(1, 5);
         self.capabilities();
         self.glsl = self.b.ext_inst_import("GLSL.std.450");
-        self.b.memory_model(AddressingModel::Logical, MemoryModel::GLSL450);
+        if self.has_fragments() {
+            self.b.extension("SPV_KHR_cooperative_matrix");
+            self.b.memory_model(AddressingModel::Logical, MemoryModel::Vulkan);
+        } else {
+            self.b.memory_model(AddressingModel::Logical, MemoryModel::GLSL450);
+        }
         self.declare_memory()?;
         self.declare_builtins();
 
@@ -175,7 +182,7 @@ impl<'a> Emitter<'a> {
         self.k.ty(v)
     }
     fn scalar(&self, v: Value) -> Scalar {
-        self.ty(v).scalar().expect("fragments are refused")
+        self.ty(v).scalar().expect("the verifier has seen to it")
     }
 
     fn each_op(&self, f: &mut dyn FnMut(&Op)) {
@@ -206,7 +213,11 @@ impl<'a> Emitter<'a> {
             Op::Reduce(..) => lanes[2] = true,
             _ => {}
         });
-        if half {
+        if f.fragments {
+            all.extend([Capability::CooperativeMatrixKHR, Capability::VulkanMemoryModel]);
+        }
+        // Shared memory of f16 is arithmetic on it, as far as Vulkan is concerned.
+        if half || f.fragments || self.k.shared.iter().any(|s| s.elem == Elem::F16) {
             all.push(Capability::Float16);
         }
         if f.subgroups {
@@ -348,8 +359,12 @@ impl<'a> Emitter<'a> {
             Op::Shuffle(v, lane) => self.shuffle(*v, *lane),
             Op::Broadcast(v, lane) => self.broadcast(*v, *lane),
             Op::Reduce(op, v) => self.reduce(*op, *v),
-            Op::FragmentLoad(..) | Op::FragmentFill(..) | Op::FragmentMulAdd(..) | Op::FragmentStore(..) => {
-                return self.lacking("matrix fragments are not emitted as SPIR-V yet");
+            Op::FragmentLoad(f, l, p, at, stride) => self.fragment_load(*f, *l, *p, [*at, *stride]),
+            Op::FragmentFill(f, v) => self.fragment_fill(*f, *v),
+            Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(made(), [*a, *b, *c]),
+            Op::FragmentStore(l, p, at, stride, v) => {
+                self.fragment_store(*l, *p, [*at, *stride], *v);
+                return Ok(Vec::new());
             }
             Op::If(c, then, other) => return self.branch(*c, then, other, results),
             Op::For { start, end, step, init, body } => {

@@ -1,7 +1,7 @@
 //! Types and constants, each declared once.
 
 use super::Emitter;
-use crate::ir::{Constant, Elem, Scalar, Type};
+use crate::ir::{Constant, Elem, Fragment, Scalar, Type};
 use rspirv::spirv::{StorageClass, Word};
 use std::collections::HashMap;
 
@@ -12,12 +12,16 @@ pub struct Types {
     pointers: HashMap<(u32, Word), Word>,
     /// Structs of one array without end, by element.
     pub blocks: HashMap<Elem, Word>,
+    pub fragments: HashMap<Fragment, Word>,
 }
 
 impl Emitter<'_> {
     /// The type of a value.
     pub(super) fn word(&mut self, t: Type) -> Word {
-        let Type::Vector(s, w) = t else { unreachable!("fragments are refused") };
+        let (s, w) = match t {
+            Type::Vector(s, w) => (s, w),
+            Type::Fragment(f) => return self.fragment_type(f),
+        };
         let one = match s {
             Scalar::Bool => self.b.type_bool(),
             Scalar::I32 | Scalar::U32 => self.b.type_int(32, 0),

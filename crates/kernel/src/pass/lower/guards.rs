@@ -91,14 +91,14 @@ pub fn reduce(w: &mut Writer, op: Binary, a: Value, lanes: u32, built: bool) -> 
 
 /// The magnitude of a with the sign of b.
 pub fn copy_sign(w: &mut Writer, a: Value, b: Value) -> Value {
-    let s = w.scalar(a);
-    let (x, y) = (w.bits(a, word(s)), w.bits(b, word(s)));
-    let sign = Constant { scalar: word(s), bits: 1 << (s.bits() - 1) };
-    let rest = Constant { scalar: word(s), bits: sign.bits - 1 };
-    let (sign, rest) = (w.number(x, sign), w.number(x, rest));
-    let (magnitude, sign) = (w.binary(Binary::And, x, rest), w.binary(Binary::And, y, sign));
-    let all = w.binary(Binary::Or, magnitude, sign);
-    w.bits(all, s)
+    let s = w.scalar(b);
+    let bits = w.bits(b, if s.bits() == 64 { Scalar::I64 } else { Scalar::I32 });
+    let zero = w.int(bits, 0);
+    // Not by `and` and `or` of bits: Mesa 26 takes a choice between a float and such a number for something else.
+    let below = w.compare(Compare::Lt, bits, zero);
+    let plus = w.unary(Unary::Abs, a);
+    let minus = w.unary(Unary::Neg, plus);
+    w.select(below, minus, plus)
 }
 
 /// A float as an integer: saturated, and 0 for NaN.

@@ -1,0 +1,91 @@
+//! Numbers that change where they lie: all items of an update in as few launches as the device's kernels have buffers for.
+
+use crate::Gpu;
+use crate::backend::{Look, slices};
+use crate::buffer::GpuBuffer;
+use crate::device::GpuDevice;
+use elinvar_core::Result;
+use elinvar_driver::Driver;
+use elinvar_kernel::library::Work;
+use elinvar_kernel::library::update::{self, Alike, Change, Item};
+use elinvar_ops::backend::UpdateItem;
+
+/// Items of a launch, at most: each stands in the kernel.
+const MOST: usize = 16;
+
+/// The items of a launch, by their places.
+struct Batch {
+    /// `None`: one item, in a launch of its own.
+    alike: Option<Alike>,
+    items: Vec<usize>,
+}
+
+/// Items that lie alike together, in their order; `buffers`: of a kernel, at most.
+fn batches(items: &[Item<'_>], buffers: usize) -> Vec<Batch> {
+    let mut all: Vec<Batch> = Vec::new();
+    for (place, item) in items.iter().enumerate() {
+        let alike = item.alike();
+        // One more buffer is for numbers.
+        let most = |a: &Alike| MOST.min(buffers.saturating_sub(1) / a.buffers());
+        let room =
+            |b: &&mut Batch| b.alike == alike && b.alike.as_ref().is_some_and(|a| b.items.len() < most(a));
+        match all.iter_mut().find(room) {
+            Some(batch) => batch.items.push(place),
+            None => all.push(Batch { alike, items: vec![place] }),
+        }
+    }
+    all
+}
+
+/// What the library is told of an item.
+fn plan<'a, D: Driver, const M: usize, const R: usize>(item: &UpdateItem<'a, Gpu<D>, M, R>) -> Item<'a> {
+    Item {
+        shape: item.shape.clone(),
+        dtype: item.dtype,
+        changes: item.changes.iter().map(|x| x.dtype).collect(),
+        reads: item.reads.iter().map(|v| (v.layout, v.dtype)).collect(),
+    }
+}
+
+/// Changes all items.
+///
+/// # Errors
+/// As `Backend::update`; memory and kernels come first, so that after an error of theirs nothing has changed.
+pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
+    d: &GpuDevice<D>,
+    f: &dyn Change,
+    items: Vec<UpdateItem<'_, Gpu<D>, M, R>>,
+) -> Result<()> {
+    let plans: Vec<Item<'_>> = items.iter().map(plan).collect();
+    let mut works: Vec<(Work<'_>, Vec<usize>)> = Vec::new();
+    for Batch { alike, items } in batches(&plans, d.info()?.buffers as usize) {
+        let each: Vec<&Item<'_>> = items.iter().map(|&i| &plans[i]).collect();
+        let work = match (&alike, &each[..]) {
+            (Some(alike), [_, _, ..]) => Some(update::together(f, alike, &each)),
+            _ => update::update(f, each[0]),
+        };
+        works.extend(work.map(|w| (w, items)));
+    }
+    for (work, _) in &works {
+        d.prepare(work)?;
+    }
+    for read in items.iter().flat_map(|item| &item.reads) {
+        read.buffer.slice()?;
+    }
+    let mut owned: Vec<(Vec<&GpuBuffer<D>>, [Look<'_, D>; R])> = Vec::with_capacity(items.len());
+    for item in items {
+        let changes = item.changes.into_iter().map(|x| x.buffer.own(d)).collect::<Result<_>>()?;
+        owned.push((changes, item.reads));
+    }
+    for (work, items) in &works {
+        let mut buffers = Vec::new();
+        for (changes, reads) in items.iter().map(|&i| &owned[i]) {
+            for x in changes {
+                buffers.push(x.slice()?);
+            }
+            buffers.extend(slices(reads)?);
+        }
+        d.run(work, &buffers)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! `Precision::Fast`: products by matrix units, where a device has such.
+
+use elinvar_core::{DType, HostData, Precision};
+use elinvar_driver::Driver;
+use elinvar_gpu::{Gpu, GpuDevice};
+use elinvar_kernel::ir::Elem;
+use elinvar_tensor::Tensor;
+
+/// Shapes at and around the ends of tiles: batch, rows, terms, columns.
+const SHAPES: [[usize; 4]; 7] = [
+    [1, 1, 1, 1],
+    [1, 16, 16, 16],
+    [2, 33, 17, 31],
+    [1, 64, 64, 64],
+    [3, 5, 130, 9],
+    [1, 129, 40, 66],
+    [1, 0, 8, 3],
+];
+
+type On<D> = Tensor<Gpu<D>>;
+
+/// Numbers whose products and sums are exact in any order.
+fn whole<D: Driver>(d: &GpuDevice<D>, dtype: DType, seed: usize, shape: &[usize]) -> On<D> {
+    let len = shape.iter().product();
+    let each = (0..len).map(|i| ((i * 7 + seed * 13 + i / 11) % 9) as f32 - 4.0);
+    Tensor::from_vec(each.collect::<Vec<f32>>(), shape, d).to_dtype(dtype)
+}
+
+fn bits<D: Driver>(y: &On<D>) -> HostData {
+    y.to_host().unwrap().into_data()
+}
+
+fn check<D: Driver>(d: &GpuDevice<D>) {
+    for dtype in [DType::F16, DType::BF16] {
+        let units = d.info().unwrap().units.iter().any(|u| u.elem == Elem::from(dtype));
+        println!("{d}: matrix units for {dtype}: {units}");
+        for [b, m, k, n] in SHAPES {
+            for turned in 0..4 {
+                let matrix = |seed, lies: bool, [rows, columns]: [usize; 2]| {
+                    if lies {
+                        whole(d, dtype, seed, &[b, rows, columns])
+                    } else {
+                        whole(d, dtype, seed, &[b, columns, rows]).transpose(1, 2)
+                    }
+                };
+                let (x, w) = (matrix(1, turned & 1 == 0, [m, k]), matrix(2, turned & 2 == 0, [k, n]));
+                let (weight, bias) = (whole(d, dtype, 3, &[n, k]), whole(d, dtype, 4, &[n]));
+                let run = |p: Precision| {
+                    let before = d.kernels().unwrap();
+                    let all = p.scope(|| [x.matmul(&w), x.linear(&weight, Some(&bias))]).map(|y| bits(&y));
+                    (all, d.kernels().unwrap() > before)
+                };
+                let what = format!("{dtype} {b} x {m} x {k} x {n}, turned {turned}");
+                let (exact, _) = run(Precision::Exact);
+                let (fast, new) = run(Precision::Fast);
+                assert!(exact == fast, "{what}");
+                assert!(units || !new, "{what}: another kernel, and no units for it");
+                assert!(run(Precision::Fast).0 == fast, "{what}: not the same again");
+            }
+        }
+    }
+}
+
+/// The first row of a batch alone has the bits that it has in the batch, also where sums are rounded on the way.
+fn rows_are_alone<D: Driver>(d: &GpuDevice<D>) {
+    let uneven = |dtype, seed, shape: &[usize]| whole(d, dtype, seed, shape) * 0.37;
+    for dtype in [DType::F16, DType::BF16] {
+        let (x, w) = (uneven(dtype, 1, &[70, 200]), uneven(dtype, 2, &[200, 90]));
+        let of = |x: &On<D>| Precision::Fast.scope(|| x.matmul(&w));
+        let (all, first) = (of(&x), of(&x.narrow(0, 0, 1)));
+        assert!(bits(&all.narrow(0, 0, 1)) == bits(&first), "{dtype}");
+    }
+}
+
+#[test]
+fn interpreted_units_multiply() {
+    let d = super::interp();
+    check(&d);
+    rows_are_alone(&d);
+    // A device can be told, too; a scope says more.
+    let d = super::interp();
+    let fast = d.clone().with_precision(Precision::Fast);
+    assert_eq!((d.precision(), fast.precision()), (Precision::Exact, Precision::Fast));
+    let x = whole(&fast, DType::F16, 1, &[8, 8]);
+    let before = d.kernels().unwrap();
+    Precision::Exact.scope(|| bits(&x.matmul(&x)));
+    let exact = d.kernels().unwrap();
+    bits(&x.matmul(&x));
+    assert!(before < exact && exact < d.kernels().unwrap());
+}
+
+#[test]
+fn cudas_units_multiply() {
+    let d = super::cuda();
+    assert_eq!(d.info().unwrap().units.len(), 2, "f16 and bf16");
+    check(&d);
+    rows_are_alone(&d);
+}
+
+#[test]
+fn vulkans_units_multiply() {
+    let Some(d) = super::vulkan() else { return };
+    check(&d);
+    rows_are_alone(&d);
+    assert!(elinvar_driver::vulkan::validation_messages().is_empty());
+}

@@ -1,0 +1,101 @@
+//! Matrix fragments: `SPV_KHR_cooperative_matrix`.
+//!
+//! A module with fragments is written for Vulkan's own memory model, which they ask for. In it, memory is private to an
+//! invocation unless an access says otherwise: those of shared memory do, and barriers make them seen.
+
+use super::Emitter;
+use crate::ir::{Elem, Fragment, Layout, Place, Role, Scalar, Type, Value};
+use crate::pass::Lacking;
+use rspirv::spirv::{
+    CooperativeMatrixLayout, CooperativeMatrixUse, MemoryAccess, MemorySemantics, Op as Code, Scope, Word,
+};
+
+impl Emitter<'_> {
+    /// Has the kernel fragments?
+    pub(super) fn has_fragments(&self) -> bool {
+        self.k.features().fragments
+    }
+    /// What loads and stores of a place say of themselves.
+    pub(super) fn access(&self, p: Place) -> Option<MemoryAccess> {
+        match p {
+            Place::Shared(_) if self.has_fragments() => Some(MemoryAccess::NON_PRIVATE_POINTER),
+            Place::Shared(_) | Place::Buffer(_) => None,
+        }
+    }
+    /// What a barrier says besides, of what was stored.
+    pub(super) fn availability(&self) -> MemorySemantics {
+        if self.has_fragments() {
+            MemorySemantics::MAKE_AVAILABLE | MemorySemantics::MAKE_VISIBLE
+        } else {
+            MemorySemantics::empty()
+        }
+    }
+
+    pub(super) fn fragment_type(&mut self, f: Fragment) -> Word {
+        if let Some(&t) = self.types.fragments.get(&f) {
+            return t;
+        }
+        let (rows, columns) = f.shape();
+        let usage = match f.role {
+            Role::A => CooperativeMatrixUse::MatrixAKHR,
+            Role::B => CooperativeMatrixUse::MatrixBKHR,
+            Role::C => CooperativeMatrixUse::MatrixAccumulatorKHR,
+        };
+        let elem = self.elem_word(f.elem);
+        let [scope, rows, columns, usage] =
+            [Scope::Subgroup as u32, rows as u32, columns as u32, usage as u32].map(|v| self.uint(v));
+        let t = self.b.type_cooperative_matrix_khr(elem, scope, rows, columns, usage);
+        self.types.fragments.insert(f, t);
+        t
+    }
+
+    fn layout(&mut self, l: Layout) -> Word {
+        self.uint(match l {
+            Layout::Rows => CooperativeMatrixLayout::RowMajorKHR as u32,
+            Layout::Columns => CooperativeMatrixLayout::ColumnMajorKHR as u32,
+        })
+    }
+
+    /// That all fragments are of elements that the extension has.
+    ///
+    /// # Errors
+    /// [`Lacking`] for bf16.
+    pub(super) fn check_fragments(&self) -> Result<(), Lacking> {
+        match self.k.values.iter().any(|t| matches!(t, Type::Fragment(f) if f.elem == Elem::BF16)) {
+            true => self.lacking("fragments of bf16 are not emitted as SPIR-V"),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn fragment_load(
+        &mut self,
+        f: Fragment,
+        l: Layout,
+        p: Place,
+        [at, stride]: [Value; 2],
+    ) -> Word {
+        let (ty, layout, access) = (self.fragment_type(f), self.layout(l), self.access(p));
+        let (pointer, stride) = (self.pointer_to(p, at, 0), self.id(stride));
+        self.must(|b| b.cooperative_matrix_load_khr(ty, None, pointer, layout, Some(stride), access, []))
+    }
+
+    pub(super) fn fragment_fill(&mut self, f: Fragment, v: Value) -> Word {
+        let (ty, mut v) = (self.fragment_type(f), self.id(v));
+        if f.elem.scalar() == Scalar::F32 && f.elem != Elem::F32 {
+            let narrow = self.elem_word(f.elem);
+            v = self.inst(Code::FConvert, narrow, &[v]);
+        }
+        self.inst(Code::CompositeConstruct, ty, &[v])
+    }
+
+    pub(super) fn fragment_mul_add(&mut self, ty: Type, [a, b, c]: [Value; 3]) -> Word {
+        let (ty, [a, b, c]) = (self.word(ty), [a, b, c].map(|v| self.id(v)));
+        self.must(|s| s.cooperative_matrix_mul_add_khr(ty, None, a, b, c, None))
+    }
+
+    pub(super) fn fragment_store(&mut self, l: Layout, p: Place, [at, stride]: [Value; 2], v: Value) {
+        let (layout, access) = (self.layout(l), self.access(p));
+        let (pointer, stride, v) = (self.pointer_to(p, at, 0), self.id(stride), self.id(v));
+        self.must(|b| b.cooperative_matrix_store_khr(pointer, v, layout, Some(stride), access, []));
+    }
+}
