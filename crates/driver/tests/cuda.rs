@@ -13,6 +13,7 @@ use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Elem};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 fn emulated() -> PathBuf {
     emulated_cuda::library().expect("the emulated library was built for this test")
@@ -50,6 +51,19 @@ fn large_copies() {
     assert!(got[..100] == all[5 << 20..][..100]);
 }
 
+/// The device's own clock goes on, and knows marks of one device only.
+#[test]
+fn marks_have_a_time_between_them() {
+    let (d, other) = (device(), device());
+    let memory = d.allocate(1 << 20).unwrap();
+    let from = d.mark().unwrap();
+    d.write(slice::<Cuda>(&memory, 0, 1 << 20), &vec![7; 1 << 20]).unwrap();
+    let to = d.mark().unwrap();
+    assert!(d.between(&from, &to).unwrap() > Duration::ZERO);
+    let e = d.between(&from, &other.mark().unwrap()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+}
+
 /// Bytes may be changed as soon as they were given; many small ones go around the ring.
 #[test]
 fn bytes_are_taken_at_once() {
@@ -72,7 +86,9 @@ fn what_cannot_be_is_an_error() {
     assert_eq!(Cuda::open(99).unwrap_err().kind(), ErrorKind::UnknownDevice);
     let too_large = d.allocate(d.info().largest + 1).unwrap_err();
     assert_eq!(too_large.kind(), ErrorKind::OutOfMemory, "{too_large}");
+    let some = d.allocate(4096).unwrap();
     let whole = d.allocate(d.info().memory).unwrap_err();
+    drop(some);
     assert_eq!(whole.kind(), ErrorKind::OutOfMemory, "{whole}");
     let other = use_library(Path::new("another")).unwrap_err();
     assert_eq!(other.kind(), ErrorKind::InvalidArgument, "{other}");

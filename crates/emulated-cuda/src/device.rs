@@ -76,16 +76,24 @@ pub enum Operation {
     Free(u64),
 }
 
+/// A place in a stream.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// It was never recorded: whoever waits for it does not wait.
+    New,
+    /// It was recorded in this stream, and not passed yet.
+    Ahead(u64),
+    /// It was passed then.
+    Passed(Instant),
+}
+
 /// The device.
 pub(crate) struct Device {
     settings: Settings,
     memory: Memory,
     used: u64,
     streams: HashMap<u64, VecDeque<Operation>>,
-    /// The stream that an event was recorded in, if it was not passed yet.
-    events: HashMap<u64, Option<u64>>,
-    /// When events were passed.
-    times: HashMap<u64, Instant>,
+    events: HashMap<u64, Event>,
     modules: HashMap<u64, Arc<Program>>,
     /// Memory of the host that copies need not wait for, by its address.
     pinned: BTreeMap<usize, Raw>,
@@ -105,7 +113,6 @@ impl Device {
             used: 0,
             streams: HashMap::new(),
             events: HashMap::new(),
-            times: HashMap::new(),
             modules: HashMap::new(),
             pinned: BTreeMap::new(),
             sticky: None,
@@ -228,12 +235,11 @@ impl Device {
     /// An event that was not recorded yet.
     pub fn event(&mut self) -> u64 {
         let handle = self.handle();
-        self.events.insert(handle, None);
+        self.events.insert(handle, Event::New);
         handle
     }
     /// An event goes.
     pub fn end_event(&mut self, event: u64) -> Done {
-        self.times.remove(&event);
         self.events.remove(&event).map(drop).ok_or(Error::INVALID_HANDLE)
     }
     /// Gives a stream something to do.
@@ -245,7 +251,7 @@ impl Device {
         let at_once = match &operation {
             Operation::Up(host, _) | Operation::Down(_, host) => !self.is_pinned(host),
             Operation::Record(event) => {
-                *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Some(stream);
+                *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Event::Ahead(stream);
                 false
             }
             Operation::Across { .. } | Operation::Launch(..) | Operation::Free(_) => false,
@@ -273,33 +279,32 @@ impl Device {
         let all: Vec<u64> = self.streams.keys().copied().collect();
         all.into_iter().try_for_each(|s| self.finish(s))
     }
+    fn known(&self, event: u64) -> Done<Event> {
+        self.events.get(&event).copied().ok_or(Error::INVALID_HANDLE)
+    }
     /// Is an event passed? Asking lets its stream do one thing.
     pub fn passed(&mut self, event: u64) -> Done<bool> {
-        if let Some(stream) = *self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
+        if let Event::Ahead(stream) = self.known(event)? {
             self.next(stream)?;
         }
-        Ok(self.events.get(&event).is_some_and(Option::is_none))
+        Ok(!matches!(self.known(event)?, Event::Ahead(_)))
     }
     /// Does what an event waits for.
     pub fn wait(&mut self, event: u64) -> Done {
-        while let Some(stream) = *self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
+        while let Event::Ahead(stream) = self.known(event)? {
             if !self.next(stream)? {
                 return Err(Error::INVALID_HANDLE);
             }
         }
         Ok(())
     }
-    /// Milliseconds from an event to another, both passed.
-    pub fn between(&self, from: u64, to: u64) -> Done<f32> {
-        let at = |event: u64| match self.events.get(&event).ok_or(Error::INVALID_HANDLE)? {
-            Some(_) => Err(Error::NOT_READY),
-            None => self.times.get(&event).copied().ok_or(Error::INVALID_HANDLE),
-        };
-        let (from, to) = (at(from)?, at(to)?);
-        Ok(match to.checked_duration_since(from) {
-            Some(time) => time.as_secs_f32() * 1e3,
-            None => -from.duration_since(to).as_secs_f32() * 1e3,
-        })
+    /// Milliseconds from one event to another.
+    pub fn elapsed(&self, from: u64, to: u64) -> Done<f32> {
+        match (self.known(from)?, self.known(to)?) {
+            (Event::Passed(a), Event::Passed(b)) => Ok(b.saturating_duration_since(a).as_secs_f32() * 1000.0),
+            (Event::New, _) | (_, Event::New) => Err(Error::INVALID_HANDLE),
+            (Event::Ahead(_), _) | (_, Event::Ahead(_)) => Err(Error::NOT_READY),
+        }
     }
     /// Does the next thing of a stream; false if there is none.
     fn next(&mut self, stream: u64) -> Done<bool> {
@@ -347,8 +352,7 @@ impl Device {
             }
             Operation::Record(event) => {
                 if let Some(recorded) = self.events.get_mut(event) {
-                    *recorded = None;
-                    self.times.insert(*event, Instant::now());
+                    *recorded = Event::Passed(Instant::now());
                 }
             }
             Operation::Free(address) => {

@@ -64,7 +64,9 @@ impl Driver for Cuda {
     }
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
         fits::check(Self::NAME, self.info(), kernel)?;
-        let text = ptx::emit(kernel, ptx::OLDEST)
+        // What runs on the oldest devices runs on all of them, and is kept once for all.
+        let target = if kernel.features().fragments { ptx::MATRIX_UNITS } else { ptx::OLDEST };
+        let text = ptx::emit(kernel, target)
             .map_err(|e| Error::unsupported(format!("cuda: {e} ({})", self.info().name)))?;
         Module::new(&self.shared, kernel, &text)
     }

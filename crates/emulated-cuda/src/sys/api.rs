@@ -216,9 +216,10 @@ pub extern "C" fn cuEventQuery(event: Handle) -> Status {
 pub extern "C" fn cuEventSynchronize(event: Handle) -> Status {
     within(|d| d.wait(event as u64))
 }
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, from: Handle, to: Handle) -> Status {
-    within(|d| give(milliseconds, d.between(from as u64, to as u64)?))
+    within(|d| give(milliseconds, d.elapsed(from as u64, to as u64)?))
 }
 
 // Memory

@@ -90,6 +90,14 @@ fn interpreted_units_multiply() {
 }
 
 #[test]
+fn cudas_units_multiply() {
+    let d = super::cuda();
+    assert_eq!(d.info().unwrap().units.len(), 2, "f16 and bf16");
+    check(&d);
+    rows_are_alone(&d);
+}
+
+#[test]
 fn vulkans_units_multiply() {
     let Some(d) = super::vulkan() else { return };
     check(&d);

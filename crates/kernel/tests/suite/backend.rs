@@ -176,7 +176,8 @@ fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Me
     if threads > 4096 || kernel.subgroup.is_some_and(|lanes| lanes != 32) || !new(&kernel.name) {
         return;
     }
-    let text = ptx::emit(kernel, ptx::OLDEST).unwrap_or_else(|e| panic!("{e}"));
+    let target = if kernel.features().fragments { ptx::MATRIX_UNITS } else { ptx::OLDEST };
+    let text = ptx::emit(kernel, target).unwrap_or_else(|e| panic!("{e}"));
     ptx_machine::run(kernel, &text, launch, &mut buffers);
     let nan = |elem: Elem, c: u64| match elem {
         Elem::F32 => f32::from_bits(c as u32).is_nan(),

@@ -2,12 +2,15 @@
 
 use crate::ptx_machine;
 use crate::random::{Dice, kernel};
-use crate::spirv::library;
+use crate::spirv::{library, units};
+use elinvar_core::DType;
 use elinvar_kernel::Kernel;
-use elinvar_kernel::emit::ptx::{OLDEST, Target, emit};
+use elinvar_kernel::build::Builder;
+use elinvar_kernel::emit::ptx::{MATRIX_UNITS, OLDEST, Target, emit};
 use elinvar_kernel::interp::{Launch, Memory, run};
-use elinvar_kernel::ir::Elem;
-use elinvar_kernel::text::parse;
+use elinvar_kernel::ir::{Access, Builtin, Elem, Layout, MatrixUnit, Role};
+use elinvar_kernel::text::{parse, print};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Later devices than the oldest, with the first version of PTX that knows them.
@@ -62,7 +65,100 @@ fn the_assembler_takes_every_kernel() {
             }
         }
     }
+    for k in [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32)) {
+        let text = emit(&k, MATRIX_UNITS).unwrap_or_else(|e| panic!("{e}"));
+        nothing_is_left_open(&k, &text);
+        // What is staged is loaded a matrix at a time.
+        assert!(text.contains("ldmatrix") && text.contains("mma.sync"), "{}", k.name);
+        for target in [MATRIX_UNITS, LATER[1], LATER[2]] {
+            let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
+            let said = assemble(&k.name, &text, target).expect("it was there before");
+            assert!(said.is_empty(), "{}: {said}", k.name);
+        }
+    }
     println!("{} kernels", all.len());
+}
+
+/// Products of fragments that lie in every way, in buffers and in shared memory, at indices that are and are not known to be
+/// multiples: the interpreter's bits, for numbers whose sums are exact in any order.
+#[test]
+fn fragments_are_where_they_should_be() {
+    let mut texts = BTreeSet::new();
+    for elem in [Elem::F16, Elem::BF16] {
+        for shape in [[16, 16, 16], [16, 8, 16]] {
+            for (rows_a, rows_b, rows_c) in
+                [(true, true, true), (false, true, false), (true, false, true), (false, false, false)]
+            {
+                // From row to row, and where the first element lies.
+                for (pitch, first) in [(24, 0), (24, 8), (26, 2), (27, 3)] {
+                    for shared in [false, true] {
+                        let k = product(elem, shape, [rows_a, rows_b, rows_c], pitch, first, shared);
+                        let text = print(&k);
+                        let emitted = emit(&k, MATRIX_UNITS).unwrap_or_else(|e| panic!("{e}"));
+                        texts.extend(
+                            emitted
+                                .lines()
+                                .filter_map(|l| l.trim().strip_prefix("ldmatrix"))
+                                .map(|l| l.split_whitespace().next().unwrap_or("").to_string()),
+                        );
+                        let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
+                        let of = |elem, i: u64| match elem {
+                            Elem::F16 => half::f16::from_f32((i * 7 % 9) as f32 - 4.0).to_bits().into(),
+                            Elem::BF16 => half::bf16::from_f32((i * 5 % 11) as f32 - 5.0).to_bits().into(),
+                            _ => u64::from(((i % 13) as f32).to_bits()),
+                        };
+                        let numbers = || -> Vec<Memory> {
+                            let all = k.buffers.iter().enumerate();
+                            let cells =
+                                |b: usize, elem| (0..1024).map(|i| of(elem, i + 3 * b as u64)).collect();
+                            all.map(|(b, buffer)| Memory { elem: buffer.elem, cells: cells(b, buffer.elem) })
+                                .collect()
+                        };
+                        let (mut got, mut want) = (numbers(), numbers());
+                        run(&k, &launch, &mut want).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                        ptx_machine::run(&k, &emitted, &launch, &mut got);
+                        assert!(got == want, "{text}\n{emitted}");
+                    }
+                }
+            }
+        }
+    }
+    let all: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let form = |count, trans| format!(".sync.aligned.m8n8.{count}{trans}.shared.b16");
+    assert_eq!(all, [form("x2", ""), form("x2", ".trans"), form("x4", ""), form("x4", ".trans")]);
+}
+
+/// y = z + 2 * x * w, with the sums carried around a loop; two warps with a product each.
+fn product(elem: Elem, shape: [u8; 3], rows: [bool; 3], pitch: u32, first: i64, shared: bool) -> Kernel {
+    let k = Builder::new("product", [64, 1, 1]);
+    k.subgroup(32);
+    let [ra, rb, rc] = rows.map(|r| if r { Layout::Rows } else { Layout::Columns });
+    let unit = MatrixUnit { elem, shape };
+    let [x, w] = ["x", "w"].map(|name| k.buffer(name, elem, Access::Read));
+    let (z, y) = (k.buffer("z", Elem::F32, Access::Read), k.buffer("y", Elem::F32, Access::Write));
+    let [x, w] = [(x, "staged_x"), (w, "staged_w")].map(|(from, name)| {
+        if !shared {
+            return from;
+        }
+        let to = k.shared(name, elem, 1024);
+        k.for_(k.u32(0), k.u32(1024), k.u32(64), &[], |i, _| {
+            let i = i + k.local_id(0);
+            k.store(to, i, k.load(from, i, 1));
+            Vec::new()
+        });
+        to
+    });
+    k.barrier();
+    let warp = k.builtin(Builtin::SubgroupId);
+    let (from, to, pitch) = (warp * 8 + first, warp * 512 + first, k.u32(pitch));
+    let sums = k.fragment_load(unit.fragment(Role::C), rc, z, to, pitch);
+    let sums = k.for_(k.u32(0), k.u32(2), k.u32(1), &[sums], |_, sums| {
+        let a = k.fragment_load(unit.fragment(Role::A), ra, x, from, pitch);
+        let b = k.fragment_load(unit.fragment(Role::B), rb, w, from, pitch);
+        vec![k.fragment_mul_add(a, b, sums[0])]
+    });
+    k.fragment_store(rc, y, to, pitch, sums[0]);
+    k.finish()
 }
 
 #[test]
@@ -131,7 +227,7 @@ fn what_cannot_be_is_named() {
         (
             "kernel t group 32 1 1 { subgroup 32 buffer y f32 write %0: u32 = group_id.x %1: f32 = const 0.0
           %2: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %2 }",
-            "matrix fragments are not emitted",
+            "matrix units are used from sm_80 on",
         ),
     ];
     for (text, want) in rows {

@@ -5,11 +5,13 @@ use super::queue::Queue;
 use super::table::Handle;
 use crate::{Info, Kind};
 use elinvar_core::{Error, Result};
+use elinvar_kernel::emit::ptx;
+use elinvar_kernel::ir::{Elem, MatrixUnit};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The oldest compute capability that is supported: what kernels are emitted for.
-const OLDEST: u32 = elinvar_kernel::emit::ptx::OLDEST.capability;
+const OLDEST: u32 = ptx::OLDEST.capability;
 
 // Numbers of `CUdevice_attribute`.
 const MAX_THREADS_PER_BLOCK: c_int = 1;
@@ -100,9 +102,17 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             i64: true,
             half: true,
             bytes: true,
-            units: Vec::new(),
+            units: units(capability),
         },
     })
+}
+
+/// What its matrix units multiply, as far as kernels are emitted for it.
+fn units(capability: u32) -> Vec<MatrixUnit> {
+    if capability < ptx::MATRIX_UNITS.capability {
+        return Vec::new();
+    }
+    [Elem::F16, Elem::BF16].map(|elem| MatrixUnit { elem, shape: [16, 16, 16] }).to_vec()
 }
 
 /// What everything that was made by a device shares.

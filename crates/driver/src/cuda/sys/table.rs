@@ -59,7 +59,7 @@ table! {
         destroy_event: "cuEventDestroy_v2" (Handle);
         record_event: "cuEventRecord" (Handle, Handle);
         wait_event: "cuEventSynchronize" (Handle);
-        between_events: "cuEventElapsedTime" (*mut f32, Handle, Handle);
+        elapsed: "cuEventElapsedTime" (*mut f32, Handle, Handle);
         allocate: "cuMemAlloc_v2" (*mut Address, usize);
         free: "cuMemFree_v2" (Address);
         allocate_host: "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);

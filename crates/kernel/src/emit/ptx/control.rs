@@ -7,12 +7,12 @@ use crate::pass::Lacking;
 impl Emitter<'_> {
     /// New registers for a value.
     fn fresh(&mut self, v: Value) -> Vec<Register> {
-        let (s, width) = (self.scalar(v), self.k.ty(v).width());
-        (0..width).map(|_| self.scalar_register(s)).collect()
+        let (s, count) = self.registers_of(v);
+        (0..count).map(|_| self.scalar_register(s)).collect()
     }
     /// Copies a value into registers.
     fn assign(&mut self, to: &[Register], v: Value) {
-        let s = self.scalar(v);
+        let (s, _) = self.registers_of(v);
         for (to, from) in to.iter().zip(self.all(v)) {
             self.copy(s, to, &from);
         }
@@ -75,7 +75,7 @@ impl Emitter<'_> {
             self.assign(to, v);
         }
         for ((to, from), &v) in carried[1..].iter().zip(&aside).zip(&body.yields) {
-            let s = self.scalar(v);
+            let (s, _) = self.registers_of(v);
             for (to, from) in to.iter().zip(from) {
                 self.copy(s, to, from);
             }

@@ -23,7 +23,7 @@ fn at_once(e: Elem, width: usize) -> usize {
 }
 
 impl Emitter<'_> {
-    fn elem(&self, p: Place) -> Elem {
+    pub(super) fn elem(&self, p: Place) -> Elem {
         match p {
             Place::Buffer(i) => self.k.buffers[i as usize].elem,
             Place::Shared(i) => self.k.shared[i as usize].elem,
@@ -31,7 +31,7 @@ impl Emitter<'_> {
     }
 
     /// The address of an element, and the words of an access to it.
-    fn address(&mut self, p: Place, at: Value) -> (Register, &'static str) {
+    pub(super) fn address(&mut self, p: Place, at: Value) -> (Register, &'static str) {
         let (s, index, size) = (self.scalar(at), self.one(at), self.elem(p).size());
         match p {
             Place::Buffer(i) => {

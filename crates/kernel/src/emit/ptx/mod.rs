@@ -13,11 +13,14 @@
 mod arith;
 mod control;
 mod convert;
+mod fragment;
 mod memory;
+mod multiple;
 mod subgroup;
 
-use crate::ir::{Builtin, Kernel, Op, Region, Scalar, Value};
+use crate::ir::{Builtin, Fragment, Kernel, Op, Region, Scalar, Type, Value};
 use crate::pass::{self, Lacking, Wants};
+use multiple::Multiples;
 use std::fmt::Write;
 
 /// What is compiled for: a compute capability, and with it the oldest version of PTX that knows it.
@@ -31,6 +34,9 @@ pub struct Target {
 
 /// The oldest devices that are supported (Turing). What is compiled for them runs on all later ones.
 pub const OLDEST: Target = Target { capability: 75, version: (6, 3) };
+
+/// The oldest devices whose matrix units are used (Ampere): what kernels with fragments are compiled for.
+pub const MATRIX_UNITS: Target = Target { capability: 80, version: (7, 0) };
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
@@ -59,8 +65,15 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
     if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP) {
         return Err(Lacking(format!("{}: subgroups of {lanes} lanes; a warp has {WARP}", k.name)));
     }
+    if k.features().fragments && target.capability < MATRIX_UNITS.capability {
+        return Err(Lacking(format!(
+            "{}: matrix units are used from sm_{} on",
+            k.name, MATRIX_UNITS.capability
+        )));
+    }
     let mut e = Emitter {
         k: &k,
+        multiples: Multiples::of(&k),
         body: String::new(),
         registers: [0; 6],
         values: vec![Vec::new(); k.values.len()],
@@ -134,6 +147,8 @@ type Register = String;
 
 struct Emitter<'a> {
     k: &'a Kernel,
+    /// What indices are multiples of.
+    multiples: Multiples<'a>,
     body: String,
     /// How many of each class there are.
     registers: [u32; 6],
@@ -193,7 +208,20 @@ impl Emitter<'_> {
         self.line(&format!("mov.{} {to}, {from}", ty(s)));
     }
     fn scalar(&self, v: Value) -> Scalar {
-        self.k.ty(v).scalar().expect("fragments are refused")
+        self.k.ty(v).scalar().expect("a fragment is no number")
+    }
+    fn fragment(&self, v: Value) -> Fragment {
+        match self.k.ty(v) {
+            Type::Fragment(f) => f,
+            Type::Vector(..) => unreachable!("the verifier has seen that it is a fragment"),
+        }
+    }
+    /// The type of a value's registers, and how many there are.
+    fn registers_of(&self, v: Value) -> (Scalar, usize) {
+        match self.k.ty(v) {
+            Type::Vector(s, width) => (s, usize::from(width)),
+            Type::Fragment(f) => Self::fragment_registers(f),
+        }
     }
     fn all(&self, v: Value) -> Vec<Register> {
         self.values[v.0 as usize].clone()
@@ -283,9 +311,12 @@ impl Emitter<'_> {
                 let s = self.scalar(*v);
                 self.each([*v], |e, [v]| e.reduce(*op, s, v))
             }
-            Op::FragmentLoad(..) | Op::FragmentFill(..) | Op::FragmentMulAdd(..) | Op::FragmentStore(..) => {
-                let name = &self.k.name;
-                return Err(Lacking(format!("{name}: matrix fragments are not emitted as PTX yet")));
+            Op::FragmentLoad(f, order, p, at, stride) => self.fragment_load(*f, *order, *p, *at, *stride)?,
+            Op::FragmentFill(f, v) => self.fragment_fill(*f, *v)?,
+            Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(*a, *b, *c)?,
+            Op::FragmentStore(order, p, at, stride, v) => {
+                self.fragment_store(*order, *p, *at, *stride, *v);
+                Vec::new()
             }
             Op::If(c, then, other) => return self.branch(*c, then, other, results),
             Op::For { start, end, step, init, body } => {

@@ -1,0 +1,263 @@
+//! Matrix fragments: `mma.sync.m16n8k16`, and `ldmatrix` where the indices allow it.
+//!
+//! Which lane has which element is written in "PTX ISA", 9.7.15. With g = lane / 4 and t = 2 (lane % 4), a lane's registers
+//! hold: of a, two neighbours each of (row g, column t), (g + 8, t), (g, t + 8), (g + 8, t + 8); of b, two neighbours along
+//! k each of (row t, column g), (t + 8, g); of the sums, (g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1). A product of 16
+//! columns is two of 8, side by side: the registers of b and of the sums of the first half come first.
+
+use super::{Emitter, Register};
+use crate::ir::{Elem, Fragment, Layout, Place, Role, Scalar, Value};
+use crate::pass::Lacking;
+
+/// Where the elements of a fragment are in memory.
+struct Lies {
+    place: Place,
+    /// The address of the first element, and bytes from line to line: of 32 bits in shared memory, of 64 elsewhere.
+    base: Register,
+    pitch: Register,
+    /// Bytes of an element.
+    size: u32,
+    /// The word for the memory.
+    space: &'static str,
+    /// What divides the first index and the pitch, in elements.
+    multiple: u64,
+}
+
+impl Emitter<'_> {
+    /// The type of a fragment's registers, and how many there are.
+    pub(super) fn fragment_registers(f: Fragment) -> (Scalar, usize) {
+        let halves = usize::from(f.n) / 8;
+        match f.role {
+            Role::A => (Scalar::U32, 4),
+            Role::B => (Scalar::U32, 2 * halves),
+            Role::C => (Scalar::F32, 4 * halves),
+        }
+    }
+    /// That it is one of those that `mma` multiplies.
+    pub(super) fn known(&self, f: Fragment) -> Result<(), Lacking> {
+        let shape = matches!([f.m, f.n, f.k], [16, 8 | 16, 16]);
+        let elem = match f.role {
+            Role::A | Role::B => matches!(f.elem, Elem::F16 | Elem::BF16),
+            Role::C => f.elem == Elem::F32,
+        };
+        if shape && elem {
+            return Ok(());
+        }
+        Err(Lacking(format!("{}: PTX has no {f}", self.k.name)))
+    }
+
+    /// This lane's g and t.
+    fn lane(&mut self) -> [Register; 2] {
+        let index = self.local_index();
+        let lane = self.inst(Scalar::U32, "and.b32", &[&index, "31"]);
+        let g = self.inst(Scalar::U32, "shr.u32", &[&lane, "2"]);
+        let t = self.inst(Scalar::U32, "and.b32", &[&lane, "3"]);
+        [g, self.inst(Scalar::U32, "shl.b32", &[&t, "1"])]
+    }
+
+    fn lies(&mut self, place: Place, at: Value, stride: Value) -> Lies {
+        let multiple = self.multiples.power(at).min(self.multiples.power(stride));
+        let size = self.elem(place).size();
+        let (base, space) = self.address(place, at);
+        let (s, stride) = (self.scalar(stride), self.one(stride));
+        let bytes = size.to_string();
+        let pitch = match (place, s.bits()) {
+            (Place::Shared(_), 64) => {
+                let stride = self.inst(Scalar::U32, "cvt.u32.u64", &[&stride]);
+                self.inst(Scalar::U32, "mul.lo.u32", &[&stride, &bytes])
+            }
+            (Place::Shared(_), _) => self.inst(Scalar::U32, "mul.lo.u32", &[&stride, &bytes]),
+            (Place::Buffer(_), 64) => self.inst(Scalar::U64, "mul.lo.s64", &[&stride, &bytes]),
+            (Place::Buffer(_), _) => {
+                let zero = self.inst(Scalar::U64, "mov.b64", &["0"]);
+                self.inst(Scalar::U64, &format!("mad.wide.{}", super::ty(s)), &[&stride, &bytes, &zero])
+            }
+        };
+        Lies { place, base, pitch, size, space, multiple }
+    }
+    /// The address of the element `place` of the line `line`.
+    fn element(&mut self, l: &Lies, line: &str, place: &str) -> Register {
+        let size = l.size.to_string();
+        match l.place {
+            Place::Shared(_) => {
+                let at = self.inst(Scalar::U32, "mad.lo.u32", &[line, &l.pitch, &l.base]);
+                self.inst(Scalar::U32, "mad.lo.u32", &[place, &size, &at])
+            }
+            Place::Buffer(_) => {
+                let line = self.inst(Scalar::U64, "cvt.u64.u32", &[line]);
+                let at = self.inst(Scalar::U64, "mad.lo.s64", &[&line, &l.pitch, &l.base]);
+                self.inst(Scalar::U64, "mad.wide.u32", &[place, &size, &at])
+            }
+        }
+    }
+    fn plus(&mut self, a: &str, n: u32) -> Register {
+        match n {
+            0 => a.to_string(),
+            n => self.inst(Scalar::U32, "add.u32", &[a, &n.to_string()]),
+        }
+    }
+
+    pub(super) fn fragment_load(
+        &mut self,
+        f: Fragment,
+        order: Layout,
+        p: Place,
+        at: Value,
+        stride: Value,
+    ) -> Result<Vec<Register>, Lacking> {
+        self.known(f)?;
+        let l = self.lies(p, at, stride);
+        if f.role == Role::C {
+            return Ok(self.sums(f, order, &l, None));
+        }
+        // The first column of each register, and its first row: for a (row, k), for b (column, k).
+        let corners: Vec<[u32; 2]> = match f.role {
+            Role::A => (0..4).map(|i| [8 * (i % 2), 8 * (i / 2)]).collect(),
+            Role::B | Role::C => (0..u32::from(f.n) / 4).map(|i| [8 * (i / 2), 8 * (i % 2)]).collect(),
+        };
+        // Do neighbours along k lie side by side?
+        let along = (f.role == Role::A) == (order == Layout::Rows);
+        // A row of 8 elements has to begin at a multiple of 16 bytes.
+        if matches!(p, Place::Shared(_)) && l.multiple >= 8 {
+            return Ok(self.load_matrices(&l, &corners, along));
+        }
+        let [g, t] = self.lane();
+        Ok(corners.iter().map(|&[line, k]| self.pair(&l, [&g, &t], [line, k], along)).collect())
+    }
+
+    /// Two neighbours along k, from `k` + t on, of line `line` + g (a row of a, a column of b).
+    fn pair(&mut self, l: &Lies, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
+        let (line, k) = (self.plus(g, line), self.plus(t, k));
+        if along && l.multiple >= 2 {
+            let at = self.element(l, &line, &k);
+            return self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}+0]")]);
+        }
+        let halves = [0, 1].map(|n| {
+            let k = self.plus(&k, n);
+            let at = if along { self.element(l, &line, &k) } else { self.element(l, &k, &line) };
+            let half = self.register(super::Class::Half);
+            self.line(&format!("ld.{}.b16 {half}, [{at}+0]", l.space));
+            half
+        });
+        self.inst(Scalar::U32, "mov.b32", &[&format!("{{{}, {}}}", halves[0], halves[1])])
+    }
+
+    /// Two or four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the lines of the i-th are. What does not lie along k is
+    /// transposed on the way.
+    fn load_matrices(&mut self, l: &Lies, corners: &[[u32; 2]], along: bool) -> Vec<Register> {
+        let index = self.local_index();
+        let row = self.inst(Scalar::U32, "and.b32", &[&index, "7"]);
+        // 8 for the second and fourth matrix, and 8 for the third and fourth.
+        let second = self.inst(Scalar::U32, "and.b32", &[&index, "8"]);
+        let third = self.inst(Scalar::U32, "shr.u32", &[&index, "1"]);
+        let third = self.inst(Scalar::U32, "and.b32", &[&third, "8"]);
+        // How far the corners are moved by each: the second's corner says along what.
+        let [first_side, _] = corners[1];
+        let (mut line, k) = if first_side == 8 { (second, third) } else { (third, second) };
+        if corners.len() == 2 {
+            // Lanes of a third and a fourth matrix say nothing.
+            line = self.inst(Scalar::U32, "mov.b32", &["0"]);
+        }
+        let at = if along {
+            let line = self.inst(Scalar::U32, "add.u32", &[&line, &row]);
+            self.element(l, &line, &k)
+        } else {
+            let k = self.inst(Scalar::U32, "add.u32", &[&k, &row]);
+            self.element(l, &k, &line)
+        };
+        let to: Vec<Register> = corners.iter().map(|_| self.scalar_register(Scalar::U32)).collect();
+        let (count, turned) = (corners.len(), if along { "" } else { ".trans" });
+        self.line(&format!(
+            "ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{}}}, [{at}+0]",
+            to.join(", ")
+        ));
+        to
+    }
+
+    /// Sums from memory, or to it.
+    fn sums(&mut self, f: Fragment, order: Layout, l: &Lies, from: Option<&[Register]>) -> Vec<Register> {
+        let [g, t] = self.lane();
+        let mut all = Vec::new();
+        // Neighbours along a row lie side by side, and so that two can be accessed at once.
+        let twos = order == Layout::Rows && l.multiple >= 2;
+        for half in 0..u32::from(f.n) / 8 {
+            for below in 0..2 {
+                let row = self.plus(&g, 8 * below);
+                let first = all.len();
+                let registers: [Register; 2] = match from {
+                    Some(from) => [from[first].clone(), from[first + 1].clone()],
+                    None => [0, 1].map(|_| self.scalar_register(Scalar::F32)),
+                };
+                let access = |e: &mut Self, registers: &str, vector: &str, column: &str| {
+                    let at = match order {
+                        Layout::Rows => e.element(l, &row, column),
+                        Layout::Columns => e.element(l, column, &row),
+                    };
+                    match from {
+                        Some(_) => e.line(&format!("st.{}{vector}.f32 [{at}+0], {registers}", l.space)),
+                        None => e.line(&format!("ld.{}{vector}.f32 {registers}, [{at}+0]", l.space)),
+                    }
+                };
+                let column = self.plus(&t, 8 * half);
+                if twos {
+                    let [a, b] = &registers;
+                    access(self, &format!("{{{a}, {b}}}"), ".v2", &column);
+                } else {
+                    access(self, &registers[0], "", &column);
+                    let column = self.plus(&column, 1);
+                    access(self, &registers[1], "", &column);
+                }
+                all.extend(registers);
+            }
+        }
+        all
+    }
+
+    pub(super) fn fragment_fill(&mut self, f: Fragment, v: Value) -> Result<Vec<Register>, Lacking> {
+        self.known(f)?;
+        let (value, (_, count)) = (self.one(v), Self::fragment_registers(f));
+        let one = match f.elem {
+            Elem::F32 => value,
+            Elem::F16 => {
+                let half = self.half_of(&value);
+                self.inst(Scalar::U32, "mov.b32", &[&format!("{{{half}, {half}}}")])
+            }
+            _ => {
+                let bits = self.bf16_bits(&value);
+                let low = self.inst(Scalar::U32, "shr.u32", &[&bits, "16"]);
+                self.inst(Scalar::U32, "or.b32", &[&bits, &low])
+            }
+        };
+        Ok(vec![one; count])
+    }
+
+    pub(super) fn fragment_mul_add(
+        &mut self,
+        a: Value,
+        b: Value,
+        c: Value,
+    ) -> Result<Vec<Register>, Lacking> {
+        let word = match self.fragment(a).elem {
+            Elem::BF16 => "bf16",
+            _ => "f16",
+        };
+        let (a, b, c) = (self.all(a).join(", "), self.all(b), self.all(c));
+        let mut all = Vec::new();
+        for (b, c) in b.chunks(2).zip(c.chunks(4)) {
+            let to: Vec<Register> = (0..4).map(|_| self.scalar_register(Scalar::F32)).collect();
+            self.line(&format!(
+                "mma.sync.aligned.m16n8k16.row.col.f32.{word}.{word}.f32 {{{}}}, {{{a}}}, {{{}}}, {{{}}}",
+                to.join(", "),
+                b.join(", "),
+                c.join(", ")
+            ));
+            all.extend(to);
+        }
+        Ok(all)
+    }
+
+    pub(super) fn fragment_store(&mut self, order: Layout, p: Place, at: Value, stride: Value, v: Value) {
+        let (l, f, from) = (self.lies(p, at, stride), self.fragment(v), self.all(v));
+        self.sums(f, order, &l, Some(&from));
+    }
+}
