@@ -97,6 +97,9 @@ pub struct Info {
     pub half: bool,
     /// Can it load and store bytes?
     pub bytes: bool,
+    /// Should kernels be short? Where a fused multiply-add is built from integers, a formula is thousands of instructions, and
+    /// compilers are slow with them, or fail.
+    pub short: bool,
     /// What its matrix units multiply; none without such.
     pub units: Vec<MatrixUnit>,
 }
