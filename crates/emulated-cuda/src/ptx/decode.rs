@@ -193,7 +193,7 @@ impl Decoder {
     fn p(&mut self, text: &str) -> Result<Column, String> {
         self.files.source(File::Predicate, text)
     }
-    fn to_p(&mut self, text: &str) -> Result<Column, String> {
+    fn column_of_predicate(&mut self, text: &str) -> Result<Column, String> {
         self.files.target(File::Predicate, text)
     }
     fn n(&mut self, text: &str) -> Result<Column, String> {
@@ -264,7 +264,7 @@ impl Decoder {
             }
             (["mov", "pred"], [to, from]) => {
                 let from = self.p(from)?;
-                Inst::MovPredicate(self.to_p(to)?, from)
+                Inst::MovPredicate(self.column_of_predicate(to)?, from)
             }
             (["cvt", how @ .., to_ty, from_ty], [to, from]) => {
                 return self.convert(how, to_ty, from_ty, to, from);
@@ -388,7 +388,7 @@ impl Decoder {
         let how = match (op, o) {
             ("not", [to, a]) => {
                 let a = self.p(a)?;
-                return Ok(Inst::NotPredicate(self.to_p(to)?, a));
+                return Ok(Inst::NotPredicate(self.column_of_predicate(to)?, a));
             }
             ("and", [..]) => Predicate::And,
             ("or", [..]) => Predicate::Or,
@@ -397,7 +397,7 @@ impl Decoder {
         };
         let [to, a, b] = o else { return Err("two operands".into()) };
         let (a, b) = (self.p(a)?, self.p(b)?);
-        Ok(Inst::Predicate(how, [self.to_p(to)?, a, b]))
+        Ok(Inst::Predicate(how, [self.column_of_predicate(to)?, a, b]))
     }
 
     fn compare(&mut self, how: &str, ty: &str, to: &str, a: &str, b: &str) -> Result<Inst, String> {
@@ -421,10 +421,10 @@ impl Decoder {
         };
         if is_wide(ty) {
             let (a, b) = (self.w(a)?, self.w(b)?);
-            return Ok(Inst::Compare64(how, kind, [self.to_p(to)?, a, b]));
+            return Ok(Inst::Compare64(how, kind, [self.column_of_predicate(to)?, a, b]));
         }
         let (a, b) = (self.n(a)?, self.n(b)?);
-        Ok(Inst::Compare32(how, kind, [self.to_p(to)?, a, b]))
+        Ok(Inst::Compare32(how, kind, [self.column_of_predicate(to)?, a, b]))
     }
 
     fn convert(
