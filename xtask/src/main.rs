@@ -1,6 +1,8 @@
 //! The project's own commands: `cargo xtask NAME`.
 
 mod arm;
+mod bundle;
+mod cuda;
 mod footprint;
 mod python;
 mod results;
@@ -19,6 +21,7 @@ usage: cargo xtask COMMAND
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
   footprint  build time, crates, size and memory of a small program, as JSON lines
+  bundle     a folder that measures this version on a machine with an NVIDIA GPU and without Rust
   results    a page of measurements: --name NAME FILES...";
 
 fn main() -> ExitCode {
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         ["arm"] => arm::arm(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),
+        ["bundle"] => bundle::bundle(),
         ["footprint"] => footprint::footprint(),
         ["results", ref files @ ..] => results::results(files),
         _ => {

@@ -3,7 +3,7 @@
 //! Every step runs, even after one has failed, so that one run tells all. What cannot run here is listed as skipped,
 //! with the reason; it is never counted as passed.
 
-use crate::{root, vulkan};
+use crate::{cuda, root, vulkan};
 use std::env;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -57,6 +57,11 @@ pub fn test() -> ExitCode {
         vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
     });
     step("vulkan, kernels watched", &|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels));
+    step("cuda, emulated", &|| match cuda::emulated() {
+        Ok(vars) => on_golden("cuda:0", &vars.each_ref().map(|(name, value)| (*name, value.as_str()))),
+        Err(why) => Outcome::Failed(why),
+    });
+    step("cuda", &|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[])));
     step("same weights", &same_weights);
     summary(&rows)
 }
@@ -159,6 +164,12 @@ fn compare_weights() -> Result<(), String> {
         } else {
             println!("{model:12} vulkan:0 left out: this machine has none");
         }
+        let mut program = crate::cargo(&PROGRAM);
+        let got = weights(program.envs(cuda::emulated()?), &scratch, model, "cuda:0")?;
+        println!("{model:12} cuda:0, emulated    {got}");
+        if got != want {
+            return Err(format!("{model} on cuda:0, emulated, has other weights"));
+        }
         for isa in ISAS {
             if !isa.is_there()? {
                 println!("{model:12} {:6} left out: this processor has none", isa.isa);
@@ -214,7 +225,7 @@ impl Drop for Scratch {
 }
 
 /// The directory of golden cases, or why there is none.
-fn golden() -> Result<PathBuf, Outcome> {
+pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     let is_golden = |dir: &PathBuf| dir.join("index.json").is_file();
     if let Some(dir) = env::var_os("ELINVAR_GOLDEN") {
         let dir = PathBuf::from(dir);

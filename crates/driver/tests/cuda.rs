@@ -173,11 +173,11 @@ fn what_a_machine_may_lack() {
         ("use", &[], &["fine"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_POOLS", "0")], &["fine"]),
-        ("use", &[("ELINVAR_EMULATED_CUDA_VERSION", "10000")], &["fine"]),
+        ("use", &[("ELINVAR_EMULATED_CUDA_VERSION", "11000")], &["fine"]),
         (
             "use",
             &[("ELINVAR_EMULATED_CUDA_VERSION", "9020")],
-            &["Unsupported", "CUDA 9.2", "PTX 6.3", "CUDA 10.0"],
+            &["Unsupported", "CUDA 9.2", "PTX up to 7.0", "CUDA 11.0"],
         ),
         ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "70")], &["Unsupported", "7.0", "7.5"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_DEVICES", "0")], &["DriverMissing", "finds no NVIDIA GPU"]),
@@ -194,7 +194,7 @@ fn what_a_machine_may_lack() {
         (
             "use",
             &[("ELINVAR_CUDA_LIBRARY", "libm.so.6")],
-            &["DriverMissing", "libm.so.6 has no function cuInit"],
+            &["DriverMissing", "libm.so.6 has no function cuDriverGetVersion"],
         ),
         ("reach beyond", &[], &["DeviceLost", "ILLEGAL_ADDRESS"]),
         ("reach beyond", &[("ELINVAR_EMULATED_CUDA_POOLS", "0")], &["DeviceLost", "ILLEGAL_ADDRESS"]),

@@ -140,7 +140,7 @@ fn copies_arrive_when_they_are_waited_for() {
 #[test]
 fn what_is_not_known_is_refused() {
     let rows = [
-        ("add.u32 %r2, %r3, 1;", "line 19: %r3 is read before it is written"),
+        ("add.u32 %r2, %r3, 1;", "line 21: %r3 is read before it is written"),
         ("add.u32 %r2, %r0, %rd1;", "%rd1 is a register of Wide, and Narrow is read"),
         ("add.f32 %f0, 0f3F800000, 0f3F800000;", "a rounding has to be said"),
         ("tanh.approx.f32 %f0, 0f3F800000;", "is not known"),

@@ -36,7 +36,7 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
         let refuse = |why: String| Refused::Text(format!("line {}: {why}: {}", n + 1, whole.trim()));
         let mut words = line.split_whitespace();
         match words.next() {
-            None | Some("{" | "}" | "(" | ")" | ".address_size") => {}
+            None | Some("{" | "}" | "(" | ")" | ".address_size" | ".minnctapersm") => {}
             Some(".version") => {
                 let of = words.next().and_then(|w| w.split_once('.'));
                 let of = of.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));

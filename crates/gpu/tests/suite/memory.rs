@@ -2,7 +2,7 @@
 
 use super::short::Short;
 use elinvar_core::{ErrorKind, HostData};
-use elinvar_driver::Interp;
+use elinvar_driver::{Cuda, Interp};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_nn::layers::Linear;
 use elinvar_nn::optim::{Optimizer, Sgd};
@@ -149,4 +149,17 @@ fn a_step_of_many_parameters_is_one_launch() {
         assert_eq!(*x.to_host().unwrap().data(), HostData::F32(want));
     }
     assert_eq!(*all[8].to_host().unwrap().data(), HostData::F32(vec![1.5]));
+}
+
+/// Tensors of two devices in one op: an error, and both go on.
+#[test]
+fn two_devices_do_not_mix() {
+    let (a, b) = (super::cuda(), super::cuda());
+    let on = |d| Tensor::<Gpu<Cuda>>::from_vec(vec![1.0f32, 2.0, 3.0], &[3], d);
+    let (x, y) = (on(&a), on(&b));
+    let e = try_run(|| (&x * 2.0) + (&y * 3.0)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::DeviceMismatch, "{e}");
+    let moved: Tensor<Gpu<Cuda>> = (&y * 3.0).copy_to(&a).unwrap();
+    assert_eq!((x * 2.0 + moved).to_vec::<f32>().unwrap(), [5.0, 10.0, 15.0]);
+    assert_eq!(y.sum().to_vec::<f32>().unwrap(), [6.0]);
 }

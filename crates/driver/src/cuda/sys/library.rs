@@ -1,8 +1,9 @@
 //! NVIDIA's library: found at run time, loaded once.
 
+use super::error::Status;
 use super::table::Table;
 use elinvar_core::{Error, ErrorKind, Result};
-use libloading::Library;
+use libloading::{Library, Symbol};
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,8 +12,8 @@ use std::sync::OnceLock;
 const NAME: &str = "ELINVAR_CUDA_LIBRARY";
 /// What the driver's library is called.
 const SYSTEM: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
-/// The oldest version of the driver that takes the PTX that is emitted, and that PTX.
-const OLDEST: (c_int, &str) = (10000, "6.3");
+/// The oldest version of the driver that has all functions and takes all PTX that is emitted, and that PTX.
+const OLDEST: (c_int, &str) = (11000, "7.0");
 
 /// The library, loaded.
 pub struct Api {
@@ -97,27 +98,34 @@ fn plain(e: &libloading::Error) -> String {
 }
 
 fn start(name: &Path, library: Library) -> Result<Api> {
-    // SAFETY: as for loading; the library is leaked, so it stays.
-    let table = unsafe { Table::of(&library) };
-    std::mem::forget(library);
-    let table = table.map_err(|symbol| {
-        missing(&format!("{} has no function {symbol}, so it is no driver or an old one", name.display()))
-    })?;
+    let lacks = |symbol: &str| {
+        missing(&format!("{} has no function {symbol}, so it is not NVIDIA's driver", name.display()))
+    };
+    // The version first: an old driver lacks functions, too.
     let mut version = 0;
-    // SAFETY: the place for the result is valid.
-    let asked = unsafe { (table.driver_version)(&raw mut version) };
-    // SAFETY: the function is there.
-    let emulated = table.is_emulated.is_some_and(|f| unsafe { f() } == 1);
-    let api = Api { table, version, emulated };
-    api.check(asked, || "asking for the driver's version".into())?;
-    if version < OLDEST.0 {
+    // SAFETY: a library that has a function of this name has it with this type, as NVIDIA's has; the place for the result is
+    // valid.
+    let asked = unsafe {
+        let get: Result<Symbol<'_, unsafe extern "system" fn(*mut c_int) -> Status>, _> =
+            library.get(b"cuDriverGetVersion\0");
+        get.map_err(|_| lacks("cuDriverGetVersion"))?(&raw mut version)
+    };
+    if asked == 0 && version < OLDEST.0 {
         return Err(Error::unsupported(format!(
-            "cuda: the driver is of CUDA {}, and kernels are PTX {}, which needs CUDA {}; a newer driver has it",
+            "cuda: the driver is of CUDA {}, and kernels are PTX up to {}, which needs CUDA {}; a newer driver has it",
             shown(version),
             OLDEST.1,
             shown(OLDEST.0)
         )));
     }
+    // SAFETY: as above; the library is leaked, so it stays.
+    let table = unsafe { Table::of(&library) };
+    std::mem::forget(library);
+    let table = table.map_err(lacks)?;
+    // SAFETY: the function is there.
+    let emulated = table.is_emulated.is_some_and(|f| unsafe { f() } == 1);
+    let api = Api { table, version, emulated };
+    api.check(asked, || "asking for the driver's version".into())?;
     // SAFETY: there are no flags.
     match unsafe { (api.table.init)(0) } {
         0 => Ok(api),

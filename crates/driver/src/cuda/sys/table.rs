@@ -42,7 +42,6 @@ macro_rules! table {
 table! {
     all: {
         init: "cuInit" (c_uint);
-        driver_version: "cuDriverGetVersion" (*mut c_int);
         error_name: "cuGetErrorName" (c_int, *mut *const c_char);
         device_count: "cuDeviceGetCount" (*mut c_int);
         device: "cuDeviceGet" (*mut c_int, c_int);

@@ -38,6 +38,14 @@ pub const OLDEST: Target = Target { capability: 75, version: (6, 3) };
 /// The oldest devices whose matrix units are used (Ampere): what kernels with fragments are compiled for.
 pub const MATRIX_UNITS: Target = Target { capability: 80, version: (7, 0) };
 
+/// Bytes of shared memory from which a kernel of so large workgroups is one that computes much on what it has brought there.
+/// For such a kernel, NVIDIA's assembler is told to leave room for only so many threads at a time on a multiprocessor; it would
+/// aim at 1024, with 64 registers each, and keep the rest of a tile's sums in memory (seen with ptxas 13.5: 16 bytes, and none
+/// with 80 registers). Kernels of smaller workgroups take the registers that they need without being told.
+const TILED: u64 = 4096;
+const CROWD: u32 = 256;
+const RESIDENT: u32 = 768;
+
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
@@ -168,8 +176,11 @@ impl Emitter<'_> {
         let params = self.k.params.iter().enumerate().map(|(i, p)| format!(".param .{} p{i}", ty(p.scalar)));
         let list: Vec<String> = buffers.chain(params).collect();
         let [x, y, z] = self.k.group;
-        let _ =
-            writeln!(all, ".visible .entry main(\n  {}\n)\n.reqntid {x}, {y}, {z}\n{{", list.join(",\n  "));
+        let _ = writeln!(all, ".visible .entry main(\n  {}\n)\n.reqntid {x}, {y}, {z}", list.join(",\n  "));
+        if self.k.shared_bytes() >= TILED && self.k.invocations() == CROWD {
+            let _ = writeln!(all, ".minnctapersm {}", RESIDENT / CROWD);
+        }
+        all += "{\n";
         for (class, &count) in Class::ALL.iter().zip(&self.registers).filter(|(_, n)| **n > 0) {
             let (name, ty) = class.names();
             let _ = writeln!(all, "  .reg .{ty} {name}<{count}>;");

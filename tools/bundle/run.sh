@@ -1,0 +1,104 @@
+#!/bin/sh
+# Checks and measures elinvar on this machine's first NVIDIA GPU. Needs a driver, and nothing else; where python3 has a torch
+# that knows the GPU, it is measured beside. Ends within nine minutes, whatever happens.
+#
+# usage: run.sh [DIRECTORY]      where results are written: one .json and one .log (here, if no directory is given)
+#
+# Every step has a limit of its own, and what is left of the whole at most. A step that fails is noted, and the next one runs.
+
+set -u
+cd "$(dirname "$0")" || exit 1
+out=${1:-.}
+mkdir -p "$out" || exit 1
+chmod +x elinvar 2>/dev/null
+device=${DEVICE:-cuda:0}
+whole=${SECONDS_IN_ALL:-530}
+begun=$(date +%s)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+steps="$work/steps"
+: >"$steps"
+# What is compiled is kept for this run only, so that each run measures the same.
+ELINVAR_CACHE_DIR="$work/cache"
+export ELINVAR_CACHE_DIR
+
+# One step: its name, its limit in seconds, its command. Notes its status (124: out of time), its seconds and where its output is.
+step() {
+    name=$1 limit=$2
+    shift 2
+    left=$((whole - ($(date +%s) - begun)))
+    [ "$left" -lt "$limit" ] && limit=$left
+    from=$(date +%s)
+    if [ "$limit" -le 1 ]; then
+        status=125
+        : >"$work/$name.out"
+        echo "left out: no time is left" >"$work/$name.err"
+    else
+        timeout -k 5 "$limit" "$@" >"$work/$name.out" 2>"$work/$name.err"
+        status=$?
+    fi
+    seconds=$(($(date +%s) - from))
+    echo "$name $status $seconds" >>"$steps"
+    echo "$name: status $status, $seconds s"
+}
+
+# Lines as JSON strings between commas; lines that are JSON objects already stay as they are.
+strings() {
+    awk 'BEGIN { n = 0 }
+        function put(text) { printf "%s%s", (n++ ? "," : ""), text }
+        /^\{.*\}$/ { put($0); next }
+        { gsub(/\\/, "\\\\"); gsub(/"/, "\\\""); gsub(/[\001-\037]/, " "); put("\"" $0 "\"") }'
+}
+string() { printf '%s' "$1" | head -n 1 | strings | sed 's/^$/""/'; }
+
+step gpu 20 nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm --format=csv,noheader
+step devices 60 ./elinvar devices
+step conformance 150 ./elinvar conformance --device "$device" --golden golden
+for model in mlp cnn transformer; do
+    for on in "$device" cpu; do
+        step "weights-$model-$on" 45 ./elinvar train digits --quiet --epochs 1 --batch 64 --seed 1 --model $model \
+            --device "$on" --out "$work/train"
+    done
+done
+step bench 170 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
+if command -v python3 >/dev/null && python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+    step torch 90 python3 torch_rows.py
+fi
+
+# The weights of each model, on the device and on the processor.
+same=true
+for model in mlp cnn transformer; do
+    a=$(tail -n 1 "$work/weights-$model-$device.out")
+    b=$(tail -n 1 "$work/weights-$model-cpu.out")
+    case $a in
+        "weights sha256 "*) [ "$a" = "$b" ] || same=false ;;
+        *) same=false ;;
+    esac
+done
+
+name=$(head -n 1 "$work/gpu.out" | cut -d, -f1)
+[ -n "$name" ] || name=$device
+file=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -c 'a-z0-9' '-' | sed 's/--*/-/g; s/-$//')-$(date -u +%Y-%m-%d)
+{
+    printf '{"device":%s,"date":"%s","same_weights":%s,"seconds":%s,"steps":{' \
+        "$(string "$name")" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$same" "$(($(date +%s) - begun))"
+    comma=
+    while read -r name status seconds; do
+        printf '%s\n"%s":{"status":%s,"seconds":%s,"lines":[' "$comma" "$name" "$status" "$seconds"
+        # Of a report of thousands of lines, the end says what came of it.
+        if [ "$name" = conformance ]; then tail -n 40 "$work/$name.out"; else cat "$work/$name.out"; fi | strings
+        printf '],"errors":['
+        tail -n 20 "$work/$name.err" | strings
+        printf ']}'
+        comma=,
+    done <"$steps"
+    printf '\n}}\n'
+} >"$out/$file.json.part" && mv "$out/$file.json.part" "$out/$file.json"
+{
+    while read -r name status seconds; do
+        echo "== $name: status $status, $seconds s"
+        cat "$work/$name.out" "$work/$name.err"
+    done <"$steps"
+} >"$out/$file.log"
+echo "$out/$file.json"
+awk '$1 != "gpu" && $1 != "torch" && $2 != 0 { bad = 1 } END { exit bad }' "$steps" && [ "$same" = true ]

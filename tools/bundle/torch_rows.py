@@ -1,0 +1,133 @@
+"""Measures PyTorch on the first NVIDIA GPU, on rows that `elinvar bench` has too, as JSON lines of the same form.
+
+Each row is a call and a wait for the device, as it is for `elinvar bench`; the median of at least seven. TF32 is off, as PyTorch
+has it by default for products; `torch-tf32` has it on, where that changes a row.
+
+usage: python3 torch_rows.py [--seconds S] [--device cuda|cpu]      S: about so long for each row, 0.2 at first
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seconds", type=float, default=0.2)
+parser.add_argument("--device", default="cuda")
+args = parser.parse_args()
+device = torch.device(args.device)
+torch.manual_seed(1)
+
+
+def wait():
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def of(*dims, dtype=torch.float32):
+    return (torch.rand(dims, device=device) * 2 - 1).to(dtype)
+
+
+def measure(call):
+    for _ in range(2):
+        call()
+        wait()
+    times, start = [], time.perf_counter()
+    while len(times) < 7 or time.perf_counter() - start < args.seconds:
+        before = time.perf_counter()
+        call()
+        wait()
+        times.append(time.perf_counter() - before)
+    return times
+
+
+def row(workload, shape, call, dtype="f32", flops=0, bytes=0, peer="torch-eager"):
+    try:
+        times = measure(call)
+    except Exception as e:
+        print(f"left out: {workload} {shape} {dtype}: {e}".splitlines()[0], flush=True)
+        return
+    median = statistics.median(times)
+    line = {
+        "peer": peer, "version": torch.__version__, "workload": workload, "shape": shape, "dtype": dtype, "threads": 1,
+        "median_s": median, "min_s": min(times), "max_s": max(times), "samples": len(times),
+    }
+    if flops:
+        line["gflops"] = round(flops / median / 1e9, 2)
+    if bytes:
+        line["gbps"] = round(bytes / median / 1e9, 2)
+    print(json.dumps(line), flush=True)
+
+
+def products():
+    for n in [64, 128, 256, 512, 1024, 2048]:
+        x, w = of(n, n), of(n, n)
+        row("gemm_nn", f"{n}x{n}x{n}", lambda: x @ w, flops=2 * n**3)
+    x, w = of(2048, 2048), of(2048, 2048)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    row("gemm_nn", "2048x2048x2048", lambda: x @ w, flops=2 * 2048**3, peer="torch-tf32")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for name, dtype in [("f64", torch.float64), ("bf16", torch.bfloat16), ("f16", torch.float16)]:
+        x, w = of(1024, 1024, dtype=dtype), of(1024, 1024, dtype=dtype)
+        row("gemm_nn", "1024x1024x1024", lambda: x @ w, dtype=name, flops=2 * 1024**3)
+        if name == "bf16":
+            row("gemm_nn_fast", "1024x1024x1024", lambda: x @ w, dtype=name, flops=2 * 1024**3)
+    for n in [256, 1024]:
+        x, w = of(n, n), of(n, n)
+        row("gemm_nt", f"{n}x{n}x{n}", lambda: x @ w.t(), flops=2 * n**3)
+        row("gemm_tn", f"{n}x{n}x{n}", lambda: x.t() @ w, flops=2 * n**3)
+    for n in [1024, 4096]:
+        for m in [1, 8, 32]:
+            x, w = of(m, n), of(n, n)
+            row("linear", f"{m}x{n}x{n}", lambda: F.linear(x, w), flops=2 * m * n * n)
+    for b, m, n, k in [(64, 64, 64, 64), (96, 128, 128, 64)]:
+        x, w = of(b, m, k), of(b, k, n)
+        row("bmm", f"{b}x{m}x{n}x{k}", lambda: torch.bmm(x, w), flops=2 * b * m * n * k)
+
+
+def elementwise():
+    for n in [1 << 16, 1 << 20, 1 << 24]:
+        x, y = of(n), of(n)
+        row("add", str(n), lambda: x + y, bytes=12 * n)
+        row("mul", str(n), lambda: x * y, bytes=12 * n)
+        row("exp", str(n), lambda: torch.exp(x), bytes=8 * n)
+        row("tanh", str(n), lambda: torch.tanh(x), bytes=8 * n)
+        row("gelu_erf", str(n), lambda: F.gelu(x), bytes=8 * n)
+        row("gelu_tanh", str(n), lambda: F.gelu(x, approximate="tanh"), bytes=8 * n)
+        row("chain", str(n), lambda: F.gelu(x * 1.5 + 0.25) * 0.5 + 1.0, bytes=8 * n)
+        row("cast_bf16", str(n), lambda: x.to(torch.bfloat16), bytes=6 * n)
+    x = of(2048, 2048)
+    row("transpose_copy", "2048x2048", lambda: x.t().contiguous(), bytes=8 * 2048 * 2048)
+
+
+def reductions():
+    x = of(1 << 24)
+    row("sum_all", str(1 << 24), lambda: x.sum(), bytes=4 << 24)
+    row("max_all", str(1 << 24), lambda: x.max(), bytes=4 << 24)
+    x = of(4096, 4096)
+    row("sum_axis0", "4096x4096", lambda: x.sum(0), bytes=4 << 24)
+    row("sum_axis1", "4096x4096", lambda: x.sum(1), bytes=4 << 24)
+    row("argmax_axis1", "4096x4096", lambda: x.argmax(1), bytes=4 << 24)
+    x = of(4096, 1024)
+    row("softmax", "4096x1024", lambda: F.softmax(x, -1), bytes=8 << 22)
+    row("cumsum_axis1", "4096x1024", lambda: x.cumsum(1), bytes=8 << 22)
+    x, w, b = of(4096, 768), of(768), of(768)
+    row("layer_norm", "4096x768", lambda: F.layer_norm(x, (768,), w, b), bytes=8 * 4096 * 768)
+
+
+def attention():
+    for (b, h, t, d), causal in [((8, 12, 128, 64), False), ((1, 16, 1024, 64), True)]:
+        q, k, v = of(b, h, t, d), of(b, h, t, d), of(b, h, t, d)
+        shape = f"{b}x{h}x{t}x{d}" + ("_causal" if causal else "")
+        flops = 4 * b * h * t * t * d // (2 if causal else 1)
+        row("attn_f", shape, lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal), flops=flops)
+
+
+with torch.no_grad():
+    products()
+    elementwise()
+    reductions()
+    attention()

@@ -1,0 +1,79 @@
+//! `cargo xtask bundle`: what a machine with an NVIDIA GPU, and without Rust, needs to check and measure this version.
+//!
+//! A folder, and the same packed: the program, the golden cases, a script that runs all of it in less than nine minutes and
+//! writes one file, and the script that measures PyTorch beside it, where that is installed.
+
+use crate::test::{Outcome, golden};
+use crate::{cargo, root};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// The folder's name.
+const NAME: &str = "elinvar-cuda";
+/// Bytes of the packed folder, at most: what a mail or a small upload takes.
+const MOST: u64 = 60 << 20;
+/// Scripts that go along, from `tools/bundle`.
+const SCRIPTS: [&str; 2] = ["run.sh", "torch_rows.py"];
+
+/// Makes the bundle, and says where it is.
+pub fn bundle() -> ExitCode {
+    match make() {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make() -> Result<String, String> {
+    let golden = match golden() {
+        Ok(dir) => dir,
+        Err(Outcome::Failed(why) | Outcome::Skipped(why)) => return Err(why),
+        Err(Outcome::Passed) => unreachable!("a directory that was found is given"),
+    };
+    let built = cargo(&["build", "--release", "--package", "elinvar-cli"]).status();
+    let built = built.map_err(|e| format!("cargo did not start: {e}"))?;
+    if !built.success() {
+        return Err(format!("elinvar could not be built ({built}); what cargo says is above"));
+    }
+    let target = crate::python::target()?;
+    let all = target.join("bundle");
+    let dir = all.join(NAME);
+    if dir.exists() {
+        fs::remove_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    }
+    copy(&target.join("release/elinvar"), &dir.join("elinvar"))?;
+    for script in SCRIPTS {
+        copy(&root().join("tools/bundle").join(script), &dir.join(script))?;
+    }
+    for entry in fs::read_dir(&golden).map_err(|e| format!("{}: {e}", golden.display()))? {
+        let entry = entry.map_err(|e| e.to_string())?;
+        if entry.path().is_file() {
+            copy(&entry.path(), &dir.join("golden").join(entry.file_name()))?;
+        }
+    }
+    let packed = all.join(format!("{NAME}.tar.gz"));
+    let tar = Command::new("tar").arg("-czf").arg(&packed).arg("-C").arg(&all).arg(NAME).status();
+    let tar = tar.map_err(|e| format!("tar did not start: {e}"))?;
+    let size = fs::metadata(&packed).map_or(0, |m| m.len());
+    if !tar.success() || size == 0 {
+        return Err(format!("{} could not be packed ({tar})", packed.display()));
+    }
+    if size > MOST {
+        return Err(format!("{} has {size} bytes, more than {MOST}", packed.display()));
+    }
+    let mib = size as f64 / f64::from(1 << 20);
+    Ok(format!("{} ({mib:.1} MiB): unpack it there, and run {NAME}/run.sh", packed.display()))
+}
+
+/// Copies a file, as others may read and run it.
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let parent = to.parent().unwrap_or(to);
+    fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
+    fs::copy(from, to).map(drop).map_err(|e| format!("{}: {e}", from.display()))
+}
