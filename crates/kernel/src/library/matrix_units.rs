@@ -9,6 +9,7 @@
 //! that the epilogue is for.
 
 use super::contract::Matrix;
+use super::contract::stage::{self, Stage};
 use super::formula::{Compute, Formula};
 use super::index;
 use super::numbers::{self, Numbers};
@@ -251,13 +252,29 @@ impl<'k> Plan<'k, '_> {
         let none = k.fragment_fill(t.unit.fragment(Role::C), k.constant(Constant::float(Scalar::F32, 0.0)));
         let none = vec![none; (t.each[0] * t.each[1]) as usize];
         let firsts = self.firsts();
-        let step = self.terms.like(i64::from(t.depth));
-        k.for_(self.terms.like(0), self.terms, step, &none, |first, sums| {
-            // Others may still read what was staged before.
-            k.barrier();
-            self.stage(0, first);
-            self.stage(1, first);
-            k.barrier();
+        let stages = [0, 1].map(|side| Stage {
+            k,
+            side,
+            index: self.index,
+            invocations: t.invocations(),
+            size: t.size(side),
+            depth: t.depth,
+            along: self.form.along[side],
+            width: self.form.width[side],
+            from: self.factors[side],
+            corner: self.corner[side],
+            limit: self.sizes[side],
+            padding: Constant::float(Scalar::F32, 0.0),
+        });
+        // As it lies in memory.
+        let bring = |side: usize, loaded: &[Val<'k>]| {
+            let pitch = i64::from(t.pitch(self.form.staged(side).1));
+            stages[side].store(loaded, &|place, term, v| {
+                let at = if self.form.along[side] { place * pitch + term } else { term * pitch + place };
+                k.store(self.staged[side], at, v);
+            });
+        };
+        stage::steps(&stages, [self.terms.like(0), self.terms], &none, &bring, &|sums| {
             let mut sums = sums.to_vec();
             for part in 0..t.depth / u32::from(t.unit.shape[2]) {
                 let at = part * u32::from(t.unit.shape[2]);
@@ -282,43 +299,5 @@ impl<'k> Plan<'k, '_> {
         // Rows of x run over terms, and rows of w over columns.
         let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
         k.fragment_load(t.unit.fragment(role), order, self.staged[side], begin, k.u32(pitch as u32))
-    }
-
-    /// Brings terms from `first` on into shared memory, all invocations together.
-    fn stage(&self, side: usize, first: Val<'k>) {
-        let (k, t) = (self.k, self.form.tile);
-        let (lines, inner) = self.form.staged(side);
-        let (width, along) = (self.form.width[side], self.form.along[side]);
-        let pitch = i64::from(t.pitch(inner));
-        let (across, invocations) = (inner / u32::from(width), t.invocations());
-        let count = lines * across;
-        for round in 0..count.div_ceil(invocations) {
-            let e = self.index + i64::from(round * invocations);
-            let (line, place) = (e / i64::from(across), e % i64::from(across) * i64::from(width));
-            let bring = || {
-                let number = self.terms.scalar();
-                let (outer, inner) = (line.to(number), place.to(number));
-                let (row, term) = if along { (outer, inner) } else { (inner, outer) };
-                let (i, t) = (self.corner[side] + row, first + term);
-                // Sizes along which several are read are multiples of so many: all of them are there, or none.
-                let there = i.lt(self.sizes[side]) & t.lt(self.terms);
-                let m = &self.factors[side];
-                let v = k.if_else(
-                    there,
-                    || {
-                        let at = if side == 0 { m.at(i, t) } else { m.at(t, i) };
-                        vec![k.load(m.place, at, width)]
-                    },
-                    || vec![k.constant(Constant::float(Scalar::F32, 0.0)).splat(width)],
-                );
-                k.store(self.staged[side], line * pitch + place, v[0]);
-            };
-            // The last round may have more invocations than elements.
-            if (round + 1) * invocations <= count {
-                bring();
-            } else {
-                k.if_(e.lt(k.u32(count)), bring);
-            }
-        }
     }
 }

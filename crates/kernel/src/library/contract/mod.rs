@@ -9,6 +9,7 @@
 //! computed and thrown away.
 
 mod shared;
+pub(super) mod stage;
 
 use super::chunks;
 use super::formula::{Compute, Formula};
@@ -249,6 +250,7 @@ impl Form {
 }
 
 /// An operand with three axes, in a kernel.
+#[derive(Clone, Copy)]
 pub(super) struct Matrix<'k> {
     pub place: Place,
     /// Where this batch begins.

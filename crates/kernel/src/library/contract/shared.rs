@@ -4,7 +4,8 @@
 //! products, and stored after them. What lies side by side in device memory is loaded as vectors; in shared memory the rows (or
 //! columns) of a term lie side by side, and an invocation has four neighbours of them, which it loads at once.
 
-use super::{Matrix, Plan, Tile};
+use super::stage::{self, Stage};
+use super::{Plan, Tile};
 use crate::build::Val;
 use crate::ir::{Constant, Place, Scalar};
 use crate::library::index;
@@ -45,9 +46,6 @@ impl Tile {
     }
 }
 
-/// What an invocation loads of a step.
-type Loaded<'k> = Vec<Val<'k>>;
-
 impl<'k> Plan<'k, '_> {
     /// The terms `start..end`, brought into shared memory `depth` at a time.
     pub(super) fn shared(
@@ -57,29 +55,40 @@ impl<'k> Plan<'k, '_> {
         none: &[Val<'k>],
         to: [Place; 2],
     ) -> Vec<Val<'k>> {
-        let k = self.k;
-        let Tile { depth, .. } = self.form.tile;
-        let load = |first: Val<'k>| [self.load_step(0, first, end), self.load_step(1, first, end)].concat();
-        let (count, loads) = (none.len(), self.rounds(0).len());
-        let carried = [none, &load(start)].concat();
-        let step = start.like(i64::from(depth));
-        let all = k.for_(start, end, step, &carried, |first, carried| {
-            let (sums, loaded) = carried.split_at(count);
-            let (x, w) = loaded.split_at(loads);
-            self.store_step(0, to[0], x);
-            self.store_step(1, to[1], w);
-            k.barrier();
-            let next = load(first + step);
-            let mut sums = sums.to_vec();
-            for t in 0..depth {
-                let [a, b] = [0, 1].map(|side| self.terms_of(side, to[side], t));
-                sums = self.chains(&a, &b, &sums);
-            }
-            // The next terms are written over these.
-            k.barrier();
-            [sums, next].concat()
+        let (k, form) = (self.k, self.form);
+        let stages = [0, 1].map(|side| Stage {
+            k,
+            side,
+            index: self.index,
+            invocations: form.tile.invocations(),
+            size: form.tile.group[side] * form.tile.each[side],
+            depth: form.tile.depth,
+            along: form.along[side],
+            width: form.width[side],
+            from: [self.x, self.w][side],
+            corner: self.corner[side],
+            limit: [self.m, self.n][side],
+            padding: if side == 0 { form.padding() } else { Constant::int(form.scalar(), 0) },
         });
-        all[..count].to_vec()
+        // The rows or columns of a term side by side.
+        let bring = |side: usize, loaded: &[Val<'k>]| {
+            let pitch = i64::from(form.tile.pitch(side));
+            stages[side].store(loaded, &|place, term, v| {
+                if !form.along[side] {
+                    return k.store(to[side], term * pitch + place, v);
+                }
+                for i in 0..form.width[side] {
+                    let one = if form.width[side] == 1 { v } else { v.extract(i) };
+                    k.store(to[side], (term + i64::from(i)) * pitch + place, one);
+                }
+            });
+        };
+        stage::steps(&stages, [start, end], none, &bring, &|sums| {
+            (0..form.tile.depth).fold(sums.to_vec(), |sums, t| {
+                let [a, b] = [0, 1].map(|side| self.terms_of(side, to[side], t));
+                self.chains(&a, &b, &sums)
+            })
+        })
     }
 
     /// Term `t` of an invocation's rows or columns.
@@ -92,64 +101,5 @@ impl<'k> Plan<'k, '_> {
             (0..p).map(move |i| if p == 1 { v } else { v.extract(i as u8) })
         });
         several.collect()
-    }
-
-    /// The loads of a step: for each, which row or column and which term the invocation has, and whether it has one at all.
-    fn rounds(&self, side: usize) -> Vec<(Val<'k>, Val<'k>, Option<Val<'k>>)> {
-        let tile = self.form.tile;
-        let width = u32::from(self.form.width[side]);
-        let (size, depth, invocations) = (tile.group[side] * tile.each[side], tile.depth, tile.invocations());
-        // Vectors, and how many of them make a line.
-        let (count, line) = (size * depth / width, if self.form.along[side] { depth } else { size } / width);
-        let round = |r: u32| {
-            let e = self.index + i64::from(r * invocations);
-            // The last round may have more invocations than elements.
-            let has = ((r + 1) * invocations > count).then(|| e.lt(self.k.u32(count)));
-            let (outer, inner) = (e / i64::from(line), e % i64::from(line) * i64::from(width));
-            // What lies side by side in memory is read by neighbours.
-            let (place, term) = if self.form.along[side] { (outer, inner) } else { (inner, outer) };
-            (place, term, has)
-        };
-        (0..count.div_ceil(invocations)).map(round).collect()
-    }
-
-    /// Loads terms from `first` on; what is not there is padding.
-    fn load_step(&self, side: usize, first: Val<'k>, end: Val<'k>) -> Loaded<'k> {
-        let (k, form) = (self.k, self.form);
-        let (limit, width) = (if side == 0 { self.m } else { self.n }, form.width[side]);
-        let padding = if side == 0 { form.padding() } else { Constant::int(form.scalar(), 0) };
-        let one = |(place, term, has): (Val<'k>, Val<'k>, Option<Val<'k>>)| {
-            let (i, t) = (self.corner[side] + place.to(limit.scalar()), first + term.to(limit.scalar()));
-            // Sizes along which several are read are multiples of so many: all of them are there, or none.
-            let mut there = i.lt(limit) & t.lt(end);
-            if let Some(has) = has {
-                there = there & has;
-            }
-            let from: &Matrix<'k> = if side == 0 { &self.x } else { &self.w };
-            let at = || if side == 0 { from.at(i, t) } else { from.at(t, i) };
-            let load = || vec![k.load(from.place, at(), width).to(form.scalar())];
-            k.if_else(there, load, || vec![k.constant(padding).splat(width)])[0]
-        };
-        self.rounds(side).into_iter().map(one).collect()
-    }
-
-    /// Stores what was loaded: the rows or columns of a term side by side.
-    fn store_step(&self, side: usize, to: Place, loaded: &[Val<'k>]) {
-        let (k, form) = (self.k, self.form);
-        let (width, pitch) = (form.width[side], i64::from(form.tile.pitch(side)));
-        for ((place, term, has), &v) in self.rounds(side).into_iter().zip(loaded) {
-            let store = || {
-                if width == 1 || !form.along[side] {
-                    return k.store(to, term * pitch + place, v);
-                }
-                for i in 0..width {
-                    k.store(to, (term + i64::from(i)) * pitch + place, v.extract(i));
-                }
-            };
-            match has {
-                Some(has) => k.if_(has, store),
-                None => store(),
-            }
-        }
     }
 }
