@@ -206,8 +206,10 @@ pub fn build(f: Scan, dtype: DType, to: Elem, rank: usize, apart: bool, wide: bo
         let first = block + t.to(number) * SCAN_GROUP as i64;
         let mut v: Vec<Val> = (0..SCAN_GROUP as i64)
             .map(|e| {
+                // No branch: all loads are under way at once. What is behind the end of the row is not used.
                 let i = first + e;
-                k.if_else(i.lt(n), || vec![k.load(x, from + i * stride, 1).to(scalar)], || vec![zero])[0]
+                let v = k.load(x, from + i.min(n - 1) * stride, 1).to(scalar);
+                i.lt(n).select(v, zero)
             })
             .collect();
         let mut d = 1;
