@@ -133,7 +133,7 @@ pub extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, devi
             value,
             match attribute {
                 // Threads of a workgroup; its sides; the sides of a grid.
-                1 | 2 | 3 => 1024,
+                1..=3 => 1024,
                 4 => 64,
                 5 => i32::MAX,
                 6 | 7 => 65535,

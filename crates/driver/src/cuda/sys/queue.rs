@@ -68,9 +68,9 @@ impl Queue {
         let mut size = block.len();
         // CU_LAUNCH_PARAM_BUFFER_POINTER and where it is, CU_LAUNCH_PARAM_BUFFER_SIZE and where that is, the end.
         let mut extra: [*mut c_void; 5] = [
-            1 as *mut c_void,
+            std::ptr::without_provenance_mut(1),
             block.as_mut_ptr().cast(),
-            2 as *mut c_void,
+            std::ptr::without_provenance_mut(2),
             (&raw mut size).cast(),
             std::ptr::null_mut(),
         ];
