@@ -56,6 +56,7 @@ pub fn test() -> ExitCode {
         let watched = || conformance("vulkan:0", &[], &[(vulkan::VALIDATE, "1")]);
         vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
     });
+    step("vulkan, kernels watched", &|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels));
     step("cuda, emulated", &|| match cuda::emulated() {
         Ok(vars) => on_golden("cuda:0", &vars.each_ref().map(|(name, value)| (*name, value.as_str()))),
         Err(why) => Outcome::Failed(why),
@@ -127,6 +128,21 @@ fn on_golden(device: &str, vars: &[(&str, &str)]) -> Outcome {
         Ok(dir) => conformance(device, &["--golden", &dir.to_string_lossy()], vars),
         Err(outcome) => outcome,
     }
+}
+
+/// Kernels that find their own way through memory, each access watched, which takes a hundred times as long. First, that a
+/// wrong one is seen.
+fn watch_kernels() -> Outcome {
+    const OPS: [&str; 8] =
+        ["matmul", "conv2d", "max_pool2d", "attention", "scatter_add", "sort", "cumsum", "layer_norm"];
+    let vars = [(vulkan::VALIDATE, "gpu")];
+    let seen = ["test", "--package", "elinvar-driver", "--test", "vulkan", "--", "bounds"];
+    match cargo(&seen, &vars) {
+        Outcome::Passed => {}
+        other @ (Outcome::Failed(_) | Outcome::Skipped(_)) => return other,
+    }
+    let ops: Vec<&str> = OPS.iter().flat_map(|op| ["--op", op]).collect();
+    conformance("vulkan:0", &ops, &vars)
 }
 
 /// Whole training runs, short ones, end with the same weights on every device, instruction set and number of threads.

@@ -12,7 +12,7 @@
 use crate::buffer::{CpuBuffer, Node};
 use crate::map::{OPERANDS, fill};
 use crate::operand::{Operand, together};
-use crate::simd::room::{BLOCK, Block, Room, fresh, fresh_many};
+use crate::simd::room::{Block, Room, fresh, fresh_many};
 use crate::simd::windows::Piece;
 use crate::{Cpu, CpuDevice, copy, memory};
 use elinvar_core::{HostData, Layout, Result};
@@ -45,6 +45,26 @@ enum Source {
     Node(Arc<Node>, Layout),
     /// A few numbers.
     Own(HostData, Layout),
+}
+
+impl Source {
+    /// Are its numbers there?
+    fn is_there(&self) -> bool {
+        match self {
+            Source::Node(node, _) => node.get().is_some(),
+            Source::Own(..) => true,
+        }
+    }
+    /// What a formula reads.
+    ///
+    /// # Errors
+    /// Those of computing numbers that are put off.
+    fn operand(&self, len: usize) -> Result<Operand<'_, f32>> {
+        match self {
+            Source::Node(node, layout) => Operand::new(node.data()?, layout, len),
+            Source::Own(data, layout) => Operand::new(data, layout, len),
+        }
+    }
 }
 
 impl Plan {
@@ -155,6 +175,9 @@ impl Steps {
 /// # Errors
 /// `OutOfMemory`; then everything is as it was.
 pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
+    if plan.operands.iter().all(Source::is_there) {
+        return alone(plan);
+    }
     let mut steps = Steps::default();
     let last = steps.add(plan, None);
     let Steps { all, outside } = steps;
@@ -163,23 +186,9 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
         .filter(|&i| all[i].node.as_ref().is_some_and(|n| Arc::strong_count(n) > all[i].reads + 1))
         .chain([last])
         .collect();
-    let mut operands = Vec::with_capacity(outside.len());
-    for &(step, i) in &outside {
-        let (buffer, layout) = match &all[step].plan.operands[i] {
-            Source::Node(node, layout) => (node.data()?, layout),
-            Source::Own(data, layout) => (data, layout),
-        };
-        operands.push(Operand::<f32>::new(buffer, layout, plan.len)?);
-    }
+    let outside = outside.iter().map(|&(step, i)| all[step].plan.operands[i].operand(plan.len));
+    let operands = outside.collect::<Result<Vec<_>>>()?;
     let isa = plan.d.isa();
-    if last == 0 {
-        // One formula needs no blocks between formulas.
-        let y = fresh(&plan.d, plan.len, BLOCK, &|start, room| {
-            fill(isa, &operands, start, room, &*plan.formula);
-            Ok(())
-        })?;
-        return Ok(HostData::F32(y));
-    }
     let (places, count) = places(&all);
     let results =
         fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
@@ -234,6 +243,21 @@ pub(crate) fn compute(plan: &Arc<Plan>) -> Result<HostData> {
         }
     }
     Ok(results.next().expect("the last step has a result"))
+}
+
+/// Computes what a plan describes if all that it reads is there: one formula needs no blocks between formulas.
+///
+/// # Errors
+/// `OutOfMemory`.
+fn alone(plan: &Plan) -> Result<HostData> {
+    let operands = plan.operands.iter().map(|x| x.operand(plan.len));
+    let operands = operands.collect::<Result<SmallVec<[Operand<'_, f32>; 3]>>>()?;
+    let isa = plan.d.isa();
+    let y = fresh(&plan.d, plan.len, 1, &|start, room| {
+        fill(isa, &operands, start, room, &*plan.formula);
+        Ok(())
+    })?;
+    Ok(HostData::F32(y))
 }
 
 /// Which block each step writes, and how many there are: a block is written again once nobody reads it any more, so that a

@@ -3,11 +3,13 @@
 //! A page that the system hands out is cleared first, at a tenth of the speed at which memory is written; a large result in
 //! fresh pages costs mostly that. So memory of large tensors is not given back to the system when it is dropped, but kept
 //! here, by size, and the next tensor of about that size takes the piece that was dropped last, which is often still
-//! in a processor's cache. Small pieces are left to the system's allocator, which is good at them.
+//! in a processor's cache. Small pieces are left to the system's allocator, which is good at them. Large ones are asked for in
+//! large pages (`simd/pages.rs`).
 //!
 //! All CPU devices of a process share this memory, and its limit. Each thread counts what it takes and gives back, and adds it to
 //! the common count when it comes to 64 KiB; so of every other thread that much may be missing in what is asked for.
 
+use crate::simd::pages;
 use elinvar_core::{Element, Error, HostData, MemoryStats, Result, each_data, host};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -283,11 +285,13 @@ pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<Vec<T>> {
     cache.shrink(most.saturating_sub(then));
     drop(cache);
     let room = class / size_of::<T>();
-    host::with_capacity(room).or_else(|_| {
+    let mut v = host::with_capacity(room).or_else(|_| {
         // The system has no more: what is kept goes first.
         Cache::lock().shrink(0);
         host::with_capacity(len)
-    })
+    })?;
+    pages::in_large_ones(v.spare_capacity_mut());
+    Ok(v)
 }
 
 /// A vector of `len` copies of `value`.

@@ -34,7 +34,7 @@ fn narrow<T: Number, S: Element>(
     make: &Make<'_, T>,
     store: impl Fn(Isa, &[T], &mut Room<'_, S>) + Sync,
 ) -> Result<HostData> {
-    let v = fresh(d, len, BLOCK, &|mut start, room: &mut Room<'_, S>| {
+    let v = fresh(d, len, 1, &|mut start, room: &mut Room<'_, S>| {
         let mut block = Block::new();
         while room.left() > 0 {
             let n = room.left().min(BLOCK);
@@ -68,7 +68,7 @@ impl Number for f32 {
     }
     fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, f32>) -> Result<HostData> {
         match to {
-            DType::F32 => Ok(HostData::F32(fresh(d, len, BLOCK, make)?)),
+            DType::F32 => Ok(HostData::F32(fresh(d, len, 1, make)?)),
             DType::F16 => narrow(d, len, make, |_, x, room: &mut Room<'_, f16>| convert::to_f16(x, room)),
             DType::BF16 => {
                 narrow(d, len, make, |isa, x, room: &mut Room<'_, bf16>| convert::to_bf16(isa, x, room))
@@ -104,7 +104,7 @@ macro_rules! number {
             }
             fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, $t>) -> Result<HostData> {
                 match to {
-                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(fresh(d, len, BLOCK, make)?)),
+                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(fresh(d, len, 1, make)?)),
                     DType::Bool => narrow(d, len, make, convert::simple::<$t, bool>),
                     _ => Err(misuse("storing a number of another type", to)),
                 }

@@ -72,6 +72,7 @@ impl Driver for Interp {
             i64: true,
             half: true,
             bytes: true,
+            short: false,
             units: [Elem::F16, Elem::BF16].map(|elem| MatrixUnit { elem, shape: [16, 16, 16] }).to_vec(),
         }])
     }

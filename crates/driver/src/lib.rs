@@ -7,17 +7,20 @@
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of what stands above.
+//! * [`null`]: does nothing, and tells what it was asked for.
 //!
 //! A new driver is a folder here, with its `unsafe` in `sys`.
 
 pub mod cuda;
 mod fits;
 pub mod interp;
+pub mod null;
 mod params;
 pub mod vulkan;
 
 pub use cuda::Cuda;
 pub use interp::Interp;
+pub use null::Null;
 pub use vulkan::Vulkan;
 
 use elinvar_core::Result;
@@ -94,6 +97,9 @@ pub struct Info {
     pub half: bool,
     /// Can it load and store bytes?
     pub bytes: bool,
+    /// Should kernels be short? Where a fused multiply-add is built from integers, a formula is thousands of instructions, and
+    /// compilers are slow with them, or fail.
+    pub short: bool,
     /// What its matrix units multiply; none without such.
     pub units: Vec<MatrixUnit>,
 }

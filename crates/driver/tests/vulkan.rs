@@ -2,10 +2,12 @@
 
 mod doubles;
 
-use doubles::doubles;
+use doubles::{doubles, slice};
 use elinvar_core::ErrorKind;
+use elinvar_driver::vulkan::validation_messages;
 use elinvar_driver::{Driver, Interp, Vulkan};
 use elinvar_kernel::build::Builder;
+use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Elem};
 
 /// The first Vulkan device, or none with a line on why.
@@ -43,4 +45,23 @@ fn what_cannot_be_is_an_error() {
         assert_eq!(e.kind(), ErrorKind::Unsupported);
         assert!(e.message().contains("2048 invocations"), "{e}");
     }
+}
+
+/// Where kernels are watched (`ELINVAR_VULKAN_VALIDATION=gpu`), a store behind the end of memory is told of.
+#[test]
+fn a_store_out_of_bounds_is_seen() {
+    if std::env::var_os("ELINVAR_VULKAN_VALIDATION").is_none_or(|v| v != "gpu") {
+        println!("skipped: kernels are not watched");
+        return;
+    }
+    let Some(d) = device() else { return };
+    let k = Builder::new("beyond", [1, 1, 1]);
+    k.store(k.buffer("y", Elem::U32, Access::Write), k.u32(4000), k.u32(1));
+    let module = d.compile(&k.finish()).unwrap();
+    let memory = d.allocate(64).unwrap();
+    let before = validation_messages().len();
+    d.launch(&module, &[slice::<Vulkan>(&memory, 0, 64)], &Launch { groups: [1; 3], params: vec![] }, None)
+        .unwrap();
+    d.wait().unwrap();
+    assert!(validation_messages().len() > before);
 }

@@ -4,6 +4,7 @@ use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::GpuDevice;
+use crate::range::Range;
 use crate::tune::Case;
 use crate::update;
 use elinvar_core::philox::Stream;
@@ -19,6 +20,7 @@ use elinvar_kernel::library::{
     nonzero, pool, random, scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
+use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
@@ -48,6 +50,15 @@ fn one<D: Driver>(
     Ok(y)
 }
 
+/// Memory of its own that holds one number everywhere.
+fn filled<D: Driver>(d: &GpuDevice<D>, value: Scalar, dtype: DType, len: usize) -> Result<GpuBuffer<D>> {
+    let range = match value {
+        Scalar::Int(v) => Range::lit(v).known(dtype),
+        Scalar::Float(_) | Scalar::Bool(_) => None,
+    };
+    Ok(one(d, fill::fill(value, dtype, len), &[], dtype, len)?.within(range))
+}
+
 /// Runs launches that follow one another; gives their results.
 fn steps<D: Driver, const R: usize>(
     d: &GpuDevice<D>,
@@ -56,11 +67,7 @@ fn steps<D: Driver, const R: usize>(
 ) -> Result<[GpuBuffer<D>; R]> {
     let room = |r: &Room| -> Result<GpuBuffer<D>> {
         let dtype = memory_of(r.elem);
-        if r.zero {
-            Gpu::<D>::fill(d, Scalar::Int(0), dtype, r.len)
-        } else {
-            GpuBuffer::room(d, dtype, r.len)
-        }
+        if r.zero { filled(d, Scalar::Int(0), dtype, r.len) } else { GpuBuffer::room(d, dtype, r.len) }
     };
     let results = all.results.iter().map(room).collect::<Result<Vec<_>>>()?;
     let scratch = all.scratch.iter().map(room).collect::<Result<Vec<_>>>()?;
@@ -138,7 +145,8 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(false)
     }
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer> {
-        one(d, fill::fill(value, dtype, len), &[], dtype, len)
+        let make = || filled(d, value, dtype, len);
+        if len == 1 { d.number(value, dtype, make) } else { make() }
     }
     fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer> {
         let work = random::random(r, s, dtype, len);
@@ -166,7 +174,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let covered: usize = parts.iter().map(|(v, _)| v.shape().numel()).sum();
         let y = match parts {
             [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::room(d, dtype, len)?,
-            _ => Self::fill(d, fill, dtype, len)?,
+            _ => filled(d, fill, dtype, len)?,
         };
         for (part, to) in parts {
             if let Some(work) = copy::copy_into(part.layout, dtype, to) {
@@ -190,7 +198,8 @@ impl<D: Driver> Backend for Gpu<D> {
         x: [Look<'_, D>; N],
         dtype: DType,
     ) -> Result<Self::Buffer> {
-        chain::put_off(d, Arc::new(Ints(*m)), &x, dtype)
+        let range = m.int(x.each_ref().map(|v| Range::of(v.dtype, v.buffer.node.range)));
+        Ok(chain::put_off(d, Arc::new(Ints(*m)), &x, dtype)?.within(range.known(dtype)))
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &Self::Device,

@@ -88,6 +88,10 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn slice(&self) -> Result<Slice<'_, D>> {
         self.node.slice()
     }
+    /// The same memory once more.
+    pub(crate) fn share(&self) -> Self {
+        GpuBuffer { node: self.node.clone() }
+    }
     /// The same numbers, of which it is known that they lie between two.
     pub(crate) fn within(mut self, range: Option<[i64; 2]>) -> Self {
         if let Some(node) = Arc::get_mut(&mut self.node) {

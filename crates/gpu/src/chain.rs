@@ -78,6 +78,7 @@ pub(crate) fn put_off<D: Driver>(
     if len == 0 {
         return GpuBuffer::room(d, to, 0);
     }
+    let most = if d.info()?.short { 1 } else { MOST };
     let (mut maps, mut outside) = (1, Reads::new());
     for v in x {
         let node = &v.buffer.node;
@@ -86,7 +87,7 @@ pub(crate) fn put_off<D: Driver>(
             join(&mut with, &plan.outside);
             // The other operands may be one more each.
             if plan.joins(node, v.layout, dtype)
-                && maps + plan.maps <= MOST
+                && maps + plan.maps <= most
                 && with.len() + x.len() - 1 <= OPERANDS
             {
                 (maps, outside) = (maps + plan.maps, with);
@@ -184,7 +185,8 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Re
         compute: plan.dtype.into(),
         keeps: keeps.clone(),
     };
-    let work = map::work(&chain, &chain.outs(), &operands, Choice::default());
+    let choice = if d.info()?.short { Choice { most: 1, ..Choice::default() } } else { Choice::default() };
+    let work = map::work(&chain, &chain.outs(), &operands, choice);
     d.run(&work.expect("a plan has elements"), &buffers)?;
     for (&i, piece) in keeps.iter().zip(pieces) {
         if i == last {

@@ -1,9 +1,10 @@
 //! A device of a driver: opened once per process, shared by everybody who names it.
 
 use crate::Gpu;
+use crate::buffer::GpuBuffer;
 use crate::pool::{Piece, Pool};
 use crate::tune::Tuner;
-use elinvar_core::{ErrorKind, MemoryStats, Precision, Result};
+use elinvar_core::{DType, ErrorKind, MemoryStats, Precision, Result, Scalar};
 use elinvar_driver::{Driver, Info, Slice};
 use elinvar_kernel::ir::Constant;
 use elinvar_kernel::library::{Key, Work};
@@ -11,6 +12,7 @@ use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
+use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +32,14 @@ pub(crate) struct Opened<D: Driver> {
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
     launches: AtomicU64,
     tuner: Tuner,
+    /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it every time.
+    numbers: Mutex<HashMap<Number, GpuBuffer<D>>>,
 }
+
+/// One number in memory: what was asked for, by its bits, and its type.
+type Number = (Discriminant<Scalar>, u64, DType);
+/// So many are kept.
+const NUMBERS: usize = 1024;
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     // Tables in which each entry is whole: a panic elsewhere does not spoil them.
@@ -63,6 +72,7 @@ impl<D: Driver> GpuDevice<D> {
             pool: Pool::new(),
             modules: Mutex::default(),
             launches: AtomicU64::new(0),
+            numbers: Mutex::default(),
         };
         GpuDevice { number, precision: Precision::Exact, opened: Ok(Arc::new(opened)) }
     }
@@ -127,8 +137,36 @@ impl<D: Driver> GpuDevice<D> {
     }
     pub(crate) fn release(&self) -> Result<()> {
         let o = self.opened()?;
+        locked(&o.numbers).clear();
         o.pool.release();
         o.driver.wait()
+    }
+
+    /// A number in memory: the one that was made before, or what `make` makes.
+    pub(crate) fn number(
+        &self,
+        value: Scalar,
+        dtype: DType,
+        make: impl FnOnce() -> Result<GpuBuffer<D>>,
+    ) -> Result<GpuBuffer<D>> {
+        let o = self.opened()?;
+        let bits = match value {
+            Scalar::Float(v) => v.to_bits(),
+            Scalar::Int(v) => v as u64,
+            Scalar::Bool(v) => u64::from(v),
+        };
+        let number = (discriminant(&value), bits, dtype);
+        if let Some(known) = locked(&o.numbers).get(&number) {
+            return Ok(known.share());
+        }
+        let made = make()?;
+        let mut all = locked(&o.numbers);
+        // A program that asks for ever new numbers has no use for the old ones.
+        if all.len() >= NUMBERS {
+            all.clear();
+        }
+        all.insert(number, made.share());
+        Ok(made)
     }
 
     // Work

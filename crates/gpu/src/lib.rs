@@ -19,6 +19,7 @@ mod buffer;
 mod chain;
 mod device;
 mod pool;
+mod range;
 mod tune;
 mod update;
 

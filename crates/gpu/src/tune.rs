@@ -28,9 +28,15 @@ const TILES: [Tile; 8] = [
     Tile { group: [16, 16], each: [2, 2], depth: 0 },
     Tile { group: [8, 8], each: [4, 4], depth: 16 },
     Tile::SHARED,
-    Tile { group: [16, 16], each: [8, 4], depth: 16 },
-    Tile { group: [16, 16], each: [8, 8], depth: 8 },
+    LARGE[1],
+    LARGE[0],
 ];
+
+/// Tiles of few loads for each product, for where there are many of them.
+const LARGE: [Tile; 2] =
+    [Tile { group: [16, 16], each: [8, 8], depth: 8 }, Tile { group: [16, 16], each: [8, 4], depth: 16 }];
+/// So many workgroups keep a large device busy.
+const BUSY: u64 = 128;
 
 /// What products have one best tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,16 +152,22 @@ fn name_of(t: &Tile) -> String {
 
 /// Can the device hold it?
 fn fits(info: &Info, t: &Tile, dtype: DType) -> bool {
-    let [m, n] = [0, 1].map(|side| t.group[side] * t.each[side]);
-    let shared = (m + n) * t.depth * dtype.compute().size() as u32;
-    t.group[0] * t.group[1] <= info.invocations && shared <= info.shared
+    t.group[0] * t.group[1] <= info.invocations
+        && t.shared_elements() * dtype.compute().size() as u32 <= info.shared
 }
 
 /// The tile that is taken without trying.
 fn by_size(info: &Info, case: &Case) -> Tile {
     // A software device pays for each barrier what a real one pays for a hundred products.
-    let shares = info.kind != Kind::Software && fits(info, &Tile::SHARED, case.dtype);
-    if shares && case.sizes[1..].iter().all(|&s| s >= 5) { Tile::SHARED } else { Tile::PLAIN }
+    if info.kind == Kind::Software || case.sizes[1..].iter().any(|&s| s < 5) {
+        return Tile::PLAIN;
+    }
+    let sums = case.sizes[..3].iter().sum::<u32>();
+    let busy = |t: &Tile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]) >= BUSY;
+    // Sums of f64 take two registers each.
+    let large: &[Tile] = if case.dtype == DType::F64 { &[] } else { &LARGE };
+    let tile = large.iter().find(|t| busy(t) && fits(info, t, case.dtype)).copied().unwrap_or(Tile::SHARED);
+    if fits(info, &tile, case.dtype) { tile } else { Tile::PLAIN }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! * [`folds`]: sums and extremes of contiguous numbers.
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
+//! * [`pages`]: large pages for large memory.
 //! * [`windows`]: formulas over contiguous operands.
 //! * [`threads`]: work that several threads share.
 
@@ -15,6 +16,7 @@ pub(crate) mod folds;
 pub(crate) mod isa;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+pub(crate) mod pages;
 pub(crate) mod quad;
 pub(crate) mod room;
 pub(crate) mod threads;

@@ -6,10 +6,10 @@
 use crate::CpuDevice;
 use crate::isa::Kernel;
 use crate::memory::with_capacity;
-use crate::parallel::try_tasks;
+use crate::parallel::{try_pieces, try_tasks};
 use elinvar_core::{Element, Result};
 use std::mem::MaybeUninit;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -175,33 +175,53 @@ const LEAST: f64 = 0.12;
 /// Sizes of the pieces that many elements are cut into.
 const PIECES: RangeInclusive<usize> = 1 << 13..=1 << 17;
 
+/// Counts the slots that were written.
+#[derive(Default)]
+struct Written(AtomicUsize);
+
+impl Written {
+    /// Lets `f` fill all of the slots.
+    fn fill<T: Copy>(
+        &self,
+        slots: &mut [MaybeUninit<T>],
+        f: impl FnOnce(&mut Room<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        let mut room = Room::new(slots);
+        f(&mut room)?;
+        self.close(&room);
+        Ok(())
+    }
+    /// The room is full.
+    fn close<T: Copy>(&self, room: &Room<'_, T>) {
+        room.assert_full();
+        self.0.fetch_add(room.slots.len(), Relaxed);
+    }
+}
+
+/// Bytes of a cache line, and of the largest store.
+const LINE: usize = 64;
+
 /// Memory to be written once, and how much of it was.
 struct Fresh<T> {
     v: Vec<T>,
     len: usize,
-    written: AtomicUsize,
+    written: Written,
 }
-
-/// Room in it, and where to count what was written.
-type Part<'a, T> = (Room<'a, T>, &'a AtomicUsize);
 
 impl<T: Element> Fresh<T> {
     /// # Errors
     /// `OutOfMemory`.
     fn new(len: usize) -> Result<Self> {
-        Ok(Fresh { v: with_capacity(len)?, len, written: AtomicUsize::new(0) })
+        Ok(Fresh { v: with_capacity(len)?, len, written: Written::default() })
     }
-    /// Room for the elements from `first` on, in parts of `piece` elements (the last may be shorter); each is to be
-    /// [closed](close).
-    fn parts(&mut self, elements: Range<usize>, piece: usize) -> impl Iterator<Item = Part<'_, T>> {
-        let slots = &mut self.v.spare_capacity_mut()[..self.len][elements];
-        let written = &self.written;
-        slots.chunks_mut(piece.max(1)).map(move |slots| (Room::new(slots), written))
+    /// All slots, each to be in one room, and who counts them.
+    fn slots(&mut self) -> (&mut [MaybeUninit<T>], &Written) {
+        (&mut self.v.spare_capacity_mut()[..self.len], &self.written)
     }
     /// What was written.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     fn finish(mut self) -> Vec<T> {
-        assert_eq!(*self.written.get_mut(), self.len, "cpu: a part of a result was left out");
+        assert_eq!(*self.written.0.get_mut(), self.len, "cpu: a part of a result was left out");
         // SAFETY: `written` is the sum of the slots of rooms that were found full by `close`. The callers in this file
         // give out each slot in one room, so all `len` of them are written.
         unsafe { self.v.set_len(self.len) };
@@ -209,15 +229,67 @@ impl<T: Element> Fresh<T> {
     }
 }
 
-/// Counts a room that is full.
-fn close<T: Copy>((room, written): Part<'_, T>) {
-    room.assert_full();
-    written.fetch_add(room.slots.len(), Relaxed);
+/// How a result is cut for threads.
+struct Cut {
+    /// So many elements are made already.
+    done: usize,
+    /// Size of the pieces of the others.
+    piece: usize,
+    /// An estimate for one element.
+    ns: f64,
+}
+
+impl Cut {
+    /// `make(n)` makes the first `n` elements: all of a few, or some of more, to see how long they take. What is cut anywhere
+    /// is cut where cache lines begin, the first of them after `to_line` elements.
+    fn new(
+        d: &CpuDevice,
+        len: usize,
+        unit: usize,
+        to_line: usize,
+        make: impl FnOnce(usize) -> Result<()>,
+    ) -> Result<Cut> {
+        let (mut done, mut ns) = (if unit == 1 { to_line } else { 0 }, LEAST);
+        if is_alone(d, len, unit) {
+            done = if len < MANY { len } else { done };
+            make(done)?;
+            return Ok(Cut { done, piece: len.max(1), ns });
+        }
+        if len < MANY {
+            done += PROBE.next_multiple_of(unit);
+            let clock = Instant::now();
+            make(done)?;
+            ns = clock.elapsed().as_nanos() as f64 / done as f64;
+        } else if done > 0 {
+            make(done)?;
+        }
+        let rest = len - done;
+        // Several for each thread: one that is late should not be waited for.
+        let piece = if len < MANY {
+            rest / (2 * d.threads())
+        } else {
+            (rest / (8 * d.threads())).clamp(*PIECES.start(), *PIECES.end())
+        };
+        let unit = if unit == 1 { LINE } else { unit };
+        Ok(Cut { done, piece: piece.next_multiple_of(unit).max(unit), ns })
+    }
+}
+
+/// Elements before the first that begins a cache line. A store across two lines takes two; and memory that the system gave
+/// for one large tensor each begins at the same place within a line, so that what is read lies well then, too.
+fn to_line<T>(slots: &[MaybeUninit<T>]) -> usize {
+    // An element that lies across two lines has no such place.
+    Some(slots.as_ptr().align_offset(LINE)).filter(|n| n * size_of::<T>() < LINE).unwrap_or(0)
+}
+
+/// Whether a result is one part.
+fn is_alone(d: &CpuDevice, len: usize, unit: usize) -> bool {
+    d.threads() == 1 || len <= 2 * PROBE.next_multiple_of(unit)
 }
 
 /// A vector of `len` elements. `f(start, room)` is to fill the room with the elements from number `start` on; it is
 /// called for several parts, on several threads if there are many, or if the first part says that this is worth it. Parts
-/// start at multiples of `unit`.
+/// start at multiples of `unit`; with 1, where cache lines begin.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
@@ -227,14 +299,32 @@ pub(crate) fn fresh<T: Element>(
     unit: usize,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
-    // One is what most results are, and small ones pay for every step that is taken here.
-    if is_alone(d, len, unit) {
-        let mut all = Fresh::new(len)?;
-        all.parts(0..len, len).try_for_each(|mut part| f(0, &mut part.0).map(|()| close(part)))?;
-        return Ok(all.finish());
-    }
-    let mut all = fresh_many(d, len, unit, 1, &|start, rooms| f(start, &mut rooms[0]))?;
-    Ok(all.pop().expect("one was asked for"))
+    let mut all = Fresh::new(len)?;
+    let (slots, written) = all.slots();
+    let to_line = to_line(slots);
+    let Cut { done, piece, ns } =
+        Cut::new(d, len, unit, to_line, |n| written.fill(&mut slots[..n], |room| f(0, room)))?;
+    try_pieces(d, &mut slots[done..], piece, ns, |start, part| {
+        written.fill(part, |room| f(done + start, room))
+    })?;
+    Ok(all.finish())
+}
+
+/// As [`fresh`], in pieces of a given size; `ns` is an estimate for one element.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh_pieces<T: Element>(
+    d: &CpuDevice,
+    len: usize,
+    piece: usize,
+    ns: f64,
+    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<Vec<T>> {
+    let mut all = Fresh::new(len)?;
+    let (slots, written) = all.slots();
+    try_pieces(d, slots, piece, ns, |start, part| written.fill(part, |room| f(start, room)))?;
+    Ok(all.finish())
 }
 
 /// As [`fresh`], by the caller alone, for results that are too few for threads.
@@ -257,6 +347,14 @@ pub(crate) fn is_few(d: &CpuDevice, len: usize) -> bool {
     is_alone(d, len, BLOCK)
 }
 
+/// Slots, and who counts them.
+type Part<'a, T> = (&'a mut [MaybeUninit<T>], &'a Written);
+
+/// Takes the first `n` slots off a part.
+fn first<'a, T>((slots, written): &mut Part<'a, T>, n: usize) -> Part<'a, T> {
+    (slots.split_off_mut(..n).expect("a part is within the whole"), written)
+}
+
 /// As [`fresh`], `count` vectors at once: `f(start, rooms)` is to fill all rooms.
 ///
 /// # Errors
@@ -270,61 +368,20 @@ pub(crate) fn fresh_many<T: Element>(
 ) -> Result<Vec<Vec<T>>> {
     let mut all = (0..count).map(|_| Fresh::new(len)).collect::<Result<Vec<_>>>()?;
     let make = |start: usize, parts: Vec<Part<'_, T>>| {
-        let (mut rooms, written): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let (mut rooms, written): (Vec<_>, Vec<_>) =
+            parts.into_iter().map(|(slots, written)| (Room::new(slots), written)).unzip();
         f(start, &mut rooms)?;
-        rooms.into_iter().zip(written).for_each(close);
+        rooms.iter().zip(written).for_each(|(room, written)| written.close(room));
         Ok(())
     };
-    let (mut done, mut ns) = (0, LEAST);
-    if len == 0 {
-        // Nothing is no part of anything.
-    } else if is_alone(d, len, unit) {
-        make(0, all.iter_mut().flat_map(|v| v.parts(0..len, len)).collect())?;
-        done = len;
-    } else if len < MANY {
-        done = PROBE.next_multiple_of(unit);
-        let clock = Instant::now();
-        make(0, all.iter_mut().flat_map(|v| v.parts(0..done, done)).collect())?;
-        ns = clock.elapsed().as_nanos() as f64 / done as f64;
-    }
+    let mut parts: Vec<Part<'_, T>> = all.iter_mut().map(Fresh::slots).collect();
+    let mut split = |n: usize| -> Vec<_> { parts.iter_mut().map(|part| first(part, n)).collect() };
+    let Cut { done, piece, ns } = Cut::new(d, len, unit, 0, |n| make(0, split(n)))?;
     let rest = len - done;
-    // Several for each thread: one that is late should not be waited for.
-    let piece = match done {
-        0 => (rest / (8 * d.threads())).clamp(*PIECES.start(), *PIECES.end()),
-        _ => rest / (2 * d.threads()),
-    };
-    let piece = piece.next_multiple_of(unit).max(unit);
-    let mut cuts: Vec<_> = all.iter_mut().map(|v| v.parts(done..len, piece)).collect();
-    let tasks = (0..rest.div_ceil(piece))
-        .map(|i| (done + i * piece, cuts.iter_mut().map(|c| c.next().expect("of one length")).collect()))
-        .collect();
+    let tasks =
+        (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();
     try_tasks(d, tasks, rest as f64 * ns, |(start, parts)| make(start, parts))?;
-    drop(cuts);
     Ok(all.into_iter().map(Fresh::finish).collect())
-}
-
-/// Whether a result is one part.
-fn is_alone(d: &CpuDevice, len: usize, unit: usize) -> bool {
-    d.threads() == 1 || len <= 2 * PROBE.next_multiple_of(unit)
-}
-
-/// As [`fresh`], in pieces of a given size; `ns` is an estimate for one element.
-///
-/// # Errors
-/// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_pieces<T: Element>(
-    d: &CpuDevice,
-    len: usize,
-    piece: usize,
-    ns: f64,
-    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
-) -> Result<Vec<T>> {
-    let mut all = Fresh::new(len)?;
-    let tasks = all.parts(0..len, piece).enumerate().collect();
-    try_tasks(d, tasks, len as f64 * ns, |(i, mut part): (usize, Part<'_, T>)| {
-        f(i * piece, &mut part.0).map(|()| close(part))
-    })?;
-    Ok(all.finish())
 }
 
 #[cfg(test)]

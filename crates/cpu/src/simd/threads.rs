@@ -6,12 +6,13 @@
 //! thread is in the middle of, so it may hold locks, or be a thread of somebody else's pool.
 //!
 //! Tasks are numbered, and each thread begins with its own range of numbers: the next op over the same numbers finds them
-//! in the cache of the same core.
+//! in the cache of the same core. It goes through them in the other direction: what fits no cache as a whole was last
+//! touched at that end.
 
 use elinvar_core::{Error, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 pub(crate) const WORTH: f64 = 3_000.0;
 /// Nanoseconds of work for which sleeping threads are woken, which takes them ten microseconds and more.
 const WORTH_WAKING: f64 = 40_000.0;
+/// Nanoseconds of work from which the next of the same kind goes in the other direction. Less is in the cache anyway, and
+/// would turn the direction without having used it.
+const WORTH_TURNING: f64 = 50_000.0;
 /// How long a thread without work keeps the processor to itself.
 const SPIN: Duration = Duration::from_micros(30);
 /// How long it looks out before it sleeps; after [`SPIN`] it lets others go first.
@@ -43,6 +47,8 @@ struct Shared {
     /// When work was last offered: nanoseconds since `born`.
     last: AtomicU64,
     born: Instant,
+    /// Does the next long work go through its tasks from the last one on?
+    backwards: AtomicBool,
     /// How long to look out for work.
     linger: Duration,
 }
@@ -62,6 +68,8 @@ struct Job {
     /// What the caller of [`Threads::run`] gave. It lives until all tasks are done, and no longer.
     f: *const (dyn Fn(usize) + Sync),
     tasks: usize,
+    /// Does each lane give out its last task first?
+    backwards: bool,
     done: AtomicUsize,
     /// The tasks, in one range for each thread.
     lanes: Box<[Lane]>,
@@ -72,6 +80,7 @@ struct Job {
 /// Numbers of tasks. Each lane has cache lines of its own.
 #[repr(align(128))]
 struct Lane {
+    start: usize,
     next: AtomicUsize,
     end: usize,
 }
@@ -103,6 +112,7 @@ impl Threads {
             posted: AtomicUsize::new(0),
             last: AtomicU64::new(0),
             born: Instant::now(),
+            backwards: AtomicBool::new(false),
             linger: if count <= processors { LINGER } else { Duration::ZERO },
         });
         let threads = Threads { shared, count };
@@ -144,7 +154,8 @@ impl Threads {
         if state.asleep + 1 == self.count && ns < WORTH_WAKING && !often {
             return None;
         }
-        let job = Arc::new(Job::new(f, tasks, self.count));
+        let backwards = ns >= WORTH_TURNING && shared.backwards.fetch_not(Relaxed);
+        let job = Arc::new(Job::new(f, tasks, self.count, backwards));
         state.jobs.push(job.clone());
         shared.posted.fetch_add(1, Release);
         // Each of those wakes another: nobody pays for all of them.
@@ -225,16 +236,19 @@ fn look_out(long: Duration, done: impl Fn() -> bool) -> bool {
 }
 
 impl Job {
-    fn new(f: &(dyn Fn(usize) + Sync), tasks: usize, threads: usize) -> Job {
+    fn new(f: &(dyn Fn(usize) + Sync), tasks: usize, threads: usize, backwards: bool) -> Job {
         let count = threads.min(tasks);
-        let lanes = (0..count)
-            .map(|i| Lane { next: AtomicUsize::new(tasks * i / count), end: tasks * (i + 1) / count })
-            .collect();
+        let lane = |i: usize| {
+            let start = tasks * i / count;
+            Lane { start, next: AtomicUsize::new(start), end: tasks * (i + 1) / count }
+        };
+        let lanes = (0..count).map(lane).collect();
         let f: *const (dyn Fn(usize) + Sync + '_) = f;
         // SAFETY: the types differ in a lifetime only, which pointers do not rely on; `work` argues when it is followed.
         #[allow(unsafe_code, reason = "a pointer that outlives what it points to, and is not followed then")]
         let f: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(f) };
-        Job { f, tasks, done: AtomicUsize::new(0), lanes, caller: thread::current(), panic: Mutex::new(None) }
+        let (done, caller) = (AtomicUsize::new(0), thread::current());
+        Job { f, tasks, backwards, done, lanes, caller, panic: Mutex::new(None) }
     }
 
     /// Whether there are tasks that nobody has taken.
@@ -252,7 +266,9 @@ impl Job {
                 if task >= lane.end {
                     break;
                 }
-                // SAFETY: this task was taken by nobody else, as `next` gives each number once, and is not counted in
+                let task = if self.backwards { lane.start + (lane.end - 1 - task) } else { task };
+                // SAFETY: this task was taken by nobody else, as `next` gives each number once (and each is another one
+                // backwards), and is not counted in
                 // `done` before its call has returned. `Threads::run`, which holds the reference that `f` was made from,
                 // returns only when `done` has counted all tasks, so the reference is alive.
                 #[allow(unsafe_code, reason = "the caller waits for this call")]

@@ -27,6 +27,7 @@ const SAVE_AFTER: u32 = 4;
 /// An opened Vulkan device.
 pub struct Vulkan {
     shared: Arc<Shared>,
+    info: Info,
     arithmetic: spirv::Device,
     /// Pipelines that were made, and so many when the cache was written.
     pipelines: [AtomicU32; 2],
@@ -72,12 +73,14 @@ impl Driver for Vulkan {
         })?;
         let arithmetic = physical.floats;
         let shared = Arc::new(Shared::open(physical)?);
-        let mut device = Vulkan { shared, arithmetic, pipelines: [const { AtomicU32::new(0) }; 2] };
+        let info = shared.physical.info.clone();
+        let mut device = Vulkan { shared, info, arithmetic, pipelines: [const { AtomicU32::new(0) }; 2] };
         device.arithmetic = probe::probe(&device)?;
+        device.info.short = !device.arithmetic.fused && !device.arithmetic.wide;
         Ok(device)
     }
     fn info(&self) -> &Info {
-        &self.shared.physical.info
+        &self.info
     }
     fn allocate(&self, bytes: u64) -> Result<Memory> {
         Memory::new(&self.shared, bytes)

@@ -1,9 +1,11 @@
 //! Work in order, for every driver.
 
+use elinvar_core::ErrorKind;
 use elinvar_driver::{Driver, Slice};
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
+use std::time::Duration;
 
 pub fn slice<D: Driver>(memory: &D::Memory, offset: u64, len: u64) -> Slice<'_, D> {
     Slice { memory, offset, len }
@@ -22,6 +24,7 @@ pub fn doubles<D: Driver>(d: &D) {
     let (a, b) = (slice::<D>(&memory, 0, bytes), slice::<D>(&memory, 4096, bytes));
     let mut want: Vec<u32> = (0..1000).collect();
     d.write(a, &want.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+    let before = d.mark();
     for turn in 0..300u32 {
         let params = vec![Constant::from(turn), Constant::int(Scalar::I64, 1000)];
         let launch = Launch { groups: [16, 1, 1], params };
@@ -29,6 +32,7 @@ pub fn doubles<D: Driver>(d: &D) {
         d.launch(&module, &buffers, &launch, None).unwrap();
         want.iter_mut().for_each(|v| *v = v.wrapping_mul(2).wrapping_add(turn));
     }
+    let after = d.mark();
     let other = d.allocate(bytes).unwrap();
     d.copy(a, slice::<D>(&other, 0, bytes)).unwrap();
     drop(memory);
@@ -36,5 +40,14 @@ pub fn doubles<D: Driver>(d: &D) {
     d.read(slice::<D>(&other, 0, bytes), &mut got).unwrap();
     let got: Vec<u32> = got.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
     assert_eq!(got, want);
+    // 300 launches take some time, and less than the test may.
+    match (before, after) {
+        (Ok(before), Ok(after)) => {
+            let time = d.between(&before, &after).unwrap();
+            assert!(time > Duration::ZERO && time < Duration::from_secs(600), "{time:?}");
+            assert!(d.between(&before, &before).unwrap() < time);
+        }
+        (Err(e), _) | (_, Err(e)) => assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}"),
+    }
     d.wait().unwrap();
 }

@@ -5,6 +5,7 @@ mod chain;
 mod equal;
 mod fast;
 mod memory;
+mod queue;
 mod short;
 
 use elinvar_core::ErrorKind;

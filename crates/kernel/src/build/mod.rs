@@ -137,6 +137,11 @@ impl Builder {
         self.push(Op::Compose(all.iter().map(|v| v.id).collect()), Type::Vector(s, all.len() as u8))
     }
 
+    /// One scalar as it is, several as a vector.
+    pub fn join<'k>(&'k self, all: &[Val<'k>]) -> Val<'k> {
+        if let [one] = all { *one } else { self.compose(all) }
+    }
+
     // Memory
 
     /// What a place holds.

@@ -52,6 +52,18 @@ pub struct Joined {
     pub strides: Vec<Vec<isize>>,
 }
 
+/// How many neighbours along an axis can be read at once, everywhere in a tensor: 1, 2 or 4.
+pub fn vector(l: &Layout, axis: usize) -> u8 {
+    let all_multiples = |w: usize| {
+        let others = (0..l.rank()).filter(|&a| a != axis && l.shape()[a] > 1);
+        l.strides()[axis] == 1
+            && l.shape()[axis].is_multiple_of(w)
+            && l.offset().is_multiple_of(w)
+            && others.map(|a| l.strides()[a].unsigned_abs()).all(|s| s.is_multiple_of(w))
+    };
+    [4, 2].into_iter().find(|&w| all_multiples(w)).map_or(1, |w| w as u8)
+}
+
 /// Joins the axes `from..to` of operands of one shape.
 pub fn join(x: &[&Layout], from: usize, to: usize) -> Joined {
     let mut all = Joined { dims: Vec::new(), strides: vec![Vec::new(); x.len()] };

@@ -109,7 +109,10 @@ pub fn contract<'a>(
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
         tile,
         along,
-        width: [width(x, if along[0] { 2 } else { 1 }), width(w, if along[1] { 1 } else { 2 })],
+        width: [
+            index::vector(x, if along[0] { 2 } else { 1 }),
+            index::vector(w, if along[1] { 1 } else { 2 }),
+        ],
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
             || index::are_many(b * m * n),
     };
@@ -122,18 +125,6 @@ pub fn contract<'a>(
     let groups = grid((b * tiles[0] * tiles[1]) as u64);
     let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), index::scalar(form.wide));
     Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
-}
-
-/// How many neighbours along an axis can be read at once, everywhere.
-fn width(l: &Layout, axis: usize) -> u8 {
-    let all_multiples = |w: usize| {
-        let others = (0..3).filter(|&a| a != axis && l.shape()[a] > 1);
-        l.strides()[axis] == 1
-            && l.shape()[axis].is_multiple_of(w)
-            && l.offset().is_multiple_of(w)
-            && others.map(|a| l.strides()[a].unsigned_abs()).all(|s| s.is_multiple_of(w))
-    };
-    [4, 2].into_iter().find(|&w| all_multiples(w)).map_or(1, |w| w as u8)
 }
 
 impl Form {

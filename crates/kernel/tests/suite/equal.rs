@@ -69,6 +69,8 @@ fn contractions() {
         ([2, 2], [2, 4], 8),
         ([8, 1], [1, 5], 16),
         ([16, 16], [4, 4], 16),
+        ([4, 2], [8, 4], 16),
+        ([2, 4], [8, 8], 8),
     ];
     check(&Device::default(), Work::Contract, 20, 300);
     for (group, each, depth) in tiles {

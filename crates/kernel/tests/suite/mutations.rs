@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
     let a = Attention { scale: 0.5, causal: false };
     let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
     let tile = Tile { group: [2, 2], each: [2, 2], depth: 4 };
-    let (m, w) = (layout(&[1, 5, 6]), layout(&[1, 6, 5]));
+    let (m, w) = (layout(&[1, 5, 12]), layout(&[1, 12, 5]));
     let plain = Tile { depth: 0, ..tile };
     let product = |tile| some(contract::contract(&PLAIN, d, &m, &w, &[], tile));
     // Where each block of a nonzero begins to write.
@@ -90,8 +90,8 @@ fn cases() -> Vec<Case> {
         ),
         case("fold", some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, None)), vec![x(900), f32s(3)]),
         case("scan", some(scan::scan(Scan::Sum, &layout(&[1100]), d, d)), vec![x(1100), f32s(1100)]),
-        case("product", product(plain), vec![x(30), y(30), f32s(25)]),
-        case("shared product", product(tile), vec![x(30), y(30), f32s(25)]),
+        case("product", product(plain), vec![x(60), y(60), f32s(25)]),
+        case("shared product", product(tile), vec![x(60), y(60), f32s(25)]),
         case(
             "conv",
             launch(

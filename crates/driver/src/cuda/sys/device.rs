@@ -102,6 +102,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             i64: true,
             half: true,
             bytes: true,
+            short: false,
             units: units(capability),
         },
     })

@@ -8,7 +8,8 @@ use elinvar_kernel::emit::spirv;
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Set to 1, every call is watched by Vulkan's validation layer; what it says is printed and kept.
+/// Set to 1, every call is watched by Vulkan's validation layer; set to `gpu`, kernels are watched too, for accesses out of
+/// bounds, which takes much longer. What the layer says is printed and kept.
 const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
@@ -46,7 +47,9 @@ fn load() -> Result<Instance> {
         return Err(missing(&format!("the loader knows version {} only, and 1.2 is needed", shown(version))));
     }
     let app = vk::ApplicationInfo::default().engine_name(c"elinvar").api_version(vk::API_VERSION_1_2);
-    let validate = std::env::var_os(VALIDATE).is_some_and(|v| v == "1");
+    let wish = std::env::var_os(VALIDATE);
+    let watch_kernels = wish.as_ref().is_some_and(|v| v == "gpu");
+    let validate = watch_kernels || wish.is_some_and(|v| v == "1");
     let (mut layers, mut extensions) = (Vec::new(), Vec::new());
     if validate {
         // SAFETY: as above.
@@ -61,8 +64,12 @@ fn load() -> Result<Instance> {
         layers.push(LAYER.as_ptr());
         extensions.push(ext::debug_utils::NAME.as_ptr());
     }
-    let checks = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
-    let mut checks = vk::ValidationFeaturesEXT::default().enabled_validation_features(&checks);
+    let checks = [
+        vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION,
+        vk::ValidationFeatureEnableEXT::GPU_ASSISTED,
+    ];
+    let checks = if watch_kernels { &checks[..] } else { &checks[..1] };
+    let mut checks = vk::ValidationFeaturesEXT::default().enabled_validation_features(checks);
     let mut info = vk::InstanceCreateInfo::default()
         .application_info(&app)
         .enabled_layer_names(&layers)
@@ -218,6 +225,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         i64: on(f.shader_int64),
         half: on(f11.storage_buffer16_bit_access),
         bytes: on(f12.storage_buffer8_bit_access),
+        short: false,
         units: matrix::units(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
     };
     // A mode for one width and none for another needs widths that are independent of each other.

@@ -1,12 +1,14 @@
 //! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of `elinvar_core::order::contract`.
 //!
 //! An invocation holds a few rows by a few columns of y in registers, and runs their chains of fma side by side. In the plain
-//! form it reads x and w from device memory. In the shared form a workgroup first brings `depth` terms of its rows and
-//! columns into shared memory together. The chunks of the order are a multiple of any depth, so no tile crosses two.
+//! form it reads x and w from device memory; the other form (`shared.rs`) goes through shared memory. The chunks of the
+//! order are a multiple of any depth, so no tile crosses two.
 //!
 //! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and adding that changes no bit of
 //! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
 //! computed and thrown away.
+
+mod shared;
 
 use super::chunks;
 use super::formula::{Compute, Formula};
@@ -97,6 +99,10 @@ pub struct Form {
     pub tile: Tile,
     /// Do neighbouring terms lie side by side in x, and in w? They are read along.
     pub along: [bool; 2],
+    /// Elements of x, and of w, that the shared form reads at once, in that direction.
+    pub width: [u8; 2],
+    /// Columns of y that it stores at once.
+    pub stores: u8,
     /// May there be several chunks of terms?
     pub many: bool,
     /// Does each chunk have workgroups of its own, and its sums a place of their own?
@@ -171,11 +177,17 @@ fn launch<'a>(
     if b * m * n == 0 {
         return None;
     }
+    let along = [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1];
     let form = Form {
         dtype,
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
         tile,
-        along: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
+        along,
+        width: [tile.vector(0, x, along[0]), tile.vector(1, w, along[1])],
+        stores: [4, 2, 1]
+            .into_iter()
+            .find(|&p| tile.neighbours(1).is_multiple_of(u32::from(p)) && n.is_multiple_of(usize::from(p)))
+            .expect("1 divides all"),
         many: k > order::CHUNK && apart.is_none(),
         apart: apart.is_some(),
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
@@ -200,11 +212,13 @@ impl Form {
         let Tile { group: [a, b], each: [c, d], depth } = self.tile;
         let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
+        let ([vx, vw], vy) = (self.width, self.stores);
+        let vectors = if depth > 0 { format!("_v{vx}{vw}{vy}") } else { String::new() };
         let many = if self.many { "_many" } else { "" };
         let many = if self.apart { "_apart" } else { many };
         let wide = if self.wide { "_wide" } else { "" };
         let name = epilogue.name();
-        format!("contract_{name}_{}{extra}_{a}x{b}of{c}x{d}d{depth}_{along}{many}{wide}", self.dtype)
+        format!("contract_{name}_{}{extra}_{a}x{b}of{c}x{d}d{depth}_{along}{vectors}{many}{wide}", self.dtype)
     }
     /// The type of sums. bool is 0 or 1 in a u32.
     fn scalar(&self) -> Scalar {
@@ -309,17 +323,25 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let sums = p.sums(chunk.map(|(c, chunks)| c.min(chunks - 1)));
     let c = Compute::from(form.dtype);
     let [rows, columns] = [0, 1].map(|side| p.places(side));
+    // Neighbours of a row are stored at once where all of them are there, or none.
+    let width = form.stores;
     for (u, &i) in rows.iter().enumerate() {
-        for (v, &j) in columns.iter().enumerate() {
+        for (v, some) in columns.chunks(usize::from(width)).enumerate() {
+            let j = some[0];
             let there = i.lt(m) & j.lt(n) & exists;
             k.if_(there, || {
-                let sum = sums[u * columns.len() + v].to(c.scalar());
+                let first = u * columns.len() + v * usize::from(width);
+                let sums: Vec<Val> = sums[first..][..some.len()].iter().map(|s| s.to(c.scalar())).collect();
+                let sum = k.join(&sums);
                 if let Some((chunk, _)) = chunk {
                     return k.store(y, ((chunk * batches + batch) * m + i) * n + j, sum);
                 }
                 let mut given = vec![sum];
-                given.extend(extra.iter().map(|e| c.enter(k.load(e.place, e.at(i, j), 1))));
-                let result = epilogue.emit(&k, c, &given);
+                given.extend(extra.iter().map(|e| {
+                    let each: Vec<Val> = some.iter().map(|&j| k.load(e.place, e.at(i, j), 1)).collect();
+                    c.enter(k.join(&each))
+                }));
+                let result = epilogue.emit(&k, c, &given).splat(width);
                 k.store(y, (batch * m + i) * n + j, result);
             });
         }
@@ -328,11 +350,12 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 }
 
 impl<'k> Plan<'k, '_> {
-    /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours.
+    /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours, or pieces of some.
     fn places(&self, side: usize) -> Vec<Val<'k>> {
         let Tile { group, each, .. } = self.form.tile;
-        let first = self.corner[side] + self.local[side];
-        (0..i64::from(each[side])).map(|u| first + u * i64::from(group[side])).collect()
+        let p = self.form.tile.neighbours(side);
+        let first = self.corner[side] + self.local[side] * i64::from(p);
+        (0..each[side]).map(|u| first + i64::from(u / p * p * group[side] + u % p)).collect()
     }
 
     /// The sums of an invocation, row by row. `of`: of this chunk alone.
@@ -343,12 +366,14 @@ impl<'k> Plan<'k, '_> {
         let none = vec![zero; (each[0] * each[1]) as usize];
         let staged = (depth > 0).then(|| {
             let scalar = elem(self.form.scalar());
-            let x = k.shared("rows", scalar, self.form.tile.rows() * depth);
-            (x, k.shared("columns", scalar, self.form.tile.columns() * depth))
+            ["rows", "columns"].map(|name| {
+                let side = usize::from(name == "columns");
+                k.shared(name, scalar, self.form.tile.pitch(side) * depth)
+            })
         });
         let chunk = |start: Val<'k>, end: Val<'k>| match staged {
             None => self.plain(start, end, &none),
-            Some((x, w)) => self.shared(start, end, &none, x, w),
+            Some(places) => self.shared(start, end, &none, places),
         };
         let begin = self.terms.like(0);
         if let Some(of) = of {
@@ -389,66 +414,5 @@ impl<'k> Plan<'k, '_> {
 
     fn load(&self, from: &Matrix<'k>, i: Val<'k>, j: Val<'k>) -> Val<'k> {
         self.k.load(from.place, from.at(i, j), 1).to(self.form.scalar())
-    }
-
-    /// The terms `start..end`, brought into shared memory `depth` at a time.
-    fn shared(&self, start: Val<'k>, end: Val<'k>, none: &[Val<'k>], x: Place, w: Place) -> Vec<Val<'k>> {
-        let k = self.k;
-        let Tile { group, each, depth } = self.form.tile;
-        let [rows, columns] = [self.form.tile.rows(), self.form.tile.columns()];
-        let local = self.local.map(|l| l.to(Scalar::U32));
-        k.for_(start, end, start.like(i64::from(depth)), none, |first, sums| {
-            self.stage(0, x, first, end, rows);
-            self.stage(1, w, first, end, columns);
-            k.barrier();
-            let mut sums = sums.to_vec();
-            for t in 0..depth {
-                let side = |p: Place, side: usize, size: u32| -> Vec<Val<'k>> {
-                    let at = local[side] + i64::from(t * size);
-                    (0..each[side]).map(|u| k.load(p, at + i64::from(u * group[side]), 1)).collect()
-                };
-                sums = self.chains(&side(x, 0, rows), &side(w, 1, columns), &sums);
-            }
-            // The next terms are written over these.
-            k.barrier();
-            sums
-        })
-    }
-
-    /// Brings `depth` terms from `first` on, of `size` rows of x (side 0) or columns of w (side 1), into shared memory: the
-    /// rows or columns of a term side by side.
-    fn stage(&self, side: usize, to: Place, first: Val<'k>, end: Val<'k>, size: u32) {
-        let k = self.k;
-        let Tile { depth, .. } = self.form.tile;
-        let invocations = self.form.tile.invocations();
-        let along = self.form.along[side];
-        let limit = if side == 0 { self.m } else { self.n };
-        let padding = if side == 0 { self.form.padding() } else { Constant::int(self.form.scalar(), 0) };
-        let count = size * depth;
-        for round in 0..count.div_ceil(invocations) {
-            let e = self.index + i64::from(round * invocations);
-            // Which row or column, and which term: what lies side by side in memory is read by neighbours.
-            let (place, term) = if along {
-                (e / i64::from(depth), e % i64::from(depth))
-            } else {
-                (e % i64::from(size), e / i64::from(size))
-            };
-            let bring = || {
-                let (i, t) = (self.corner[side] + place.to(limit.scalar()), first + term.to(limit.scalar()));
-                let there = i.lt(limit) & t.lt(end);
-                let v = k.if_else(
-                    there,
-                    || vec![if side == 0 { self.load(&self.x, i, t) } else { self.load(&self.w, t, i) }],
-                    || vec![k.constant(padding)],
-                );
-                k.store(to, term * i64::from(size) + place, v[0]);
-            };
-            // The last round may have more invocations than elements.
-            if (round + 1) * invocations <= count {
-                bring();
-            } else {
-                k.if_(e.lt(k.u32(count)), bring);
-            }
-        }
     }
 }

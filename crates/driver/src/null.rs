@@ -1,0 +1,133 @@
+//! A device that does nothing, and tells what it was asked for: for tests of what stands above, and for measuring what
+//! giving work to a device costs the host.
+
+use crate::{Driver, Info, Interp, Slice};
+use elinvar_core::{Error, Result};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::interp::Launch;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What a device was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// So many bytes of memory.
+    Allocate(u64),
+    /// A kernel of this name was translated.
+    Compile(String),
+    /// A kernel of this name was started, with so many workgroups.
+    Launch(String, [u32; 3]),
+    /// So many bytes were written.
+    Write(u64),
+    /// So many bytes were copied.
+    Copy(u64),
+    /// So many bytes were read: the host waited.
+    Read(u64),
+    /// The host waited.
+    Wait,
+    /// The time was noted.
+    Mark,
+}
+
+impl Call {
+    /// Does the host wait for the device?
+    pub fn waits(&self) -> bool {
+        match self {
+            Call::Read(_) | Call::Wait => true,
+            Call::Allocate(_)
+            | Call::Compile(_)
+            | Call::Launch(..)
+            | Call::Write(_)
+            | Call::Copy(_)
+            | Call::Mark => false,
+        }
+    }
+}
+
+/// A device that records. Kernels are verified and then forgotten but for their names; what is read is zeros.
+#[derive(Debug)]
+pub struct Null {
+    info: Info,
+    calls: Mutex<Vec<Call>>,
+}
+
+impl Null {
+    fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
+        // A list of whole entries: a panic elsewhere does not spoil it.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn record(&self, call: Call) {
+        self.calls().push(call);
+    }
+    /// What was asked for since the last time, in order.
+    pub fn take(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.calls())
+    }
+}
+
+impl Driver for Null {
+    const NAME: &'static str = "null";
+    /// How many bytes.
+    type Memory = u64;
+    /// The kernel's name.
+    type Module = String;
+    type Mark = ();
+
+    fn list() -> Result<Vec<Info>> {
+        let like = |info: Info| Info { name: "null".into(), ..info };
+        Ok(Interp::list()?.into_iter().map(like).collect())
+    }
+    fn open(number: usize) -> Result<Null> {
+        let info = Null::list()?.into_iter().nth(number);
+        let info = info.ok_or_else(|| {
+            Error::new(elinvar_core::ErrorKind::UnknownDevice, "there is one null device, null:0")
+        })?;
+        Ok(Null { info, calls: Mutex::default() })
+    }
+    fn info(&self) -> &Info {
+        &self.info
+    }
+    fn allocate(&self, bytes: u64) -> Result<u64> {
+        self.record(Call::Allocate(bytes));
+        Ok(bytes)
+    }
+    fn compile(&self, kernel: &Kernel) -> Result<String> {
+        elinvar_kernel::verify::verify(kernel).map_err(|e| Error::unsupported(e.to_string()))?;
+        self.record(Call::Compile(kernel.name.clone()));
+        Ok(kernel.name.clone())
+    }
+    fn launch(
+        &self,
+        module: &String,
+        _: &[Slice<'_, Self>],
+        launch: &Launch,
+        _: Option<&[u8]>,
+    ) -> Result<()> {
+        self.record(Call::Launch(module.clone(), launch.groups));
+        Ok(())
+    }
+    fn write(&self, _: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
+        self.record(Call::Write(bytes.len() as u64));
+        Ok(())
+    }
+    fn copy(&self, _: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
+        self.record(Call::Copy(to.len));
+        Ok(())
+    }
+    fn read(&self, _: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
+        bytes.fill(0);
+        self.record(Call::Read(bytes.len() as u64));
+        Ok(())
+    }
+    fn wait(&self) -> Result<()> {
+        self.record(Call::Wait);
+        Ok(())
+    }
+    fn mark(&self) -> Result<()> {
+        self.record(Call::Mark);
+        Ok(())
+    }
+    fn between(&self, (): &(), (): &()) -> Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+}
