@@ -44,7 +44,8 @@ fn what_is_missing_is_one_line() {
     for (name, value, device, parts) in rows {
         let mut args = SOME;
         args[2] = device;
-        let (status, _, said) = run(&args, &[(name, value)]);
+        let (status, said, errors) = run(&args, &[(name, value)]);
+        let said = said + &errors;
         assert!(status != Some(0), "{name}={value}");
         for part in parts {
             assert!(said.contains(part), "{name}={value}: {said}\nshould say: {part}");

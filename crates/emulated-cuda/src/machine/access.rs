@@ -4,6 +4,7 @@ use super::memory::{Memory, wrong};
 use super::shared::Touch;
 use super::{Fault, FaultKind, Group, LANES, Warp};
 use crate::ptx::inst::{Access, Atomic, Column, Space};
+use crate::sys::raw::{Place, Raw};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The lanes of a mask.
@@ -35,26 +36,60 @@ impl Warp {
 
     #[inline(always)]
     pub fn load(&mut self, a: Access, group: &mut Group<'_>) -> Result<(), Fault> {
+        match (a.space, a.size) {
+            (Space::Global, 1) => self.load_global(a, group.memory, |raw, at| u64::from(raw.load8(at))),
+            (Space::Global, 2) => self.load_global(a, group.memory, |raw, at| u64::from(raw.load16(at))),
+            (Space::Global, 4) => self.load_global(a, group.memory, |raw, at| u64::from(raw.load32(at))),
+            (Space::Global, _) => self.load_global(a, group.memory, Raw::load64),
+            (Space::Shared, _) => self.load_shared(a, group),
+        }
+    }
+    #[inline(always)]
+    fn set(&mut self, a: &Access, i: usize, lane: usize, v: u64) {
+        let column = a.columns[i] as usize;
+        if a.wide {
+            self.wide[column][lane] = v;
+        } else {
+            self.narrow[column][lane] = v as u32;
+        }
+    }
+    #[inline(always)]
+    fn value(&self, a: &Access, i: usize, lane: usize) -> u64 {
+        let column = a.columns[i] as usize;
+        if a.wide { self.wide[column][lane] } else { u64::from(self.narrow[column][lane]) }
+    }
+
+    #[inline(always)]
+    fn load_global(
+        &mut self,
+        a: Access,
+        memory: &Memory,
+        get: impl Fn(&Raw, Place) -> u64,
+    ) -> Result<(), Fault> {
+        let size = u64::from(a.size);
+        let mut pieces = Pieces::new(memory);
+        for lane in lanes(self.mask()) {
+            let address = self.address(&a, lane);
+            Self::aligned(address, &a)?;
+            for i in 0..usize::from(a.count) {
+                let address = address + i as u64 * size;
+                let (raw, at) = pieces.find(address, size)?;
+                self.set(&a, i, lane, get(raw, at));
+            }
+        }
+        Ok(())
+    }
+    fn load_shared(&mut self, a: Access, group: &mut Group<'_>) -> Result<(), Fault> {
         let size = usize::from(a.size);
         for lane in lanes(self.mask()) {
             let address = self.address(&a, lane);
             Self::aligned(address, &a)?;
             for i in 0..usize::from(a.count) {
-                let address = address + (i * size) as u64;
-                let v = match a.space {
-                    Space::Global => get(group.memory, address, a.size)?,
-                    Space::Shared => {
-                        let thread = self.first + lane as u16;
-                        let at = group.shared.touch(address as u32, size, thread, Touch::Read)?;
-                        group.shared.get(at, size)
-                    }
-                };
-                let column = a.columns[i] as usize;
-                if a.wide {
-                    self.wide[column][lane] = v;
-                } else {
-                    self.narrow[column][lane] = v as u32;
-                }
+                let thread = self.first + lane as u16;
+                let at =
+                    group.shared.touch((address as usize + i * size) as u32, size, thread, Touch::Read)?;
+                let v = group.shared.get(at, size);
+                self.set(&a, i, lane, v);
             }
         }
         Ok(())
@@ -62,22 +97,44 @@ impl Warp {
 
     #[inline(always)]
     pub fn store(&mut self, a: Access, group: &mut Group<'_>) -> Result<(), Fault> {
+        match (a.space, a.size) {
+            (Space::Global, 1) => self.store_global(a, group.memory, |raw, at, v| raw.store8(at, v as u8)),
+            (Space::Global, 2) => self.store_global(a, group.memory, |raw, at, v| raw.store16(at, v as u16)),
+            (Space::Global, 4) => self.store_global(a, group.memory, |raw, at, v| raw.store32(at, v as u32)),
+            (Space::Global, _) => self.store_global(a, group.memory, Raw::store64),
+            (Space::Shared, _) => self.store_shared(a, group),
+        }
+    }
+    #[inline(always)]
+    fn store_global(
+        &mut self,
+        a: Access,
+        memory: &Memory,
+        put: impl Fn(&Raw, Place, u64),
+    ) -> Result<(), Fault> {
+        let size = u64::from(a.size);
+        let mut pieces = Pieces::new(memory);
+        for lane in lanes(self.mask()) {
+            let address = self.address(&a, lane);
+            Self::aligned(address, &a)?;
+            for i in 0..usize::from(a.count) {
+                let address = address + i as u64 * size;
+                let (raw, at) = pieces.find(address, size)?;
+                put(raw, at, self.value(&a, i, lane));
+            }
+        }
+        Ok(())
+    }
+    fn store_shared(&mut self, a: Access, group: &mut Group<'_>) -> Result<(), Fault> {
         let size = usize::from(a.size);
         for lane in lanes(self.mask()) {
             let address = self.address(&a, lane);
             Self::aligned(address, &a)?;
             for i in 0..usize::from(a.count) {
-                let address = address + (i * size) as u64;
-                let column = a.columns[i] as usize;
-                let v = if a.wide { self.wide[column][lane] } else { u64::from(self.narrow[column][lane]) };
-                match a.space {
-                    Space::Global => put(group.memory, address, a.size, v)?,
-                    Space::Shared => {
-                        let thread = self.first + lane as u16;
-                        let at = group.shared.touch(address as u32, size, thread, Touch::Write)?;
-                        group.shared.put(at, size, v);
-                    }
-                }
+                let thread = self.first + lane as u16;
+                let at =
+                    group.shared.touch((address as usize + i * size) as u32, size, thread, Touch::Write)?;
+                group.shared.put(at, size, self.value(&a, i, lane));
             }
         }
         Ok(())
@@ -97,9 +154,7 @@ impl Warp {
             let v = self.narrow[operand as usize][lane];
             let old = match space {
                 Space::Global => {
-                    let place =
-                        group.memory.find(address).and_then(|(raw, at)| Some((raw, raw.place(at, 4)?)));
-                    let (raw, place) = place.ok_or_else(|| wrong(group.memory, address, 4))?;
+                    let (raw, place) = Pieces::new(group.memory).find(address, 4)?;
                     let change = |old| Some(combined(op, old, v));
                     raw.atomic32(place).fetch_update(Relaxed, Relaxed, change).unwrap_or_else(|old| old)
                 }
@@ -131,27 +186,37 @@ fn combined(op: Atomic, old: u32, v: u32) -> u32 {
     }
 }
 
-#[inline(always)]
-pub fn get(memory: &Memory, address: u64, size: u8) -> Result<u64, Fault> {
-    let place = memory.find(address).and_then(|(raw, at)| Some((raw, raw.place(at, u64::from(size))?)));
-    let Some((raw, at)) = place else { return Err(wrong(memory, address, u64::from(size))) };
-    Ok(match size {
-        1 => u64::from(raw.load8(at)),
-        2 => u64::from(raw.load16(at)),
-        4 => u64::from(raw.load32(at)),
-        _ => raw.load64(at),
-    })
+/// Places in memory, mostly of one piece: what the lanes of a warp reach lies together.
+struct Pieces<'m> {
+    memory: &'m Memory,
+    last: Option<(u64, &'m Raw)>,
 }
 
-#[inline(always)]
-fn put(memory: &Memory, address: u64, size: u8, v: u64) -> Result<(), Fault> {
-    let place = memory.find(address).and_then(|(raw, at)| Some((raw, raw.place(at, u64::from(size))?)));
-    let Some((raw, at)) = place else { return Err(wrong(memory, address, u64::from(size))) };
-    match size {
-        1 => raw.store8(at, v as u8),
-        2 => raw.store16(at, v as u16),
-        4 => raw.store32(at, v as u32),
-        _ => raw.store64(at, v),
+impl<'m> Pieces<'m> {
+    #[inline(always)]
+    fn new(memory: &'m Memory) -> Self {
+        Pieces { memory, last: None }
     }
-    Ok(())
+    #[inline(always)]
+    fn find(&mut self, address: u64, size: u64) -> Result<(&'m Raw, Place), Fault> {
+        let first = Memory::first(address);
+        let raw = match self.last {
+            Some((last, raw)) if last == first => raw,
+            _ => match self.memory.find(address) {
+                Some((raw, _)) => raw,
+                None => return Err(wrong(self.memory, address, size)),
+            },
+        };
+        self.last = Some((first, raw));
+        match raw.place(address - first, size) {
+            Some(at) => Ok((raw, at)),
+            None => Err(wrong(self.memory, address, size)),
+        }
+    }
+}
+
+/// A word of global memory.
+pub fn word(memory: &Memory, address: u64) -> Result<u32, Fault> {
+    let (raw, at) = Pieces::new(memory).find(address, 4)?;
+    Ok(raw.load32(at))
 }

@@ -1,7 +1,7 @@
 //! Products of matrices by a whole warp, and what brings them their factors: as "PTX ISA", 9.7.15 (mma.m16n8k16, ldmatrix) and
 //! 9.7.9.25 (cp.async) lay them out over lanes.
 
-use super::access::{get, lanes};
+use super::access::{lanes, word};
 use super::shared::Touch;
 use super::{Fault, FaultKind, Group, LANES, Warp};
 use crate::ptx::inst::{Column, Factor};
@@ -151,8 +151,7 @@ impl Warp {
             let mut all = Vec::with_capacity(usize::from(bytes));
             for i in 0..u32::from(bytes) / 4 {
                 group.shared.touch(to + 4 * i, 4, thread, Touch::Begin)?;
-                let word = get(group.memory, from + u64::from(4 * i), 4)? as u32;
-                all.extend(word.to_le_bytes());
+                all.extend(word(group.memory, from + u64::from(4 * i))?.to_le_bytes());
             }
             self.copies.open.push(Copy { to: to as usize, bytes: all, thread });
         }

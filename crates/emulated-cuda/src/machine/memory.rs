@@ -43,6 +43,11 @@ impl Memory {
         let i = (address >> INSIDE).checked_sub(1)? as usize;
         (i < self.pieces.len()).then_some(i)
     }
+    /// Where the piece around an address begins.
+    #[inline(always)]
+    pub(crate) fn first(address: u64) -> u64 {
+        address & !((1 << INSIDE) - 1)
+    }
     /// The piece around an address, and where in it.
     #[inline(always)]
     pub(crate) fn find(&self, address: u64) -> Option<(&Arc<Raw>, u64)> {

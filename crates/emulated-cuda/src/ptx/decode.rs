@@ -184,16 +184,16 @@ impl Decoder {
         self.lines.push(line);
     }
 
-    fn to32(&mut self, text: &str) -> Result<Column, String> {
+    fn gives32(&mut self, text: &str) -> Result<Column, String> {
         self.files.target(File::Narrow, text)
     }
-    fn to64(&mut self, text: &str) -> Result<Column, String> {
+    fn gives64(&mut self, text: &str) -> Result<Column, String> {
         self.files.target(File::Wide, text)
     }
     fn p(&mut self, text: &str) -> Result<Column, String> {
         self.files.source(File::Predicate, text)
     }
-    fn column_of_predicate(&mut self, text: &str) -> Result<Column, String> {
+    fn gives_p(&mut self, text: &str) -> Result<Column, String> {
         self.files.target(File::Predicate, text)
     }
     fn n(&mut self, text: &str) -> Result<Column, String> {
@@ -234,11 +234,11 @@ impl Decoder {
                 };
                 self.touches(space, 4);
                 let v = self.n(v)?;
-                Inst::Atomic(what, space, [self.to32(to)?, address, v], offset)
+                Inst::Atomic(what, space, [self.gives32(to)?, address, v], offset)
             }
             (["cvta", "to", "global", "u64"], [to, a]) => {
                 let a = self.w(a)?;
-                Inst::Wide1(Wide1::Mov, self.to64(to)?, a)
+                Inst::Wide1(Wide1::Mov, self.gives64(to)?, a)
             }
             (["shfl", "sync", mode, "b32"], [to, v, lane, "31", "0xFFFFFFFF"]) => {
                 let butterfly = match *mode {
@@ -247,24 +247,24 @@ impl Decoder {
                     other => return Err(format!("a shuffle {other}")),
                 };
                 let (v, lane) = (self.n(v)?, self.n(lane)?);
-                Inst::Shuffle(butterfly, [self.to32(to)?, v, lane])
+                Inst::Shuffle(butterfly, [self.gives32(to)?, v, lane])
             }
             (["mov", "b64"], [to, from]) if from.starts_with('{') => {
                 let [low, high] = self.list(from, Self::n)?;
-                Inst::Pack([self.to64(to)?, low, high])
+                Inst::Pack([self.gives64(to)?, low, high])
             }
             (["mov", "b64"], [to, from]) if to.starts_with('{') => {
                 let from = self.w(from)?;
-                let [low, high] = self.list(to, Self::to32)?;
+                let [low, high] = self.list(to, Self::gives32)?;
                 Inst::Unpack([low, high, from])
             }
             (["mov", "b32"], [to, from]) if from.starts_with('{') => {
                 let [low, high] = self.list(from, Self::n)?;
-                Inst::Halves([self.to32(to)?, low, high])
+                Inst::Halves([self.gives32(to)?, low, high])
             }
             (["mov", "pred"], [to, from]) => {
                 let from = self.p(from)?;
-                Inst::MovPredicate(self.column_of_predicate(to)?, from)
+                Inst::MovPredicate(self.gives_p(to)?, from)
             }
             (["cvt", how @ .., to_ty, from_ty], [to, from]) => {
                 return self.convert(how, to_ty, from_ty, to, from);
@@ -274,10 +274,10 @@ impl Decoder {
                 let c = self.p(c)?;
                 if is_wide(ty) {
                     let (a, b) = (self.w(a)?, self.w(b)?);
-                    Inst::Select64([self.to64(to)?, a, b, c])
+                    Inst::Select64([self.gives64(to)?, a, b, c])
                 } else {
                     let (a, b) = (self.n(a)?, self.n(b)?);
-                    Inst::Select32([self.to32(to)?, a, b, c])
+                    Inst::Select32([self.gives32(to)?, a, b, c])
                 }
             }
             ([_, "pred"], _) => return self.predicate(parts[0], o),
@@ -288,11 +288,11 @@ impl Decoder {
                     _ => Shift::RightU,
                 };
                 let (a, amount) = (self.w(a)?, self.n(amount)?);
-                Inst::Shift(how, [self.to64(to)?, a, amount])
+                Inst::Shift(how, [self.gives64(to)?, a, amount])
             }
             (["mad", "wide", "u32" | "s32"], [to, a, b, c]) => {
                 let (a, b, c) = (self.n(a)?, self.n(b)?, self.w(c)?);
-                Inst::MadWide(ty == "s32", [self.to64(to)?, a, b, c])
+                Inst::MadWide(ty == "s32", [self.gives64(to)?, a, b, c])
             }
             (["mad", "lo", _], [to, a, b, c]) => return self.three(Three::Mad, is_wide(ty), [to, a, b, c]),
             (["fma", "rn", _], [to, a, b, c]) => return self.three(Three::FmaF, is_wide(ty), [to, a, b, c]),
@@ -306,10 +306,10 @@ impl Decoder {
     fn three(&mut self, op: Three, wide: bool, [to, a, b, c]: [&str; 4]) -> Result<Inst, String> {
         Ok(if wide {
             let (a, b, c) = (self.w(a)?, self.w(b)?, self.w(c)?);
-            Inst::Wide3(op, [self.to64(to)?, a, b, c])
+            Inst::Wide3(op, [self.gives64(to)?, a, b, c])
         } else {
             let (a, b, c) = (self.n(a)?, self.n(b)?, self.n(c)?);
-            Inst::Narrow3(op, [self.to32(to)?, a, b, c])
+            Inst::Narrow3(op, [self.gives32(to)?, a, b, c])
         })
     }
 
@@ -331,11 +331,11 @@ impl Decoder {
         if is_wide(ty) {
             let a = self.w(a)?;
             let op = pick!(Wide1);
-            return Ok(Inst::Wide1(op, self.to64(to)?, a));
+            return Ok(Inst::Wide1(op, self.gives64(to)?, a));
         }
         let a = self.n(a)?;
         let op = pick!(Narrow1);
-        Ok(Inst::Narrow1(op, self.to32(to)?, a))
+        Ok(Inst::Narrow1(op, self.gives32(to)?, a))
     }
 
     fn two(&mut self, parts: &[&str], ty: &str, to: &str, a: &str, b: &str) -> Result<Inst, String> {
@@ -372,7 +372,7 @@ impl Decoder {
         if is_wide(ty) {
             let (a, b) = (self.w(a)?, self.w(b)?);
             let op = pick!(Wide2);
-            return Ok(Inst::Wide2(op, [self.to64(to)?, a, b]));
+            return Ok(Inst::Wide2(op, [self.gives64(to)?, a, b]));
         }
         let (a, b) = (self.n(a)?, self.n(b)?);
         let op = match parts {
@@ -381,14 +381,14 @@ impl Decoder {
             ["shr", _] => Narrow2::ShrU,
             _ => pick!(Narrow2),
         };
-        Ok(Inst::Narrow2(op, [self.to32(to)?, a, b]))
+        Ok(Inst::Narrow2(op, [self.gives32(to)?, a, b]))
     }
 
     fn predicate(&mut self, op: &str, o: &[&str]) -> Result<Inst, String> {
         let how = match (op, o) {
             ("not", [to, a]) => {
                 let a = self.p(a)?;
-                return Ok(Inst::NotPredicate(self.column_of_predicate(to)?, a));
+                return Ok(Inst::NotPredicate(self.gives_p(to)?, a));
             }
             ("and", [..]) => Predicate::And,
             ("or", [..]) => Predicate::Or,
@@ -397,7 +397,7 @@ impl Decoder {
         };
         let [to, a, b] = o else { return Err("two operands".into()) };
         let (a, b) = (self.p(a)?, self.p(b)?);
-        Ok(Inst::Predicate(how, [self.column_of_predicate(to)?, a, b]))
+        Ok(Inst::Predicate(how, [self.gives_p(to)?, a, b]))
     }
 
     fn compare(&mut self, how: &str, ty: &str, to: &str, a: &str, b: &str) -> Result<Inst, String> {
@@ -421,10 +421,10 @@ impl Decoder {
         };
         if is_wide(ty) {
             let (a, b) = (self.w(a)?, self.w(b)?);
-            return Ok(Inst::Compare64(how, kind, [self.column_of_predicate(to)?, a, b]));
+            return Ok(Inst::Compare64(how, kind, [self.gives_p(to)?, a, b]));
         }
         let (a, b) = (self.n(a)?, self.n(b)?);
-        Ok(Inst::Compare32(how, kind, [self.column_of_predicate(to)?, a, b]))
+        Ok(Inst::Compare32(how, kind, [self.gives_p(to)?, a, b]))
     }
 
     fn convert(
@@ -461,7 +461,7 @@ impl Decoder {
                 _ => return unknown(),
             };
             let a = self.n(a)?;
-            return Ok(Inst::Narrow1(op, self.to32(to)?, a));
+            return Ok(Inst::Narrow1(op, self.gives32(to)?, a));
         }
         if narrow_from {
             let op = match (to_ty, from_ty, how) {
@@ -475,7 +475,7 @@ impl Decoder {
                 _ => return unknown(),
             };
             let a = self.n(a)?;
-            return Ok(Inst::Widen(op, self.to64(to)?, a));
+            return Ok(Inst::Widen(op, self.gives64(to)?, a));
         }
         let a = self.w(a)?;
         if narrow_to {
@@ -488,7 +488,7 @@ impl Decoder {
                 ("s32" | "u32", "s64" | "u64", []) => Narrowing::Low,
                 _ => return unknown(),
             };
-            return Ok(Inst::Narrow(op, self.to32(to)?, a));
+            return Ok(Inst::Narrow(op, self.gives32(to)?, a));
         }
         let op = match (to_ty, from_ty, how) {
             ("f64", "f64", _) => whole!(Wide1),
@@ -498,7 +498,7 @@ impl Decoder {
             ("f64", "u64", ["rn"]) => Wide1::UToF,
             _ => return unknown(),
         };
-        Ok(Inst::Wide1(op, self.to64(to)?, a))
+        Ok(Inst::Wide1(op, self.gives64(to)?, a))
     }
 
     fn load_param(&mut self, ty: &str, to: &str, place: &str) -> Result<Inst, String> {
@@ -507,8 +507,8 @@ impl Decoder {
             return Err(format!("there is no parameter {name}"));
         };
         match (file, is_wide(ty)) {
-            (File::Wide, true) => Ok(Inst::Wide1(Wide1::Mov, self.to64(to)?, column)),
-            (File::Narrow, false) => Ok(Inst::Narrow1(Narrow1::Mov, self.to32(to)?, column)),
+            (File::Wide, true) => Ok(Inst::Wide1(Wide1::Mov, self.gives64(to)?, column)),
+            (File::Narrow, false) => Ok(Inst::Narrow1(Narrow1::Mov, self.gives32(to)?, column)),
             _ => Err(format!("{name} is of another size")),
         }
     }
@@ -576,8 +576,8 @@ impl Decoder {
         let (mut columns, wide) = ([0; 4], size == 8);
         for (to, name) in columns.iter_mut().zip(names) {
             *to = match (load, wide) {
-                (true, true) => self.to64(name)?,
-                (true, false) => self.to32(name)?,
+                (true, true) => self.gives64(name)?,
+                (true, false) => self.gives32(name)?,
                 (false, true) => self.w(name)?,
                 (false, false) => self.n(name)?,
             };
@@ -608,7 +608,7 @@ impl Decoder {
                 };
                 self.needs(80)?;
                 let (a, b, c) = (self.list(a, Self::n)?, self.list(b, Self::n)?, self.list(c, Self::n)?);
-                Inst::Mma(factor, self.list(d, Self::to32)?, a, b, c)
+                Inst::Mma(factor, self.list(d, Self::gives32)?, a, b, c)
             }
             (["ldmatrix", "sync", "aligned", "m8n8", count, rest @ .., "shared", "b16"], [to, place]) => {
                 let transposed = match rest {
@@ -622,17 +622,17 @@ impl Decoder {
                 let count = match *count {
                     "x1" => 1,
                     "x2" => {
-                        columns[..2].copy_from_slice(&self.list::<2>(to, Self::to32)?);
+                        columns[..2].copy_from_slice(&self.list::<2>(to, Self::gives32)?);
                         2
                     }
                     "x4" => {
-                        columns = self.list(to, Self::to32)?;
+                        columns = self.list(to, Self::gives32)?;
                         4
                     }
                     _ => return Err(format!("{count} matrices")),
                 };
                 if count == 1 {
-                    columns[0] = self.list::<1>(to, Self::to32)?[0];
+                    columns[0] = self.list::<1>(to, Self::gives32)?[0];
                 }
                 Inst::LoadMatrix { transposed, count, to: columns, address, offset }
             }

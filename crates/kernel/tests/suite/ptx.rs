@@ -3,13 +3,15 @@
 use crate::ptx_machine;
 use crate::random::{Dice, kernel};
 use crate::spirv::{library, units};
-use elinvar_core::DType;
+use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::emit::ptx::{MATRIX_UNITS, OLDEST, Target, emit};
 use elinvar_kernel::interp::{Launch, Memory, run};
-use elinvar_kernel::ir::{Access, Builtin, Elem, Layout, MatrixUnit, Role};
+use elinvar_kernel::ir::{Access, Builtin, Elem, Layout as Order, MatrixUnit, Role};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::text::{parse, print};
+use elinvar_ops::backend::Plain;
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -71,6 +73,21 @@ fn nothing_is_left_open(k: &Kernel, text: &str) {
     }
 }
 
+/// Products whose sums fill the registers: large tiles in shared memory.
+fn tiled() -> Vec<Kernel> {
+    let e = OfEpilogue::<Plain, 0>(Plain);
+    let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
+    let tile = |each, depth| Tile { group: [16, 16], each, depth };
+    let mut all = Vec::new();
+    for tile in [tile([4, 4], 16), tile([8, 4], 16), tile([8, 8], 8)] {
+        for w in [matrix.clone(), matrix.transpose(1, 2)] {
+            let work = contract::contract(&e, DType::F32, &matrix, &w, &[], tile);
+            all.push(work.expect("there are elements").kernel());
+        }
+    }
+    all
+}
+
 #[test]
 fn the_assembler_takes_every_kernel() {
     let mut all = library();
@@ -88,6 +105,15 @@ fn the_assembler_takes_every_kernel() {
                 Some(Err(said)) => panic!("{}: {said}", k.name),
                 None => return println!("skipped: there is no ptxas; ELINVAR_PTXAS may name one"),
             }
+        }
+    }
+    for k in tiled() {
+        for &target in [OLDEST].iter().chain(&LATER) {
+            let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
+            let usage = assemble(&k.name, &text, target).expect("it was there before");
+            let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
+            println!("{} sm_{}: {usage:?}", k.name, target.capability);
+            most.push((usage.spilled, usage.registers, k.name.clone()));
         }
     }
     for k in [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32)) {
@@ -163,7 +189,7 @@ fn fragments_are_where_they_should_be() {
 fn product(elem: Elem, shape: [u8; 3], rows: [bool; 3], pitch: u32, first: i64, shared: bool) -> Kernel {
     let k = Builder::new("product", [64, 1, 1]);
     k.subgroup(32);
-    let [ra, rb, rc] = rows.map(|r| if r { Layout::Rows } else { Layout::Columns });
+    let [ra, rb, rc] = rows.map(|r| if r { Order::Rows } else { Order::Columns });
     let unit = MatrixUnit { elem, shape };
     let [x, w] = ["x", "w"].map(|name| k.buffer(name, elem, Access::Read));
     let (z, y) = (k.buffer("z", Elem::F32, Access::Read), k.buffer("y", Elem::F32, Access::Write));

@@ -75,7 +75,7 @@ fn compile(shared: &Shared, kernel: &Kernel, text: &str) -> Result<Vec<u8>> {
     let text = text.as_bytes_with_nul();
     let mut log = vec![0u8; LOG];
     let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
-    let values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
+    let values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG)];
     let (mut state, mut cubin, mut size) = (std::ptr::null_mut(), std::ptr::null_mut(), 0usize);
     // SAFETY: options, their values, the log and the text live as long as the state, which is destroyed below; the places for
     // results are valid. What the compiler made belongs to the state, and is copied before.
