@@ -187,6 +187,18 @@ pub(crate) fn lanes<T: Registers>(isa: Isa) -> usize {
     }
 }
 
+/// How many numbers are in the registers that [`in_short_registers`] takes.
+#[inline]
+pub(crate) fn short_lanes<T: Registers>(isa: Isa) -> usize {
+    match isa.level() {
+        Level::Plain => Four::<T>::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => T::V256::LANES,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => T::V128::LANES,
+    }
+}
+
 /// Rows of a full tile that is two such registers wide.
 #[inline]
 pub(crate) fn rows<T: Registers>(isa: Isa) -> usize {

@@ -175,6 +175,33 @@ fn a_batch_with_one_right_factor() {
 }
 
 #[test]
+fn some_rows_times_columns_that_lie_in_memory() {
+    let (mut dice, on) = (Dice::new(7), devices());
+    let alone: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 1).unwrap()).collect();
+    let mut row = |on: &[CpuDevice], dtype: DType, [b, m, k, n]: [usize; 4], wild: bool| {
+        let x = Operand::contiguous(dice.data(dtype, b * m * k, wild), &[b, m, k]);
+        let mut w = Operand::contiguous(dice.data(dtype, b * k * n, wild), &[b, n, k]);
+        w.layout = w.layout.transpose(1, 2);
+        let (bias, gate) = (dice.operand(dtype, &[b, m, n], wild), dice.operand(dtype, &[b, m, n], wild));
+        check(on, &x, &w, &[bias, gate], [0, 2][n % 2]);
+    };
+    // Panels hold 8 to 32 rows, tiles have 12, 8, 6, 4, 2 and 1 columns, and 48 are turned together.
+    for m in [7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 192, 193] {
+        for n in [1, 2, 3, 5, 11, 12, 13, 23, 47, 48, 49, 61] {
+            row(&alone, DType::F32, [1, m, 19, n], m % 3 == 0);
+            row(&alone, DType::F64, [1, m, 9, n], false);
+        }
+    }
+    // Lines of 8 or 16 terms, chunks, and columns that are 4096 bytes apart.
+    for k in [1, 2, 15, 16, 17, 511, 512, 513, 1023, 1024, 1025, 2048] {
+        for dtype in [DType::F32, DType::F64, DType::BF16] {
+            row(&on, dtype, [1, 20, k, 53], false);
+            row(&alone, dtype, [2, 8, k, 33], true);
+        }
+    }
+}
+
+#[test]
 fn few_rows_times_columns_that_lie_in_memory() {
     let (mut dice, on) = (Dice::new(6), devices());
     let alone: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 1).unwrap()).collect();

@@ -1,10 +1,11 @@
-//! softmax: exp(x - max) / sum(exp(x - max)) along an axis. A row of -inf only gives NaN.
+//! softmax: exp(x - max) / sum(exp(x - max)) along an axis, as a product with the rounded inverse of the sum: a division for
+//! each row, where one for each element took as long as its exponential. A row of -inf only gives NaN.
 
 use super::{mul, sub, sum};
 use crate::prelude::*;
 use crate::rows::STATS;
 
-/// Statistics: the maximum, then the sum of exp(x - maximum).
+/// Statistics: the maximum, then the inverse of the sum of exp(x - maximum).
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax;
 
@@ -19,6 +20,11 @@ impl Rows<1> for Softmax {
     fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
         if k == 0 { x } else { (x - s[0]).exp() }
     }
+    /// The sum is 1 at least, for the largest element's term is 1.
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
+        if k == 0 { folded } else { L::lit(1.0) / folded }
+    }
     #[inline(always)]
     fn out<L: Lane>(&self, x: [L; 1], s: [L; STATS], n: L) -> L {
         self.out_of_term(self.term(1, x, s, n), s, n)
@@ -26,7 +32,7 @@ impl Rows<1> for Softmax {
     const KEEPS: bool = true;
     #[inline(always)]
     fn out_of_term<L: Lane>(&self, term: L, s: [L; STATS], _: L) -> L {
-        term / s[1]
+        term * s[1]
     }
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         Ok(vec![Some(rows(SoftmaxGrad, axes, [c.y(0), g])?)])

@@ -5,7 +5,7 @@
 
 use super::constants::LN_2;
 use super::exp::exp_pair;
-use super::parts::{Pair, clamp, exact_power, fast_two_sum, polynomial, power_of_two, round_scaled};
+use super::parts::{Pair, clamp, exact_power, fast_two_sum, polynomial, power_of_two, round_to_power};
 use crate::lane::{Lane, LaneInt};
 
 /// (exp(r) - 1 - r) / r^2 on -0.2 ..= 0.5; exp(r) - 1 to 2^-30.9, relatively.
@@ -108,9 +108,8 @@ fn tanh_32<L: Lane>(x: L) -> L {
     let a = a + a;
     // Not the nearest multiple of ln 2, but the nearest from 0.15 on: below 1/2 nothing is taken off, and so nothing is
     // rounded.
-    let (n, whole) = round_scaled(a - L::lit(0.1534), L::lit(core::f64::consts::LOG2_E));
+    let (n, s) = round_to_power(a - L::lit(0.1534), L::lit(core::f64::consts::LOG2_E), 0);
     let r = n.fma(-LN_2.piece::<L>(1), n.fma(-LN_2.piece::<L>(0), a));
-    let s = power_of_two::<L>(whole);
     // Neighbours together: half as many steps wait for each other.
     let z = r * r;
     let two_of = |i: usize| r.fma(L::lit(GROWTH_32[i + 1]), L::lit(GROWTH_32[i]));

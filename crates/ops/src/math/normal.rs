@@ -1,8 +1,8 @@
 //! The normal distribution function.
 
 use super::erf::erf;
-use super::parts::{clamp, polynomial, power_of_two, round_scaled};
-use crate::lane::{Lane, LaneInt};
+use super::parts::{clamp, polynomial, round_to_power};
+use crate::lane::Lane;
 
 /// (log2(1 - Phi(a)) + 1) / a in a on 0 ..= 5.65; 1 - Phi to 2^-29.6, absolutely.
 const TAIL_32: [f64; 9] = [
@@ -44,10 +44,10 @@ pub fn phi<L: Lane>(x: L) -> L {
     }
     let a = clamp(x.abs(), 0.0, BOUND);
     let log = a * polynomial(a, &TAIL_32);
-    let (n, whole) = round_scaled(log, L::lit(1.0));
-    let r = log - n;
     // The logarithm of half of it is one less.
-    let q = r.fma(polynomial(r, &EXP2_32), L::lit(1.0)) * power_of_two(whole - L::Int::lit(1));
+    let (n, power) = round_to_power(log, L::lit(1.0), -1);
+    let r = log - n;
+    let q = r.fma(polynomial(r, &EXP2_32), L::lit(1.0)) * power;
     let q = L::select(x.abs().gt(L::lit(BOUND)), L::lit(0.0), q);
     L::select(x.lt(L::lit(0.0)), q, L::lit(1.0) - q)
 }

@@ -69,6 +69,32 @@ pub fn round_scaled<L: Lane>(x: L, scale: L) -> (L, L::Int) {
     (shifted - magic, shifted.to_bits() - L::Int::lit(magic_bits))
 }
 
+/// The whole number n next to x * scale, as [`round_scaled`], and 2^(n + more), which has to be a normal number.
+///
+/// The exponent's bias is added with the magic number, so that one shift makes a power of the bits: those of the magic number
+/// leave at the top.
+#[inline(always)]
+pub fn round_to_power<L: Lane>(x: L, scale: L, more: i64) -> (L, L) {
+    let (magic, _) = magic::<L>();
+    let magic = magic + L::lit((bias::<L>() + more) as f64);
+    let shifted = x.fma(scale, magic);
+    (shifted - magic, L::from_bits(shifted.to_bits().shl(fraction_bits::<L>())))
+}
+
+/// The whole number n next to x * scale, as [`round_scaled`], and two powers of two whose product is 2^n, for n to twice the
+/// range of the exponents. Of y multiplied by the first and then the second, only the second product can round.
+#[inline(always)]
+pub fn round_to_powers<L: Lane>(x: L, scale: L) -> (L, [L; 2]) {
+    let (magic, _) = magic::<L>();
+    // Twice the bias: each power gets half of it. Halving leaves zeros below where the magic number's own bits begin.
+    let magic = magic + L::lit((2 * bias::<L>()) as f64);
+    let shifted = x.fma(scale, magic);
+    let bits = shifted.to_bits();
+    let half = bits.shr(1);
+    let power = |n: L::Int| L::from_bits(n.shl(fraction_bits::<L>()));
+    (shifted - magic, [power(half), power(bits - half)])
+}
+
 /// A small integer (below 2^21 in magnitude) as a float, by the same trick backwards.
 #[inline(always)]
 pub fn small_to_float<L: Lane>(n: L::Int) -> L {
@@ -80,13 +106,6 @@ pub fn small_to_float<L: Lane>(n: L::Int) -> L {
 #[inline(always)]
 pub fn power_of_two<L: Lane>(n: L::Int) -> L {
     L::from_bits((n + L::Int::lit(bias::<L>())).shl(fraction_bits::<L>()))
-}
-
-/// x * 2^n for n to twice the range of the exponents, in two steps: only the second one can round.
-#[inline(always)]
-pub fn scale<L: Lane>(x: L, n: L::Int) -> L {
-    let half = n.shr(1);
-    x * power_of_two(half) * power_of_two(n - half)
 }
 
 /// True where the sign bit is set.

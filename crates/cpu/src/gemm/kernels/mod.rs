@@ -4,6 +4,7 @@
 //! How it can be wrong: by reading or writing beside a block. Each function checks the lengths of what it is given, once,
 //! before its loop.
 
+mod broad;
 mod halves;
 mod output;
 mod pairs;
@@ -11,6 +12,7 @@ mod skinny;
 mod tile;
 mod turn;
 
+pub(crate) use broad::{Broad, GROUP, broad, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use pairs::as_pairs;

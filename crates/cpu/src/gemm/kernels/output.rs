@@ -5,6 +5,7 @@
 
 use super::skinny::{Lines, Skinny, skinny};
 use super::tile::{Block, Kind, Panels, multiply};
+use super::turn::turn_to;
 use crate::gemm::Real;
 use crate::gemm::source::Columns;
 use crate::isa::Isa;
@@ -124,6 +125,19 @@ impl<T: Real> Tile<'_, T> {
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
         unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
         self.done = self.cols.len();
+    }
+    /// Stores the sums of all terms of `cols` columns from `at` on, the next ones: that of column c and row i is
+    /// sums[c * step + i].
+    ///
+    /// # Panics
+    /// If there are too few, or these are not the next columns.
+    pub(crate) fn turned(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
+        assert!(at == self.done && at + cols <= self.cols.len(), "columns of a tile");
+        // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is borrowed exclusively.
+        unsafe {
+            turn_to(isa, sums, 0, step as isize, self.rows.len(), cols, self.start.add(at), self.step);
+        }
+        self.done = at + cols;
     }
     /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at
     /// least.

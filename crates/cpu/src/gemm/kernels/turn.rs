@@ -25,11 +25,35 @@ pub(crate) fn turn<T: Real>(
     if rows == 0 || cols == 0 {
         return;
     }
+    assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
+    // SAFETY: the rows and columns lie in the slice, by the line above.
+    unsafe { turn_to(isa, src, at, step, rows, cols, dst.as_mut_ptr(), pitch) };
+}
+
+/// The same, to memory in which the rows lie, but not what is between them.
+///
+/// # Safety
+/// Nobody else reads or writes `cols` numbers of each of the rows, `pitch` apart, meanwhile.
+///
+/// # Panics
+/// If the block leaves its buffer.
+pub(super) unsafe fn turn_to<T: Real>(
+    isa: Isa,
+    src: &[T],
+    at: isize,
+    step: isize,
+    rows: usize,
+    cols: usize,
+    dst: *mut T,
+    pitch: usize,
+) {
+    if rows == 0 || cols == 0 {
+        return;
+    }
     // Both ends of the first and the last column: all others lie between them.
     let last = at + (cols as isize - 1) * step;
     let (low, high) = (at.min(last), at.max(last) + rows as isize);
     assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
-    assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     let block = Turn { src, at, step, rows, cols, dst, pitch };
     // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
     // share.
@@ -43,14 +67,14 @@ const ROWS: usize = 128;
 /// How far ahead a column is fetched, in bytes.
 const AHEAD: usize = 512;
 
-/// A block that lies in both of its slices: made by `turn` alone, which checked that.
+/// A block that lies in its buffer, and rows that may be written: made by `turn_to` alone.
 struct Turn<'a, T> {
     src: &'a [T],
     at: isize,
     step: isize,
     rows: usize,
     cols: usize,
-    dst: &'a mut [T],
+    dst: *mut T,
     pitch: usize,
 }
 
@@ -67,8 +91,8 @@ impl<T: Real> InRegisters for Turn<'_, T> {
             for c in (0..across).step_by(V::LANES) {
                 for r in (from..down.min(from + ROWS)).step_by(4) {
                     let at = at + r as isize + c as isize * step;
-                    // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, and `turn` checked that the block lies in
-                    // both slices; the instructions are there: our caller's. What is fetched ahead may lie anywhere.
+                    // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, which lies in its buffer and may be
+                    // written, see `turn_to`; the instructions are there: our caller's. What is fetched ahead may lie anywhere.
                     unsafe {
                         let place = src.as_ptr().offset(at);
                         if r % line == 0 {
@@ -78,14 +102,17 @@ impl<T: Real> InRegisters for Turn<'_, T> {
                             }
                         }
                         for (i, v) in V::quad(place, step).into_iter().enumerate() {
-                            v.store(dst.as_mut_ptr().add((r + i) * pitch + c));
+                            v.store(dst.add((r + i) * pitch + c));
                         }
                     }
                 }
             }
         }
-        let mut one =
-            |r: usize, c: usize| dst[r * pitch + c] = src[(at + r as isize + c as isize * step) as usize];
+        let one = |r: usize, c: usize| {
+            let v = src[(at + r as isize + c as isize * step) as usize];
+            // SAFETY: row r and column c lie in the block, which may be written.
+            unsafe { dst.add(r * pitch + c).write(v) }
+        };
         for c in across..cols {
             (0..down).for_each(|r| one(r, c));
         }
