@@ -9,16 +9,22 @@ usage: python3 torch_rows.py [--seconds S] [--device cuda|cpu]      S: about so 
 import argparse
 import json
 import statistics
+import sys
 import time
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as e:
+    sys.exit(f"left out: {e}")
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seconds", type=float, default=0.2)
 parser.add_argument("--device", default="cuda")
 args = parser.parse_args()
 device = torch.device(args.device)
+if device.type == "cuda" and not torch.cuda.is_available():
+    sys.exit("left out: this torch knows no GPU")
 torch.manual_seed(1)
 
 

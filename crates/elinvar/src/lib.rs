@@ -239,7 +239,9 @@
 //!
 //! # Devices
 //!
-//! [`Device::parse`] turns a name into a device, [`devices`] lists what there is. `Tensor` alone is `Tensor<Any>`: the
+//! [`Device::parse`] turns a name (`cpu`, `cuda:0`, `vulkan:0`, `reference`) into a device, [`devices`] lists what there is, and
+//! [`machine`] also says why there is not more. [`Device::default`] is the processor; [`Device::best`] is a GPU with memory of its
+//! own, if there is one that gives the same bits. `Tensor` alone is `Tensor<Any>`: the
 //! backend is chosen at run time, by the device. `Tensor<Cpu>` and `Tensor<Reference>` are the same code with the backend
 //! resolved at compile time, and a backend of your own works the same way: implement [`Backend`].
 //!

@@ -1,155 +1,27 @@
 //! From lines to instructions. What is not known is refused, with the line.
 
+use super::Param;
 use super::files::{File, Files, number};
 use super::inst::*;
-use super::{Param, Program, Refused};
 use std::collections::HashMap;
 
-/// Bytes of shared memory that a workgroup may declare.
-const MOST_SHARED: usize = 48 << 10;
-
-struct Decoder {
-    files: Files,
-    insts: Vec<Inst>,
-    lines: Vec<u32>,
+/// What was read of a module so far.
+#[derive(Default)]
+pub struct Decoder {
+    pub files: Files,
+    pub insts: Vec<Inst>,
+    pub lines: Vec<u32>,
     /// Where each label is.
-    labels: HashMap<String, u32>,
+    pub labels: HashMap<String, u32>,
     /// Branches to labels: the instruction and the label.
-    branches: Vec<(usize, String)>,
-    granule: usize,
-    capability: u32,
-}
-
-pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Program, Refused> {
-    let mut d = Decoder {
-        files: Files::default(),
-        insts: Vec::new(),
-        lines: Vec::new(),
-        labels: HashMap::new(),
-        branches: Vec::new(),
-        granule: 8,
-        capability: 0,
-    };
-    let (mut entry, mut group, mut param_bytes, mut shared) = (None, [1; 3], 0, 0);
-    for (n, whole) in text.lines().enumerate() {
-        let line = whole.split("//").next().unwrap_or("").trim().trim_end_matches([';', ',']).trim();
-        let refuse = |why: String| Refused::Text(format!("line {}: {why}: {}", n + 1, whole.trim()));
-        let mut words = line.split_whitespace();
-        match words.next() {
-            None | Some("{" | "}" | "(" | ")" | ".address_size" | ".minnctapersm") => {}
-            Some(".version") => {
-                let of = words.next().and_then(|w| w.split_once('.'));
-                let of = of.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-                let of: (u32, u32) = of.ok_or_else(|| refuse("a version is expected".into()))?;
-                if of > version {
-                    return Err(Refused::Version(of));
-                }
-            }
-            Some(".target") => {
-                let sm = words.next().and_then(|w| w.strip_prefix("sm_")).and_then(|w| w.parse().ok());
-                d.capability = sm.ok_or_else(|| refuse("a target is expected".into()))?;
-                if d.capability > capability {
-                    return Err(Refused::Target(d.capability));
-                }
-            }
-            Some(".visible") => {
-                let name = line.split_once(".entry ").map(|(_, r)| r.trim_end_matches('(').trim());
-                let name = name.ok_or_else(|| refuse("an entry is expected".into()))?;
-                if entry.replace(name.to_string()).is_some() {
-                    return Err(refuse("a second entry".into()));
-                }
-            }
-            Some(".param") => {
-                param_bytes = d.param(line, param_bytes).map_err(refuse)?;
-            }
-            Some(".reqntid") => {
-                let sizes = line[".reqntid".len()..].split(',').map(|w| w.trim().parse::<u32>());
-                for (to, size) in group.iter_mut().zip(sizes) {
-                    *to = size.map_err(|e| refuse(e.to_string()))?;
-                }
-            }
-            Some(".reg") => d.registers(line).map_err(refuse)?,
-            Some(".shared") => {
-                shared = d.shared(line, shared).map_err(refuse)?;
-                if shared > MOST_SHARED {
-                    return Err(refuse(format!("more than {MOST_SHARED} bytes of shared memory")));
-                }
-            }
-            Some(_) => d.line(line, n as u32).map_err(refuse)?,
-        }
-    }
-    let entry = entry.ok_or_else(|| Refused::Text("there is no entry".into()))?;
-    let threads: u64 = group.iter().map(|&n| u64::from(n)).product();
-    if threads == 0 || threads > 1024 {
-        return Err(Refused::Text(format!("a workgroup of {threads} threads")));
-    }
-    for (at, label) in &d.branches {
-        let Some(&to) = d.labels.get(label) else {
-            return Err(Refused::Text(format!("there is no label {label}")));
-        };
-        if let Inst::Branch { to: place, .. } = &mut d.insts[*at] {
-            *place = to;
-        }
-    }
-    d.insts.push(Inst::Return);
-    d.lines.push(d.lines.last().copied().unwrap_or(0));
-    let columns = |f| d.files.columns.get(&f).copied().unwrap_or(0) as usize;
-    let constants = |f: File| d.files.constants.iter().filter(move |((g, _), _)| *g == f);
-    Ok(Program {
-        entry,
-        capability: d.capability,
-        group,
-        narrow: columns(File::Narrow),
-        wide: columns(File::Wide),
-        predicates: columns(File::Predicate),
-        constants32: constants(File::Narrow).map(|((_, bits), &c)| (c, *bits as u32)).collect(),
-        constants64: constants(File::Wide).map(|((_, bits), &c)| (c, *bits)).collect(),
-        specials: d.files.specials,
-        params: d.files.params.into_iter().map(|(_, _, p)| p).collect(),
-        param_bytes,
-        shared,
-        granule: d.granule,
-        insts: d.insts,
-        lines: d.lines,
-        text: text.to_string(),
-    })
+    pub branches: Vec<(usize, String)>,
+    pub granule: usize,
+    pub capability: u32,
 }
 
 impl Decoder {
-    /// `.param .u64 b0`: the next of its size.
-    fn param(&mut self, line: &str, used: usize) -> Result<usize, String> {
-        let mut words = line.split_whitespace().skip(1);
-        let (Some(ty), Some(name)) = (words.next(), words.next()) else { return Err("a parameter".into()) };
-        let (size, file) = match ty {
-            ".u64" | ".s64" | ".b64" | ".f64" => (8, File::Wide),
-            ".u32" | ".s32" | ".b32" | ".f32" => (4, File::Narrow),
-            _ => return Err(format!("a parameter of type {ty}")),
-        };
-        let offset = used.next_multiple_of(size);
-        let column = self.files.new_columns(file, 1);
-        self.files.params.push((name.to_string(), file, Param { offset, size, column }));
-        Ok(offset + size)
-    }
-    /// `.reg .b32 %r<12>`
-    fn registers(&mut self, line: &str) -> Result<(), String> {
-        let mut words = line.split_whitespace().skip(1);
-        let ty = words.next().and_then(|w| w.strip_prefix('.')).ok_or("a type")?;
-        let (name, count) =
-            words.next().and_then(|w| w.trim_end_matches('>').split_once('<')).ok_or("a name")?;
-        self.files.declare(ty, name, count.parse().map_err(|_| "a number of registers")?)
-    }
-    /// `.shared .align 16 .b8 s0[64]`
-    fn shared(&mut self, line: &str, used: usize) -> Result<usize, String> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [".shared", ".align", align, ".b8", rest] = words[..] else { return Err("shared memory".into()) };
-        let align: usize = align.parse().map_err(|_| "an alignment")?;
-        let (name, bytes) = rest.trim_end_matches(']').split_once('[').ok_or("a number of bytes")?;
-        let at = used.next_multiple_of(align);
-        self.files.shared.insert(name.to_string(), at);
-        Ok(at + bytes.parse::<usize>().map_err(|_| "a number of bytes")?)
-    }
-
-    fn line(&mut self, line: &str, n: u32) -> Result<(), String> {
+    /// A label or an instruction; `n` is the number of its line.
+    pub fn line(&mut self, line: &str, n: u32) -> Result<(), String> {
         if let Some(label) = line.strip_suffix(':') {
             self.labels.insert(label.to_string(), self.insts.len() as u32);
             self.push(Inst::Join, n);

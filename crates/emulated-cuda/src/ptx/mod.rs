@@ -3,6 +3,7 @@
 mod decode;
 mod files;
 pub mod inst;
+mod module;
 
 use inst::{Column, Inst};
 use std::fmt;
@@ -103,5 +104,5 @@ impl fmt::Display for Refused {
 /// # Errors
 /// [`Refused`], as NVIDIA's compiler would; also for instructions that nobody has needed yet.
 pub fn parse(text: &str, capability: u32, version: (u32, u32)) -> Result<Program, Refused> {
-    decode::program(text, capability, version)
+    module::program(text, capability, version)
 }
