@@ -83,7 +83,9 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             Ok(())
         });
     }
-    let together = (8 * PART / n.max(1)).max(1);
+    // Several tasks for each thread, as one that is late should not be waited for; each makes buffers of its own.
+    let task = (rows * n / (8 * d.threads())).clamp(8 * PART, 64 * PART);
+    let together = (task / n.max(1)).max(1);
     let ns = passes * NS * n as f64 / width as f64;
     fresh_pieces(d, rows * width, together * width, ns, &|first, room| {
         let mut scratch = Scratch::new()?;

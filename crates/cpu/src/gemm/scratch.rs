@@ -12,21 +12,27 @@ const KEPT: usize = 4 << 20;
 /// So many buffers are kept: a shared block, and two for a task.
 const WAITING: usize = 3;
 
+/// Bytes of a cache line. Buffers begin with one, for a register that is loaded from two takes two loads.
+const LINE: usize = 64;
+
 /// A buffer of `len` elements with anything in them. It is taken off the shelf for its time, so a thread that does
 /// another's work while it waits for its own finds another one.
 ///
 /// # Errors
 /// `OutOfMemory`.
 pub(crate) fn scratch<T: Real, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+    let room = len + LINE / size_of::<T>();
     let waiting = T::shelf().with_borrow_mut(|shelf| {
-        let fits = (0..shelf.len()).filter(|&i| shelf[i].len() >= len).min_by_key(|&i| shelf[i].len());
+        let fits = (0..shelf.len()).filter(|&i| shelf[i].len() >= room).min_by_key(|&i| shelf[i].len());
         fits.map(|i| shelf.swap_remove(i))
     });
     let mut buffer = match waiting {
         Some(buffer) => buffer,
-        None => filled(len, T::ZERO)?,
+        None => filled(room, T::ZERO)?,
     };
-    let result = f(&mut buffer[..len]);
+    // Memory of which nothing is known about where lines begin is as good as any.
+    let start = Some(buffer.as_ptr().align_offset(LINE)).filter(|&n| n <= room - len).unwrap_or(0);
+    let result = f(&mut buffer[start..start + len]);
     if buffer.len() <= KEPT {
         T::shelf().with_borrow_mut(|shelf| {
             shelf.push(buffer);
