@@ -67,9 +67,14 @@ impl Rows<3> for HardLossGrad {
     fn term<L: Lane>(&self, k: usize, [x, ..]: [L; 3], s: [L; STATS], _: L) -> L {
         if k == 0 { x } else { (x - s[0]).exp() }
     }
+    /// As softmax does.
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
+        if k == 0 { folded } else { L::lit(1.0) / folded }
+    }
     #[inline(always)]
     fn out<L: Lane>(&self, [x, mark, g]: [L; 3], s: [L; STATS], _: L) -> L {
-        ((x - s[0]).exp() / s[1] - mark) * g
+        ((x - s[0]).exp() * s[1] - mark) * g
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(Error::autograd(
