@@ -31,12 +31,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where what was found out about devices is kept between runs: `ELINVAR_CACHE_DIR`, or the user's directory for such.
+/// Where what was found out about devices is kept between runs: `ELINVAR_CACHE_DIR`, or the user's directory for such. A user
+/// whose home does not exist gets none.
 pub fn cache_dir() -> Option<PathBuf> {
     let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     var("ELINVAR_CACHE_DIR")
         .or_else(|| Some(var("XDG_CACHE_HOME")?.join("elinvar")))
-        .or_else(|| Some(var("HOME")?.join(".cache").join("elinvar")))
+        .or_else(|| Some(var("HOME").filter(|home| home.is_dir())?.join(".cache").join("elinvar")))
 }
 
 /// What kind of device it is, from the fastest to the slowest.

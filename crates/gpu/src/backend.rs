@@ -263,13 +263,7 @@ impl<D: Driver> Backend for Gpu<D> {
             let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
             steps(d, &work, &operands)
         };
-        let tried = |tile: Tile| {
-            run(tile)?;
-            let from = d.driver()?.mark()?;
-            run(tile)?;
-            let to = d.driver()?.mark()?;
-            d.driver()?.between(&from, &to)
-        };
+        let tried = |tile: Tile| d.time(|| run(tile).map(drop));
         let tile = d.tuner()?.tile(d.info()?, Case::of(x.dtype, x.layout, w.layout), &tried)?;
         let [y] = run(tile)?;
         Ok(y)

@@ -15,6 +15,7 @@ use std::fmt;
 use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A device, by its number. Cheap to clone; all that name one device share it.
 pub struct GpuDevice<D: Driver> {
@@ -171,6 +172,24 @@ impl<D: Driver> GpuDevice<D> {
 
     // Work
 
+    /// How long work takes: by the device's clock, or by the host's if it has none.
+    pub(crate) fn time(&self, work: impl Fn() -> Result<()>) -> Result<Duration> {
+        let driver = &self.opened()?.driver;
+        match driver.mark() {
+            Ok(from) => {
+                work()?;
+                driver.between(&from, &driver.mark()?)
+            }
+            Err(e) if e.kind() == ErrorKind::Unsupported => {
+                driver.wait()?;
+                let from = Instant::now();
+                work()?;
+                driver.wait()?;
+                Ok(from.elapsed())
+            }
+            Err(e) => Err(e),
+        }
+    }
     /// Compiles the kernel of a work, so that starting it cannot fail for that.
     pub(crate) fn prepare(&self, work: &Work<'_>) -> Result<()> {
         self.opened()?.module(work).map(drop)

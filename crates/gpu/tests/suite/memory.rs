@@ -1,7 +1,7 @@
 //! Memory: counted, kept, limited; and what happens when there is no more.
 
 use super::short::Short;
-use elinvar_core::{ErrorKind, HostData};
+use elinvar_core::{DType, ErrorKind, HostData, Scalar, Shape};
 use elinvar_driver::{Cuda, Interp};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_nn::layers::Linear;
@@ -162,4 +162,22 @@ fn two_devices_do_not_mix() {
     let moved: Tensor<Gpu<Cuda>> = (&y * 3.0).copy_to(&a).unwrap();
     assert_eq!((x * 2.0 + moved).to_vec::<f32>().unwrap(), [5.0, 10.0, 15.0]);
     assert_eq!(y.sum().to_vec::<f32>().unwrap(), [6.0]);
+}
+
+/// One number that was filled in is kept for whoever asks for it next, so what changes it has a copy.
+#[test]
+fn a_number_that_is_kept_does_not_change() {
+    let d = super::interp();
+    let two = || {
+        let one = Shape::new(&[1]).unwrap();
+        Array::<Gpu<Interp>>::full(&d, &one, Scalar::Float(2.0), DType::F32).unwrap()
+    };
+    let mut x = two();
+    let launches = d.launches().unwrap();
+    let y = two();
+    assert_eq!(d.launches().unwrap(), launches, "it was there");
+    update(&Increment, &mut [Part { changes: [&mut x], reads: [] }]).unwrap();
+    let number = |x: &Array<Gpu<Interp>>| x.to_host().unwrap().into_data();
+    let want = |v: f32| HostData::F32(vec![v]);
+    assert_eq!([number(&x), number(&y), number(&two())], [want(3.0), want(2.0), want(2.0)]);
 }

@@ -8,8 +8,8 @@
 //! In the end each subgroup hands its fragments one by one through shared memory, where its invocations find the elements
 //! that the epilogue is for.
 
-use super::contract::Matrix;
 use super::contract::stage::{self, Stage};
+use super::contract::{Matrix, numbers_of};
 use super::formula::{Compute, Formula};
 use super::index;
 use super::numbers::{self, Numbers};
@@ -99,8 +99,7 @@ pub fn contract<'a>(
     extra: &[(&Layout, DType)],
     tile: Tile,
 ) -> Option<Work<'a>> {
-    let (b, m, k) = (x.shape()[0], x.shape()[1], x.shape()[2]);
-    let n = w.shape()[2];
+    let (b, m, n) = (x.shape()[0], x.shape()[1], w.shape()[2]);
     if b * m * n == 0 {
         return None;
     }
@@ -117,13 +116,8 @@ pub fn contract<'a>(
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
             || index::are_many(b * m * n),
     };
-    let tiles = [m.div_ceil(tile.size(0) as usize), n.div_ceil(tile.size(1) as usize)];
-    let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
-    for l in [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)) {
-        all.push(l.offset() as i64);
-        all.extend(l.strides().iter().map(|&s| s as i64));
-    }
-    let groups = grid((b * tiles[0] * tiles[1]) as u64);
+    let (all, tiles) = numbers_of(x, w, extra, [tile.size(0), tile.size(1)]);
+    let groups = grid(tiles as u64);
     let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), index::scalar(form.wide));
     Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
 }
@@ -198,8 +192,8 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     // Each subgroup has room for one fragment.
     let out = k.shared("sums", Elem::F32, t.subgroups[0] * t.subgroups[1] * t.sums());
     let [_, columns] = t.unit.shape.map(i64::from)[..2] else { unreachable!("three sizes") };
-    let (subgroup, lane) = (index / i64::from(t.lanes), index % i64::from(t.lanes));
-    let mine = subgroup * i64::from(t.sums());
+    let lane = k.builtin(Builtin::SubgroupLane);
+    let mine = k.builtin(Builtin::SubgroupId) * i64::from(t.sums());
     let firsts = p.firsts();
     let c = Compute::from(form.dtype);
     for (f, &sum) in sums.iter().enumerate() {
@@ -240,7 +234,7 @@ impl<'k> Plan<'k, '_> {
     /// The first row and column of the subgroup, from the corner.
     fn firsts(&self) -> [Val<'k>; 2] {
         let t = self.form.tile;
-        let subgroup = self.index / i64::from(t.lanes);
+        let subgroup = self.k.builtin(Builtin::SubgroupId);
         let across = i64::from(t.subgroups[1]);
         let place = [subgroup / across, subgroup % across];
         [0, 1].map(|side| place[side] * i64::from(t.each[side] * u32::from(t.unit.shape[side])))

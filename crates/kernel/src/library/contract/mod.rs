@@ -173,8 +173,7 @@ fn launch<'a>(
     tile: Tile,
     apart: Option<usize>,
 ) -> Option<Work<'a>> {
-    let (b, m, k) = (x.shape()[0], x.shape()[1], x.shape()[2]);
-    let n = w.shape()[2];
+    let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
     if b * m * n == 0 {
         return None;
     }
@@ -194,18 +193,31 @@ fn launch<'a>(
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
             || index::are_many(b * m * n * apart.unwrap_or(1)),
     };
-    let tiles = [m.div_ceil(tile.rows() as usize), n.div_ceil(tile.columns() as usize)];
-    let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
-    for l in [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)) {
-        all.push(l.offset() as i64);
-        all.extend(l.strides().iter().map(|&s| s as i64));
-    }
-    let groups = grid((apart.unwrap_or(1) * b * tiles[0] * tiles[1]) as u64);
+    let (mut all, tiles) = numbers_of(x, w, extra, [tile.rows(), tile.columns()]);
+    let groups = grid((apart.unwrap_or(1) * tiles) as u64);
     if let Some(chunks) = apart {
         all.push(chunks as i64);
     }
     let (key, scalar) = (epilogue.key(Key::of("contract").with(&form)), index::scalar(form.wide));
     Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
+}
+
+/// The numbers of a launch over tiles of so many rows and columns, as a kernel asks for them: sizes, how many tiles there are
+/// along each side, offset and strides of each operand. Gives the number of all tiles, too.
+pub(super) fn numbers_of(
+    x: &Layout,
+    w: &Layout,
+    extra: &[(&Layout, DType)],
+    tile: [u32; 2],
+) -> (Vec<i64>, usize) {
+    let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
+    let tiles = [m.div_ceil(tile[0] as usize), n.div_ceil(tile[1] as usize)];
+    let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
+    for l in [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)) {
+        all.push(l.offset() as i64);
+        all.extend(l.strides().iter().map(|&s| s as i64));
+    }
+    (all, b * tiles[0] * tiles[1])
 }
 
 impl Form {
