@@ -27,6 +27,10 @@ pub enum Call {
     Wait,
     /// The time was noted.
     Mark,
+    /// So many calls are kept.
+    Graph(usize),
+    /// So many calls were made at once.
+    Replay(usize),
 }
 
 impl Call {
@@ -39,7 +43,9 @@ impl Call {
             | Call::Launch(..)
             | Call::Write(_)
             | Call::Copy(_)
-            | Call::Mark => false,
+            | Call::Mark
+            | Call::Graph(_)
+            | Call::Replay(_) => false,
         }
     }
 }
@@ -72,6 +78,8 @@ impl Driver for Null {
     /// The kernel's name.
     type Module = String;
     type Mark = ();
+    /// How many calls.
+    type Graph = usize;
 
     fn list() -> Result<Vec<Info>> {
         let like = |info: Info| Info { name: "null".into(), ..info };
@@ -104,6 +112,14 @@ impl Driver for Null {
         _: Option<&[u8]>,
     ) -> Result<()> {
         self.record(Call::Launch(module.clone(), launch.groups));
+        Ok(())
+    }
+    fn graph(&self, calls: &[crate::Call<'_, Self>]) -> Result<Option<usize>> {
+        self.record(Call::Graph(calls.len()));
+        Ok(Some(calls.len()))
+    }
+    fn replay(&self, graph: &usize) -> Result<()> {
+        self.record(Call::Replay(*graph));
         Ok(())
     }
     fn write(&self, _: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {

@@ -6,6 +6,7 @@
 //! * `pool.rs`: memory, counted, limited, and kept for the next tensor.
 //! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `chain.rs`: maps in a row are one kernel.
 //! * `tune.rs`: how products are cut into pieces, found out by trying.
+//! * `record.rs`: work that is done again without the program that asked for it.
 //! * `update.rs`: optimiser steps, all parameters in few launches.
 //! * `backend.rs`: each kind of work, as launches of the library's kernels.
 //!
@@ -20,11 +21,13 @@ mod chain;
 mod device;
 mod pool;
 mod range;
+mod record;
 mod tune;
 mod update;
 
 pub use buffer::GpuBuffer;
 pub use device::GpuDevice;
+pub use record::Graph;
 
 use elinvar_driver::Driver;
 use std::fmt;

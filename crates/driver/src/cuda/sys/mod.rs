@@ -13,6 +13,7 @@
 mod cache;
 mod device;
 mod error;
+mod graph;
 mod library;
 mod mark;
 mod memory;
@@ -22,6 +23,7 @@ mod staging;
 mod table;
 
 pub use device::{Shared, physical};
+pub use graph::Graph;
 pub use library::use_library;
 pub use mark::Mark;
 pub use memory::Memory;
