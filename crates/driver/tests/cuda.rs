@@ -8,6 +8,7 @@ use doubles::{doubles, slice};
 use elinvar_core::ErrorKind;
 use elinvar_driver::cuda::use_library;
 use elinvar_driver::{Call, Cuda, Driver, Kind};
+use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
@@ -51,12 +52,23 @@ fn large_copies() {
     assert!(got[..100] == all[5 << 20..][..100]);
 }
 
+/// y[i] = x[i] * 2 + p + q, for n elements; q is a number that is too many for a parameter.
+fn twice() -> Kernel {
+    let k = Builder::new("twice", [64, 1, 1]);
+    let (x, y) = (k.buffer("x", Elem::U32, Access::Read), k.buffer("y", Elem::U32, Access::Write));
+    let q = k.buffer("q", Elem::U32, Access::Read);
+    let (p, n) = (k.param("p", Scalar::U32), k.param("n", Scalar::I64));
+    let i = k.global_id(0);
+    k.if_(i.to(Scalar::I64).lt(n), || k.store(y, i, k.load(x, i, 1) * 2 + p + k.load(q, k.u32(0), 1)));
+    k.finish()
+}
+
 /// Calls that the device keeps are made each time, in their order, with the numbers that they had; others' work between them
 /// stays where it is.
 #[test]
 fn kept_calls_are_made_again() {
     let d = device();
-    let module = d.compile(&doubles::twice()).unwrap();
+    let module = d.compile(&twice()).unwrap();
     let memory = d.allocate(3 * 4096).unwrap();
     let [a, b, c] = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i * 4096, 400));
     let launch =

@@ -11,17 +11,6 @@ pub fn slice<D: Driver>(memory: &D::Memory, offset: u64, len: u64) -> Slice<'_, 
     Slice { memory, offset, len }
 }
 
-/// y[i] = x[i] * 2 + p + q, for n elements; q is a number that is too many for a parameter.
-pub fn twice() -> elinvar_kernel::Kernel {
-    let k = Builder::new("twice", [64, 1, 1]);
-    let (x, y) = (k.buffer("x", Elem::U32, Access::Read), k.buffer("y", Elem::U32, Access::Write));
-    let q = k.buffer("q", Elem::U32, Access::Read);
-    let (p, n) = (k.param("p", Scalar::U32), k.param("n", Scalar::I64));
-    let i = k.global_id(0);
-    k.if_(i.to(Scalar::I64).lt(n), || k.store(y, i, k.load(x, i, 1) * 2 + p + k.load(q, k.u32(0), 1)));
-    k.finish()
-}
-
 /// y[i] = x[i] * 2 + p, 300 times in a row, half of them in each direction.
 pub fn doubles<D: Driver>(d: &D) {
     let k = Builder::new("twice", [64, 1, 1]);
