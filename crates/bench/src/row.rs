@@ -34,11 +34,13 @@ pub enum Group {
     Inference,
     /// What a call costs that computes next to nothing.
     Overhead,
+    /// What fills a large GPU, and takes long elsewhere.
+    Large,
 }
 
 impl Group {
     /// All of them, in the order of their letters.
-    pub const ALL: [Group; 8] = [
+    pub const ALL: [Group; 9] = [
         Group::Gemm,
         Group::Elementwise,
         Group::Reductions,
@@ -47,6 +49,7 @@ impl Group {
         Group::Training,
         Group::Inference,
         Group::Overhead,
+        Group::Large,
     ];
     /// One word, for a command line.
     pub fn word(self) -> &'static str {
@@ -59,6 +62,7 @@ impl Group {
             Group::Training => "training",
             Group::Inference => "inference",
             Group::Overhead => "overhead",
+            Group::Large => "large",
         }
     }
 }
@@ -75,6 +79,7 @@ impl fmt::Display for Group {
             Group::Training => "f. training step",
             Group::Inference => "g. inference",
             Group::Overhead => "h. overhead",
+            Group::Large => "i. large",
         })
     }
 }
@@ -84,7 +89,7 @@ impl fmt::Display for Group {
 pub enum Term {
     /// All of a group.
     Group(Group),
-    /// Those in whose name this text is: see [`Row::name`].
+    /// Those in whose name this text is: see [`Row::name`]. Rows of [`Group::Large`] only if the text begins as their names do.
     Text(String),
 }
 
@@ -98,7 +103,10 @@ impl Term {
     pub fn takes(&self, row: &Row) -> bool {
         match self {
             Term::Group(group) => row.group == *group,
-            Term::Text(text) => row.name().contains(text),
+            // What takes long is asked for by its group.
+            Term::Text(text) => {
+                row.name().contains(text) && (row.group != Group::Large || text.starts_with("i. large"))
+            }
         }
     }
 }
