@@ -5,8 +5,8 @@ use crate::harness::done;
 use crate::row::{Group, Row};
 use elinvar::nn::optim::{Adam, Optimizer};
 use elinvar::nn::{Module, Param};
-use elinvar::ops::catalogue::gelu::Approximate;
 use elinvar::ops::Array;
+use elinvar::ops::catalogue::gelu::Approximate;
 use elinvar::{Any, DType, Gradients, Precision, Tensor};
 
 /// Elements of what only passes through memory: 256 MiB of f32.
