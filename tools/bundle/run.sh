@@ -61,9 +61,16 @@ for model in mlp cnn transformer; do
     done
 done
 step bench 170 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
+# NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
+if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then
+    found=$(python3 -c 'import glob, site
+print(*[p for d in site.getsitepackages() for p in glob.glob(d + "/nvidia/**/libcublasLt.so.*", recursive=True)][:1])' 2>/dev/null)
+    [ -z "$found" ] || export ELINVAR_CUBLASLT_LIBRARY="$found"
+fi
 # Products again, each with the tile that was fastest of all that were tried; and which these are.
 step bench-tuned 60 env ELINVAR_TUNE=1 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" gemm
-step large 70 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
+step large 60 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
+step large-tuned 50 env ELINVAR_TUNE=1 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm"
 step tiles 5 sh -c 'cat "$ELINVAR_CACHE_DIR"/*.tiles'
 # Without a torch that knows the GPU it says so, and nothing is lost.
 step torch 60 python3 torch_rows.py

@@ -1,6 +1,6 @@
 //! The interpreter as a device: slow, exact, and it finds out-of-bounds accesses and races.
 
-use crate::{Call, Driver, Info, Kind, Slice};
+use crate::{Call, Driver, Info, Kind, Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{self, Launch};
@@ -118,6 +118,10 @@ impl Driver for Interp {
             }
         }
         Ok(())
+    }
+    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+        // Nobody's library.
+        Ok(false)
     }
     fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
         // There is no queue to fill.

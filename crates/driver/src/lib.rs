@@ -16,11 +16,13 @@ mod fits;
 pub mod interp;
 pub mod null;
 mod params;
+mod product;
 pub mod vulkan;
 
 pub use cuda::Cuda;
 pub use interp::Interp;
 pub use null::Null;
+pub use product::Product;
 pub use vulkan::Vulkan;
 
 use elinvar_core::Result;
@@ -137,6 +139,13 @@ pub enum Call<'a, D: Driver> {
         /// The numbers that are too many for parameters.
         numbers: Option<&'a [u8]>,
     },
+    /// As [`Driver::multiply`] takes it; it was asked before whether it can be done.
+    Multiply {
+        /// Sizes and strides.
+        product: Product,
+        /// x, w and y.
+        operands: [Slice<'a, D>; 3],
+    },
     /// As [`Driver::copy`] takes it.
     Copy {
         /// The source.
@@ -196,6 +205,12 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
         launch: &Launch,
         numbers: Option<&[u8]>,
     ) -> Result<()>;
+    /// A product of x and w to y, by a library of the device's vendor. `false`, and nothing was done, if there is none or it cannot
+    /// do this product; that is always so, or never.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool>;
     /// Has the device keep calls, which are not made yet. `None` if it cannot: then the calls are made one by one each time.
     ///
     /// # Errors

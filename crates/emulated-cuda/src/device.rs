@@ -4,6 +4,7 @@
 //! they were copied, or looks at results before they are there, gets other numbers than it wants, every time.
 
 use crate::machine::{Fault, FaultKind, Launch, Memory, run};
+use crate::product::Multiply;
 use crate::ptx::{Program, Refused, parse};
 use crate::settings::{Settings, newest_ptx};
 use crate::sys::raw::{HostBytes, Raw};
@@ -70,6 +71,8 @@ pub enum Work {
     Across { from: u64, to: u64, bytes: u64 },
     /// A launch.
     Launch(Arc<Program>, Launch),
+    /// A product of matrices.
+    Multiply(Multiply),
 }
 
 /// What a stream does.
@@ -406,6 +409,9 @@ impl Device {
                 to.copy_from(to_at, from, from_at, *bytes as usize);
                 Ok(())
             }
+            Work::Multiply(product) => product
+                .run(&self.memory)
+                .map_err(|what| (Error::ILLEGAL_ADDRESS, format!("a product: {what}"))),
             Work::Launch(program, launch) => run(program, launch, &self.memory).map_err(|f: Fault| {
                 let error = match f.kind {
                     FaultKind::Illegal => Error::ILLEGAL_ADDRESS,

@@ -8,7 +8,7 @@ use crate::pool::Part;
 use crate::range::Range;
 use crate::record::Graph;
 use crate::tune::Case;
-use crate::update;
+use crate::{update, vendor};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Info};
@@ -26,6 +26,7 @@ use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
+use std::any::TypeId;
 use std::sync::Arc;
 
 pub(crate) type Look<'a, D> = View<'a, Gpu<D>>;
@@ -292,8 +293,16 @@ impl<D: Driver> Backend for Gpu<D> {
             && let Some(tile) = unit_tile(d.info()?, x.dtype, [x.shape()[1], w.shape()[2]])
         {
             let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
-            let work = matrix_units::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
-            return one(d, work, &operands, x.dtype, len);
+            let ours = || {
+                let work = matrix_units::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
+                one(d, work, &operands, x.dtype, len)
+            };
+            let plain = TypeId::of::<E>() == TypeId::of::<Plain>();
+            let product = vendor::product(x.dtype, x.layout, w.layout).filter(|_| plain);
+            return match product {
+                Some(product) => vendor::fastest(d, product, [x, w], &ours),
+                None => ours(),
+            };
         }
         let run = |tile: Tile| {
             let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);

@@ -6,7 +6,7 @@ use crate::pool::{Part, Piece, Pool};
 use crate::record::{self, Mine};
 use crate::tune::Tuner;
 use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
-use elinvar_driver::{Call, Driver, Info};
+use elinvar_driver::{Call, Driver, Info, Product};
 use elinvar_kernel::ir::Constant;
 use elinvar_kernel::library::{Key, Work};
 use elinvar_ops::DeviceOf;
@@ -212,6 +212,14 @@ impl<D: Driver> GpuDevice<D> {
         let buffers = buffers.iter().map(Part::slice).collect();
         o.give(&Call::Launch { module: &module, buffers, launch: &work.launch, numbers: numbers.as_deref() })
     }
+    /// Has the vendor's library do a product, or records that. It was seen before that it does.
+    pub(crate) fn multiply(&self, product: Product, operands: [Part<'_, D>; 3]) -> Result<()> {
+        let o = self.opened()?;
+        match record::with(o, |r| r.multiply(product, operands)) {
+            Some(()) => Ok(()),
+            None => o.give(&Call::Multiply { product, operands: operands.map(|p| p.slice()) }),
+        }
+    }
     /// Copies as many bytes as the target has, or records that.
     pub(crate) fn copy(&self, from: Part<'_, D>, to: Part<'_, D>) -> Result<()> {
         let o = self.opened()?;
@@ -256,6 +264,12 @@ impl<D: Driver> Opened<D> {
             Call::Launch { module, buffers, launch, numbers } => {
                 self.launches.fetch_add(1, Relaxed);
                 self.driver.launch(module, buffers, launch, *numbers)
+            }
+            Call::Multiply { product, operands } => {
+                if !self.driver.multiply(product, *operands)? {
+                    return Err(Error::unsupported(format!("{}: nobody does {product:?}", D::NAME)));
+                }
+                Ok(())
             }
             Call::Copy { from, to } => self.driver.copy(*from, *to),
         };

@@ -8,6 +8,7 @@
 //! * `tune.rs`: how products are cut into pieces, found out by trying.
 //! * `record.rs`: work that is done again without the program that asked for it.
 //! * `update.rs`: optimiser steps, all parameters in few launches.
+//! * `vendor.rs`: products by the library of the device's vendor, where that is allowed and faster.
 //! * `backend.rs`: each kind of work, as launches of the library's kernels.
 //!
 //! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
@@ -24,6 +25,7 @@ mod range;
 mod record;
 mod tune;
 mod update;
+mod vendor;
 
 pub use buffer::GpuBuffer;
 pub use device::GpuDevice;

@@ -69,7 +69,9 @@ pub(crate) struct Piece<D: Driver> {
 #[derive(Debug)]
 pub(crate) struct Part<'a, D: Driver> {
     pub(crate) piece: &'a Arc<Piece<D>>,
-    pub(crate) bytes: u64,
+    /// Bytes before them.
+    skipped: u64,
+    bytes: u64,
 }
 
 impl<D: Driver> Clone for Part<'_, D> {
@@ -84,11 +86,22 @@ impl<'a, D: Driver> Part<'a, D> {
     pub(crate) fn new(piece: &'a Arc<Piece<D>>, bytes: u64) -> Self {
         debug_assert!(bytes <= piece.class, "{bytes} bytes of a piece of {}", piece.class);
         // A binding has at least one element of every type.
-        Part { piece, bytes: bytes.max(16) }
+        Part { piece, skipped: 0, bytes: bytes.max(16) }
+    }
+    /// Without its first bytes, of which there are more.
+    pub(crate) fn skip(self, bytes: u64) -> Self {
+        assert!(bytes < self.bytes, "a view looks at something");
+        Part { skipped: self.skipped + bytes, bytes: self.bytes - bytes, ..self }
     }
     /// As a driver takes it.
     pub(crate) fn slice(&self) -> Slice<'a, D> {
-        self.piece.place.slice(self.bytes)
+        let Place { block, offset } = &self.piece.place;
+        Slice { memory: &block.memory, offset: offset + self.skipped, len: self.bytes }
+    }
+    /// Where it is, and how many bytes.
+    pub(crate) fn place(&self) -> (Place<D>, u64) {
+        let Place { block, offset } = &self.piece.place;
+        (Place { block: block.clone(), offset: offset + self.skipped }, self.bytes)
     }
 }
 

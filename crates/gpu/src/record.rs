@@ -9,7 +9,7 @@ use crate::buffer::GpuBuffer;
 use crate::device::{GpuDevice, Opened};
 use crate::pool::{Held, Part, Piece, Place};
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Call, Driver};
+use elinvar_driver::{Call, Driver, Product};
 use elinvar_kernel::interp::Launch;
 use std::any::Any;
 use std::cell::RefCell;
@@ -73,7 +73,7 @@ impl<D: Driver> Recording<D> {
         if !part.piece.is_of(&self.memory) && self.known.insert(Arc::as_ptr(part.piece)) {
             self.before.push(part.piece.clone());
         }
-        (part.piece.place().clone(), part.bytes)
+        part.place()
     }
     pub(crate) fn launch(
         &mut self,
@@ -85,6 +85,10 @@ impl<D: Driver> Recording<D> {
         let buffers = buffers.iter().map(|b| self.place(b)).collect();
         self.calls.push(Recorded::Launch { module, buffers, launch: launch.clone(), numbers });
     }
+    pub(crate) fn multiply(&mut self, product: Product, operands: [Part<'_, D>; 3]) {
+        let operands = operands.map(|o| self.place(&o));
+        self.calls.push(Recorded::Multiply { product, operands });
+    }
     pub(crate) fn copy(&mut self, from: &Part<'_, D>, to: &Part<'_, D>) {
         let (from, to) = (self.place(from), self.place(to));
         self.calls.push(Recorded::Copy { from, to });
@@ -94,6 +98,7 @@ impl<D: Driver> Recording<D> {
 /// Something that was asked of the device.
 enum Recorded<D: Driver> {
     Launch { module: Arc<D::Module>, buffers: Vec<(Place<D>, u64)>, launch: Launch, numbers: Option<Vec<u8>> },
+    Multiply { product: Product, operands: [(Place<D>, u64); 3] },
     Copy { from: (Place<D>, u64), to: (Place<D>, u64) },
 }
 
@@ -105,6 +110,10 @@ impl<D: Driver> Recorded<D> {
                 buffers: buffers.iter().map(|(place, bytes)| place.slice(*bytes)).collect(),
                 launch,
                 numbers: numbers.as_deref(),
+            },
+            Recorded::Multiply { product, operands } => Call::Multiply {
+                product: *product,
+                operands: operands.each_ref().map(|(place, bytes)| place.slice(*bytes)),
             },
             Recorded::Copy { from, to } => Call::Copy { from: from.0.slice(from.1), to: to.0.slice(to.1) },
         }

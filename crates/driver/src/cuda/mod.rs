@@ -8,7 +8,7 @@ mod sys;
 
 pub use sys::{Graph, Mark, Memory, Module, use_library};
 
-use crate::{Call, Driver, Info, Slice, fits};
+use crate::{Call, Driver, Info, Product, Slice, fits};
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
@@ -79,6 +79,9 @@ impl Driver for Cuda {
         numbers: Option<&[u8]>,
     ) -> Result<()> {
         self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
+    }
+    fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool> {
+        self.shared.queue().multiply(&self.shared, self.shared.stream(), product, &operands)
     }
     fn graph(&self, calls: &[Call<'_, Self>]) -> Result<Option<Graph>> {
         Graph::new(&self.shared, calls)

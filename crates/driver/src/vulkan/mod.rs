@@ -9,7 +9,7 @@ mod sys;
 
 pub use sys::{Mark, Memory, Pipeline as Module, validation_messages};
 
-use crate::{Call, Driver, Info, Slice};
+use crate::{Call, Driver, Info, Product, Slice};
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
@@ -108,6 +108,10 @@ impl Driver for Vulkan {
         numbers: Option<&[u8]>,
     ) -> Result<()> {
         self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
+    }
+    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+        // Nobody's library.
+        Ok(false)
     }
     fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
         // Launches are recorded into command buffers anyway, many into one.

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 type Status = c_int;
-type Handle = *mut c_void;
+pub(super) type Handle = *mut c_void;
 
 /// The one device; several numbers may name it.
 static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
@@ -47,7 +47,7 @@ fn initialized(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     status(f(device.get_or_insert_with(|| Device::new(*Settings::get()))))
 }
 /// Needs a context, and a device that still works.
-fn within(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
+pub(super) fn within(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     if CONTEXT.get() == 0 {
         return Error::INVALID_CONTEXT.0;
     }

@@ -1,7 +1,7 @@
 //! A driver that runs out of memory when it is told to.
 
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Call, Driver, Info, Interp, Slice};
+use elinvar_driver::{Call, Driver, Info, Interp, Product, Slice};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::convert::Infallible;
@@ -66,6 +66,10 @@ impl Driver for Short {
     }
     fn launch(&self, m: &Kernel, b: &[Slice<'_, Self>], l: &Launch, n: Option<&[u8]>) -> Result<()> {
         self.inner.launch(m, &b.iter().map(inner).collect::<Vec<_>>(), l, n)
+    }
+    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+        // Nobody's library.
+        Ok(false)
     }
     fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
         Ok(None)

@@ -9,7 +9,7 @@ use super::queue::{Operand, start};
 use super::table::{Capture, Handle};
 use crate::cuda::Cuda;
 use crate::{Call, Slice};
-use elinvar_core::Result;
+use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ fn numbers(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<(Option<Mem
     for call in calls {
         let given = match call {
             Call::Launch { numbers, .. } => numbers.unwrap_or(&[]),
-            Call::Copy { .. } => &[],
+            Call::Copy { .. } | Call::Multiply { .. } => &[],
         };
         all.resize(all.len().next_multiple_of(16), 0u8);
         places.push(all.len() as u64);
@@ -128,6 +128,11 @@ fn capture(shared: &Shared, stream: &Stream<'_>, calls: &[Call<'_, Cuda>], place
                 let numbers = numbers.map(|_| Operand::At(*place));
                 let operands = buffers.iter().map(Operand::Slice).chain(numbers);
                 start(shared, stream.raw, module, operands, launch)?;
+            }
+            Call::Multiply { product, operands } => {
+                if !shared.queue().multiply(shared, stream.raw, product, operands)? {
+                    return Err(Error::unsupported(format!("cuda: nobody does {product:?}")));
+                }
             }
             Call::Copy { from, to } => {
                 let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);

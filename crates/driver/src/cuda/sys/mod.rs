@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
+mod blas;
 mod cache;
 mod device;
 mod error;

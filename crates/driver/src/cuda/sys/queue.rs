@@ -1,12 +1,13 @@
 //! Work in order: everything goes to one stream, under one lock.
 
+use super::blas::Blas;
 use super::device::Shared;
 use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT};
 use super::table::{Address, Handle};
-use crate::Slice;
 use crate::cuda::Cuda;
+use crate::{Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::interp::Launch;
 use std::ffi::c_void;
@@ -87,6 +88,8 @@ pub struct Queue {
     down: Vec<Pinned>,
     /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
     numbers: Option<(Address, usize, usize)>,
+    /// NVIDIA's products, if somebody asked for one; nothing inside if they are not installed.
+    blas: Option<Option<Blas>>,
 }
 
 impl Queue {
@@ -154,6 +157,27 @@ impl Queue {
         shared.enter()?;
         self.up(shared, to.memory.at + to.offset, bytes)
     }
+    /// Gives a product to a stream of this device; `false` if nobody does it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn multiply(
+        &mut self,
+        shared: &Shared,
+        stream: Handle,
+        product: &Product,
+        operands: &[Slice<'_, Cuda>; 3],
+    ) -> Result<bool> {
+        shared.enter()?;
+        if self.blas.is_none() {
+            self.blas = Some(Blas::new(shared)?);
+        }
+        let operands = operands.map(|s| s.memory.at + s.offset);
+        match self.blas.as_mut().and_then(Option::as_mut) {
+            Some(blas) => blas.multiply(stream, product, operands),
+            None => Ok(false),
+        }
+    }
     /// Copies as many bytes as the target has.
     ///
     /// # Errors
@@ -204,6 +228,9 @@ impl Queue {
         self.down.into_iter().for_each(|p| p.destroy(shared));
         if let Some((at, ..)) = self.numbers {
             memory::free(shared, at);
+        }
+        if let Some(blas) = self.blas.flatten() {
+            blas.destroy(shared);
         }
     }
 }
