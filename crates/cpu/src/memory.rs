@@ -84,14 +84,6 @@ impl<T: Element> Drop for Scratch<T> {
     }
 }
 
-/// `len` copies of `value`, for a while.
-///
-/// # Errors
-/// `OutOfMemory` if the system or the limit refuses it.
-pub(crate) fn scratch<T: Element>(len: usize, value: T) -> Result<Scratch<T>> {
-    filled(len, value).map(Scratch)
-}
-
 /// Bytes in use, but for those that threads have not counted yet.
 static IN_USE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);

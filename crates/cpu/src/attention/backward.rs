@@ -5,7 +5,7 @@
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
 use super::scores::{Mask, Masking, Row, Slopes};
-use super::{Number, Sizes, TILE, rows_of, turned};
+use super::{Number, Rows, Sizes, TILE, rows_of, turned};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
@@ -130,16 +130,16 @@ fn backward<C: Number>(
     Ok([dq, dk, dv])
 }
 
-struct Walk<'a, C: Float> {
+struct Walk<'a, C: Number> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
     /// [b, h, l, wide d]
-    q: Scratch<C>,
+    q: Rows<'a, C>,
     /// [b, h, l, wide v]
-    g: Scratch<C>,
+    g: Rows<'a, C>,
     /// [b, j, s, wide d]
-    keys: Scratch<C>,
+    keys: Rows<'a, C>,
     /// [b, j, blocks, d, TILE]
     keys_turned: Scratch<C>,
     /// [b, j, blocks, v, TILE]

@@ -1,14 +1,15 @@
 //! The forward: one tile of queries walks over the blocks of keys.
 
 use super::scores::{Mask, Masking, Row, Running, Weigh};
-use super::{Number, Sizes, TILE, rows_of, turned};
+use super::{Number, Rows, Sizes, TILE, room_for, rows_of, turned};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
+use crate::gemm::scratch;
 use crate::isa::{Isa, Kernel, dispatch};
-use crate::memory::{Scratch, filled};
-use crate::parallel::try_pieces;
+use crate::memory::Scratch;
+use crate::simd::room::{Room, fresh_two};
 use crate::simd::tile::Strided;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
@@ -36,16 +37,6 @@ pub(crate) fn attention(
     })
 }
 
-/// A tile of queries and room for its results.
-struct Item<'a, C> {
-    /// The head, counted through the batch.
-    head: usize,
-    /// The first query.
-    query: usize,
-    y: &'a mut [C],
-    lse: &'a mut [C],
-}
-
 fn forward<C: Number>(
     d: &CpuDevice,
     a: &Attention,
@@ -59,21 +50,14 @@ fn forward<C: Number>(
     let keys = turned(d, &Stage::<C>::new("attention", k)?, [z.b * z.j, z.s, z.d])?;
     let values = rows_of(d, &Stage::<C>::new("attention", v)?, [z.b * z.j, z.s, z.v])?;
     let tiles = Tiles { isa: d.isa(), a, z, q, keys, values, mask: Mask::new(mask)? };
-    let mut y = filled(z.b * z.h * z.l * z.v, C::NOTHING)?;
-    let mut lse = filled(z.b * z.h * z.l, C::NOTHING)?;
-    let mut items = host::with_capacity(z.b * z.h * z.l.div_ceil(TILE))?;
-    let heads = y.chunks_mut(z.l * z.v).zip(lse.chunks_mut(z.l));
-    for (head, (y, lse)) in heads.enumerate() {
-        let all = y.chunks_mut(TILE * z.v).zip(lse.chunks_mut(TILE)).enumerate();
-        items.extend(all.map(|(t, (y, lse))| Item { head, query: t * TILE, y, lse }));
-    }
-    let ns = z.tile_ns() * z.s.div_ceil(TILE) as f64;
-    try_pieces(d, &mut items, 1, ns, |_, items| items.iter_mut().try_for_each(|item| tiles.run(item)))?;
-    drop(items);
-    Ok((y, lse))
+    let down = z.l.div_ceil(TILE);
+    let rows = |t: usize| TILE.min(z.l - t % down * TILE);
+    let sizes: Vec<_> = (0..z.b * z.h * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
+    let ns = z.tile_ns() * (z.s.div_ceil(TILE) * sizes.len()) as f64;
+    fresh_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down, t % down * TILE, y, lse))
 }
 
-struct Tiles<'a, C: Float> {
+struct Tiles<'a, C: Number> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
@@ -81,58 +65,82 @@ struct Tiles<'a, C: Float> {
     /// [b, j, blocks, d, TILE]
     keys: Scratch<C>,
     /// [b, j, s, wide v]
-    values: Scratch<C>,
+    values: Rows<'a, C>,
     mask: Option<Mask<'a, C>>,
 }
 
+/// Memory of a tile: scores, sums, and room for a second chunk of scores.
+struct Rooms<'a, C> {
+    tile: &'a mut [Row<C>],
+    o: &'a mut [C],
+    spare: &'a mut [C],
+}
+
 impl<C: Number> Tiles<'_, C> {
-    fn run(&self, item: &mut Item<'_, C>) -> Result<()> {
+    /// A tile of queries of a head, counted through the batch.
+    fn run(&self, head: usize, query: usize, y: &mut Room<'_, C>, lse: &mut Room<'_, C>) -> Result<()> {
+        let (rows, wide) = (lse.left(), self.z.wide_v());
+        let spare = if self.z.d > CHUNK { rows * TILE } else { 0 };
+        scratch(rows * TILE, |tile| {
+            scratch(rows * wide, |o| {
+                scratch(spare, |spare| {
+                    let (tile, _) = tile.as_chunks_mut();
+                    self.walk(head, query, Rooms { tile, o, spare }, y, lse)
+                })
+            })
+        })???
+    }
+
+    fn walk(
+        &self,
+        head: usize,
+        query: usize,
+        Rooms { tile, o, spare }: Rooms<'_, C>,
+        y: &mut Room<'_, C>,
+        lse: &mut Room<'_, C>,
+    ) -> Result<()> {
         let (z, isa) = (&self.z, self.isa);
-        let (rows, wide) = (item.lse.len(), z.wide_v());
-        let kv = item.head / z.h * z.j + item.head % z.h / z.group();
+        let (rows, wide) = (lse.left(), z.wide_v());
+        let kv = head / z.h * z.j + head % z.h / z.group();
         let blocks = z.s.div_ceil(TILE);
         let keys = &self.keys[kv * blocks * z.d * TILE..];
         let values = &self.values[kv * z.s * wide..];
-        let first = item.head * z.l + item.query;
-        let mut buffer = filled(rows * z.d, C::NOTHING)?;
-        let q = self.q.block(first * z.d, rows * z.d, rows * z.d, &mut buffer);
-        let mut tile = host::filled(rows, [C::NOTHING; TILE])?;
-        let mut spare = filled(if z.d > CHUNK { rows * TILE } else { 0 }, C::NOTHING)?;
+        let first = (head * z.l + query) * z.d;
+        let mut buffer = room_for(&self.q, first, rows * z.d)?;
+        let q = self.q.block(first, rows * z.d, rows * z.d, &mut buffer);
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
-        let mut o = filled(rows * wide, C::NOTHING)?;
+        o.fill(C::NOTHING);
         let mut run = Running {
             m: [C::lit(f64::NEG_INFINITY); TILE],
             l: [C::NOTHING; TILE],
             alpha: [C::NOTHING; TILE],
         };
-        let visited = z.visited(self.a, item.query);
+        let visited = z.visited(self.a, query);
         for key in (0..visited).step_by(TILE) {
             let count = TILE.min(visited - key);
             let left = Strided { data: q, row: z.d, column: 1 };
             let right = (&keys[key * z.d..], TILE);
-            C::contract(isa, [rows, TILE, z.d], left, right, (tile.as_flattened_mut(), TILE), &mut spare);
+            C::contract(isa, [rows, TILE, z.d], left, right, (tile.as_flattened_mut(), TILE), spare);
             if let Some(mask) = &self.mask {
-                mask.read(z, first, rows, key, count, &mut masked);
+                mask.read(z, head * z.l + query, rows, key, count, &mut masked);
             }
             let masking = Masking {
                 scale: C::lit(self.a.scale),
                 mask: self.mask.as_ref().map(|m| (&masked[..], m.keep)),
                 keys: count,
-                diagonal: self.a.causal && key == item.query,
+                diagonal: self.a.causal && key == query,
             };
-            dispatch(isa, Weigh { masking, tile: &mut tile, run: &mut run });
-            dispatch(isa, Shrink { o: &mut o, wide, by: &run.alpha });
+            dispatch(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
+            dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
             let left = Strided { data: tile.as_flattened(), row: TILE, column: 1 };
-            C::chain(isa, [rows, wide, count], left, (&values[key * wide..], wide), (&mut o, wide), false);
+            C::chain(isa, [rows, wide, count], left, (&values[key * wide..], wide), (&mut *o, wide), false);
         }
         for (i, o) in o.chunks_exact(wide).enumerate() {
             let divisor = if run.l[i] == C::NOTHING { C::lit(1.0) } else { run.l[i] };
-            for (y, &o) in item.y[i * z.v..].iter_mut().zip(&o[..z.v]) {
-                *y = o / divisor;
-            }
-            item.lse[i] = run.m[i] + run.l[i].log();
+            y.extend(z.v, |v| o[v] / divisor);
         }
+        lse.extend(rows, |i| run.m[i] + run.l[i].log());
         Ok(())
     }
 }

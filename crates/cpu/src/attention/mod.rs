@@ -15,18 +15,20 @@ use crate::CpuDevice;
 use crate::View;
 use crate::along::float::Float;
 use crate::along::stage::Stage;
-use crate::memory::{Scratch, filled, scratch};
-use crate::parallel::try_pieces;
+use crate::gemm::{Real, turn};
+use crate::memory::{Scratch, filled};
+use crate::simd::room::fresh_pieces;
 use crate::simd::tile::{COLUMNS, Tiled};
+use elinvar_core::Result;
 use elinvar_core::order::ATTENTION_BLOCK;
-use elinvar_core::{Error, Result};
 use elinvar_ops::backend::Attention;
+use std::ops::Deref;
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
 pub(crate) const TILE: usize = ATTENTION_BLOCK;
 
 /// f32 or f64, with all that attention needs.
-pub(crate) trait Number: Float + Tiled {}
+pub(crate) trait Number: Float + Tiled + Real {}
 impl Number for f32 {}
 impl Number for f64 {}
 
@@ -80,34 +82,64 @@ fn widen<C: Copy>(x: &[C], n: usize, wide: usize, y: &mut [C]) {
     }
 }
 
+/// Numbers that lie in memory as they are wanted, or a copy of them.
+enum Rows<'a, C: Number> {
+    There(&'a [C]),
+    Copied(Scratch<C>),
+}
+
+impl<C: Number> Deref for Rows<'_, C> {
+    type Target = [C];
+    fn deref(&self) -> &[C] {
+        match self {
+            Rows::There(x) => x,
+            Rows::Copied(x) => x,
+        }
+    }
+}
+
 /// Rows of heads [heads, rows, n] in whole vectors: [heads, rows, wide], filled with zeros.
-fn rows_of<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize; 3]) -> Result<Scratch<C>> {
+fn rows_of<'a, C: Number>(
+    d: &CpuDevice,
+    x: &Stage<'a, C>,
+    [heads, rows, n]: [usize; 3],
+) -> Result<Rows<'a, C>> {
     let wide = n.next_multiple_of(COLUMNS);
-    let mut y = scratch(heads * rows * wide, C::NOTHING)?;
-    try_pieces(d, &mut y, TILE * wide, 0.5, |start, y| {
-        let (first, count) = (start / wide, y.len() / wide);
-        let mut buffer = filled(count * n, C::NOTHING)?;
+    let all = heads * rows * n;
+    if wide == n
+        && let Some(x) = x.padded(0, all, all)
+    {
+        return Ok(Rows::There(x));
+    }
+    let y = fresh_pieces(d, heads * rows * wide, TILE * wide, 0.5, &|start, room| {
+        let (first, count) = (start / wide, room.left() / wide);
+        let y = room.zeroed(count * wide, C::NOTHING);
+        if wide == n {
+            x.read(first * n, y);
+            return Ok(());
+        }
+        let mut buffer = room_for(x, first * n, count * n)?;
         widen(x.block(first * n, count * n, count * n, &mut buffer), n, wide, y);
-        Ok::<(), Error>(())
+        Ok(())
     })?;
-    Ok(y)
+    Ok(Rows::Copied(Scratch::of(y)))
+}
+
+/// A buffer for a block of so many numbers, if it needs one.
+fn room_for<C: Number>(x: &Stage<'_, C>, start: usize, n: usize) -> Result<Vec<C>> {
+    filled(if x.lies(start, n) { 0 } else { n }, C::NOTHING)
 }
 
 /// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
 fn turned<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize; 3]) -> Result<Scratch<C>> {
     let blocks = rows.div_ceil(TILE);
-    let mut y = scratch(heads * blocks * n * TILE, C::NOTHING)?;
-    try_pieces(d, &mut y, n * TILE, 1.0, |start, y| {
+    let y = fresh_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
-        let count = TILE.min(rows - block * TILE);
-        let mut buffer = filled(count * n, C::NOTHING)?;
-        let x = x.block((head * rows + block * TILE) * n, count * n, count * n, &mut buffer);
-        for (e, y) in y.chunks_exact_mut(TILE).enumerate() {
-            for (y, x) in y.iter_mut().zip(x.chunks_exact(n)) {
-                *y = x[e];
-            }
-        }
-        Ok::<(), Error>(())
+        let (first, count) = ((head * rows + block * TILE) * n, TILE.min(rows - block * TILE));
+        let mut buffer = room_for(x, first, count * n)?;
+        let x = x.block(first, count * n, count * n, &mut buffer);
+        turn(d.isa(), x, 0, n as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
+        Ok(())
     })?;
-    Ok(y)
+    Ok(Scratch::of(y))
 }

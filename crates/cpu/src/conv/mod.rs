@@ -5,6 +5,7 @@
 //! the same taps make one.
 
 mod beside;
+mod depthwise;
 mod few;
 mod padded;
 mod patches;
@@ -12,6 +13,7 @@ mod patches;
 use crate::CpuDevice;
 use crate::View;
 use crate::copy::{elements, own};
+use crate::gemm;
 use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
 use crate::gemm::source::copy;
@@ -149,6 +151,9 @@ pub(crate) fn windows<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
     let Windows { ref patches, images, groups, o, w } = *job;
+    if let Some(windows) = depthwise::of(patches) {
+        return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
+    }
     if few::is_few(patches, o) {
         return few::few(d, patches, images * groups, groups, o, w, finish);
     }
@@ -322,6 +327,9 @@ impl<T: Real> Right<T> for Planes<'_, T> {
         None
     }
     fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
+    fn windows(&self, _: Isa) -> Option<&dyn gemm::Windows<T>> {
         None
     }
     fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {

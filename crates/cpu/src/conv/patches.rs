@@ -4,8 +4,9 @@
 //! padding, and then every row of it is a few whole registers.
 
 use super::padded::Padded;
-use crate::gemm::{Columns, Left, Lines, PITCH, Panels, Real, Right, scratch, width};
+use crate::gemm::{Columns, Left, Lines, PITCH, Panels, Real, Right, Seen, Unit, Windows, scratch, width};
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::simd::vector::lanes;
 use elinvar_core::order::CHUNK;
 use std::ops::Range;
 
@@ -63,6 +64,17 @@ impl<T: Real> Patches<'_, T> {
             at = end;
             (!piece.is_empty()).then_some(piece)
         })
+    }
+    /// How many columns, with all of their terms, to read in padded planes, if that is worth it.
+    fn fitting(&self) -> Option<usize> {
+        /// Padded elements: 384 KiB of f32, where a core's second-level cache holds a chunk of weights as well.
+        const ROOM: usize = 96 << 10;
+        let fits = |cols: &usize| {
+            // They may begin anywhere in a row.
+            let some = 0..(cols + self.grid[2] - 1).min(self.positions());
+            Padded::new(self, some).size().saturating_mul(self.channels) <= ROOM
+        };
+        [1024, 512, 256, 128].into_iter().find(fits)
     }
     /// Pads what `positions` see of some channels of a batch, and gives it to `f`.
     fn padded(
@@ -183,8 +195,47 @@ impl<T: Real> Right<T> for Patches<'_, T> {
     fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
         None
     }
+    fn windows(&self, isa: Isa) -> Option<&dyn Windows<T>> {
+        // A register sees two rows of windows at most.
+        (self.grid[2] >= lanes::<T>(isa) && self.fitting().is_some()).then_some(self)
+    }
     fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
         None
+    }
+}
+
+/// The same columns, read in the padded planes: nothing is packed.
+impl<T: Real> Windows<T> for Patches<'_, T> {
+    fn together(&self) -> usize {
+        self.fitting().unwrap_or(1)
+    }
+    fn seen(&self, isa: Isa, batch: usize, cols: Range<usize>, f: &mut dyn FnMut(&Seen<'_, T>)) {
+        if cols.is_empty() {
+            return;
+        }
+        let (n, row) = (lanes::<T>(isa), self.grid[2]);
+        let padded = Padded::new(self, cols.clone());
+        let size = padded.size();
+        let unit = |first: usize| {
+            let from = padded.position(first / row, first % row);
+            let cut = (row - first % row).min(n);
+            // Where no column that is wanted lies in the next row, that row need not be there.
+            let next = cut < n && first + cut < cols.end;
+            let rest = if next { padded.position(first / row + 1, 0) - cut } else { from };
+            Unit { from, rest, cut: if next { cut } else { n } }
+        };
+        let units: Vec<_> = cols.clone().step_by(n).map(unit).collect();
+        let places: Vec<_> =
+            (0..self.channels).flat_map(|c| padded.places.iter().map(move |p| c * size + p)).collect();
+        // A register may reach over the end of the last row.
+        let done = scratch(self.channels * size + n, |x| {
+            x.fill(T::ZERO);
+            for (c, x) in x.chunks_exact_mut(size).take(self.channels).enumerate() {
+                padded.fill(self.plane, self.at(batch, c), x);
+            }
+            f(&Seen { x, places: &places, units: &units });
+        });
+        done.expect("padding some rows takes little memory");
     }
 }
 

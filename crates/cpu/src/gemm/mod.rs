@@ -19,11 +19,11 @@ pub(crate) mod source;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{Kind, Lines, PITCH, Panels, turn, width};
+pub(crate) use kernels::{Kind, Lines, PITCH, Panels, Seen, Unit, turn, width};
 pub(crate) use prepack::Prepacked;
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
-pub(crate) use source::{Columns, Left, Matrix, Numbers, Right};
+pub(crate) use source::{Columns, Left, Matrix, Numbers, Right, Windows};
 
 use crate::CpuDevice;
 use crate::isa::Isa;
@@ -144,7 +144,7 @@ impl<T: Real> Job<'_, T> {
             // Each task packs the rows.
             Share::Nothing if broad => (self.m, self.n),
             Share::Nothing => (rows::<T>(), cols::<T>()),
-            Share::Left => (self.m, cols::<T>()),
+            Share::Left => (self.m, self.right.windows(d.isa()).map_or(cols::<T>(), Windows::together)),
             Share::Right => (rows::<T>(), self.n.min(WIDE)),
             // Few rows are packed as often as there are tiles side by side.
             Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
@@ -337,12 +337,23 @@ impl<T: Real> Job<'_, T> {
                 Ok(())
             })?;
             let left = &*left;
+            let windows = self.right.windows(isa);
             each(d, self.worth(), tiles, |tile| {
                 let (b, cols) = (tile.batch, tile.cols.clone());
+                let left = &left[b % distinct * count * size..];
+                if let Some(windows) = windows {
+                    windows.seen(isa, b, cols, &mut |seen| {
+                        for (i, places) in seen.places.chunks(CHUNK).enumerate() {
+                            tile.add_seen(isa, &left[i * size..], Seen { places, ..*seen });
+                        }
+                    });
+                    self.finish(d, tile);
+                    return Ok(());
+                }
                 scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
                     for (i, terms) in chunks(0..self.k).enumerate() {
                         self.right.pack(isa, b, terms.clone(), cols.clone(), right);
-                        let left = &left[(b % distinct * count + i) * size + tile.rows.start * PITCH..];
+                        let left = &left[i * size + tile.rows.start * PITCH..];
                         tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
                     }
                     self.finish(d, tile);

@@ -8,8 +8,8 @@
 
 use super::kernels::as_pairs;
 use super::{
-    Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Share, product, turn,
-    width,
+    Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Share, Windows, product,
+    turn, width,
 };
 use crate::CpuDevice;
 use crate::isa::{Isa, Kernel, dispatch};
@@ -196,6 +196,9 @@ impl Right<f32> for Paired<'_> {
         None
     }
     fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, f32>> {
+        None
+    }
+    fn windows(&self, _: Isa) -> Option<&dyn Windows<f32>> {
         None
     }
     fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, f32>> {

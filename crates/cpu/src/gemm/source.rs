@@ -1,7 +1,7 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{Kind, Lines, PITCH, Panels, halves, turn, width};
+use super::kernels::{Kind, Lines, PITCH, Panels, Seen, halves, turn, width};
 use super::prepack::Kept;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::quad::Half;
@@ -32,8 +32,18 @@ pub(crate) trait Right<T>: Sync {
     ) -> Option<Panels<'_, T>>;
     /// Panels of a chunk that were packed before. Of all, or of none; columns begin where a panel does.
     fn kept(&self, terms: Range<usize>, cols: Range<usize>) -> Option<Panels<'_, T>>;
+    /// If columns are windows that are better read in padded planes than packed.
+    fn windows(&self, isa: Isa) -> Option<&dyn Windows<T>>;
     /// Columns where they lie, if the terms of each are neighbours.
     fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>>;
+}
+
+/// Columns that are windows over padded planes.
+pub(crate) trait Windows<T>: Sync {
+    /// How many columns to take together.
+    fn together(&self) -> usize;
+    /// Calls `f` with columns and all of their terms.
+    fn seen(&self, isa: Isa, batch: usize, cols: Range<usize>, f: &mut dyn FnMut(&Seen<'_, T>));
 }
 
 /// Columns of a right factor whose terms are neighbours.
@@ -144,6 +154,9 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
     }
     fn kept(&self, terms: Range<usize>, cols: Range<usize>) -> Option<Panels<'_, T>> {
         self.kept.map(|k| k.panels(terms, cols))
+    }
+    fn windows(&self, _: Isa) -> Option<&dyn Windows<T>> {
+        None
     }
     fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>> {
         let at = self.at(batch, 0, cols.start);

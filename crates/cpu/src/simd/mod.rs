@@ -5,6 +5,7 @@
 //!   those of AVX2, AVX-512 and NEON.
 //! * [`quad`]: registers filled across rows, and halves widened on the way.
 //! * [`folds`]: sums and extremes of contiguous numbers.
+//! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
 //! * [`pages`]: large pages for large memory.
@@ -17,6 +18,7 @@ pub(crate) mod isa;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub(crate) mod pages;
+pub(crate) mod planes;
 pub(crate) mod quad;
 pub(crate) mod room;
 pub(crate) mod threads;

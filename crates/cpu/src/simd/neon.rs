@@ -5,7 +5,7 @@ use super::vector::Vector;
 use std::arch::aarch64::*;
 
 macro_rules! register {
-    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident) => {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $bits:ty) => {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
@@ -41,9 +41,22 @@ macro_rules! register {
                 // SAFETY: as above.
                 unsafe { $add(self, b) }
             }
+            #[inline(always)]
+            unsafe fn keep(self, mask: Self) -> Self {
+                // SAFETY: as above; both kinds of register are sixteen bytes of any bits.
+                unsafe {
+                    let [x, mask] = [self, mask].map(|x| std::mem::transmute::<$v, $bits>(x));
+                    std::mem::transmute::<$bits, $v>($and(x, mask))
+                }
+            }
+            #[inline(always)]
+            unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $other(std::mem::transmute::<$v, $bits>(mask), self, other) }
+            }
         }
     };
 }
 // 24 of 32 registers hold sums; the others feed them.
-register!(float32x4_t, f32, 4, 12: vdupq_n_f32 vld1q_f32 vst1q_f32 vfmaq_f32 vaddq_f32);
-register!(float64x2_t, f64, 2, 12: vdupq_n_f64 vld1q_f64 vst1q_f64 vfmaq_f64 vaddq_f64);
+register!(float32x4_t, f32, 4, 12: vdupq_n_f32 vld1q_f32 vst1q_f32 vfmaq_f32 vaddq_f32 vandq_u32 vbslq_f32 uint32x4_t);
+register!(float64x2_t, f64, 2, 12: vdupq_n_f64 vld1q_f64 vst1q_f64 vfmaq_f64 vaddq_f64 vandq_u64 vbslq_f64 uint64x2_t);

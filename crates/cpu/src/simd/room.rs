@@ -122,6 +122,17 @@ impl<'a, T: Copy> Room<'a, T> {
         // SAFETY: each of these slots was written from `part`, which is as long.
         unsafe { slots.assume_init_mut() }
     }
+    /// Lets `f` write the next elements, and `g` change them.
+    #[inline]
+    #[allow(unsafe_code, reason = "reading what was written")]
+    pub(crate) fn made(&mut self, f: impl FnOnce(&mut Room<'_, T>), g: impl FnOnce(&mut [T])) {
+        let mut room = Room::new(&mut self.slots[self.written..]);
+        f(&mut room);
+        let n = room.written;
+        // SAFETY: a `Room` counts what its methods have written, from its first slot on.
+        g(unsafe { room.slots[..n].assume_init_mut() });
+        self.written += n;
+    }
     /// Writes a copy of `part`.
     #[inline(always)]
     pub(crate) fn copy(&mut self, part: &[T]) {
@@ -345,6 +356,28 @@ pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)
 /// Is a result of so many elements one for [`fresh_few`]?
 pub(crate) fn is_few(d: &CpuDevice, len: usize) -> bool {
     is_alone(d, len, BLOCK)
+}
+
+/// Two vectors, cut into pieces of these sizes side by side: `f(i, rooms)` is to fill those of piece `i`; all of it takes about
+/// `ns` nanoseconds.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh_two<T: Element>(
+    d: &CpuDevice,
+    sizes: &[[usize; 2]],
+    ns: f64,
+    f: &(dyn Fn(usize, &mut Room<'_, T>, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<(Vec<T>, Vec<T>)> {
+    let mut a = Fresh::new(sizes.iter().map(|s| s[0]).sum())?;
+    let mut b = Fresh::new(sizes.iter().map(|s| s[1]).sum())?;
+    let (mut left, mut right) = (a.slots(), b.slots());
+    let parts = sizes.iter().map(|s| (first(&mut left, s[0]), first(&mut right, s[1])));
+    let parts = parts.enumerate().collect();
+    try_tasks(d, parts, ns, |(i, (left, right))| {
+        left.1.fill(left.0, |x| right.1.fill(right.0, |y| f(i, x, y)))
+    })?;
+    Ok((a.finish(), b.finish()))
 }
 
 /// Slots, and who counts them.

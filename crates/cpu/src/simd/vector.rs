@@ -35,6 +35,10 @@ pub(crate) trait Vector: Copy {
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// self + b
     unsafe fn add(self, b: Self) -> Self;
+    /// The bits that are set in both.
+    unsafe fn keep(self, mask: Self) -> Self;
+    /// self where all bits of the mask are set, other where none is.
+    unsafe fn or_else(self, other: Self, mask: Self) -> Self;
 }
 
 /// f32 or f64: a number of which there are registers.
@@ -246,5 +250,17 @@ impl<T: Registers> Vector for Four<T> {
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {
         Four(std::array::from_fn(|i| self.0[i] + b.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn keep(self, mask: Self) -> Self {
+        Four(std::array::from_fn(|i| T::from_bits(self.0[i].to_bits() & mask.0[i].to_bits())))
+    }
+    #[inline(always)]
+    unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+        let bits = |i: usize| {
+            let mask = mask.0[i].to_bits();
+            (self.0[i].to_bits() & mask) | (other.0[i].to_bits() & !mask)
+        };
+        Four(std::array::from_fn(|i| T::from_bits(bits(i))))
     }
 }

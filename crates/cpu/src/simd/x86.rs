@@ -5,8 +5,35 @@ use super::quad::{Half, Quad};
 use super::vector::Vector;
 use std::arch::x86_64::*;
 
+/// Functions that give the bits of `a` where those of the mask are set, else of `b`.
+macro_rules! either {
+    ($($name:ident($v:ty): |$a:ident, $b:ident, $mask:ident| $either:expr;)*) => {
+        $(
+            /// # Safety
+            /// The processor has the register.
+            #[inline(always)]
+            unsafe fn $name($a: $v, $b: $v, $mask: $v) -> $v {
+                // SAFETY: the caller's. Of (mask, a, b), 0xca gives a under 1 and b under 0.
+                unsafe { $either }
+            }
+        )*
+    };
+}
+either! {
+    either_512(__m512): |a, b, mask| {
+        let [a, b, mask] = [_mm512_castps_si512(a), _mm512_castps_si512(b), _mm512_castps_si512(mask)];
+        _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xca>(mask, a, b))
+    };
+    either_512d(__m512d): |a, b, mask| {
+        let [a, b, mask] = [_mm512_castpd_si512(a), _mm512_castpd_si512(b), _mm512_castpd_si512(mask)];
+        _mm512_castsi512_pd(_mm512_ternarylogic_epi64::<0xca>(mask, a, b))
+    };
+    either_256(__m256): |a, b, mask| _mm256_blendv_ps(b, a, mask);
+    either_256d(__m256d): |a, b, mask| _mm256_blendv_pd(b, a, mask);
+}
+
 macro_rules! register {
-    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident) => {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident) => {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
@@ -46,14 +73,24 @@ macro_rules! register {
                 // SAFETY: as above.
                 unsafe { $add(self, b) }
             }
+            #[inline(always)]
+            unsafe fn keep(self, mask: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $and(self, mask) }
+            }
+            #[inline(always)]
+            unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $other(self, other, mask) }
+            }
         }
     };
 }
 // 24 of 32 registers hold sums, 12 of 16 with AVX2; the others feed them.
-register!(__m512, f32, 16, 12: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps);
-register!(__m512d, f64, 8, 12: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd);
-register!(__m256, f32, 8, 6: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps);
-register!(__m256d, f64, 4, 6: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd);
+register!(__m512, f32, 16, 12: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_and_ps either_512);
+register!(__m512d, f64, 8, 12: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_and_pd either_512d);
+register!(__m256, f32, 8, 6: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
+register!(__m256d, f64, 4, 6: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_and_pd either_256d);
 
 /// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and adds both products to the
 /// sum, with the roundings of `vdpbf16ps`; all else moves bits.
@@ -103,6 +140,16 @@ macro_rules! pairs {
             unsafe fn add(self, b: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $name(self.0.add(b.0)) }
+            }
+            #[inline(always)]
+            unsafe fn keep(self, mask: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name(self.0.keep(mask.0)) }
+            }
+            #[inline(always)]
+            unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name(self.0.or_else(other.0, mask.0)) }
             }
         }
 

@@ -135,6 +135,48 @@ fn every_run_edge() {
 }
 
 #[test]
+fn registers_of_one_row_and_of_two() {
+    // Enough results for tiles, and rows that end anywhere in a register; the last ones are of a plane too large to be read so.
+    let mut dice = Dice::new(19);
+    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    for n in (14..=36).chain([47, 48, 49, 63, 64, 65, 130]) {
+        let c = Conv {
+            stride: vec![1, 1 + n % 2],
+            padding: vec![1, n % 3],
+            dilation: vec![1, 1 + n % 4 / 2],
+            groups: 1 + n % 5 / 4,
+        };
+        let case = Case { images: 2, channels: 3, outs: 4 + n % 13, plane: vec![7, n], taps: vec![3, 3], c };
+        case.check(&mut dice, &on, if n % 7 == 0 { DType::F64 } else { DType::F32 }, n % 6 == 0);
+    }
+    let c = Conv { stride: vec![1; 3], padding: vec![1; 3], dilation: vec![1; 3], groups: 1 };
+    let case = Case { images: 1, channels: 2, outs: 5, plane: vec![3, 4, 21], taps: vec![3; 3], c };
+    case.check(&mut dice, &on, DType::F32, true);
+    two(1, 62, 16, 40, 3, 1).check(&mut dice, &on[on.len() - 1..], DType::F32, false);
+    two(1, 300, 4, 17, 3, 1).check(&mut dice, &on[on.len() - 1..], DType::F32, false);
+    two(1, 520, 4, 17, 3, 1).check(&mut dice, &on[on.len() - 1..], DType::F32, false);
+}
+
+#[test]
+fn planes_as_they_lie() {
+    // Three by three taps, one channel in a group: heights around a tile, widths around a register, and any padding.
+    let mut dice = Dice::new(20);
+    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    for (i, h) in (1..=10).chain([16, 17]).enumerate() {
+        for (j, w) in [1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 33].into_iter().enumerate() {
+            let padding = vec![(i + j) % 4, (i + 2 * j) % 5];
+            if h + 2 * padding[0] < 3 || w + 2 * padding[1] < 5 {
+                continue;
+            }
+            let c = Conv { stride: vec![1; 2], padding, dilation: vec![1, 1 + (i + j) % 2], groups: 3 };
+            let case =
+                Case { images: 2, channels: 1, outs: 1 + j % 2, plane: vec![h, w], taps: vec![3; 2], c };
+            case.check(&mut dice, &on, if i == 4 { DType::F64 } else { DType::F32 }, j % 3 == 0);
+        }
+    }
+}
+
+#[test]
 fn one_channel_for_each_group() {
     let (mut dice, on) = (Dice::new(14), devices());
     for (groups, outs, plane, stride) in [(5, 1, 20, 1), (3, 2, 33, 2), (70, 1, 5, 1)] {

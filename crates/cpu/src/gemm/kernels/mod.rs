@@ -11,6 +11,7 @@ mod pairs;
 mod skinny;
 mod tile;
 mod turn;
+mod windows;
 
 pub(crate) use broad::{Broad, GROUP, broad, panel};
 pub(crate) use halves::halves;
@@ -19,3 +20,4 @@ pub(crate) use pairs::as_pairs;
 pub(crate) use skinny::{LEAST, Lines};
 pub(crate) use tile::{Kind, PITCH, Panels, height, width};
 pub(crate) use turn::turn;
+pub(crate) use windows::{Seen, Unit};

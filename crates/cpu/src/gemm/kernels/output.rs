@@ -6,6 +6,7 @@
 use super::skinny::{Lines, Skinny, skinny};
 use super::tile::{Block, Kind, Panels, multiply};
 use super::turn::turn_to;
+use super::windows::{self, Seen, windows};
 use crate::gemm::Real;
 use crate::gemm::source::Columns;
 use crate::isa::Isa;
@@ -115,6 +116,23 @@ impl<T: Real> Tile<'_, T> {
         if first {
             self.done = at + cols;
         }
+    }
+    /// Adds a chunk of terms of windows; the first chunk is stored.
+    ///
+    /// # Panics
+    /// If `left` or the planes are too small.
+    pub(crate) fn add_seen(&mut self, isa: Isa, left: &[T], right: Seen<'_, T>) {
+        let first = self.done < self.cols.len();
+        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively. If it is not the first
+        // chunk, all of them have been written by it.
+        unsafe {
+            let (rows, cols) = (self.rows.len(), self.cols.len());
+            windows(
+                isa,
+                windows::Block { a: left, b: right, rows, cols, c: self.start, step: self.step, first },
+            );
+        }
+        self.done = self.cols.len();
     }
     /// Stores the sums of all `k` terms, from few rows and columns that lie in memory as they are.
     ///

@@ -120,27 +120,23 @@ impl<T: Real> Tiles<'_, T> {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 unsafe {
-                    let t = Tile::<V> {
+                    let t = Tile::<V, Panel<V>> {
                         a: a.as_ptr().add(i * PITCH),
-                        b: b.data.as_ptr().add(j / w * b.across),
-                        next: b.step,
-                        across: b.across,
+                        b: Panel {
+                            at: b.data.as_ptr().add(j / w * b.across),
+                            next: b.step,
+                            across: b.across,
+                        },
                         k,
                         c: c.add(i * step + j),
                         step,
                         cols: (cols - j).min(w),
                         first,
                     };
-                    // Heights in steps, so that few rows are not computed as many.
-                    i += match rows - i {
-                        _ if side == SIDE => t.side::<1, SIDE>(),
-                        _ if side == 2 => t.side::<2, 2>(),
-                        n if V::ROWS >= 12 && n >= 12 => t.wide::<12>(),
-                        n if V::ROWS >= 8 && n >= 8 => t.wide::<8>(),
-                        n if V::ROWS >= 6 && n >= 6 => t.wide::<6>(),
-                        n if n >= 4 => t.wide::<4>(),
-                        n if n >= 2 => t.wide::<2>(),
-                        _ => t.wide::<1>(),
+                    i += match side {
+                        SIDE => t.side::<1, SIDE>(),
+                        2 => t.side::<2, 2>(),
+                        _ => t.next(rows - i),
                     };
                 }
             }
@@ -167,32 +163,61 @@ pub(super) use each_row;
 /// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
 const AHEAD: usize = 6;
 
-struct Tile<V: Vector> {
-    a: *const V::T,
-    b: *const V::T,
-    /// Distance of terms in the panel.
+/// Where a tile's columns come from.
+pub(super) trait Feed<V: Vector>: Copy {
+    /// Does a term take so many loads that four rows do not hide them?
+    const DEAR: bool;
+    /// `W` registers of the next term, for a tile of `R` rows.
+    ///
+    /// # Safety
+    /// The processor has the registers, and there is one more term of as many.
+    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W];
+}
+
+/// A panel.
+#[derive(Clone, Copy)]
+struct Panel<V: Vector> {
+    at: *const V::T,
+    /// Distance of terms.
     next: usize,
     /// Distance of panels.
     across: usize,
-    k: usize,
-    c: *mut V::T,
-    step: usize,
-    cols: usize,
-    first: bool,
 }
 
-impl<V: Vector> Tile<V> {
-    /// Computes `R` rows, one or two registers wide; gives `R`.
-    ///
-    /// # Safety
-    /// The processor has the instructions; there are `R` rows, and `k` times two registers in the panel.
+impl<V: Vector> Feed<V> for Panel<V> {
+    const DEAR: bool = false;
     #[inline(always)]
-    unsafe fn wide<const R: usize>(self) -> usize {
+    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's.
-        unsafe { if self.cols > V::LANES { self.run::<R, 2>() } else { self.run::<R, 1>() } }
-        R
+        unsafe {
+            let mut right = [V::splat(V::T::ZERO); W];
+            for (v, right) in right.iter_mut().enumerate() {
+                *right = V::load(self.at.add(v * V::LANES));
+                // A panel that was not packed has a term on each page, which no hardware foresees. Tall tiles have
+                // packed panels, or such as stay in the second-level cache.
+                if R <= 8 {
+                    V::ahead(self.at.wrapping_add(AHEAD * self.next + v * V::LANES));
+                }
+            }
+            self.at = self.at.wrapping_add(self.next);
+            right
+        }
     }
+}
 
+/// A tile: from `a` on its rows of terms, [`PITCH`] apart, from `c` on its part of the result.
+#[derive(Clone, Copy)]
+pub(super) struct Tile<V: Vector, B> {
+    pub(super) a: *const V::T,
+    pub(super) b: B,
+    pub(super) k: usize,
+    pub(super) c: *mut V::T,
+    pub(super) step: usize,
+    pub(super) cols: usize,
+    pub(super) first: bool,
+}
+
+impl<V: Vector> Tile<V, Panel<V>> {
     /// Computes `R` rows of `P` whole panels; gives `R`.
     ///
     /// # Safety
@@ -203,12 +228,12 @@ impl<V: Vector> Tile<V> {
         unsafe {
             let mut sums = [[[V::splat(V::T::ZERO); 2]; P]; R];
             for t in 0..self.k {
-                let b = self.b.add(t * self.next);
+                let b = self.b.at.add(t * self.b.next);
                 each_row!(R, r => {
                     let left = V::splat(*self.a.add(r * PITCH + t));
                     each_row!(P, p => {
                         for (v, sum) in sums[r][p].iter_mut().enumerate() {
-                            *sum = left.fma(V::load(b.add(p * self.across + v * V::LANES)), *sum);
+                            *sum = left.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
                         }
                     });
                 });
@@ -221,6 +246,38 @@ impl<V: Vector> Tile<V> {
                 }
             });
         }
+        R
+    }
+}
+
+impl<V: Vector, B: Feed<V>> Tile<V, B> {
+    /// Computes some of `rows` rows; gives how many: as many as fit, in steps, so that few are not computed as many.
+    ///
+    /// # Safety
+    /// As `wide`, for all of the rows.
+    #[inline(always)]
+    pub(super) unsafe fn next(self, rows: usize) -> usize {
+        // SAFETY: the caller's.
+        unsafe {
+            match rows {
+                n if V::ROWS >= 12 && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
+                n if V::ROWS >= 8 && n >= 8 => self.wide::<8>(),
+                n if V::ROWS >= 6 && n >= 6 => self.wide::<6>(),
+                n if n >= 4 => self.wide::<4>(),
+                n if n >= 2 => self.wide::<2>(),
+                _ => self.wide::<1>(),
+            }
+        }
+    }
+
+    /// Computes `R` rows, one or two registers wide; gives `R`.
+    ///
+    /// # Safety
+    /// The processor has the instructions; there are `R` rows, and `k` terms of as many registers as the columns take.
+    #[inline(always)]
+    unsafe fn wide<const R: usize>(self) -> usize {
+        // SAFETY: the caller's.
+        unsafe { if self.cols > V::LANES { self.run::<R, 2>() } else { self.run::<R, 1>() } }
         R
     }
 
@@ -241,22 +298,13 @@ impl<V: Vector> Tile<V> {
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let mut b = self.b;
             for t in 0..self.k {
-                let mut right = [V::splat(V::T::ZERO); W];
-                for (v, right) in right.iter_mut().enumerate() {
-                    *right = V::load(b.add(v * V::LANES));
-                    // A panel that was not packed has a term on each page, which no hardware foresees. Tall tiles have
-                    // packed panels, or such as stay in the second-level cache.
-                    if R <= 8 {
-                        V::ahead(b.wrapping_add(AHEAD * self.next + v * V::LANES));
-                    }
-                }
+                let right = b.next::<R, W>();
                 each_row!(R, r => {
                     let left = V::splat(*self.a.add(r * PITCH + t));
                     for (sum, right) in sums[r].iter_mut().zip(right) {
                         *sum = left.fma(right, *sum);
                     }
                 });
-                b = b.wrapping_add(self.next);
             }
             let whole = self.cols == W * V::LANES;
             each_row!(R, r => {
