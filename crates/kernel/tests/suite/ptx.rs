@@ -134,8 +134,7 @@ fn attention_units() -> Vec<Kernel> {
     };
     let gradient = |(dtype, causal, d)| {
         let (l, lse) = ([1, 4, 512, d], [1, 4, 512]);
-        let [l, lse] =
-            [&l[..], &lse].map(|dims| Layout::contiguous(Shape::new(dims).expect("small")));
+        let [l, lse] = [&l[..], &lse].map(|dims| Layout::contiguous(Shape::new(dims).expect("small")));
         let given = attention::Given { q: &l, k: &l, v: &l, o: &l, lse: &lse, g: &l, mask: None };
         let a = Attention::exact(0.125, causal);
         let all = attention::units_grad::attention_grad(&a, dtype, &given);
