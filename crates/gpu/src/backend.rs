@@ -106,12 +106,12 @@ fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
 }
 
 /// How a device's matrix units take a product of so many sums; `None` if they do not know such numbers.
-fn unit_tile(i: &Info, dtype: DType, sums: [usize; 2]) -> Option<matrix_units::Tile> {
+fn unit_tile(i: &Info, dtype: DType, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
     let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
     // Of several shapes the largest: most products for what is read.
     let unit = units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>())?;
     let limits = Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous };
-    matrix_units::Tile::of(*unit, i.subgroup[1], sums, limits)
+    matrix_units::Tile::of(*unit, i.subgroup[1], batches, sums, limits)
 }
 
 /// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
@@ -301,7 +301,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let e = OfEpilogue::<E, N>(*e);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
         if p == Precision::Fast
-            && let Some(tile) = unit_tile(d.info()?, x.dtype, [x.shape()[1], w.shape()[2]])
+            && let Some(tile) = unit_tile(d.info()?, x.dtype, x.shape()[0], [x.shape()[1], w.shape()[2]])
         {
             let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
             let ours = || {

@@ -41,6 +41,11 @@ pub struct Tile {
     pub slots: u32,
 }
 
+/// Fragments along the terms of a step, at most; others are a divisor of it.
+const DEEPEST: u32 = 2;
+/// So many subgroups keep a large device busy.
+const BUSY: usize = 512;
+
 /// What a device has for a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -53,8 +58,30 @@ pub struct Limits {
 }
 
 impl Tile {
-    /// A tile for a product of m by n sums, if the device has room for it.
-    pub fn of(unit: MatrixUnit, lanes: u32, sums: [usize; 2], limits: Limits) -> Option<Tile> {
+    /// A tile for as many products of m by n sums, if the device has room for it.
+    pub fn of(
+        unit: MatrixUnit,
+        lanes: u32,
+        batches: usize,
+        sums: [usize; 2],
+        limits: Limits,
+    ) -> Option<Tile> {
+        let all = Tile::all(unit, lanes, limits);
+        // Not those whose rows and columns are mostly beyond the ends of y.
+        let fits = |t: &&Tile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(32));
+        let subgroups = |t: &Tile| {
+            let each = (t.subgroups[0] * t.subgroups[1]) as usize;
+            each * batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
+        };
+        // The largest with which a device is busy, or else the one with the most to do side by side.
+        let busy = all.iter().filter(fits).find(|t| subgroups(t) >= BUSY);
+        let other = || all.iter().filter(fits).rev().max_by_key(|t| subgroups(t));
+        busy.or_else(other).or(all.last()).copied()
+    }
+
+    /// The tiles that a device has room for, from the largest to the smallest. They are made for speed alone: a sum has the same
+    /// bits with each of them.
+    pub fn all(unit: MatrixUnit, lanes: u32, limits: Limits) -> Vec<Tile> {
         let Limits { invocations, shared, asynchronous } = limits;
         let terms = u32::from(unit.shape[2]);
         let tile = |subgroups, each, depth, slots| Tile {
@@ -65,23 +92,15 @@ impl Tile {
             depth,
             slots: if asynchronous { slots } else { 0 },
         };
-        // The largest whose rows and columns are not mostly beyond the ends of y. Of the first, 48 KiB hold three slots of as many
-        // terms as a unit takes, and registers no more than those of one step beside all sums.
+        // Of the first, 48 KiB hold three slots of as many terms as a unit takes, and registers no more than those of one step beside
+        // all sums.
         let all = [
             tile([2, 2], [4, 4], terms, 3),
-            tile([2, 2], [2, 2], 2 * terms, 3),
-            tile([1, 4], [1, 1], 2 * terms, 4),
-            tile([1, 1], [1, 1], 2 * terms, 4),
+            tile([2, 2], [2, 2], DEEPEST * terms, 3),
+            tile([1, 4], [1, 1], DEEPEST * terms, 4),
+            tile([1, 1], [1, 1], DEEPEST * terms, 4),
         ];
-        let fits = |t: &Tile| {
-            t.invocations() <= invocations
-                && t.shared_bytes() <= shared
-                && (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(32))
-        };
-        all.into_iter().find(fits).or_else(|| {
-            let least = all[3];
-            (least.invocations() <= invocations && least.shared_bytes() <= shared).then_some(least)
-        })
+        all.into_iter().filter(|t| t.invocations() <= invocations && t.shared_bytes() <= shared).collect()
     }
 
     /// Rows (side 0) or columns (side 1) of a workgroup.
@@ -266,7 +285,10 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     for (f, sums) in sums.chunks(t.together() as usize).enumerate() {
         let f = f as u32 * t.together();
         let at = [f / t.each[1], f % t.each[1]];
-        k.barrier();
+        if f > 0 {
+            // What was handed over before has been taken.
+            k.barrier();
+        }
         for (i, &sum) in sums.iter().enumerate() {
             let first = mine + i as i64 * i64::from(t.unit.shape[1]);
             k.fragment_store(Order::Rows, out, first, k.u32(pitch), sum);
@@ -353,11 +375,14 @@ impl<'k> Plan<'k, '_> {
             sums
         };
         let begin = self.terms.like(0);
+        // In all tiles as many products follow the last term, of zeros, which make a sum of -0 another.
+        let most = i64::from(t.unit.shape[2]) * i64::from(DEEPEST);
+        let upto = (self.terms + (most - 1)) / most * most;
         if t.slots > 0 {
             let pitch = [0, 1].map(|side| self.form.staged(side).1);
-            let flow = Flow { stages, to: self.staged, pitch, slots: t.slots, end: self.terms };
+            let flow = Flow { stages, to: self.staged, pitch, slots: t.slots, end: self.terms, upto };
             flow.open(begin);
-            return flow.steps([begin, self.terms], k.u32(0), &none, &compute).1;
+            return flow.steps([begin, upto], k.u32(0), &none, &compute).1;
         }
         // As it lies in memory.
         let bring = |side: usize, loaded: &[Val<'k>]| {
@@ -368,7 +393,9 @@ impl<'k> Plan<'k, '_> {
             });
         };
         let zero = k.u32(0);
-        stage::steps(&stages, [begin, self.terms], &none, &bring, &|sums| compute(zero, [zero; 2], sums))
+        stage::steps(&stages, [begin, upto], self.terms, &none, &bring, &|sums| {
+            compute(zero, [zero; 2], sums)
+        })
     }
 
     /// Fragment `u` of a side, from term `at` of what is staged; where that begins, and the subgroup's first row or column in it.

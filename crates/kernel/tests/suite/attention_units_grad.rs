@@ -95,6 +95,7 @@ fn check(dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
     }
     let (o_data, o) = host(dtype, o);
     let lse_data = HostData::F32(lse.clone());
+    let lse = |row: usize| f64::from(lse[row]);
 
     let [mut dq, mut dk, mut dv] =
         [("dq", b * h * l * d), ("dk", b * j * s * d), ("dv", b * j * s * d)].map(|(w, n)| Sums::new(w, n));
@@ -103,7 +104,7 @@ fn check(dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
         let sum = dot(&slope, &line(&o, row));
         for t in 0..seen(row % l) {
             let key = kept(row / l) * s + t;
-            let p = (score(row, t) - f64::from(lse[row])).exp();
+            let p = (score(row, t) - lse(row)).exp();
             let dp = dot(&slope, &line(&v, key));
             let (ds, from) = (p * (dp - sum), p * (dp.abs() + sum.abs()));
             dq.add(row, (ds, from), &line(&k, key), eps);

@@ -8,6 +8,7 @@ mod edges;
 mod equal;
 mod interp;
 mod mutations;
+mod products_by_units;
 mod ptx;
 mod ptx_machine;
 mod random;

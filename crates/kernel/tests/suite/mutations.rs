@@ -5,10 +5,12 @@ use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
-use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, Op, Place, Region, Type, Value};
+use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Region, Type, Value};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::Floats;
-use elinvar_kernel::library::{Steps, Work, arg_fold, attention, conv, fold, map, nonzero, scan, sort};
+use elinvar_kernel::library::{
+    Steps, Work, arg_fold, attention, conv, fold, map, matrix_units, nonzero, scan, sort,
+};
 use elinvar_kernel::pass::compact;
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Scan};
 use elinvar_ops::lane::Lane;
@@ -153,6 +155,57 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// Numbers of f16, and room for so many.
+fn halves(n: usize, stream: u64) -> Memory {
+    let half = |c: u64| u64::from(half::f16::from_f32(f32::from_bits(c as u32)).to_bits());
+    Memory { elem: Elem::F16, cells: noise(n, stream).cells.into_iter().map(half).collect() }
+}
+
+/// Kernels of matrix units whose shared memory is filled several times over. They are larger: what is tried on them is what has to
+/// do with order.
+fn unit_cases() -> Vec<Case> {
+    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    let (d, unit) = (DType::F16, MatrixUnit { elem: Elem::F16, shape: [16; 3] });
+    let limits = matrix_units::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let tile = matrix_units::Tile::all(unit, 32, limits)[2];
+    let (x, w) = (layout(&[1, 16, 168]), layout(&[1, 168, 64]));
+    let product = matrix_units::contract(&PLAIN, d, &x, &w, &[], tile).expect("there are elements");
+    // Of the second tile of queries, some blocks of keys are seen whole, and some in part.
+    let long = layout(&[1, 1, 170, 32]);
+    let a = Attention::exact(0.4, true);
+    let attended = attention::units::attention(&a, d, [&long; 3]).expect("there are queries");
+    // Two heads go with one of keys.
+    let (q, kv, lse) = (layout(&[1, 2, 140, 32]), layout(&[1, 1, 140, 32]), layout(&[1, 2, 140]));
+    let given = attention::Given { q: &q, k: &kv, v: &kv, o: &q, lse: &lse, g: &q, mask: None };
+    let gradient = |number| launch(attention::units_grad::attention_grad(&a, d, &given), number);
+    let (many, few) = (280 * 32, 140 * 32);
+    let operands = |result: usize| {
+        let q_k_v = [halves(many, 1), halves(few, 2), halves(few, 3)];
+        let others = [noise(280, 4), halves(many, 5), noise(280, 6), Memory::of(d, result)];
+        q_k_v.into_iter().chain(others).collect()
+    };
+    vec![
+        case(
+            "product by units",
+            product,
+            vec![halves(16 * 168, 1), halves(64 * 168, 2), Memory::of(d, 16 * 64)],
+        ),
+        case(
+            "attention by units",
+            attended,
+            vec![
+                halves(170 * 32, 1),
+                halves(170 * 32, 2),
+                halves(170 * 32, 3),
+                Memory::of(d, 170 * 32),
+                Memory::of(DType::F32, 170),
+            ],
+        ),
+        case("gradient by units, of queries", gradient(1), operands(many)),
+        case("gradient by units, of keys", gradient(2), operands(few)),
+    ]
+}
+
 /// What is done to an instruction: `None` if there is nothing to spoil in it, else what stands in its place.
 type Spoil<'a> = dyn FnMut(&Inst, &mut Vec<Type>) -> Option<Vec<Inst>> + 'a;
 
@@ -220,7 +273,7 @@ fn define(values: &mut Vec<Type>, t: Type) -> Value {
 #[test]
 fn a_barrier_is_missing() {
     let mut barriers = 0;
-    for c in cases() {
+    for c in cases().into_iter().chain(unit_cases()) {
         let (count, missed) = unseen(&c, &mut |inst, _| matches!(inst.op, Op::Barrier).then(Vec::new));
         barriers += count;
         // The last barrier of a fold, and of sums side by side, is for what follows, and here nothing does.
@@ -233,7 +286,7 @@ fn a_barrier_is_missing() {
 #[test]
 fn a_wait_or_a_group_is_missing() {
     let mut places = 0;
-    for c in cases() {
+    for c in cases().into_iter().chain(unit_cases()) {
         let order = |op: &Op| matches!(op, Op::CommitCopies | Op::WaitCopies(_));
         let (count, missed) = unseen(&c, &mut |inst, _| order(&inst.op).then(Vec::new));
         places += count;

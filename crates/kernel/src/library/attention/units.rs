@@ -174,7 +174,8 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let seen = if form.causal { s.min(first_row + i64::from(form.rows())) } else { s };
     let kept = own / group;
     let stages = [stage(&key, kept, BLOCK), stage(&v, kept, BLOCK)];
-    let flow = Flow { stages, to: staged, pitch: [form.pitch(); 2], slots: form.slots(), end: seen };
+    let flow =
+        Flow { stages, to: staged, pitch: [form.pitch(); 2], slots: form.slots(), end: seen, upto: seen };
     flow.open(zero);
     let turn = |masked: bool| {
         let (rows, queries) = (&rows, &queries);

@@ -231,6 +231,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
         pitch: [form.pitch(); 2],
         slots: form.slots(),
         end,
+        upto: end,
     };
     let sums = match v.filter(|_| by_query) {
         Some(v) => {

@@ -19,8 +19,9 @@ pub(in crate::library) struct Flow<'k> {
     pub pitch: [u32; 2],
     /// How many steps there is room for: at least two.
     pub slots: u32,
-    /// Behind the last term.
+    /// Behind the last term, and where steps end: there or later, with padding in between.
     pub end: Val<'k>,
+    pub upto: Val<'k>,
 }
 
 /// Bytes of a copy: the most that there are, and no fewer go past the cache of a multiprocessor.
@@ -46,7 +47,7 @@ impl<'k> Flow<'k> {
     /// A group of the copies of a step.
     fn begin(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.stages[0].k;
-        k.if_(first.lt(self.end), || {
+        k.if_(first.lt(self.upto), || {
             for side in 0..2 {
                 let base = slot * i64::from(self.slot(side));
                 self.stages[side].copy([first, self.end], (self.to[side], base, self.pitch[side]));

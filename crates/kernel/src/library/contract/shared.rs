@@ -127,8 +127,14 @@ impl<'k> Plan<'k, '_> {
         let begin = of.map_or(self.terms.like(0), |of| of * length);
         let end = of.map_or(self.terms, |_| (begin + length).min(self.terms));
         let pitch = [0, 1].map(|side| self.form.flow_pitch(side));
-        let flow =
-            Flow { stages: [0, 1].map(|side| self.stage(side)), to, pitch, slots: self.form.tile.slots, end };
+        let flow = Flow {
+            stages: [0, 1].map(|side| self.stage(side)),
+            to,
+            pitch,
+            slots: self.form.tile.slots,
+            end,
+            upto: end,
+        };
         let compute = |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
             let width = flow.stages[0].width;
             (0..self.form.tile.depth).step_by(usize::from(width)).fold(sums.to_vec(), |sums, t| {
@@ -198,7 +204,7 @@ impl<'k> Plan<'k, '_> {
                 }
             });
         };
-        stage::steps(&stages, [start, end], none, &bring, &|sums| {
+        stage::steps(&stages, [start, end], end, none, &bring, &|sums| {
             (0..form.tile.depth).fold(sums.to_vec(), |sums, t| {
                 let [a, b] = [0, 1].map(|side| self.terms_of(side, to[side], t));
                 self.chains(&a, &b, &sums)

@@ -72,11 +72,12 @@ impl<'k> Stage<'k> {
     }
 }
 
-/// Goes through the terms `start..end` step by step: `bring` stores a step's terms of a side, and `compute` makes the new sums of
+/// Goes through the terms `start..upto` step by step, of which those from `end` on are padding: `bring` stores a step's terms of a side, and `compute` makes the new sums of
 /// the old ones, while the next step's terms are on their way. Gives the last sums.
 pub(in crate::library) fn steps<'k>(
     stages: &[Stage<'k>; 2],
-    [start, end]: [Val<'k>; 2],
+    [start, upto]: [Val<'k>; 2],
+    end: Val<'k>,
     none: &[Val<'k>],
     bring: &dyn Fn(usize, &[Val<'k>]),
     compute: &dyn Fn(&[Val<'k>]) -> Vec<Val<'k>>,
@@ -87,7 +88,7 @@ pub(in crate::library) fn steps<'k>(
     let (count, loads) = (none.len(), x.len());
     let carried = [none, &x, &w].concat();
     let step = start.like(i64::from(stages[0].depth));
-    let all = k.for_(start, end, step, &carried, |first, carried| {
+    let all = k.for_(start, upto, step, &carried, |first, carried| {
         let (sums, loaded) = carried.split_at(count);
         let (x, w) = loaded.split_at(loads);
         bring(0, x);
