@@ -259,6 +259,7 @@ impl Warp {
             Narrow1::TruncF => self.n1(to, a, |a| bits(f(a).trunc())),
             Narrow1::RoundF => self.n1(to, a, |a| bits(f(a).round_ties_even())),
             Narrow1::HalfToF => self.n1(to, a, |a| bits(f16::from_bits(a as u16).to_f32())),
+            Narrow1::FToBf16 => self.n1(to, a, |a| narrowed(Factor::BF16, a)),
             Narrow1::FToTf32 => {
                 self.n1(to, a, |a| {
                     if f(a).is_nan() { 0x7fff_ffff } else { a.wrapping_add(0x1000) & 0xffff_e000 }

@@ -330,6 +330,10 @@ impl Decoder {
             let op = match (to_ty, from_ty, how) {
                 ("f32", "f32", _) => whole!(Narrow1),
                 ("f16", "f32", ["rn"]) => Narrow1::FToHalf,
+                ("bf16", "f32", ["rn"]) => {
+                    self.needs(80)?;
+                    Narrow1::FToBf16
+                }
                 ("tf32", "f32", ["rna"]) => {
                     self.needs(80)?;
                     Narrow1::FToTf32

@@ -19,6 +19,7 @@ pub enum Narrow1 {
     RoundF,
     HalfToF,
     FToHalf,
+    FToBf16,
     /// To ten bits behind the point, ties away from zero.
     FToTf32,
     Low16,

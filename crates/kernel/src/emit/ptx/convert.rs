@@ -36,10 +36,29 @@ impl Emitter<'_> {
         half
     }
 
+    /// An f32 as bf16.
+    pub(super) fn bf16_of(&mut self, a: &str) -> Register {
+        let half = self.register(Class::Half);
+        if self.rounds_bf16 {
+            self.line(&format!("cvt.rn.bf16.f32 {half}, {a}"));
+        } else {
+            let bits = self.bf16_bits(a);
+            let high = self.inst(Scalar::U32, "shr.u32", &[&bits, "16"]);
+            self.line(&format!("cvt.u16.u32 {half}, {high}"));
+        }
+        half
+    }
+
     /// The bits of an f32 rounded to the nearest bf16: half of what is cut off is added, less one if the last bit that
-    /// stays is even. (The instruction for it came with a later device than the oldest.)
+    /// stays is even. (The instruction for it came with
+    /// a later device than the oldest.)
     pub(super) fn bf16_bits(&mut self, a: &str) -> Register {
         let word = Scalar::U32;
+        if self.rounds_bf16 {
+            let half = self.bf16_of(a);
+            let wide = self.inst(word, "cvt.u32.u16", &[&half]);
+            return self.inst(word, "shl.b32", &[&wide, "16"]);
+        }
         let bits = self.inst(word, "mov.b32", &[a]);
         let last = self.inst(word, "shr.u32", &[&bits, "16"]);
         let odd = self.inst(word, "and.b32", &[&last, "1"]);

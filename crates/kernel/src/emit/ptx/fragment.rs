@@ -252,9 +252,8 @@ impl Emitter<'_> {
                 self.inst(Scalar::U32, "mov.b32", &[&format!("{{{half}, {half}}}")])
             }
             _ => {
-                let bits = self.bf16_bits(&value);
-                let low = self.inst(Scalar::U32, "shr.u32", &[&bits, "16"]);
-                self.inst(Scalar::U32, "or.b32", &[&bits, &low])
+                let half = self.bf16_of(&value);
+                self.inst(Scalar::U32, "mov.b32", &[&format!("{{{half}, {half}}}")])
             }
         };
         Ok(vec![one; count])

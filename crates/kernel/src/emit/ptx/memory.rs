@@ -125,13 +125,7 @@ impl Emitter<'_> {
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 | Elem::U8 => r.to_string(),
             Elem::Bool => self.inst(Scalar::U32, "selp.u32", &["1", "0", r]),
             Elem::F16 => self.half_of(r),
-            Elem::BF16 => {
-                let bits = self.bf16_bits(r);
-                let high = self.inst(Scalar::U32, "shr.u32", &[&bits, "16"]);
-                let half = self.register(Class::Half);
-                self.line(&format!("cvt.u16.u32 {half}, {high}"));
-                half
-            }
+            Elem::BF16 => self.bf16_of(r),
         }
     }
 

@@ -96,6 +96,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
     let mut e = Emitter {
         k: &k,
         multiples: Multiples::of(&k),
+        rounds_bf16: target.capability >= MATRIX_UNITS.capability,
         body: String::new(),
         registers: [0; 6],
         values: vec![Vec::new(); k.values.len()],
@@ -171,6 +172,8 @@ struct Emitter<'a> {
     k: &'a Kernel,
     /// What indices are multiples of.
     multiples: Multiples<'a>,
+    /// Has the target an instruction that rounds to bf16?
+    rounds_bf16: bool,
     body: String,
     /// How many of each class there are.
     registers: [u32; 6],
