@@ -3,7 +3,8 @@
 Each row is a call and a wait for the device, as it is for `elinvar bench`; the median of at least seven. TF32 is off, as PyTorch
 has it by default for products; `torch-tf32` has it on, where that changes a row.
 
-usage: python3 torch_rows.py [--seconds S] [--device cuda|cpu]      S: about so long for each row, 0.2 at first
+usage: python3 torch_rows.py [--seconds S] [--device cuda|cpu] [--large]      S: about so long for each row, 0.2 at first;
+--large: the rows of `elinvar bench large`, which fill a large GPU
 """
 
 import argparse
@@ -21,6 +22,7 @@ except ImportError as e:
 parser = argparse.ArgumentParser()
 parser.add_argument("--seconds", type=float, default=0.2)
 parser.add_argument("--device", default="cuda")
+parser.add_argument("--large", action="store_true")
 args = parser.parse_args()
 device = torch.device(args.device)
 if device.type == "cuda" and not torch.cuda.is_available():
@@ -132,8 +134,70 @@ def attention():
         row("attn_f", shape, lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal), flops=flops)
 
 
+def moved_by_large():
+    n = 1 << 26
+    x, y = of(n), of(n)
+    row("copy", str(n), lambda: x.clone(), bytes=8 * n)
+    row("add", str(n), lambda: x + y, bytes=12 * n)
+    row("exp", str(n), lambda: torch.exp(x), bytes=8 * n)
+    row("gelu_tanh", str(n), lambda: F.gelu(x, approximate="tanh"), bytes=8 * n)
+    row("sum_all", str(n), lambda: x.sum(), bytes=4 * n)
+    x, w, b = of(16384, 4096), of(4096), of(4096)
+    row("softmax", "16384x4096", lambda: F.softmax(x, -1), bytes=8 * n)
+    row("layer_norm", "16384x4096", lambda: F.layer_norm(x, (4096,), w, b), bytes=8 * n)
+    count, each = 48, 1 << 21
+    with torch.enable_grad():
+        parameters = [torch.nn.Parameter(of(each)) for _ in range(count)]
+        for p in parameters:
+            p.grad = of(each)
+        adam = torch.optim.Adam(parameters, lr=1e-4, fused=device.type == "cuda")
+        row("adam", f"{count}x{each}", adam.step, bytes=7 * 4 * count * each)
+
+
+def large():
+    for n in [4096, 8192]:
+        flops, shape = 2 * n**3, f"{n}x{n}x{n}"
+        x, w = of(n, n), of(n, n)
+        row("gemm_nn", shape, lambda: x @ w, flops=flops)
+        torch.backends.cuda.matmul.allow_tf32 = True
+        row("gemm_nn_fast", shape, lambda: x @ w, flops=flops)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        for name, dtype in [("bf16", torch.bfloat16), ("f16", torch.float16)]:
+            a, b = x.to(dtype), w.to(dtype)
+            row("gemm_nn_fast", shape, lambda: a @ b, dtype=name, flops=flops)
+    b, h, t, d = 8, 16, 2048, 128
+    for causal in [False, True]:
+        q, k, v = (of(b, h, t, d, dtype=torch.bfloat16) for _ in range(3))
+        shape = f"{b}x{h}x{t}x{d}" + ("_causal" if causal else "")
+        flops = 4 * b * h * t * t * d // (2 if causal else 1)
+        row("attn_f_fast", shape, lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal), "bf16", flops)
+        with torch.enable_grad():
+            for x in (q, k, v):
+                x.requires_grad_(True)
+            ones = torch.ones_like(q)
+
+            def both():
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                torch.autograd.grad(y, (q, k, v), ones)
+
+            row("attn_fb_fast", shape, both, "bf16", flops // 2 * 7)
+    torch.backends.cudnn.allow_tf32 = False
+    for n, c, k, side in [(64, 64, 64, 56), (64, 256, 256, 14)]:
+        x, w = of(n, c, side, side), of(k, c, 3, 3)
+        shape, flops = f"n{n}_c{c}_k{k}_h{side}_r3_s1_p1_g1", 2 * n * k * side * side * c * 9
+        row("conv2d_f", shape, lambda: F.conv2d(x, w, padding=1), flops=flops)
+        for form in [torch.contiguous_format, torch.channels_last]:
+            a, f = (v.to(torch.bfloat16).contiguous(memory_format=form) for v in (x, w))
+            peer = "torch-eager" if form == torch.contiguous_format else "torch-eager-nhwc"
+            row("conv2d_f_fast", shape, lambda: F.conv2d(a, f, padding=1), "bf16", flops, peer=peer)
+
+
 with torch.no_grad():
-    products()
-    elementwise()
-    reductions()
-    attention()
+    if args.large:
+        moved_by_large()
+        large()
+    else:
+        products()
+        elementwise()
+        reductions()
+        attention()

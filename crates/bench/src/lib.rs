@@ -22,7 +22,7 @@ pub use data::Data;
 pub use harness::{Stats, done, measure};
 pub use line::{Figure, Line};
 pub use memory::{START, memory_of};
-pub use row::{Group, OURS, Row, STATIC, Term, Variant};
+pub use row::{GRAPH, Group, OURS, Row, STATIC, Term, Variant};
 pub use rows::rows;
 
 use elinvar::{CpuDevice, Device, Result};

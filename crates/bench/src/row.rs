@@ -12,6 +12,9 @@ pub const OURS: &str = "ours";
 /// The name of results with the backend chosen at compile time.
 pub const STATIC: &str = "ours-static";
 
+/// The name of results of work that was recorded once.
+pub const GRAPH: &str = "ours-graph";
+
 /// What kind of work a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
@@ -31,11 +34,13 @@ pub enum Group {
     Inference,
     /// What a call costs that computes next to nothing.
     Overhead,
+    /// What fills a large GPU, and takes long elsewhere.
+    Large,
 }
 
 impl Group {
     /// All of them, in the order of their letters.
-    pub const ALL: [Group; 8] = [
+    pub const ALL: [Group; 9] = [
         Group::Gemm,
         Group::Elementwise,
         Group::Reductions,
@@ -44,6 +49,7 @@ impl Group {
         Group::Training,
         Group::Inference,
         Group::Overhead,
+        Group::Large,
     ];
     /// One word, for a command line.
     pub fn word(self) -> &'static str {
@@ -56,6 +62,7 @@ impl Group {
             Group::Training => "training",
             Group::Inference => "inference",
             Group::Overhead => "overhead",
+            Group::Large => "large",
         }
     }
 }
@@ -72,6 +79,7 @@ impl fmt::Display for Group {
             Group::Training => "f. training step",
             Group::Inference => "g. inference",
             Group::Overhead => "h. overhead",
+            Group::Large => "i. large",
         })
     }
 }
@@ -81,7 +89,7 @@ impl fmt::Display for Group {
 pub enum Term {
     /// All of a group.
     Group(Group),
-    /// Those in whose name this text is: see [`Row::name`].
+    /// Those in whose name this text is: see [`Row::name`]. Rows of [`Group::Large`] only if the text begins as their names do.
     Text(String),
 }
 
@@ -95,7 +103,10 @@ impl Term {
     pub fn takes(&self, row: &Row) -> bool {
         match self {
             Term::Group(group) => row.group == *group,
-            Term::Text(text) => row.name().contains(text),
+            // What takes long is asked for by its group.
+            Term::Text(text) => {
+                row.name().contains(text) && (row.group != Group::Large || text.starts_with("i. large"))
+            }
         }
     }
 }
@@ -132,6 +143,7 @@ pub struct Row {
     recorded: bool,
     make: Make,
     make_static: Option<MakeStatic>,
+    make_graph: Option<Make>,
 }
 
 /// A way to run a row.
@@ -141,6 +153,8 @@ pub enum Variant {
     Ours,
     /// With the backend chosen at compile time.
     Static,
+    /// Recorded once, and done again.
+    Graph,
 }
 
 impl Variant {
@@ -149,6 +163,7 @@ impl Variant {
         match self {
             Variant::Ours => OURS,
             Variant::Static => STATIC,
+            Variant::Graph => GRAPH,
         }
     }
 }
@@ -175,6 +190,7 @@ impl Row {
             recorded: false,
             make: Box::new(move |data| Ok(Box::new(try_run(|| make(data))?) as Task)),
             make_static: None,
+            make_graph: None,
         }
     }
     /// Operations of the useful work.
@@ -201,6 +217,15 @@ impl Row {
         self
     }
 
+    /// The same work, recorded.
+    pub(crate) fn also_graph<F>(mut self, make: impl Fn(&mut Data<Device>) -> Result<F> + 'static) -> Row
+    where
+        F: FnMut() -> Result<()> + 'static,
+    {
+        self.make_graph = Some(Box::new(move |data| Ok(Box::new(try_run(|| make(data))??) as Task)));
+        self
+    }
+
     /// `group|workload|shape|dtype`, as the catalogue that all libraries share has it.
     pub fn name(&self) -> String {
         format!("{}|{}|{}|{}", self.group, self.workload, self.shape, self.dtype)
@@ -208,7 +233,11 @@ impl Row {
     /// The ways to run it on a device.
     pub fn variants(&self, device: &Device) -> Vec<Variant> {
         let fixed = self.make_static.is_some() && matches!(device, Device::Cpu(_));
-        [Variant::Ours].into_iter().chain(fixed.then_some(Variant::Static)).collect()
+        // Devices without a queue call the function each time.
+        let queue = !matches!(device, Device::Cpu(_) | Device::Reference(_));
+        let graph = self.make_graph.is_some() && queue;
+        let others = [fixed.then_some(Variant::Static), graph.then_some(Variant::Graph)];
+        [Variant::Ours].into_iter().chain(others.into_iter().flatten()).collect()
     }
     /// Measures it for about so many seconds.
     ///
@@ -245,14 +274,18 @@ impl Row {
         self.run(|| (0..times).try_for_each(|_| task()))
     }
     fn task(&self, variant: Variant, device: &Device) -> Result<Task> {
-        match (variant, device, &self.make_static) {
-            (Variant::Ours, ..) => (self.make)(&mut Data::new(device.clone())),
-            (Variant::Static, Device::Cpu(cpu), Some(make)) => make(&mut Data::new(cpu.clone())),
-            (Variant::Static, ..) => Err(elinvar::Error::unsupported(format!(
-                "bench: {} has no variant {STATIC} on {device}",
-                self.name()
-            ))),
-        }
+        let made = match (variant, device) {
+            (Variant::Ours, _) => Some((self.make)(&mut Data::new(device.clone()))),
+            (Variant::Static, Device::Cpu(cpu)) => {
+                self.make_static.as_ref().map(|make| make(&mut Data::new(cpu.clone())))
+            }
+            (Variant::Static, _) => None,
+            (Variant::Graph, _) => self.make_graph.as_ref().map(|make| make(&mut Data::new(device.clone()))),
+        };
+        made.unwrap_or_else(|| {
+            let (name, variant) = (self.name(), variant.peer());
+            Err(elinvar::Error::unsupported(format!("bench: {name} has no variant {variant} on {device}")))
+        })
     }
     fn run<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         try_run(|| if self.recorded { run() } else { no_grad(run) })?

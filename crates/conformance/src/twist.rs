@@ -6,11 +6,13 @@
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem, View,
+    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Fold, Pool, Random, Recorded, Scan, Scatter,
+    UpdateItem, View,
 };
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::{RowOut, Rows};
 use elinvar_ops::update::Update;
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -251,6 +253,7 @@ impl<D: elinvar_ops::DeviceOf> elinvar_ops::DeviceOf for TwistedDevice<D> {
 impl<B: Backend> Backend for Twisted<B> {
     type Device = TwistedDevice<B::Device>;
     type Buffer = B::Buffer;
+    type Graph = Infallible;
     const NAME: &'static str = "twisted";
 
     fn upload(d: &Self::Device, data: HostData) -> Result<B::Buffer> {
@@ -301,6 +304,19 @@ impl<B: Backend> Backend for Twisted<B> {
         let parts: Vec<_> = parts.iter().map(|(x, l)| (inner(*x), l.clone())).collect();
         let buffer = B::assemble(&d.inner, fill, dtype, shape, &parts)?;
         after::<B>(d, Work::Assemble, buffer, dtype, shape.numel())
+    }
+    fn record(_: &Self::Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Recorded work would pass the twist by.
+        Ok(None)
+    }
+    fn input(d: &Self::Device, x: View<'_, Self>, _: Option<&B::Buffer>) -> Result<B::Buffer> {
+        Self::copy(d, x, x.dtype)
+    }
+    fn replay(_: &Self::Device, g: &Infallible, _: &[(View<'_, Self>, &B::Buffer)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(d: &Self::Device, buffer: &B::Buffer) -> Result<usize> {
+        B::memory_id(&d.inner, buffer)
     }
     fn map<M: Map<N>, const N: usize>(
         d: &Self::Device,

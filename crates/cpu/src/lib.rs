@@ -43,6 +43,7 @@ use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
+use std::convert::Infallible;
 
 /// The CPU backend.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +91,7 @@ fn host_items<'a, const M: usize, const R: usize>(
 impl Backend for Cpu {
     type Device = CpuDevice;
     type Buffer = CpuBuffer;
+    type Graph = Infallible;
     const NAME: &'static str = "cpu";
 
     fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
@@ -138,6 +140,19 @@ impl Backend for Cpu {
         let parts: Vec<(View<'_>, Layout)> =
             parts.iter().map(|(v, l)| Ok((host(v)?, l.clone()))).collect::<Result<_>>()?;
         own(copy::assemble(d, fill, dtype, shape, &parts))
+    }
+    fn record(_: &CpuDevice, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs what its work costs: there is no queue to fill.
+        Ok(None)
+    }
+    fn input(d: &CpuDevice, x: Look<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
+        Self::copy(d, x, x.dtype)
+    }
+    fn replay(_: &CpuDevice, g: &Infallible, _: &[(Look<'_>, &CpuBuffer)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &CpuDevice, buffer: &CpuBuffer) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
     }
     fn map<M: Map<N>, const N: usize>(
         d: &CpuDevice,

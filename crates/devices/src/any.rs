@@ -25,6 +25,8 @@ trait Member: Backend {
     fn pick(b: &AnyBuffer) -> Option<&Self::Buffer>;
     fn pick_mut(b: &mut AnyBuffer) -> Option<&mut Self::Buffer>;
     fn wrap(b: Self::Buffer) -> AnyBuffer;
+    fn pick_graph(g: &AnyGraph) -> Option<&Self::Graph>;
+    fn wrap_graph(g: Self::Graph) -> AnyGraph;
 }
 
 macro_rules! backends {
@@ -45,6 +47,14 @@ macro_rules! backends {
             $Variant(<$Backend as Backend>::Buffer),)*
         }
 
+        /// Recorded work of one of this build's backends.
+        #[derive(Debug)]
+        pub enum AnyGraph {
+            $($(#[$when])?
+            #[doc = concat!("Recorded work of `", stringify!($Backend), "`.")]
+            $Variant(<$Backend as Backend>::Graph),)*
+        }
+
         $($(#[$when])?
         impl Member for $Backend {
             fn pick(b: &AnyBuffer) -> Option<&Self::Buffer> {
@@ -61,6 +71,15 @@ macro_rules! backends {
             }
             fn wrap(b: Self::Buffer) -> AnyBuffer {
                 AnyBuffer::$Variant(b)
+            }
+            fn pick_graph(g: &AnyGraph) -> Option<&Self::Graph> {
+                match g {
+                    AnyGraph::$Variant(g) => Some(g),
+                    _ => None,
+                }
+            }
+            fn wrap_graph(g: Self::Graph) -> AnyGraph {
+                AnyGraph::$Variant(g)
             }
         })*
 
@@ -113,6 +132,7 @@ fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
 impl Backend for Any {
     type Device = Device;
     type Buffer = AnyBuffer;
+    type Graph = AnyGraph;
     const NAME: &'static str = "any";
 
     fn upload(d: &Device, data: HostData) -> Result<AnyBuffer> {
@@ -159,6 +179,27 @@ impl Backend for Any {
             let parts: Vec<_> = parts.iter().map(|(v, l)| (to::<B>(*v), l.clone())).collect();
             B::assemble(d, fill, dtype, shape, &parts).map(B::wrap)
         })
+    }
+    fn record(d: &Device, work: &mut Recorded<'_, Self>) -> Result<Option<AnyGraph>> {
+        on!(d, B, d => {
+            let mut work = |keep: &mut dyn FnMut(&<B as Backend>::Buffer) -> Result<()>| {
+                work(&mut |b: &AnyBuffer| keep(pick::<B>(b)))
+            };
+            Ok(B::record(d, &mut work)?.map(<B as Member>::wrap_graph))
+        })
+    }
+    fn input(d: &Device, x: View<'_, Self>, before: Option<&AnyBuffer>) -> Result<AnyBuffer> {
+        on!(d, B, d => B::input(d, to::<B>(x), before.map(pick::<B>)).map(B::wrap))
+    }
+    fn replay(d: &Device, g: &AnyGraph, inputs: &[(View<'_, Self>, &AnyBuffer)]) -> Result<bool> {
+        on!(d, B, d => {
+            let g = <B as Member>::pick_graph(g).expect("work is done where it was recorded");
+            let inputs: Vec<_> = inputs.iter().map(|(x, b)| (to::<B>(*x), pick::<B>(b))).collect();
+            B::replay(d, g, &inputs)
+        })
+    }
+    fn memory_id(d: &Device, buffer: &AnyBuffer) -> Result<usize> {
+        on!(d, B, d => B::memory_id(d, pick::<B>(buffer)))
     }
     fn map<M: Map<N>, const N: usize>(
         d: &Device,

@@ -1,10 +1,11 @@
 //! The interpreter as a device: slow, exact, and it finds out-of-bounds accesses and races.
 
-use crate::{Driver, Info, Kind, Slice};
+use crate::{Call, Driver, Info, Kind, Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{self, Launch};
 use elinvar_kernel::ir::{Access, Elem, MatrixUnit};
+use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,7 @@ impl Driver for Interp {
     type Memory = Memory;
     type Module = Kernel;
     type Mark = Instant;
+    type Graph = Infallible;
 
     fn list() -> Result<Vec<Info>> {
         Ok(vec![Info {
@@ -116,6 +118,17 @@ impl Driver for Interp {
             }
         }
         Ok(())
+    }
+    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+        // Nobody's library.
+        Ok(false)
+    }
+    fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
+        // There is no queue to fill.
+        Ok(None)
+    }
+    fn replay(&self, graph: &Infallible) -> Result<()> {
+        match *graph {}
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         to.put(bytes);

@@ -16,11 +16,13 @@ mod fits;
 pub mod interp;
 pub mod null;
 mod params;
+mod product;
 pub mod vulkan;
 
 pub use cuda::Cuda;
 pub use interp::Interp;
 pub use null::Null;
+pub use product::Product;
 pub use vulkan::Vulkan;
 
 use elinvar_core::Result;
@@ -123,6 +125,36 @@ impl<D: Driver> Clone for Slice<'_, D> {
 }
 impl<D: Driver> Copy for Slice<'_, D> {}
 
+/// Something that a queue is given.
+#[derive(Debug)]
+pub enum Call<'a, D: Driver> {
+    /// As [`Driver::launch`] takes it.
+    Launch {
+        /// The kernel.
+        module: &'a D::Module,
+        /// Its buffers.
+        buffers: Vec<Slice<'a, D>>,
+        /// How many workgroups there are, and their parameters.
+        launch: &'a Launch,
+        /// The numbers that are too many for parameters.
+        numbers: Option<&'a [u8]>,
+    },
+    /// As [`Driver::multiply`] takes it; it was asked before whether it can be done.
+    Multiply {
+        /// Sizes and strides.
+        product: Product,
+        /// x, w and y.
+        operands: [Slice<'a, D>; 3],
+    },
+    /// As [`Driver::copy`] takes it.
+    Copy {
+        /// The source.
+        from: Slice<'a, D>,
+        /// The target.
+        to: Slice<'a, D>,
+    },
+}
+
 /// An opened device.
 ///
 /// All methods may be called from several threads; the order of the queue is the order of the calls.
@@ -135,6 +167,8 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     type Module: Send + Sync + fmt::Debug;
     /// A place in the queue, with the time at which the device came there.
     type Mark: Send + Sync + fmt::Debug;
+    /// Calls that the device keeps, to do them again and again.
+    type Graph: Send + Sync + fmt::Debug;
 
     /// The devices of this machine, the fastest kind first; `open` counts in this order.
     ///
@@ -171,6 +205,22 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
         launch: &Launch,
         numbers: Option<&[u8]>,
     ) -> Result<()>;
+    /// A product of x and w to y, by a library of the device's vendor. `false`, and nothing was done, if there is none or it cannot
+    /// do this product; that is always so, or never.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool>;
+    /// Has the device keep calls, which are not made yet. `None` if it cannot: then the calls are made one by one each time.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn graph(&self, calls: &[Call<'_, Self>]) -> Result<Option<Self::Graph>>;
+    /// Makes all calls of a graph, in their order. Their modules and memory must still be there.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn replay(&self, graph: &Self::Graph) -> Result<()>;
     /// Writes bytes to memory, in the queue's order. The bytes may be changed when this returns.
     ///
     /// # Errors

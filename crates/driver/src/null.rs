@@ -1,7 +1,7 @@
 //! A device that does nothing, and tells what it was asked for: for tests of what stands above, and for measuring what
 //! giving work to a device costs the host.
 
-use crate::{Driver, Info, Interp, Slice};
+use crate::{Driver, Info, Interp, Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
@@ -27,6 +27,10 @@ pub enum Call {
     Wait,
     /// The time was noted.
     Mark,
+    /// So many calls are kept.
+    Graph(usize),
+    /// So many calls were made at once.
+    Replay(usize),
 }
 
 impl Call {
@@ -39,7 +43,9 @@ impl Call {
             | Call::Launch(..)
             | Call::Write(_)
             | Call::Copy(_)
-            | Call::Mark => false,
+            | Call::Mark
+            | Call::Graph(_)
+            | Call::Replay(_) => false,
         }
     }
 }
@@ -72,6 +78,8 @@ impl Driver for Null {
     /// The kernel's name.
     type Module = String;
     type Mark = ();
+    /// How many calls.
+    type Graph = usize;
 
     fn list() -> Result<Vec<Info>> {
         let like = |info: Info| Info { name: "null".into(), ..info };
@@ -104,6 +112,18 @@ impl Driver for Null {
         _: Option<&[u8]>,
     ) -> Result<()> {
         self.record(Call::Launch(module.clone(), launch.groups));
+        Ok(())
+    }
+    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+        // Nobody's library.
+        Ok(false)
+    }
+    fn graph(&self, calls: &[crate::Call<'_, Self>]) -> Result<Option<usize>> {
+        self.record(Call::Graph(calls.len()));
+        Ok(Some(calls.len()))
+    }
+    fn replay(&self, graph: &usize) -> Result<()> {
+        self.record(Call::Replay(*graph));
         Ok(())
     }
     fn write(&self, _: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {

@@ -7,10 +7,11 @@ mod doubles;
 use doubles::{doubles, slice};
 use elinvar_core::ErrorKind;
 use elinvar_driver::cuda::use_library;
-use elinvar_driver::{Cuda, Driver, Kind};
+use elinvar_driver::{Call, Cuda, Driver, Kind};
+use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::{Access, Elem};
+use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -49,6 +50,54 @@ fn large_copies() {
     assert!(got == all);
     d.read(slice::<Cuda>(&other, 5 << 20, 100), &mut got[..100]).unwrap();
     assert!(got[..100] == all[5 << 20..][..100]);
+}
+
+/// y[i] = x[i] * 2 + p + q, for n elements; q is a number that is too many for a parameter.
+fn twice() -> Kernel {
+    let k = Builder::new("twice", [64, 1, 1]);
+    let (x, y) = (k.buffer("x", Elem::U32, Access::Read), k.buffer("y", Elem::U32, Access::Write));
+    let q = k.buffer("q", Elem::U32, Access::Read);
+    let (p, n) = (k.param("p", Scalar::U32), k.param("n", Scalar::I64));
+    let i = k.global_id(0);
+    k.if_(i.to(Scalar::I64).lt(n), || k.store(y, i, k.load(x, i, 1) * 2 + p + k.load(q, k.u32(0), 1)));
+    k.finish()
+}
+
+/// Calls that the device keeps are made each time, in their order, with the numbers that they had; others' work between them
+/// stays where it is.
+#[test]
+fn kept_calls_are_made_again() {
+    let d = device();
+    let module = d.compile(&twice()).unwrap();
+    let memory = d.allocate(3 * 4096).unwrap();
+    let [a, b, c] = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i * 4096, 400));
+    let launch =
+        |p: u32| Launch { groups: [2, 1, 1], params: vec![p.into(), Constant::int(Scalar::I64, 100)] };
+    let (first, second) = (launch(1), launch(5));
+    let (q, r) = (7u32.to_le_bytes(), 100u32.to_le_bytes());
+    let calls = [
+        Call::Launch { module: &module, buffers: vec![a, b], launch: &first, numbers: Some(&q) },
+        Call::Launch { module: &module, buffers: vec![b, c], launch: &second, numbers: Some(&r) },
+        Call::Copy { from: c, to: a },
+    ];
+    d.write(a, &3u32.to_le_bytes().repeat(100)).unwrap();
+    let graph = d.graph(&calls).unwrap().expect("this driver keeps calls");
+    // Numbers of other launches come between.
+    d.launch(&module, &[b, c], &first, Some(&r)).unwrap();
+    let mut want = 3u32;
+    for _ in 0..3 {
+        d.replay(&graph).unwrap();
+        want = (want * 2 + 1 + 7) * 2 + 5 + 100;
+        let mut got = vec![0; 400];
+        d.read(a, &mut got).unwrap();
+        assert!(got.chunks(4).all(|v| v == want.to_le_bytes()), "{want}: {got:?}");
+    }
+    d.replay(&graph).unwrap();
+    // It goes when it is done, and memory after it.
+    drop(graph);
+    drop(memory);
+    d.wait().unwrap();
+    assert!(d.graph(&[]).unwrap().is_some());
 }
 
 /// The device's own clock goes on, and knows marks of one device only.

@@ -254,6 +254,25 @@
 //! # Ok::<(), elinvar::Error>(())
 //! ```
 //!
+//! On a GPU, a small model's forward pass is a hundred launches of a few microseconds, and giving them to the device takes longer
+//! than doing them. [`Graph`] records them once and gives them as one; results are the same bits, on every device:
+//!
+//! ```
+//! # use elinvar::prelude::*;
+//! use elinvar::Graph;
+//! use elinvar::nn::models::DigitsMlp;
+//! use elinvar::nn::{Layer, Module};
+//!
+//! # let d = Device::default();
+//! let net = DigitsMlp::<Any>::new(&mut Generator::new(1), &d);
+//! net.eval();
+//! let x = Tensor::zeros([1, 1, 8, 8], DType::F32, &d);
+//! let graph = Graph::record(&[&x], move |x| Ok(vec![net.forward(&x[0])]))?;
+//! let digit = graph.run(&[&Tensor::ones([1, 1, 8, 8], DType::F32, &d)])?;
+//! assert_eq!(digit[0].dims(), [1, 10]);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
 //! A device counts the memory of its tensors and keeps what was dropped for the next ones; a limit turns a program that would
 //! take the whole machine into one that gets an error it can handle.
 //!
@@ -316,7 +335,7 @@ pub use elinvar_ops as ops;
 pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};
 pub use elinvar_reference::{Reference, ReferenceDevice};
 pub use elinvar_tensor::{
-    Axes, Backward, Generator, Gradients, HookHandle, Index, Operand, Sizes, TensorData, backward,
+    Axes, Backward, Generator, Gradients, Graph, HookHandle, Index, Operand, Sizes, TensorData, backward,
     check_gradient, checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
 };
 

@@ -4,6 +4,7 @@
 //! they were copied, or looks at results before they are there, gets other numbers than it wants, every time.
 
 use crate::machine::{Fault, FaultKind, Launch, Memory, run};
+use crate::product::Multiply;
 use crate::ptx::{Program, Refused, parse};
 use crate::settings::{Settings, newest_ptx};
 use crate::sys::raw::{HostBytes, Raw};
@@ -30,10 +31,12 @@ impl Error {
     pub const UNSUPPORTED_PTX_VERSION: Error = Error(222);
     pub const INVALID_HANDLE: Error = Error(400);
     pub const NOT_FOUND: Error = Error(500);
+    pub const ILLEGAL_STATE: Error = Error(401);
     pub const NOT_READY: Error = Error(600);
     pub const ILLEGAL_ADDRESS: Error = Error(700);
     pub const MISALIGNED_ADDRESS: Error = Error(716);
     pub const NOT_SUPPORTED: Error = Error(801);
+    pub const CAPTURE_UNSUPPORTED: Error = Error(900);
 
     /// The name that NVIDIA gives it.
     pub fn name(self) -> Option<&'static std::ffi::CStr> {
@@ -53,10 +56,23 @@ impl Error {
             Error::NOT_READY => c"CUDA_ERROR_NOT_READY",
             Error::ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
             Error::MISALIGNED_ADDRESS => c"CUDA_ERROR_MISALIGNED_ADDRESS",
+            Error::ILLEGAL_STATE => c"CUDA_ERROR_ILLEGAL_STATE",
             Error::NOT_SUPPORTED => c"CUDA_ERROR_NOT_SUPPORTED",
+            Error::CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
             _ => return None,
         })
     }
+}
+
+/// What stays on the device.
+#[derive(Debug)]
+pub enum Work {
+    /// From an address to another, so many bytes.
+    Across { from: u64, to: u64, bytes: u64 },
+    /// A launch.
+    Launch(Arc<Program>, Launch),
+    /// A product of matrices.
+    Multiply(Multiply),
 }
 
 /// What a stream does.
@@ -66,10 +82,10 @@ pub enum Operation {
     Up(HostBytes, u64),
     /// From an address to the host.
     Down(u64, HostBytes),
-    /// From an address to another, so many bytes.
-    Across { from: u64, to: u64, bytes: u64 },
-    /// A launch.
-    Launch(Arc<Program>, Launch),
+    /// Work of the device.
+    Work(Work),
+    /// All of a graph's.
+    Graph(Arc<Vec<Work>>),
     /// An event is passed.
     Record(u64),
     /// Memory goes.
@@ -93,6 +109,10 @@ pub(crate) struct Device {
     memory: Memory,
     used: u64,
     streams: HashMap<u64, VecDeque<Operation>>,
+    /// Streams that capture what they are given, and what they were given.
+    captures: HashMap<u64, Vec<Work>>,
+    /// Graphs, ready to be launched or not.
+    graphs: HashMap<u64, (bool, Arc<Vec<Work>>)>,
     events: HashMap<u64, Event>,
     modules: HashMap<u64, Arc<Program>>,
     /// Memory of the host that copies need not wait for, by its address.
@@ -112,6 +132,8 @@ impl Device {
             memory: Memory::default(),
             used: 0,
             streams: HashMap::new(),
+            captures: HashMap::new(),
+            graphs: HashMap::new(),
             events: HashMap::new(),
             modules: HashMap::new(),
             pinned: BTreeMap::new(),
@@ -242,10 +264,65 @@ impl Device {
     pub fn end_event(&mut self, event: u64) -> Done {
         self.events.remove(&event).map(drop).ok_or(Error::INVALID_HANDLE)
     }
+    /// From now on a stream keeps what it is given.
+    pub fn begin_capture(&mut self, stream: u64) -> Done {
+        if !self.streams.contains_key(&stream) {
+            return Err(Error::INVALID_HANDLE);
+        }
+        match self.captures.insert(stream, Vec::new()) {
+            None => Ok(()),
+            Some(_) => Err(Error::ILLEGAL_STATE),
+        }
+    }
+    /// What a stream was given since then, as a graph.
+    pub fn end_capture(&mut self, stream: u64) -> Done<u64> {
+        let all = self.captures.remove(&stream).ok_or(Error::ILLEGAL_STATE)?;
+        let handle = self.handle();
+        self.graphs.insert(handle, (false, Arc::new(all)));
+        Ok(handle)
+    }
+    /// A graph that can be launched.
+    pub fn instantiate(&mut self, graph: u64) -> Done<u64> {
+        let all = match self.graphs.get(&graph) {
+            Some((false, all)) => all.clone(),
+            Some((true, _)) | None => return Err(Error::INVALID_HANDLE),
+        };
+        let handle = self.handle();
+        self.graphs.insert(handle, (true, all));
+        Ok(handle)
+    }
+    /// Gives a stream all that a graph has.
+    pub fn launch_graph(&mut self, graph: u64, stream: u64) -> Done {
+        match self.graphs.get(&graph) {
+            Some((true, all)) => self.push(stream, Operation::Graph(all.clone())),
+            Some((false, _)) | None => Err(Error::INVALID_HANDLE),
+        }
+    }
+    /// A graph goes.
+    pub fn end_graph(&mut self, graph: u64, ready: bool) -> Done {
+        match self.graphs.remove(&graph) {
+            Some((is, _)) if is == ready => Ok(()),
+            Some(_) | None => Err(Error::INVALID_HANDLE),
+        }
+    }
     /// Gives a stream something to do.
     pub fn push(&mut self, stream: u64, operation: Operation) -> Done {
         if !self.streams.contains_key(&stream) {
             return Err(Error::INVALID_HANDLE);
+        }
+        if let Some(all) = self.captures.get_mut(&stream) {
+            return match operation {
+                Operation::Work(work) => {
+                    all.push(work);
+                    Ok(())
+                }
+                // What else a graph can have is not asked for.
+                Operation::Up(..)
+                | Operation::Down(..)
+                | Operation::Graph(_)
+                | Operation::Record(_)
+                | Operation::Free(_) => Err(Error::CAPTURE_UNSUPPORTED),
+            };
         }
         // Bytes that may go away are copied at once.
         let at_once = match &operation {
@@ -254,7 +331,7 @@ impl Device {
                 *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Event::Ahead(stream);
                 false
             }
-            Operation::Across { .. } | Operation::Launch(..) | Operation::Free(_) => false,
+            Operation::Work(_) | Operation::Graph(_) | Operation::Free(_) => false,
         };
         let queue = self.streams.entry(stream).or_default();
         queue.push_back(operation);
@@ -319,37 +396,44 @@ impl Device {
         }
         Ok(true)
     }
+    fn range(&self, at: u64, bytes: u64) -> Result<(&Arc<Raw>, usize), (Error, String)> {
+        self.memory.range(at, bytes).ok_or_else(|| {
+            let what = format!("a copy of {bytes} bytes at {at:#x}, beyond what is allocated there");
+            (Error::ILLEGAL_ADDRESS, what)
+        })
+    }
+    fn work(&self, work: &Work) -> Result<(), (Error, String)> {
+        match work {
+            Work::Across { from, to, bytes } => {
+                let ((to, to_at), (from, from_at)) = (self.range(*to, *bytes)?, self.range(*from, *bytes)?);
+                to.copy_from(to_at, from, from_at, *bytes as usize);
+                Ok(())
+            }
+            Work::Multiply(product) => product
+                .run(&self.memory)
+                .map_err(|what| (Error::ILLEGAL_ADDRESS, format!("a product: {what}"))),
+            Work::Launch(program, launch) => run(program, launch, &self.memory).map_err(|f: Fault| {
+                let error = match f.kind {
+                    FaultKind::Illegal => Error::ILLEGAL_ADDRESS,
+                    FaultKind::Misaligned => Error::MISALIGNED_ADDRESS,
+                    FaultKind::Launch => Error::INVALID_VALUE,
+                };
+                (error, f.what)
+            }),
+        }
+    }
     fn one(&mut self, operation: &Operation) -> Result<(), (Error, String)> {
-        let illegal = |what: String| (Error::ILLEGAL_ADDRESS, what);
-        let range = |at: u64, bytes: u64| {
-            let found = self.memory.range(at, bytes);
-            found.ok_or_else(|| {
-                illegal(format!("a copy of {bytes} bytes at {at:#x}, beyond what is allocated there"))
-            })
-        };
         match operation {
             Operation::Up(host, to) => {
-                let (raw, at) = range(*to, host.len() as u64)?;
+                let (raw, at) = self.range(*to, host.len() as u64)?;
                 host.copy_to(raw, at);
             }
             Operation::Down(from, host) => {
-                let (raw, at) = range(*from, host.len() as u64)?;
+                let (raw, at) = self.range(*from, host.len() as u64)?;
                 host.copy_from(raw, at);
             }
-            Operation::Across { from, to, bytes } => {
-                let ((to, to_at), (from, from_at)) = (range(*to, *bytes)?, range(*from, *bytes)?);
-                to.copy_from(to_at, from, from_at, *bytes as usize);
-            }
-            Operation::Launch(program, launch) => {
-                run(program, launch, &self.memory).map_err(|f: Fault| {
-                    let error = match f.kind {
-                        FaultKind::Illegal => Error::ILLEGAL_ADDRESS,
-                        FaultKind::Misaligned => Error::MISALIGNED_ADDRESS,
-                        FaultKind::Launch => Error::INVALID_VALUE,
-                    };
-                    (error, f.what)
-                })?;
-            }
+            Operation::Work(work) => self.work(work)?,
+            Operation::Graph(all) => all.iter().try_for_each(|work| self.work(work))?,
             Operation::Record(event) => {
                 if let Some(recorded) = self.events.get_mut(event) {
                     *recorded = Event::Passed(Instant::now());

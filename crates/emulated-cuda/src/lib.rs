@@ -10,6 +10,7 @@
 //!   workgroup, barriers and exchanges that a part of the lanes reaches.
 //! * `device`: memory, streams, events, modules. Work on a stream is kept until somebody waits for it, so a host that changes
 //!   bytes too early, or frees memory too early, is seen.
+//! * `product`: products of matrices, as cuBLASLt has them; `ELINVAR_CUBLASLT_LIBRARY` may name this library, too.
 //! * `sys`: the C functions, and memory as raw bytes.
 //!
 //! What is not emulated: time, caches, several devices, and data races between workgroups (the interpreter of the kernel
@@ -19,6 +20,7 @@
 
 mod device;
 mod machine;
+mod product;
 mod ptx;
 pub mod settings;
 mod sys;

@@ -4,12 +4,14 @@ use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::GpuDevice;
+use crate::pool::Part;
 use crate::range::Range;
+use crate::record::Graph;
 use crate::tune::Case;
-use crate::update;
+use crate::{update, vendor};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
-use elinvar_driver::{Driver, Info, Slice};
+use elinvar_driver::{Driver, Info};
 use elinvar_kernel::ir::Elem;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
@@ -24,13 +26,14 @@ use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
+use std::any::TypeId;
 use std::sync::Arc;
 
 pub(crate) type Look<'a, D> = View<'a, Gpu<D>>;
 
 /// The memory behind views.
-pub(crate) fn slices<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Slice<'a, D>>> {
-    x.iter().map(|v| v.buffer.slice()).collect()
+pub(crate) fn parts<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Part<'a, D>>> {
+    x.iter().map(|v| v.buffer.part()).collect()
 }
 
 /// Runs a work with one result, which comes after its operands.
@@ -43,8 +46,8 @@ fn one<D: Driver>(
 ) -> Result<GpuBuffer<D>> {
     let y = GpuBuffer::room(d, to, len)?;
     if let Some(work) = work {
-        let mut buffers = slices(x)?;
-        buffers.push(y.slice()?);
+        let mut buffers = parts(x)?;
+        buffers.push(y.part()?);
         d.run(&work, &buffers)?;
     }
     Ok(y)
@@ -73,9 +76,9 @@ fn steps<D: Driver, const R: usize>(
     let scratch = all.scratch.iter().map(room).collect::<Result<Vec<_>>>()?;
     for step in &all.steps {
         let slot = |s: &Slot| match *s {
-            Slot::Operand(i) => x[i].buffer.slice(),
-            Slot::Result(i) => results[i].slice(),
-            Slot::Scratch(i) => scratch[i].slice(),
+            Slot::Operand(i) => x[i].buffer.part(),
+            Slot::Result(i) => results[i].part(),
+            Slot::Scratch(i) => scratch[i].part(),
         };
         d.run(&step.work, &step.buffers.iter().map(slot).collect::<Result<Vec<_>>>()?)?;
     }
@@ -112,6 +115,7 @@ fn unit_tile(i: &Info, dtype: DType, sums: [usize; 2]) -> Option<matrix_units::T
 impl<D: Driver> Backend for Gpu<D> {
     type Device = GpuDevice<D>;
     type Buffer = GpuBuffer<D>;
+    type Graph = Graph<D>;
     const NAME: &'static str = D::NAME;
 
     fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer> {
@@ -125,7 +129,7 @@ impl<D: Driver> Backend for Gpu<D> {
         Self::copy(d, x, x.dtype)?.download(d, len)
     }
     fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()> {
-        buffer.slice()?;
+        buffer.part()?;
         d.driver()?.wait()
     }
     fn synchronize(d: &Self::Device) -> Result<()> {
@@ -178,10 +182,43 @@ impl<D: Driver> Backend for Gpu<D> {
         };
         for (part, to) in parts {
             if let Some(work) = copy::copy_into(part.layout, dtype, to) {
-                d.run(&work, &[part.buffer.slice()?, y.slice()?])?;
+                d.run(&work, &[part.buffer.part()?, y.part()?])?;
             }
         }
         Ok(y)
+    }
+
+    fn record(d: &Self::Device, work: &mut Recorded<'_, Self>) -> Result<Option<Graph<D>>> {
+        Graph::record(d, work).map(Some)
+    }
+    fn input(d: &Self::Device, x: Look<'_, D>, before: Option<&Self::Buffer>) -> Result<Self::Buffer> {
+        let new = d.unrecorded(|| Self::copy(d, x, x.dtype))?;
+        let range = |b: &Self::Buffer| Range::of(x.dtype, b.node.range);
+        let both = before.map_or(range(&new), |before| range(&new).or(range(before)));
+        Ok(new.within(both.known(x.dtype)))
+    }
+    fn replay(d: &Self::Device, g: &Graph<D>, inputs: &[(Look<'_, D>, &Self::Buffer)]) -> Result<bool> {
+        let fits = |(x, to): &(Look<'_, D>, &Self::Buffer)| {
+            Range::of(x.dtype, to.node.range).holds(Range::of(x.dtype, x.buffer.node.range))
+        };
+        if !inputs.iter().all(fits) {
+            return Ok(false);
+        }
+        for (x, to) in inputs {
+            let copied;
+            let from = if x.buffer.node.is_whole(x.layout) {
+                x.buffer.part()?
+            } else {
+                copied = Self::copy(d, *x, x.dtype)?;
+                copied.part()?
+            };
+            d.copy(from, to.part()?)?;
+        }
+        g.replay()?;
+        Ok(true)
+    }
+    fn memory_id(_: &Self::Device, buffer: &Self::Buffer) -> Result<usize> {
+        Ok(Arc::as_ptr(buffer.node.piece()?).addr())
     }
 
     fn map<M: Map<N>, const N: usize>(
@@ -256,14 +293,22 @@ impl<D: Driver> Backend for Gpu<D> {
             && let Some(tile) = unit_tile(d.info()?, x.dtype, [x.shape()[1], w.shape()[2]])
         {
             let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
-            let work = matrix_units::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
-            return one(d, work, &operands, x.dtype, len);
+            let ours = || {
+                let work = matrix_units::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
+                one(d, work, &operands, x.dtype, len)
+            };
+            let plain = TypeId::of::<E>() == TypeId::of::<Plain>();
+            let product = vendor::product(x.dtype, x.layout, w.layout).filter(|_| plain);
+            return match product {
+                Some(product) => vendor::fastest(d, product, [x, w], &ours),
+                None => ours(),
+            };
         }
         let run = |tile: Tile| {
             let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
             steps(d, &work, &operands)
         };
-        let tried = |tile: Tile| d.time(|| run(tile).map(drop));
+        let tried = |tile: Tile| d.unrecorded(|| d.time(|| run(tile).map(drop)));
         let tile = d.tuner()?.tile(d.info()?, Case::of(x.dtype, x.layout, w.layout), &tried)?;
         let [y] = run(tile)?;
         Ok(y)
@@ -315,9 +360,9 @@ impl<D: Driver> Backend for Gpu<D> {
             PoolKind::Avg => None,
         };
         if let Some(work) = pool::pool(p, x.dtype, x.layout) {
-            let mut buffers = vec![x.buffer.slice()?, y.slice()?];
+            let mut buffers = vec![x.buffer.part()?, y.part()?];
             if let Some(winners) = &winners {
-                buffers.push(winners.slice()?);
+                buffers.push(winners.part()?);
             }
             d.run(&work, &buffers)?;
         }
@@ -342,8 +387,8 @@ impl<D: Driver> Backend for Gpu<D> {
         let layouts = [q.layout, k.layout, v.layout];
         if let Some(work) = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))) {
             let operands: Vec<Look<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
-            let mut buffers = slices(&operands)?;
-            buffers.extend([y.slice()?, lse.slice()?]);
+            let mut buffers = parts(&operands)?;
+            buffers.extend([y.part()?, lse.part()?]);
             d.run(&work, &buffers)?;
         }
         Ok((y, lse))
@@ -377,7 +422,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let y = GpuBuffer::room(d, x.dtype, index.shape().numel())?;
         if let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) {
             let refused = Refused::new(d, &index, x.shape()[axis])?;
-            d.run(&work, &[x.buffer.slice()?, index.buffer.slice()?, y.slice()?, refused.buffer.slice()?])?;
+            d.run(&work, &[x.buffer.part()?, index.buffer.part()?, y.part()?, refused.buffer.part()?])?;
             refused.check(d, "gather", &index, axis, x.shape()[axis])?;
         }
         Ok(y)

@@ -2,7 +2,7 @@
 
 use crate::chain::{self, Plan};
 use crate::device::GpuDevice;
-use crate::pool::Piece;
+use crate::pool::{Part, Piece};
 use elinvar_core::{DType, HostData, Layout, Result};
 use elinvar_driver::{Driver, Slice};
 use std::fmt;
@@ -20,7 +20,7 @@ pub(crate) struct Node<D: Driver> {
     pub(crate) len: usize,
     /// The smallest and the largest number, if they are known without asking the device: of i64, which are indices.
     pub(crate) range: Option<[i64; 2]>,
-    pub(crate) piece: OnceLock<Piece<D>>,
+    pub(crate) piece: OnceLock<Arc<Piece<D>>>,
     plan: Mutex<Option<Arc<Plan<D>>>>,
 }
 
@@ -33,20 +33,26 @@ impl<D: Driver> Node<D> {
         if self.piece.get().is_some() { None } else { self.lock().clone() }
     }
     /// Its memory; the numbers are computed now if they were put off.
-    pub(crate) fn piece(self: &Arc<Self>) -> Result<&Piece<D>> {
+    pub(crate) fn piece(self: &Arc<Self>) -> Result<&Arc<Piece<D>>> {
         if let Some(piece) = self.piece.get() {
             return Ok(piece);
         }
         let mut plan = self.lock();
         if let (None, Some(what)) = (self.piece.get(), plan.as_ref()) {
-            chain::compute(self, what)?;
+            let device = what.device();
+            // What was put off before the work that is recorded now is not part of it.
+            if device.is_recorded(what.recording()) {
+                chain::compute(self, what)?;
+            } else {
+                device.unrecorded(|| chain::compute(self, what))?;
+            }
         }
         *plan = None;
         drop(plan);
         Ok(self.piece.get().expect("a node has its memory or a plan"))
     }
     /// The memory of numbers that were computed for another node's sake.
-    pub(crate) fn computed(&self, piece: Piece<D>) {
+    pub(crate) fn computed(&self, piece: Arc<Piece<D>>) {
         // Somebody else may have been faster, with the same bits.
         drop(self.piece.set(piece));
         // Who holds the lock is about to take the plan out himself.
@@ -58,9 +64,9 @@ impl<D: Driver> Node<D> {
         (self.len * self.dtype.size()) as u64
     }
     /// All of its memory that holds numbers.
-    pub(crate) fn slice(self: &Arc<Self>) -> Result<Slice<'_, D>> {
+    pub(crate) fn part(self: &Arc<Self>) -> Result<Part<'_, D>> {
         let bytes = self.bytes();
-        Ok(self.piece()?.slice(bytes))
+        Ok(Part::new(self.piece()?, bytes))
     }
     /// Does a view look at all of it, in its order?
     pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
@@ -74,7 +80,7 @@ impl<D: Driver> GpuBuffer<D> {
     }
     /// Numbers whose range is known.
     pub(crate) fn known(dtype: DType, len: usize, piece: Piece<D>, range: Option<[i64; 2]>) -> Self {
-        let node = Node { dtype, len, range, piece: OnceLock::from(piece), plan: Mutex::new(None) };
+        let node = Node { dtype, len, range, piece: OnceLock::from(Arc::new(piece)), plan: Mutex::new(None) };
         GpuBuffer { node: Arc::new(node) }
     }
     pub(crate) fn put_off(dtype: DType, len: usize, plan: Plan<D>) -> Self {
@@ -85,8 +91,8 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn room(d: &GpuDevice<D>, dtype: DType, len: usize) -> Result<Self> {
         Ok(GpuBuffer::new(dtype, len, d.take(len * dtype.size())?))
     }
-    pub(crate) fn slice(&self) -> Result<Slice<'_, D>> {
-        self.node.slice()
+    pub(crate) fn part(&self) -> Result<Part<'_, D>> {
+        self.node.part()
     }
     /// The same memory once more.
     pub(crate) fn share(&self) -> Self {
@@ -102,10 +108,10 @@ impl<D: Driver> GpuBuffer<D> {
     /// Sees to it that nobody else has its memory, which is about to be changed: what is put off and would read it keeps a
     /// copy of the old numbers.
     pub(crate) fn own(&mut self, d: &GpuDevice<D>) -> Result<&Self> {
-        let old = self.node.slice()?;
+        let old = self.node.part()?;
         if Arc::strong_count(&self.node) > 1 {
             let new = GpuBuffer::room(d, self.node.dtype, self.node.len)?;
-            d.driver()?.copy(old, new.slice()?)?;
+            d.copy(old, new.part()?)?;
             *self = new;
         }
         Ok(self)
@@ -122,11 +128,14 @@ impl<D: Driver> GpuBuffer<D> {
             HostData::U8(v) => v.as_bytes(),
             HostData::Bool(v) => v.as_bytes(),
         };
-        let piece = d.take(bytes.len())?;
-        if !bytes.is_empty() {
-            let slice = Slice { len: bytes.len() as u64, ..piece.slice(bytes.len() as u64) };
-            d.driver()?.write(slice, bytes)?;
-        }
+        // Recorded work has it already when it is done again.
+        let piece = d.unrecorded(|| -> Result<Piece<D>> {
+            let piece = d.take(bytes.len())?;
+            if !bytes.is_empty() {
+                d.driver()?.write(piece.place().slice(bytes.len() as u64), bytes)?;
+            }
+            Ok(piece)
+        })?;
         let range = match data {
             HostData::I64(v) => v.iter().min().zip(v.iter().max()).map(|(&a, &b)| [a, b]),
             _ => None,
@@ -136,10 +145,11 @@ impl<D: Driver> GpuBuffer<D> {
     /// The first numbers, in host memory.
     pub(crate) fn download(&self, d: &GpuDevice<D>, len: usize) -> Result<HostData> {
         let node = &self.node;
+        d.may_wait()?;
         let driver = d.driver()?;
         // No more than is asked for.
         let part = || -> Result<Slice<'_, D>> {
-            Ok(Slice { len: (len * node.dtype.size()) as u64, ..node.slice()? })
+            Ok(Slice { len: (len * node.dtype.size()) as u64, ..node.part()?.slice() })
         };
         let mut all = HostData::full(node.dtype, len, 0.into())?;
         if len == 0 {

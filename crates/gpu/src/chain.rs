@@ -8,8 +8,10 @@
 
 use crate::buffer::{GpuBuffer, Node};
 use crate::device::GpuDevice;
+use crate::pool::Part;
+use crate::record::Mine;
 use elinvar_core::{DType, Layout, Result};
-use elinvar_driver::{Driver, Slice};
+use elinvar_driver::Driver;
 use elinvar_kernel::library::formula::{Chain, Compute, Formula, Source, Step};
 use elinvar_kernel::library::map::{self, Choice};
 use elinvar_ops::View;
@@ -35,6 +37,8 @@ pub(crate) struct Plan<D: Driver> {
     maps: usize,
     /// What its kernel would read: nodes, by address, and how.
     outside: Reads,
+    /// The recorded work that it is part of.
+    recording: Option<Mine>,
 }
 
 type Reads = SmallVec<[(usize, Layout); 4]>;
@@ -49,6 +53,13 @@ fn join(all: &mut Reads, more: &[(usize, Layout)]) {
 }
 
 impl<D: Driver> Plan<D> {
+    pub(crate) fn device(&self) -> &GpuDevice<D> {
+        &self.device
+    }
+    /// The recorded work that it is part of.
+    pub(crate) fn recording(&self) -> Option<&Mine> {
+        self.recording.as_ref()
+    }
     fn layout(&self) -> &Layout {
         &self.operands[0].1
     }
@@ -82,6 +93,10 @@ pub(crate) fn put_off<D: Driver>(
     let (mut maps, mut outside) = (1, Reads::new());
     for v in x {
         let node = &v.buffer.node;
+        // What was put off before a recording is no part of it.
+        if node.plan().is_some_and(|plan| !d.is_recorded(plan.recording())) {
+            node.piece()?;
+        }
         if let Some(plan) = node.plan() {
             let mut with = outside.clone();
             join(&mut with, &plan.outside);
@@ -98,7 +113,7 @@ pub(crate) fn put_off<D: Driver>(
         join(&mut outside, &[(Arc::as_ptr(node).addr(), v.layout.clone())]);
     }
     let operands = x.iter().map(|v| (v.buffer.node.clone(), v.layout.clone())).collect();
-    let plan = Plan { device: d.clone(), formula, operands, dtype, maps, outside };
+    let plan = Plan { device: d.clone(), formula, operands, dtype, maps, outside, recording: d.recording() };
     Ok(GpuBuffer::put_off(to, len, plan))
 }
 
@@ -170,13 +185,15 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Re
         }
         return compute(node, plan);
     }
-    let pieces =
-        keeps.iter().map(|&i| d.take(steps.nodes[i].bytes() as usize)).collect::<Result<Vec<_>>>()?;
-    let mut buffers: Vec<Slice<'_, D>> = Vec::new();
+    let pieces = keeps
+        .iter()
+        .map(|&i| d.take(steps.nodes[i].bytes() as usize).map(Arc::new))
+        .collect::<Result<Vec<_>>>()?;
+    let mut buffers: Vec<Part<'_, D>> = Vec::new();
     for (node, _) in &steps.outside {
-        buffers.push(node.slice()?);
+        buffers.push(node.part()?);
     }
-    buffers.extend(keeps.iter().zip(&pieces).map(|(&i, piece)| piece.slice(steps.nodes[i].bytes())));
+    buffers.extend(keeps.iter().zip(&pieces).map(|(&i, piece)| Part::new(piece, steps.nodes[i].bytes())));
     let operands: Vec<(&Layout, DType)> = steps.outside.iter().map(|(n, l)| (l, n.dtype)).collect();
     let chain = Chain {
         steps: (steps.plans.iter().zip(&steps.operands))

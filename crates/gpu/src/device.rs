@@ -2,10 +2,11 @@
 
 use crate::Gpu;
 use crate::buffer::GpuBuffer;
-use crate::pool::{Piece, Pool};
+use crate::pool::{Part, Piece, Pool};
+use crate::record::{self, Mine};
 use crate::tune::Tuner;
-use elinvar_core::{DType, ErrorKind, MemoryStats, Precision, Result, Scalar};
-use elinvar_driver::{Driver, Info, Slice};
+use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
+use elinvar_driver::{Call, Driver, Info, Product};
 use elinvar_kernel::ir::Constant;
 use elinvar_kernel::library::{Key, Work};
 use elinvar_ops::DeviceOf;
@@ -27,7 +28,7 @@ pub struct GpuDevice<D: Driver> {
 
 /// What is shared by all that name a device.
 pub(crate) struct Opened<D: Driver> {
-    driver: D,
+    pub(crate) driver: D,
     pool: Arc<Pool<D>>,
     /// Kernels that were compiled.
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
@@ -114,7 +115,7 @@ impl<D: Driver> GpuDevice<D> {
     pub fn launches(&self) -> Result<u64> {
         Ok(self.opened()?.launches.load(Relaxed))
     }
-    fn opened(&self) -> Result<&Arc<Opened<D>>> {
+    pub(crate) fn opened(&self) -> Result<&Arc<Opened<D>>> {
         self.opened.as_ref().map_err(Clone::clone)
     }
 
@@ -127,7 +128,10 @@ impl<D: Driver> GpuDevice<D> {
     /// Memory for so many bytes.
     pub(crate) fn take(&self, bytes: usize) -> Result<Piece<D>> {
         let o = self.opened()?;
-        o.pool.take(&o.driver, bytes as u64)
+        match record::with(o, |r| r.memory.clone()) {
+            Some(memory) => memory.take(&o.pool, &o.driver, bytes as u64),
+            None => o.pool.take(&o.driver, bytes as u64),
+        }
     }
     pub(crate) fn stats(&self) -> Result<MemoryStats> {
         Ok(self.opened()?.pool.stats())
@@ -160,7 +164,8 @@ impl<D: Driver> GpuDevice<D> {
         if let Some(known) = locked(&o.numbers).get(&number) {
             return Ok(known.share());
         }
-        let made = make()?;
+        // Whoever asks next may not be part of what is recorded now.
+        let made = self.unrecorded(make)?;
         let mut all = locked(&o.numbers);
         // A program that asks for ever new numbers has no use for the old ones.
         if all.len() >= NUMBERS {
@@ -194,27 +199,91 @@ impl<D: Driver> GpuDevice<D> {
     pub(crate) fn prepare(&self, work: &Work<'_>) -> Result<()> {
         self.opened()?.module(work).map(drop)
     }
-    /// Starts a work with its buffers.
-    pub(crate) fn run(&self, work: &Work<'_>, buffers: &[Slice<'_, D>]) -> Result<()> {
+    /// Starts a work with its buffers, or records it.
+    pub(crate) fn run(&self, work: &Work<'_>, buffers: &[Part<'_, D>]) -> Result<()> {
         let o = self.opened()?;
         let module = o.module(work)?;
-        let numbers = work.numbers.as_deref().map(bytes);
-        o.launches.fetch_add(1, Relaxed);
-        let start = || o.driver.launch(&module, buffers, &work.launch, numbers.as_deref());
-        start().or_else(|e| match e.kind() {
-            // A launch needs a little memory of its own: what is kept for tensors, or still in use by work before it, may be
-            // what is missing. Several launches that belong together should not end in the middle.
-            ErrorKind::OutOfMemory => {
-                o.pool.release();
-                o.driver.wait()?;
-                start()
-            }
-            _ => Err(e),
-        })
+        let mut numbers = work.numbers.as_deref().map(bytes);
+        let recorded =
+            record::with(o, |r| r.launch(module.clone(), buffers, &work.launch, numbers.take())).is_some();
+        if recorded {
+            return Ok(());
+        }
+        let buffers = buffers.iter().map(Part::slice).collect();
+        o.give(&Call::Launch { module: &module, buffers, launch: &work.launch, numbers: numbers.as_deref() })
+    }
+    /// Has the vendor's library do a product, or records that. It was seen before that it does.
+    pub(crate) fn multiply(&self, product: Product, operands: [Part<'_, D>; 3]) -> Result<()> {
+        let o = self.opened()?;
+        match record::with(o, |r| r.multiply(product, operands)) {
+            Some(()) => Ok(()),
+            None => o.give(&Call::Multiply { product, operands: operands.map(|p| p.slice()) }),
+        }
+    }
+    /// Copies as many bytes as the target has, or records that.
+    pub(crate) fn copy(&self, from: Part<'_, D>, to: Part<'_, D>) -> Result<()> {
+        let o = self.opened()?;
+        match record::with(o, |r| r.copy(&from, &to)) {
+            Some(()) => Ok(()),
+            None => o.give(&Call::Copy { from: from.slice(), to: to.slice() }),
+        }
+    }
+
+    // Recording
+
+    /// What this thread records on this device.
+    pub(crate) fn recording(&self) -> Option<Mine> {
+        record::with(self.opened().ok()?, |r| r.mine.clone())
+    }
+    /// Can this thread do work now that belongs to a recording, or to none? Not if it records another.
+    pub(crate) fn is_recorded(&self, mine: Option<&Mine>) -> bool {
+        self.recording().is_none_or(|now| mine.is_some_and(|mine| mine.is(&now)))
+    }
+    /// Runs `f` as if this thread recorded nothing.
+    pub(crate) fn unrecorded<T>(&self, f: impl FnOnce() -> T) -> T {
+        record::unrecorded(f)
+    }
+    /// # Errors
+    /// `Unsupported` if this thread records: numbers are not there before the work is done.
+    pub(crate) fn may_wait(&self) -> Result<()> {
+        if self.recording().is_some() {
+            return Err(Error::unsupported(format!(
+                "{}: a function that is recorded cannot ask for numbers, and here they are needed: of indices whose range \
+                 is not known it must be seen that they are in range",
+                D::NAME
+            )));
+        }
+        Ok(())
     }
 }
 
 impl<D: Driver> Opened<D> {
+    /// Gives a call to the queue.
+    pub(crate) fn give(&self, call: &Call<'_, D>) -> Result<()> {
+        let give = || match call {
+            Call::Launch { module, buffers, launch, numbers } => {
+                self.launches.fetch_add(1, Relaxed);
+                self.driver.launch(module, buffers, launch, *numbers)
+            }
+            Call::Multiply { product, operands } => {
+                if !self.driver.multiply(product, *operands)? {
+                    return Err(Error::unsupported(format!("{}: nobody does {product:?}", D::NAME)));
+                }
+                Ok(())
+            }
+            Call::Copy { from, to } => self.driver.copy(*from, *to),
+        };
+        give().or_else(|e| match e.kind() {
+            // A launch needs a little memory of its own: what is kept for tensors, or still in use by work before it, may be
+            // what is missing. Several launches that belong together should not end in the middle.
+            ErrorKind::OutOfMemory => {
+                self.pool.release();
+                self.driver.wait()?;
+                give()
+            }
+            _ => Err(e),
+        })
+    }
     fn module(&self, work: &Work<'_>) -> Result<Arc<D::Module>> {
         if let Some(module) = locked(&self.modules).get(&work.key) {
             return Ok(module.clone());

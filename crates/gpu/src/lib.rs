@@ -6,7 +6,9 @@
 //! * `pool.rs`: memory, counted, limited, and kept for the next tensor.
 //! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `chain.rs`: maps in a row are one kernel.
 //! * `tune.rs`: how products are cut into pieces, found out by trying.
+//! * `record.rs`: work that is done again without the program that asked for it.
 //! * `update.rs`: optimiser steps, all parameters in few launches.
+//! * `vendor.rs`: products by the library of the device's vendor, where that is allowed and faster.
 //! * `backend.rs`: each kind of work, as launches of the library's kernels.
 //!
 //! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
@@ -20,11 +22,14 @@ mod chain;
 mod device;
 mod pool;
 mod range;
+mod record;
 mod tune;
 mod update;
+mod vendor;
 
 pub use buffer::GpuBuffer;
 pub use device::GpuDevice;
+pub use record::Graph;
 
 use elinvar_driver::Driver;
 use std::fmt;

@@ -40,36 +40,167 @@ struct Free<D: Driver> {
     since: u64,
 }
 
+/// Memory as the device gave it.
 #[derive(Debug)]
-struct Block<D: Driver> {
+pub(crate) struct Block<D: Driver> {
     memory: D::Memory,
     /// Pieces that it was cut into.
     pieces: u64,
 }
 
-/// Memory that somebody has. It goes back to the pool when it is dropped.
+/// Where pieces come from, and go back to.
+#[derive(Debug)]
+pub(crate) enum Home<D: Driver> {
+    /// The device's memory.
+    Pool(Weak<Pool<D>>),
+    /// The memory of recorded work.
+    Work(Arc<Held<D>>),
+}
+
+/// Memory that somebody has. It goes back to where it came from when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Piece<D: Driver> {
-    pool: Weak<Pool<D>>,
-    block: Arc<Block<D>>,
-    offset: u64,
+    home: Home<D>,
+    place: Place<D>,
     class: u64,
 }
 
-impl<D: Driver> Piece<D> {
-    /// Its first bytes.
-    pub(crate) fn slice(&self, bytes: u64) -> Slice<'_, D> {
-        debug_assert!(bytes <= self.class, "{bytes} bytes of a piece of {}", self.class);
+/// The first bytes of a piece, which a launch reads or writes.
+#[derive(Debug)]
+pub(crate) struct Part<'a, D: Driver> {
+    pub(crate) piece: &'a Arc<Piece<D>>,
+    /// Bytes before them.
+    skipped: u64,
+    bytes: u64,
+}
+
+impl<D: Driver> Clone for Part<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<D: Driver> Copy for Part<'_, D> {}
+
+impl<'a, D: Driver> Part<'a, D> {
+    /// So many bytes of a piece.
+    pub(crate) fn new(piece: &'a Arc<Piece<D>>, bytes: u64) -> Self {
+        debug_assert!(bytes <= piece.class, "{bytes} bytes of a piece of {}", piece.class);
         // A binding has at least one element of every type.
-        Slice { memory: &self.block.memory, offset: self.offset, len: bytes.max(16) }
+        Part { piece, skipped: 0, bytes: bytes.max(16) }
+    }
+    /// Without its first bytes, of which there are more.
+    pub(crate) fn skip(self, bytes: u64) -> Self {
+        assert!(bytes < self.bytes, "a view looks at something");
+        Part { skipped: self.skipped + bytes, bytes: self.bytes - bytes, ..self }
+    }
+    /// As a driver takes it.
+    pub(crate) fn slice(&self) -> Slice<'a, D> {
+        let Place { block, offset } = &self.piece.place;
+        Slice { memory: &block.memory, offset: offset + self.skipped, len: self.bytes }
+    }
+    /// Where it is, and how many bytes.
+    pub(crate) fn place(&self) -> (Place<D>, u64) {
+        let Place { block, offset } = &self.piece.place;
+        (Place { block: block.clone(), offset: offset + self.skipped }, self.bytes)
+    }
+}
+
+/// Where bytes of a device are.
+#[derive(Debug)]
+pub(crate) struct Place<D: Driver> {
+    block: Arc<Block<D>>,
+    offset: u64,
+}
+
+impl<D: Driver> Clone for Place<D> {
+    fn clone(&self) -> Self {
+        Place { block: self.block.clone(), offset: self.offset }
+    }
+}
+
+impl<D: Driver> Place<D> {
+    /// The first bytes there.
+    pub(crate) fn slice(&self, len: u64) -> Slice<'_, D> {
+        Slice { memory: &self.block.memory, offset: self.offset, len }
+    }
+}
+
+impl<D: Driver> Piece<D> {
+    /// Where it is.
+    pub(crate) fn place(&self) -> &Place<D> {
+        &self.place
+    }
+    /// Does it belong to this recorded work?
+    pub(crate) fn is_of(&self, work: &Arc<Held<D>>) -> bool {
+        match &self.home {
+            Home::Pool(_) => false,
+            Home::Work(own) => Arc::ptr_eq(own, work),
+        }
     }
 }
 
 impl<D: Driver> Drop for Piece<D> {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.take_back(self.block.clone(), self.offset, self.class);
+        match &self.home {
+            Home::Pool(pool) => {
+                if let Some(pool) = pool.upgrade() {
+                    pool.take_back(self.place.clone(), self.class);
+                }
+            }
+            Home::Work(work) => work.take_back(self.place.clone(), self.class),
         }
+    }
+}
+
+/// The memory of recorded work: pieces of the pool that nobody else gets as long as the work may be done again. What is dropped
+/// while the work is recorded is used again in it.
+#[derive(Debug)]
+pub(crate) struct Held<D: Driver> {
+    state: Mutex<HeldState<D>>,
+}
+
+#[derive(Debug)]
+struct HeldState<D: Driver> {
+    free: BTreeMap<u64, Vec<Place<D>>>,
+    all: Vec<Piece<D>>,
+    /// Pieces that somebody has.
+    out: usize,
+}
+
+impl<D: Driver> Held<D> {
+    pub(crate) fn new() -> Arc<Held<D>> {
+        Arc::new(Held { state: Mutex::new(HeldState { free: BTreeMap::new(), all: Vec::new(), out: 0 }) })
+    }
+    fn lock(&self) -> MutexGuard<'_, HeldState<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// A piece of at least so many bytes.
+    ///
+    /// # Errors
+    /// As [`Pool::take`].
+    pub(crate) fn take(self: &Arc<Self>, pool: &Arc<Pool<D>>, driver: &D, bytes: u64) -> Result<Piece<D>> {
+        let class = class(bytes);
+        let mut state = self.lock();
+        let place = match state.free.get_mut(&class).and_then(Vec::pop) {
+            Some(place) => place,
+            None => {
+                let piece = pool.take(driver, bytes)?;
+                let place = piece.place.clone();
+                state.all.push(piece);
+                place
+            }
+        };
+        state.out += 1;
+        Ok(Piece { home: Home::Work(self.clone()), place, class })
+    }
+    fn take_back(&self, place: Place<D>, class: u64) {
+        let mut state = self.lock();
+        state.out -= 1;
+        state.free.entry(class).or_default().push(place);
+    }
+    /// How many pieces somebody has.
+    pub(crate) fn out(&self) -> usize {
+        self.lock().out
     }
 }
 
@@ -129,13 +260,13 @@ impl<D: Driver> Pool<D> {
         };
         state.stats.in_use += class;
         state.stats.peak = state.stats.peak.max(state.stats.in_use);
-        Ok(Piece { pool: Arc::downgrade(self), block, offset, class })
+        Ok(Piece { home: Home::Pool(Arc::downgrade(self)), place: Place { block, offset }, class })
     }
 
-    fn take_back(&self, block: Arc<Block<D>>, offset: u64, class: u64) {
+    fn take_back(&self, place: Place<D>, class: u64) {
         let mut state = self.lock();
         state.stats.in_use -= class;
-        state.keep(block, offset, class);
+        state.keep(place.block, place.offset, class);
         let most = (state.stats.peak / 4).max(FLOOR);
         let gone = state.trim(most);
         // Memory is given back to the driver, which has locks of its own, outside of this one.

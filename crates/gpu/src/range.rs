@@ -35,6 +35,14 @@ impl Range {
         (dtype == DType::I64 && self != Range::ANY).then_some([self.0, self.1])
     }
 
+    /// Does it hold all of another one?
+    pub fn holds(self, o: Range) -> bool {
+        self.0 <= o.0 && o.1 <= self.1
+    }
+    /// That of numbers that are in this one or in another.
+    pub fn or(self, o: Range) -> Range {
+        Range(min(self.0, o.0), max(self.1, o.1))
+    }
     fn is_any(self) -> bool {
         self == Range::ANY
     }
@@ -75,7 +83,7 @@ impl Int for Range {
         match mask.0 {
             Some(true) => a,
             Some(false) => b,
-            None => Range(min(a.0, b.0), max(a.1, b.1)),
+            None => a.or(b),
         }
     }
     fn within(self, low: Option<i64>, high: Option<i64>) -> Self {

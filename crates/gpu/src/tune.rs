@@ -4,7 +4,8 @@
 //! With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up to the next power of two, which factors are read along)
 //! is run with every tile that the device can hold, and the fastest is taken from then on, also by later runs of any program: it
 //! is kept in a file beside the compiled pipelines, one per device and driver. It is off by default, because it makes the
-//! first run slower: a kernel is compiled for every tile.
+//! first run slower: a kernel is compiled for every tile. Where any order of sums will do (`Precision::Fast`), the library of the
+//! device's vendor is tried, too, if one is installed, and the file says who was faster.
 
 use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
@@ -12,7 +13,7 @@ use elinvar_kernel::library::contract::Tile;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Products of fewer multiplications are not worth a try: they are over before they are begun.
@@ -74,7 +75,32 @@ pub(crate) struct Tuner {
     file: Option<PathBuf>,
     /// The best tile, by the word of the case: its place among the tiles.
     best: Mutex<BTreeMap<String, usize>>,
+    /// Who does products where any order of sums will do, by the word of the case; and was that found out, or seen to be so, by
+    /// this program?
+    free: Mutex<BTreeMap<String, (Who, bool)>>,
 }
+
+/// Who does a product whose order is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Our kernel.
+    Ours,
+    /// The library of the device's vendor.
+    Vendor,
+}
+
+impl Who {
+    /// As it stands in the file.
+    fn word(self) -> &'static str {
+        match self {
+            Who::Ours => "our kernel",
+            Who::Vendor => "the vendor's library",
+        }
+    }
+}
+
+/// What a line on such a product begins with.
+const FREE: &str = "fast ";
 
 impl Tuner {
     pub(crate) fn new<D: Driver>(info: &Info) -> Tuner {
@@ -91,7 +117,55 @@ impl Tuner {
             let place = TILES.iter().position(|t| name_of(t) == tile)?;
             Some((word.to_string(), place))
         };
-        Tuner { tries, file, best: Mutex::new(text.lines().filter_map(line).collect()) }
+        let free = |l: &str| {
+            let (word, name) = l.strip_prefix(FREE)?.split_once(": ")?;
+            let who = [Who::Ours, Who::Vendor].into_iter().find(|who| who.word() == name)?;
+            Some((word.to_string(), (who, false)))
+        };
+        let best = Mutex::new(text.lines().filter_map(line).collect());
+        Tuner { tries, file, best, free: Mutex::new(text.lines().filter_map(free).collect()) }
+    }
+
+    /// Who does a product whose order is free? Both are run to find out; `theirs` says nothing if there is no library, or it does
+    /// not do this.
+    ///
+    /// # Errors
+    /// Those of `ours` and `theirs`.
+    pub(crate) fn who(
+        &self,
+        case: Case,
+        ours: &dyn Fn() -> Result<Duration>,
+        theirs: &dyn Fn() -> Result<Option<Duration>>,
+    ) -> Result<Who> {
+        let known = self.lock_who().get(&case.word()).copied();
+        let who = match known {
+            Some((who, true)) => return Ok(who),
+            None if !self.tries => return Ok(Who::Ours),
+            // The library that the file speaks of may be gone.
+            Some((Who::Vendor, false)) if theirs()?.is_some() => Who::Vendor,
+            Some((_, false)) => Who::Ours,
+            None => match theirs()? {
+                None => Who::Ours,
+                Some(_) => {
+                    // The first run of each prepares it.
+                    ours()?;
+                    let (mut own, mut other) = (Duration::MAX, Duration::MAX);
+                    for _ in 0..RUNS {
+                        own = own.min(ours()?);
+                        other = other.min(theirs()?.unwrap_or(Duration::MAX));
+                    }
+                    if other < own { Who::Vendor } else { Who::Ours }
+                }
+            },
+        };
+        self.lock_who().insert(case.word(), (who, true));
+        if known.is_none() {
+            self.save();
+        }
+        Ok(who)
+    }
+    fn lock_who(&self) -> MutexGuard<'_, BTreeMap<String, (Who, bool)>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tile for a product, whose time with a tile `run` finds out.
@@ -128,18 +202,20 @@ impl Tuner {
             }
         }
         let Some((_, place)) = fastest else { return Ok(Tile::PLAIN) };
-        let mut best = lock();
-        best.insert(case.word(), place);
-        self.save(&best);
+        lock().insert(case.word(), place);
+        self.save();
         Ok(TILES[place])
     }
 
     /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an error.
-    fn save(&self, best: &BTreeMap<String, usize>) {
+    fn save(&self) {
         let Some(file) = &self.file else { return };
         let mut text = String::new();
-        for (word, &place) in best {
+        for (word, &place) in self.best.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = writeln!(text, "{word}: {}", name_of(&TILES[place]));
+        }
+        for (word, (who, _)) in self.lock_who().iter() {
+            let _ = writeln!(text, "{FREE}{word}: {}", who.word());
         }
         let dir = file.parent().unwrap_or(file);
         if std::fs::create_dir_all(dir).is_ok() {
@@ -186,7 +262,8 @@ mod tests {
         let case = Case::of(DType::F32, &layout, &layout);
         let dir = std::env::temp_dir().join(format!("elinvar-tiles-{}", std::process::id()));
         let file = Some(dir.join("tiles"));
-        let tuner = |tries| Tuner { tries, file: file.clone(), best: Mutex::default() };
+        let tuner =
+            |tries| Tuner { tries, file: file.clone(), best: Mutex::default(), free: Mutex::default() };
         let never = |_: Tile| -> Result<Duration> { panic!("nothing is tried") };
         assert_eq!(tuner(false).tile(&info, case, &never).unwrap(), Tile::PLAIN);
         let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());

@@ -1,7 +1,7 @@
 //! Numbers that change where they lie: all items of an update in as few launches as the device's kernels have buffers for.
 
 use crate::Gpu;
-use crate::backend::{Look, slices};
+use crate::backend::{Look, parts};
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use elinvar_core::Result;
@@ -70,7 +70,7 @@ pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
         d.prepare(work)?;
     }
     for read in items.iter().flat_map(|item| &item.reads) {
-        read.buffer.slice()?;
+        read.buffer.part()?;
     }
     let mut owned: Vec<(Vec<&GpuBuffer<D>>, [Look<'_, D>; R])> = Vec::with_capacity(items.len());
     for item in items {
@@ -81,9 +81,9 @@ pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
         let mut buffers = Vec::new();
         for (changes, reads) in items.iter().map(|&i| &owned[i]) {
             for x in changes {
-                buffers.push(x.slice()?);
+                buffers.push(x.part()?);
             }
-            buffers.extend(slices(reads)?);
+            buffers.extend(parts(reads)?);
         }
         d.run(work, &buffers)?;
     }

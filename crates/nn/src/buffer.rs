@@ -7,31 +7,40 @@ use crate::module::Visit;
 use crate::param::same_kind;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Result};
-use elinvar_ops::Backend;
+use elinvar_ops::{Backend, recording};
 use elinvar_tensor::{Generator, Tensor};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A tensor that belongs to a layer's state and is not trained: a running mean, say.
 pub struct Buffer<B: Backend> {
-    cell: RwLock<Tensor<B>>,
+    cell: Arc<RwLock<Tensor<B>>>,
+}
+
+fn now<B: Backend>(cell: &RwLock<Tensor<B>>) -> Tensor<B> {
+    cell.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl<B: Backend> Buffer<B> {
     /// A buffer that starts with these numbers.
     pub fn new(value: &Tensor<B>) -> Self {
-        Buffer { cell: RwLock::new(value.detach()) }
+        Buffer { cell: Arc::new(RwLock::new(value.detach())) }
     }
     /// The value now. It depends on nothing.
     pub fn get(&self) -> Tensor<B> {
-        self.cell.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let value = now(&self.cell);
+        let cell = self.cell.clone();
+        recording::read_cell(value.array(), move || now(&cell).array().clone());
+        value
     }
     /// Puts other numbers in its place; what they were computed from is forgotten.
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the buffer's shape and dtype.
+    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the buffer's shape and dtype; `Unsupported` in a function that is
+    /// recorded.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
+        recording::refuse("changing a buffer")?;
         let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
         same_kind("buffer", cell.shape(), cell.dtype(), value.shape(), value.dtype())?;
         *cell = value.detach();
@@ -63,17 +72,22 @@ impl<B: Backend> Module<B> for Buffer<B> {
 /// Whether a layer trains or evaluates. A new one trains.
 #[derive(Debug)]
 pub struct Mode {
-    training: AtomicBool,
+    training: Arc<AtomicBool>,
 }
 
 impl Mode {
     /// Training.
     pub fn new() -> Self {
-        Mode { training: AtomicBool::new(true) }
+        Mode { training: Arc::new(AtomicBool::new(true)) }
     }
     /// Training?
     pub fn is_training(&self) -> bool {
-        self.training.load(Ordering::Relaxed)
+        let now = self.training.load(Ordering::Relaxed);
+        recording::read(|| {
+            let training = self.training.clone();
+            Box::new(move || training.load(Ordering::Relaxed) == now)
+        });
+        now
     }
     /// Training (true) or evaluation (false).
     pub fn set_training(&self, training: bool) {
@@ -105,17 +119,24 @@ impl RandomState {
     pub fn fork(from: &mut Generator) -> Self {
         RandomState { generator: Mutex::new(from.fork()) }
     }
+    fn lock(&self) -> MutexGuard<'_, Generator> {
+        self.generator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
     /// Draws from it.
-    pub fn draw<T>(&self, f: impl FnOnce(&mut Generator) -> T) -> T {
-        f(&mut self.generator.lock().unwrap_or_else(PoisonError::into_inner))
+    ///
+    /// # Errors
+    /// `Unsupported` in a function that is recorded: it would draw the same numbers every time.
+    pub fn draw<T>(&self, f: impl FnOnce(&mut Generator) -> T) -> Result<T> {
+        recording::refuse("drawing random numbers")?;
+        Ok(f(&mut self.lock()))
     }
     /// What the next draw will take.
     pub fn state(&self) -> Stream {
-        self.draw(|g| g.state())
+        self.lock().state()
     }
     /// Goes on from a state.
     pub fn set_state(&self, next: Stream) {
-        self.draw(|g| *g = Generator::from_state(next));
+        *self.lock() = Generator::from_state(next);
     }
 }
 

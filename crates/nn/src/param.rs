@@ -3,7 +3,7 @@
 use crate::Module;
 use crate::module::Visit;
 use elinvar_core::{DType, Error, Result, Shape};
-use elinvar_ops::Backend;
+use elinvar_ops::{Backend, recording};
 use elinvar_tensor::Tensor;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
@@ -26,14 +26,18 @@ impl<B: Backend> Param<B> {
     }
     /// The value now: a variable, or a constant while the parameter is frozen.
     pub fn get(&self) -> Tensor<B> {
-        // The cell is whole at every moment, so a panic of another thread does not matter.
-        self.cell.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let value = now(&self.cell);
+        let cell = self.cell.clone();
+        recording::read_cell(value.array(), move || now(&cell).array().clone());
+        value
     }
     /// Puts other numbers in its place, as a new variable (or constant, while frozen).
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the parameter's shape and dtype.
+    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the parameter's shape and dtype; `Unsupported` in a function that is
+    /// recorded.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
+        recording::refuse("changing a parameter")?;
         let mut cell = self.lock();
         same_kind("parameter", cell.shape(), cell.dtype(), value.shape(), value.dtype())?;
         *cell = if cell.is_variable() { value.requires_grad() } else { value.detach() };
@@ -77,6 +81,11 @@ impl<B: Backend> Param<B> {
     pub fn is_frozen(&self) -> bool {
         !self.get().is_variable()
     }
+}
+
+fn now<B: Backend>(cell: &RwLock<Tensor<B>>) -> Tensor<B> {
+    // The cell is whole at every moment, so a panic of another thread does not matter.
+    cell.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// That new numbers have the shape and dtype of the old ones.

@@ -2,6 +2,7 @@
 
 use crate::backend::{Backend, View};
 use crate::map::{IntMap, Map, Out};
+use crate::recording;
 use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result, Scalar, Shape};
 use std::sync::Arc;
 
@@ -74,8 +75,9 @@ impl<B: Backend> Array<B> {
     /// The elements on the host, row-major.
     ///
     /// # Errors
-    /// What the device reports.
+    /// What the device reports; `Unsupported` in a function that is recorded.
     pub fn to_host(&self) -> Result<HostTensor> {
+        recording::refuse("reading numbers")?;
         HostTensor::new(self.shape().clone(), B::download(&self.device, self.view())?)
     }
 

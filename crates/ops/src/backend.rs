@@ -250,6 +250,10 @@ pub trait DeviceOf {
     type Backend: Backend<Device = Self>;
 }
 
+/// Work to be recorded: it hands each buffer that is a result to what it gets.
+pub type Recorded<'a, B> =
+    dyn FnMut(&mut dyn FnMut(&<B as Backend>::Buffer) -> Result<()>) -> Result<()> + 'a;
+
 /// A backend: where tensors live and who computes on them.
 pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'static {
     /// Which device of this backend, with whatever is needed to talk to it. Cheap to clone.
@@ -264,6 +268,8 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         + 'static;
     /// Device memory that holds elements of one dtype. Freed when dropped.
     type Buffer: Debug + Send + Sync + 'static;
+    /// Work that was recorded, to be done again. What it needs stays until it is dropped.
+    type Graph: Debug + Send + Sync + 'static;
     /// The backend's name, as in `--device NAME`.
     const NAME: &'static str;
 
@@ -313,6 +319,25 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         shape: &Shape,
         parts: &[(View<'_, Self>, Layout)],
     ) -> Result<Self::Buffer>;
+
+    // Recorded work
+
+    /// Runs `work` and records what it asks of this device in this thread, without doing it. `None`, and `work` was not run, if
+    /// that would save nothing here: then whoever wants results again asks again.
+    ///
+    /// `work` makes what will change by [`Backend::input`], and hands each buffer that is a result to what it gets.
+    ///
+    /// # Errors
+    /// Those of `work`; `Unsupported` if it needs to know numbers; `InvalidArgument` if tensors outlive it that are not results.
+    fn record(d: &Self::Device, work: &mut Recorded<'_, Self>) -> Result<Option<Self::Graph>>;
+    /// A contiguous copy of `x`, for recorded work to read. `before`: what was made for the same input when it was recorded
+    /// earlier, so that what is known of the numbers holds for both.
+    fn input(d: &Self::Device, x: View<'_, Self>, before: Option<&Self::Buffer>) -> Result<Self::Buffer>;
+    /// Does recorded work again, after each input was overwritten by a view of its size. `false`, and nothing was done, if the
+    /// work was recorded for other numbers (of an index, the range may be known).
+    fn replay(d: &Self::Device, g: &Self::Graph, inputs: &[(View<'_, Self>, &Self::Buffer)]) -> Result<bool>;
+    /// A number that belongs to this memory alone, as long as it is held: by this buffer or by recorded work.
+    fn memory_id(d: &Self::Device, buffer: &Self::Buffer) -> Result<usize>;
 
     // Elementwise
 

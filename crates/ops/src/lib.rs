@@ -7,6 +7,7 @@
 //! * [`mod@array`]: a strided tensor on a backend, without gradients.
 //! * [`op`], [`value`]: what the tape records, and the abstraction over "with tape" and "without tape" in which
 //!   every op and every gradient is written.
+//! * [`recording`]: what a function may not do while its work is recorded.
 //! * [`catalogue`]: the ops. [`args`]: calling them by name.
 //! * [`door`]: the ops as functions of a backend, `B::add(&x, &y)`.
 
@@ -21,6 +22,7 @@ pub mod map;
 pub mod math;
 pub mod op;
 pub mod prelude;
+pub mod recording;
 pub mod rows;
 pub mod trace;
 pub mod update;

@@ -11,6 +11,7 @@
 use crate::array::{self, Array};
 use crate::backend::{Backend, Changed, UpdateItem};
 use crate::lane::Lane;
+use crate::recording;
 use elinvar_core::{DType, Error, Result};
 use std::fmt::Debug;
 
@@ -36,12 +37,13 @@ pub struct Part<'a, B: Backend, const M: usize, const R: usize> {
 /// changes once, in the end.
 ///
 /// # Errors
-/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`. After an error no number has changed, unless the
-/// parts live on several devices: then on each device all have changed or none.
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`; `Unsupported` in a function that is recorded. After an
+/// error no number has changed, unless the parts live on several devices: then on each device all have changed or none.
 pub fn update<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     u: &U,
     parts: &mut [Part<'_, B, M, R>],
 ) -> Result<()> {
+    recording::refuse(U::NAME)?;
     let mut fits = Vec::with_capacity(parts.len());
     for part in parts.iter_mut() {
         let dtype = check::<B, U, M, R>(part)?;

@@ -27,11 +27,12 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Scan, Scatter, UpdateItem,
+    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
 };
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
+use std::convert::Infallible;
 use std::fmt;
 
 /// The reference backend.
@@ -62,6 +63,7 @@ fn uncounted<T>() -> Result<T> {
 impl Backend for Reference {
     type Device = ReferenceDevice;
     type Buffer = HostData;
+    type Graph = Infallible;
     const NAME: &'static str = "reference";
 
     fn upload(_: &Device, data: HostData) -> Result<HostData> {
@@ -110,6 +112,19 @@ impl Backend for Reference {
         memory::assemble(fill, dtype, shape, parts)
     }
 
+    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs what its work costs: there is no queue to fill.
+        Ok(None)
+    }
+    fn input(d: &Device, x: View<'_>, _: Option<&HostData>) -> Result<HostData> {
+        Self::copy(d, x, x.dtype)
+    }
+    fn replay(_: &Device, g: &Infallible, _: &[(View<'_>, &HostData)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
+    }
     fn map<M: Map<N>, const N: usize>(_: &Device, m: &M, x: [View<'_>; N], dtype: DType) -> Result<HostData> {
         map::map(m, &x, dtype)
     }

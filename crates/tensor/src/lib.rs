@@ -6,6 +6,7 @@
 mod check;
 mod create;
 mod fail;
+mod graph;
 mod index;
 mod methods;
 mod print;
@@ -16,6 +17,7 @@ mod tensor;
 pub use check::{check_gradient, numerical_gradient};
 pub use create::{Sizes, TensorData};
 pub use fail::{OrFail, try_run};
+pub use graph::Graph;
 pub use index::{Index, Indices, step};
 pub use methods::{Axes, Operand};
 pub use random::Generator;

@@ -5,6 +5,7 @@ mod conv;
 mod elementwise;
 mod gemm;
 mod inference;
+mod large;
 mod overhead;
 mod reductions;
 mod training;
@@ -25,6 +26,7 @@ pub fn rows() -> Vec<Row> {
         training::rows(),
         inference::rows(),
         overhead::rows(),
+        large::rows(),
     ]
     .into_iter()
     .flatten()

@@ -6,9 +6,9 @@
 
 mod sys;
 
-pub use sys::{Mark, Memory, Module, use_library};
+pub use sys::{Graph, Mark, Memory, Module, use_library};
 
-use crate::{Driver, Info, Slice, fits};
+use crate::{Call, Driver, Info, Product, Slice, fits};
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
@@ -41,6 +41,7 @@ impl Driver for Cuda {
     type Memory = Memory;
     type Module = Module;
     type Mark = Mark;
+    type Graph = Graph;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -78,6 +79,15 @@ impl Driver for Cuda {
         numbers: Option<&[u8]>,
     ) -> Result<()> {
         self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
+    }
+    fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool> {
+        self.shared.queue().multiply(&self.shared, self.shared.stream(), product, &operands)
+    }
+    fn graph(&self, calls: &[Call<'_, Self>]) -> Result<Option<Graph>> {
+        Graph::new(&self.shared, calls)
+    }
+    fn replay(&self, graph: &Graph) -> Result<()> {
+        graph.replay()
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.shared.queue().write(&self.shared, to, bytes)

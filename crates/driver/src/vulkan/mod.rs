@@ -9,11 +9,12 @@ mod sys;
 
 pub use sys::{Mark, Memory, Pipeline as Module, validation_messages};
 
-use crate::{Driver, Info, Slice};
+use crate::{Call, Driver, Info, Product, Slice};
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -58,6 +59,7 @@ impl Driver for Vulkan {
     type Memory = Memory;
     type Module = Module;
     type Mark = Mark;
+    type Graph = Infallible;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -106,6 +108,17 @@ impl Driver for Vulkan {
         numbers: Option<&[u8]>,
     ) -> Result<()> {
         self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
+    }
+    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+        // Nobody's library.
+        Ok(false)
+    }
+    fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
+        // Launches are recorded into command buffers anyway, many into one.
+        Ok(None)
+    }
+    fn replay(&self, graph: &Infallible) -> Result<()> {
+        match *graph {}
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.shared.queue().write(&self.shared, to, bytes)

@@ -12,7 +12,7 @@
 #![allow(non_snake_case, reason = "as above")]
 
 use super::raw::HostBytes;
-use crate::device::{Device, Error, Operation};
+use crate::device::{Device, Error, Operation, Work};
 use crate::machine::Launch;
 use crate::settings::Settings;
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 type Status = c_int;
-type Handle = *mut c_void;
+pub(super) type Handle = *mut c_void;
 
 /// The one device; several numbers may name it.
 static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
@@ -47,7 +47,7 @@ fn initialized(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     status(f(device.get_or_insert_with(|| Device::new(*Settings::get()))))
 }
 /// Needs a context, and a device that still works.
-fn within(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
+pub(super) fn within(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     if CONTEXT.get() == 0 {
         return Error::INVALID_CONTEXT.0;
     }
@@ -222,6 +222,39 @@ pub extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, from: Handle, to: H
     within(|d| give(milliseconds, d.elapsed(from as u64, to as u64)?))
 }
 
+// Graphs
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) -> Status {
+    // The three modes differ in what other threads may do, and here they may do everything.
+    within(|d| if mode > 2 { Err(Error::INVALID_VALUE) } else { d.begin_capture(stream as u64) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) -> Status {
+    within(|d| give(graph, d.end_capture(stream as u64)? as Handle))
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphInstantiateWithFlags(ready: *mut Handle, graph: Handle, flags: u64) -> Status {
+    within(|d| {
+        if flags != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        give(ready, d.instantiate(graph as u64)? as Handle)
+    })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphLaunch(ready: Handle, stream: Handle) -> Status {
+    within(|d| d.launch_graph(ready as u64, stream as u64))
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphDestroy(graph: Handle) -> Status {
+    within(|d| d.end_graph(graph as u64, false))
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphExecDestroy(ready: Handle) -> Status {
+    within(|d| d.end_graph(ready as u64, true))
+}
+
 // Memory
 
 #[unsafe(no_mangle)]
@@ -275,7 +308,7 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes:
 }
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, s: Handle) -> Status {
-    within(|d| d.push(s as u64, Operation::Across { from, to, bytes: bytes as u64 }))
+    within(|d| d.push(s as u64, Operation::Work(Work::Across { from, to, bytes: bytes as u64 })))
 }
 
 // Modules
@@ -479,7 +512,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
                 }
             }
         }
-        d.push(stream as u64, Operation::Launch(program, Launch { groups, params: block }))
+        d.push(stream as u64, Operation::Work(Work::Launch(program, Launch { groups, params: block })))
     })
 }
 

@@ -4,4 +4,5 @@
 
 pub mod api;
 pub mod best;
+pub mod blas;
 pub mod raw;

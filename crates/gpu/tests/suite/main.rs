@@ -4,6 +4,7 @@
 mod chain;
 mod equal;
 mod fast;
+mod graph;
 mod memory;
 mod queue;
 mod short;

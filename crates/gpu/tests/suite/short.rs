@@ -1,9 +1,10 @@
 //! A driver that runs out of memory when it is told to.
 
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Driver, Info, Interp, Slice};
+use elinvar_driver::{Call, Driver, Info, Interp, Product, Slice};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -44,6 +45,7 @@ impl Driver for Short {
     type Memory = Counted;
     type Module = Kernel;
     type Mark = <Interp as Driver>::Mark;
+    type Graph = Infallible;
 
     fn list() -> Result<Vec<Info>> {
         Interp::list()
@@ -64,6 +66,16 @@ impl Driver for Short {
     }
     fn launch(&self, m: &Kernel, b: &[Slice<'_, Self>], l: &Launch, n: Option<&[u8]>) -> Result<()> {
         self.inner.launch(m, &b.iter().map(inner).collect::<Vec<_>>(), l, n)
+    }
+    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+        // Nobody's library.
+        Ok(false)
+    }
+    fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
+        Ok(None)
+    }
+    fn replay(&self, graph: &Infallible) -> Result<()> {
+        match *graph {}
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.inner.write(inner(&to), bytes)

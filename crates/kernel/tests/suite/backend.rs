@@ -20,7 +20,8 @@ use elinvar_kernel::library::{
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Fold, Pool, PoolKind, Random, Scan, Scatter, UpdateItem, View,
+    ArgFold, Attention, Conv, Epilogue, Fold, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem,
+    View,
 };
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::{RowOut, Rows};
@@ -28,6 +29,7 @@ use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -234,6 +236,7 @@ fn map_any<const N: usize>(
 impl Backend for Interpreted {
     type Device = Device;
     type Buffer = HostData;
+    type Graph = Infallible;
     const NAME: &'static str = "interpreted";
 
     fn upload(_: &Device, data: HostData) -> Result<HostData> {
@@ -294,6 +297,19 @@ impl Backend for Interpreted {
             }
         }
         Ok(host(&y))
+    }
+    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs what its work costs: there is no queue to fill.
+        Ok(None)
+    }
+    fn input(d: &Device, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
+        Self::copy(d, x, x.dtype)
+    }
+    fn replay(_: &Device, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
     }
 
     fn map<M: Map<N>, const N: usize>(

@@ -54,7 +54,7 @@ impl Dropout {
         if !self.is_active() {
             return Ok(x.clone());
         }
-        op::dropout(x, self.p, self.random.draw(Generator::next_stream), true)
+        op::dropout(x, self.p, self.random.draw(Generator::next_stream)?, true)
     }
 }
 
@@ -106,7 +106,7 @@ impl<const AXES: usize> DropoutChannels<AXES> {
         let mut sizes = x.dims().to_vec();
         sizes[x.rank() - AXES..].fill(1);
         let ones = Tensor::ones(sizes, x.dtype(), x.device());
-        op::mul(x, &op::dropout(&ones, self.p, self.random.draw(Generator::next_stream), true)?)
+        op::mul(x, &op::dropout(&ones, self.p, self.random.draw(Generator::next_stream)?, true)?)
     }
 }
 
@@ -172,7 +172,8 @@ impl<B: Backend> Layer<B> for AlphaDropout {
         if !self.mode.is_training() || self.p == 0.0 {
             return x.clone();
         }
-        let keep = self.random.draw(|g| g.bernoulli(1.0 - self.p, x.shape(), DType::Bool, x.device()));
+        let keep =
+            self.random.draw(|g| g.bernoulli(1.0 - self.p, x.shape(), DType::Bool, x.device())).or_fail();
         // The variance of a mixture: (1 - p) (1 + p limit^2), for x of mean 0 and variance 1; its mean: p limit.
         let scale = 1.0 / ((1.0 - self.p) * (1.0 + self.p * LIMIT * LIMIT)).sqrt();
         map(Drop { scale, shift: -scale * self.p * LIMIT }, [x, &keep]).or_fail()

@@ -4,6 +4,7 @@
 use super::view;
 use crate::array;
 use crate::prelude::*;
+use crate::recording;
 
 /// The coordinate along an axis of an element with a given row-major number: (number / stride) % size.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,7 @@ impl IntMap<3> for Coordinate {
 /// # Errors
 /// `OutOfMemory`.
 pub(super) fn numbers<V: Value>(x: &V) -> Result<V> {
+    recording::refuse("nonzero: counting")?;
     let (buffer, n) = <V::B as Backend>::nonzero(x.device(), x.array().view())?;
     Ok(V::from_array(Array::new(x.device(), buffer, Shape::new(&[n])?, DType::I64)))
 }

@@ -172,6 +172,10 @@ impl Shared {
     pub(super) fn pools(&self) -> bool {
         self.physical.pools
     }
+    /// The stream that all work goes to.
+    pub fn stream(&self) -> Handle {
+        self.stream
+    }
     /// The queue, locked. Nothing that holds this device may be dropped meanwhile.
     pub fn queue(&self) -> MutexGuard<'_, Queue> {
         // A panic inside leaves at worst work that was not given to the stream.

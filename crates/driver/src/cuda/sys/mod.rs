@@ -10,9 +10,11 @@
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
+mod blas;
 mod cache;
 mod device;
 mod error;
+mod graph;
 mod library;
 mod mark;
 mod memory;
@@ -22,6 +24,7 @@ mod staging;
 mod table;
 
 pub use device::{Shared, physical};
+pub use graph::Graph;
 pub use library::use_library;
 pub use mark::Mark;
 pub use memory::Memory;

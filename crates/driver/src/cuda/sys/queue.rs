@@ -1,12 +1,13 @@
 //! Work in order: everything goes to one stream, under one lock.
 
+use super::blas::Blas;
 use super::device::Shared;
 use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT};
-use super::table::Address;
-use crate::Slice;
+use super::table::{Address, Handle};
 use crate::cuda::Cuda;
+use crate::{Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::interp::Launch;
 use std::ffi::c_void;
@@ -18,6 +19,68 @@ const KEPT: usize = 4;
 /// Workgroups along y and z, at most.
 const MOST_GROUPS: u32 = 65535;
 
+/// A kernel's operand.
+pub enum Operand<'a> {
+    /// Memory of a tensor.
+    Slice(&'a Slice<'a, Cuda>),
+    /// Numbers at an address.
+    At(Address),
+}
+
+/// Starts a kernel in a stream of this device, whose context is the thread's.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceLost`, `InvalidArgument` if parameters do not fit the kernel.
+pub fn start<'a>(
+    shared: &Shared,
+    stream: Handle,
+    kernel: &Module,
+    operands: impl Iterator<Item = Operand<'a>>,
+    launch: &Launch,
+) -> Result<()> {
+    let params = crate::params::block(&kernel.name, &kernel.params, &launch.params)?;
+    let [x, y, z] = launch.groups;
+    if y > MOST_GROUPS || z > MOST_GROUPS || x > i32::MAX as u32 {
+        return Err(Error::argument(format!(
+            "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MOST_GROUPS} x {MOST_GROUPS} can be started",
+            kernel.name,
+            i32::MAX
+        )));
+    }
+    if x == 0 || y == 0 || z == 0 {
+        return Ok(());
+    }
+    let mut block: Vec<u8> = Vec::with_capacity(8 * kernel.buffers + params.len());
+    for operand in operands {
+        let at = match operand {
+            Operand::Slice(b) => b.memory.at + b.offset,
+            Operand::At(at) => at,
+        };
+        block.extend(at.to_le_bytes());
+    }
+    assert_eq!(block.len(), 8 * kernel.buffers, "{kernel:?} gets as many buffers as it has");
+    block.extend(params);
+    let mut size = block.len();
+    // CU_LAUNCH_PARAM_BUFFER_POINTER and where it is, CU_LAUNCH_PARAM_BUFFER_SIZE and where that is, the end.
+    let mut extra: [*mut c_void; 5] = [
+        std::ptr::without_provenance_mut(1),
+        block.as_mut_ptr().cast(),
+        std::ptr::without_provenance_mut(2),
+        (&raw mut size).cast(),
+        std::ptr::null_mut(),
+    ];
+    let [tx, ty, tz] = kernel.group;
+    // SAFETY: the function belongs to this device and has these parameters; the block and its size live longer than the call,
+    // which copies them. Buffers stay alive until the work is done: they are given back in the stream's order, and a graph's
+    // owner keeps them.
+    let started = unsafe {
+        let none = std::ptr::null_mut();
+        let extra = extra.as_mut_ptr();
+        (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, 0, stream, none, extra)
+    };
+    shared.api.check(started, || kernel.name.clone())
+}
+
 /// What is needed to give work to the stream.
 #[derive(Default)]
 pub struct Queue {
@@ -25,6 +88,8 @@ pub struct Queue {
     down: Vec<Pinned>,
     /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
     numbers: Option<(Address, usize, usize)>,
+    /// NVIDIA's products, if somebody asked for one; nothing inside if they are not installed.
+    blas: Option<Option<Blas>>,
 }
 
 impl Queue {
@@ -40,49 +105,16 @@ impl Queue {
         launch: &Launch,
         numbers: Option<&[u8]>,
     ) -> Result<()> {
-        let given = buffers.len() + usize::from(numbers.is_some());
-        assert_eq!(given, kernel.buffers, "{kernel:?} gets as many buffers as it has");
-        let params = crate::params::block(&kernel.name, &kernel.params, &launch.params)?;
-        let [x, y, z] = launch.groups;
-        if y > MOST_GROUPS || z > MOST_GROUPS || x > i32::MAX as u32 {
-            return Err(Error::argument(format!(
-                "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MOST_GROUPS} x {MOST_GROUPS} can be started",
-                kernel.name,
-                i32::MAX
-            )));
-        }
-        if x == 0 || y == 0 || z == 0 {
-            return Ok(());
-        }
         shared.enter()?;
-        let mut block: Vec<u8> = Vec::with_capacity(8 * given + params.len());
-        for b in buffers {
-            block.extend((b.memory.at + b.offset).to_le_bytes());
-        }
-        if let Some(bytes) = numbers {
-            let at = self.place(shared, bytes.len())?;
-            self.up(shared, at, bytes)?;
-            block.extend(at.to_le_bytes());
-        }
-        block.extend(params);
-        let mut size = block.len();
-        // CU_LAUNCH_PARAM_BUFFER_POINTER and where it is, CU_LAUNCH_PARAM_BUFFER_SIZE and where that is, the end.
-        let mut extra: [*mut c_void; 5] = [
-            std::ptr::without_provenance_mut(1),
-            block.as_mut_ptr().cast(),
-            std::ptr::without_provenance_mut(2),
-            (&raw mut size).cast(),
-            std::ptr::null_mut(),
-        ];
-        let [tx, ty, tz] = kernel.group;
-        // SAFETY: the function belongs to this device and has these parameters; the block and its size live longer than the call,
-        // which copies them. Buffers stay alive until the work is done: they are given back in the stream's order.
-        let started = unsafe {
-            let none = std::ptr::null_mut();
-            let extra = extra.as_mut_ptr();
-            (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, 0, shared.stream, none, extra)
+        let numbers = match numbers {
+            Some(bytes) => {
+                let at = self.place(shared, bytes.len())?;
+                self.up(shared, at, bytes)?;
+                Some(Operand::At(at))
+            }
+            None => None,
         };
-        shared.api.check(started, || kernel.name.clone())
+        start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(numbers), launch)
     }
 
     /// Device memory for the numbers of a launch. It is used again without waiting: what comes later in the stream writes it
@@ -124,6 +156,27 @@ impl Queue {
         assert!(bytes.len() as u64 <= to.len, "what is written fits");
         shared.enter()?;
         self.up(shared, to.memory.at + to.offset, bytes)
+    }
+    /// Gives a product to a stream of this device; `false` if nobody does it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn multiply(
+        &mut self,
+        shared: &Shared,
+        stream: Handle,
+        product: &Product,
+        operands: &[Slice<'_, Cuda>; 3],
+    ) -> Result<bool> {
+        shared.enter()?;
+        if self.blas.is_none() {
+            self.blas = Some(Blas::new(shared)?);
+        }
+        let operands = operands.map(|s| s.memory.at + s.offset);
+        match self.blas.as_mut().and_then(Option::as_mut) {
+            Some(blas) => blas.multiply(stream, product, operands),
+            None => Ok(false),
+        }
     }
     /// Copies as many bytes as the target has.
     ///
@@ -175,6 +228,9 @@ impl Queue {
         self.down.into_iter().for_each(|p| p.destroy(shared));
         if let Some((at, ..)) = self.numbers {
             memory::free(shared, at);
+        }
+        if let Some(blas) = self.blas.flatten() {
+            blas.destroy(shared);
         }
     }
 }

@@ -81,7 +81,39 @@ table! {
         // Memory in a stream's order came with CUDA 11.2.
         allocate_async: "cuMemAllocAsync" (*mut Address, usize, Handle);
         free_async: "cuMemFreeAsync" (Address, Handle);
+        // Graphs in this form came with CUDA 11.4.
+        begin_capture: "cuStreamBeginCapture_v2" (Handle, c_uint);
+        end_capture: "cuStreamEndCapture" (Handle, *mut Handle);
+        instantiate_graph: "cuGraphInstantiateWithFlags" (*mut Handle, Handle, u64);
+        launch_graph: "cuGraphLaunch" (Handle, Handle);
+        destroy_graph: "cuGraphDestroy" (Handle);
+        destroy_ready_graph: "cuGraphExecDestroy" (Handle);
         // A library that only emulates a device says so.
         is_emulated: "elinvar_emulated_cuda" ();
+    }
+}
+
+/// What graphs need: a capture's begin and end, making a graph ready, launching it, destroying both forms of it.
+#[derive(Clone, Copy)]
+pub struct Capture {
+    pub begin: unsafe extern "system" fn(Handle, c_uint) -> Status,
+    pub end: unsafe extern "system" fn(Handle, *mut Handle) -> Status,
+    pub instantiate: unsafe extern "system" fn(*mut Handle, Handle, u64) -> Status,
+    pub launch: unsafe extern "system" fn(Handle, Handle) -> Status,
+    pub destroy: unsafe extern "system" fn(Handle) -> Status,
+    pub destroy_ready: unsafe extern "system" fn(Handle) -> Status,
+}
+
+impl Table {
+    /// What graphs need, if all of it is there.
+    pub fn capture(&self) -> Option<Capture> {
+        Some(Capture {
+            begin: self.begin_capture?,
+            end: self.end_capture?,
+            instantiate: self.instantiate_graph?,
+            launch: self.launch_graph?,
+            destroy: self.destroy_graph?,
+            destroy_ready: self.destroy_ready_graph?,
+        })
     }
 }

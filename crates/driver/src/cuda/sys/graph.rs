@@ -1,0 +1,161 @@
+//! Calls that the driver keeps as a CUDA graph, and makes all at once.
+//!
+//! The calls are captured in a stream of their own, so nothing of what others give to the device's stream gets among them. What
+//! launches read besides tensors' memory, their numbers, lies in memory of the graph.
+
+use super::device::Shared;
+use super::memory::Memory;
+use super::queue::{Operand, start};
+use super::table::{Capture, Handle};
+use crate::cuda::Cuda;
+use crate::{Call, Slice};
+use elinvar_core::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+/// A mode of capture in which other threads may go on with what they do: `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: u32 = 2;
+/// A stream that does not wait for the one that has no name.
+const NON_BLOCKING: u32 = 1;
+
+/// Calls, ready to be made.
+pub struct Graph {
+    shared: Arc<Shared>,
+    functions: Capture,
+    raw: Handle,
+    calls: usize,
+    _numbers: Option<Memory>,
+}
+
+// SAFETY: a handle that any thread may use once the context is its own; it is launched under the queue's lock.
+unsafe impl Send for Graph {}
+// SAFETY: as above.
+unsafe impl Sync for Graph {}
+
+/// A stream in which calls are captured. It goes when it is dropped.
+struct Stream<'a> {
+    shared: &'a Shared,
+    raw: Handle,
+}
+
+impl Drop for Stream<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the stream was made by this device, and nothing was done in it.
+        unsafe { (self.shared.api.table.destroy_stream)(self.raw) };
+    }
+}
+
+impl Graph {
+    /// Keeps calls. `None` if the driver is too old for that.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `InvalidArgument` if parameters do not fit a kernel.
+    pub fn new(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
+        let Some(functions) = shared.api.table.capture() else { return Ok(None) };
+        let (numbers, places) = numbers(shared, calls)?;
+        shared.enter()?;
+        let (api, what) = (shared.api, || format!("a graph of {} calls", calls.len()));
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the place for the result is valid.
+        api.check(unsafe { (api.table.create_stream)(&raw mut raw, NON_BLOCKING) }, what)?;
+        let stream = Stream { shared, raw };
+        // SAFETY: nothing is being captured in a new stream.
+        api.check(unsafe { (functions.begin)(raw, RELAXED) }, what)?;
+        let given = capture(shared, &stream, calls, &places);
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the capture was begun above and ends here, whatever came of it; the place for the result is valid.
+        let ended = api.check(unsafe { (functions.end)(raw, &raw mut graph) }, what);
+        let made = given.and(ended).and_then(|()| {
+            let mut raw = std::ptr::null_mut();
+            // SAFETY: the capture's graph, which is not used by anybody else; the place for the result is valid.
+            api.check(unsafe { (functions.instantiate)(&raw mut raw, graph, 0) }, what)?;
+            Ok(raw)
+        });
+        if !graph.is_null() {
+            // SAFETY: what was made of it does not need it any more.
+            unsafe { (functions.destroy)(graph) };
+        }
+        Ok(Some(Graph {
+            shared: shared.clone(),
+            functions,
+            raw: made?,
+            calls: calls.len(),
+            _numbers: numbers,
+        }))
+    }
+    /// Makes the calls, behind everything that was given to the device's stream.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn replay(&self) -> Result<()> {
+        let (shared, api) = (&self.shared, self.shared.api);
+        // The stream's order is that of the queue's lock.
+        let _queue = shared.queue();
+        shared.enter()?;
+        // SAFETY: graph and stream belong to this device. Whoever calls sees to it that what the calls name is still there.
+        let given = unsafe { (self.functions.launch)(self.raw, shared.stream) };
+        api.check(given, || format!("a graph of {} calls", self.calls))
+    }
+}
+
+/// The numbers of all launches in one piece of memory, and where each launch's are.
+fn numbers(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<(Option<Memory>, Vec<u64>)> {
+    let (mut all, mut places) = (Vec::new(), Vec::with_capacity(calls.len()));
+    for call in calls {
+        let given = match call {
+            Call::Launch { numbers, .. } => numbers.unwrap_or(&[]),
+            Call::Copy { .. } | Call::Multiply { .. } => &[],
+        };
+        all.resize(all.len().next_multiple_of(16), 0u8);
+        places.push(all.len() as u64);
+        all.extend_from_slice(given);
+    }
+    if all.is_empty() {
+        return Ok((None, places));
+    }
+    let memory = Memory::new(shared, all.len() as u64)?;
+    let to = Slice { memory: &memory, offset: 0, len: all.len() as u64 };
+    shared.queue().write(shared, to, &all)?;
+    places.iter_mut().for_each(|place| *place += memory.at);
+    Ok((Some(memory), places))
+}
+
+/// Gives all calls to a stream that captures.
+fn capture(shared: &Shared, stream: &Stream<'_>, calls: &[Call<'_, Cuda>], places: &[u64]) -> Result<()> {
+    for (call, place) in calls.iter().zip(places) {
+        match call {
+            Call::Launch { module, buffers, launch, numbers } => {
+                let numbers = numbers.map(|_| Operand::At(*place));
+                let operands = buffers.iter().map(Operand::Slice).chain(numbers);
+                start(shared, stream.raw, module, operands, launch)?;
+            }
+            Call::Multiply { product, operands } => {
+                if !shared.queue().multiply(shared, stream.raw, product, operands)? {
+                    return Err(Error::unsupported(format!("cuda: nobody does {product:?}")));
+                }
+            }
+            Call::Copy { from, to } => {
+                let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
+                // SAFETY: both ranges lie in their memory.
+                let given = unsafe { (shared.api.table.copy_across)(b, a, to.len as usize, stream.raw) };
+                shared.api.check(given, || format!("copying {} bytes", to.len))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({} calls)", self.calls)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // It may be under way. What goes wrong here was told to whoever waited.
+        let _ = self.shared.wait();
+        // SAFETY: nobody uses it any more.
+        unsafe { (self.functions.destroy_ready)(self.raw) };
+    }
+}

@@ -1,0 +1,122 @@
+//! Products of matrices, as NVIDIA's library of products does them: sums in f32, in one order of many that are allowed.
+
+use crate::machine::Memory;
+use crate::sys::raw::Raw;
+use half::{bf16, f16};
+use std::sync::Arc;
+
+/// What a matrix is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    F32,
+    F16,
+    BF16,
+}
+
+impl Element {
+    fn size(self) -> u64 {
+        match self {
+            Element::F32 => 4,
+            Element::F16 | Element::BF16 => 2,
+        }
+    }
+}
+
+/// Matrices of a batch, stored by columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    pub elem: Element,
+    pub rows: u64,
+    pub columns: u64,
+    /// From a column to the next, in elements.
+    pub leading: i64,
+    pub count: i32,
+    /// From a matrix to the next, in elements.
+    pub batch: i64,
+}
+
+/// d = op(a) op(b)
+#[derive(Clone, Copy, Debug)]
+pub struct Multiply {
+    /// Are f32 factors rounded to TF32?
+    pub tf32: bool,
+    pub transposed: [bool; 2],
+    pub stored: [Stored; 3],
+    pub at: [u64; 3],
+}
+
+/// A number rounded to 10 bits behind the point, halves away from zero, as `cvt.rna.tf32` does.
+fn tf32(v: f32) -> f32 {
+    if v.is_finite() { f32::from_bits(v.to_bits().wrapping_add(1 << 12) & !((1 << 13) - 1)) } else { v }
+}
+
+impl Stored {
+    /// Rows and columns as a product sees them.
+    pub fn seen(&self, transposed: bool) -> [u64; 2] {
+        if transposed { [self.columns, self.rows] } else { [self.rows, self.columns] }
+    }
+    /// Bytes from the first element to behind the last one; `None` if it goes backwards.
+    fn bytes(&self) -> Option<u64> {
+        let last = |n: u64, step: i64| u64::try_from(step).ok()?.checked_mul(n - 1);
+        let batches = last(self.count.max(1) as u64, self.batch)?;
+        Some((batches + last(self.columns, self.leading)? + self.rows) * self.elem.size())
+    }
+    fn place(&self, batch: u64, row: u64, column: u64) -> u64 {
+        (batch * self.batch as u64 + column * self.leading as u64 + row) * self.elem.size()
+    }
+}
+
+impl Multiply {
+    /// Do the sizes fit each other?
+    pub fn fits(&self) -> bool {
+        let [a, b, d] = &self.stored;
+        let ([m, k], [l, n]) = (a.seen(self.transposed[0]), b.seen(self.transposed[1]));
+        let wide =
+            |s: &Stored| s.rows > 0 && s.columns > 0 && s.leading >= s.rows as i64 && s.count == d.count;
+        k == l && [d.rows, d.columns] == [m, n] && self.stored.iter().all(wide)
+    }
+    /// Does it.
+    ///
+    /// # Errors
+    /// What is beyond its memory.
+    pub fn run(&self, memory: &Memory) -> Result<(), String> {
+        let piece = |i: usize| -> Result<(&Arc<Raw>, u64), String> {
+            let bytes = self.stored[i].bytes().ok_or("a matrix goes backwards")?;
+            let found = memory.range(self.at[i], bytes);
+            let (raw, at) = found.ok_or_else(|| format!("a matrix of {bytes} bytes at {:#x}", self.at[i]))?;
+            Ok((raw, at as u64))
+        };
+        let pieces = [piece(0)?, piece(1)?, piece(2)?];
+        let read = |i: usize, batch: u64, [row, column]: [u64; 2]| -> f32 {
+            let (s, (raw, first)) = (&self.stored[i], pieces[i]);
+            let [row, column] = if self.transposed[i] { [column, row] } else { [row, column] };
+            let place = raw.place(first + s.place(batch, row, column), s.elem.size());
+            let place = place.expect("bounds were checked, and alignment when it was given");
+            match s.elem {
+                Element::F32 if self.tf32 => tf32(f32::from_bits(raw.load32(place))),
+                Element::F32 => f32::from_bits(raw.load32(place)),
+                Element::F16 => f16::from_bits(raw.load16(place)).to_f32(),
+                Element::BF16 => bf16::from_bits(raw.load16(place)).to_f32(),
+            }
+        };
+        let [_, terms] = self.stored[0].seen(self.transposed[0]);
+        let (d, (raw, first)) = (&self.stored[2], pieces[2]);
+        for batch in 0..d.count as u64 {
+            for column in 0..d.columns {
+                for row in 0..d.rows {
+                    let sum = (0..terms).fold(0f32, |sum, k| {
+                        read(0, batch, [row, k]).mul_add(read(1, batch, [k, column]), sum)
+                    });
+                    let place = raw.place(first + d.place(batch, row, column), d.elem.size());
+                    let place = place.expect("as above");
+                    match d.elem {
+                        Element::F32 => raw.store32(place, sum.to_bits()),
+                        Element::F16 => raw.store16(place, f16::from_f32(sum).to_bits()),
+                        Element::BF16 => raw.store16(place, bf16::from_f32(sum).to_bits()),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Products by the library of the device's vendor: with `Precision::Fast`, and where it was seen to be faster.
+
+use crate::backend::Look;
+use crate::buffer::GpuBuffer;
+use crate::device::GpuDevice;
+use crate::pool::Part;
+use crate::tune::{Case, Who};
+use elinvar_core::{DType, Layout, Result};
+use elinvar_driver::{Driver, Product};
+use elinvar_kernel::ir::Elem;
+use std::time::Duration;
+
+/// The product of two views, for a library; `None` if it is nothing that libraries do, or has no terms.
+pub(crate) fn product(dtype: DType, x: &Layout, w: &Layout) -> Option<Product> {
+    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+        return None;
+    }
+    let sizes = [x.shape()[0], x.shape()[1], w.shape()[2], x.shape()[2]];
+    let along = |l: &Layout| [0, 1, 2].map(|axis| l.strides()[axis] as i64);
+    sizes.iter().all(|&n| n > 0).then(|| Product { elem: Elem::from(dtype), sizes, x: along(x), w: along(w) })
+}
+
+/// What a view looks at, from its first element on.
+fn at<'a, D: Driver>(v: &Look<'a, D>) -> Result<Part<'a, D>> {
+    Ok(v.buffer.part()?.skip((v.layout.offset() * v.dtype.size()) as u64))
+}
+
+/// The product of x and w, by whoever is faster; `ours` is our kernel.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceLost`.
+pub(crate) fn fastest<D: Driver>(
+    d: &GpuDevice<D>,
+    product: Product,
+    [x, w]: [Look<'_, D>; 2],
+    ours: &dyn Fn() -> Result<GpuBuffer<D>>,
+) -> Result<GpuBuffer<D>> {
+    let case = Case::of(x.dtype, x.layout, w.layout);
+    let [b, m, n, _] = product.sizes;
+    let theirs = || -> Result<GpuBuffer<D>> {
+        let y = GpuBuffer::room(d, x.dtype, b * m * n)?;
+        d.multiply(product, [at(&x)?, at(&w)?, y.part()?])?;
+        Ok(y)
+    };
+    let own = || d.unrecorded(|| d.time(|| ours().map(drop)));
+    let vendors = || -> Result<Option<Duration>> {
+        d.unrecorded(|| {
+            let y = GpuBuffer::room(d, x.dtype, b * m * n)?;
+            let operands = [at(&x)?, at(&w)?, y.part()?];
+            if !d.driver()?.multiply(&product, operands.map(|part| part.slice()))? {
+                return Ok(None);
+            }
+            d.time(|| theirs().map(drop)).map(Some)
+        })
+    };
+    match d.tuner()?.who(case, &own, &vendors)? {
+        Who::Ours => ours(),
+        Who::Vendor => theirs(),
+    }
+}

@@ -1,0 +1,146 @@
+//! What a process finds out once, or has for itself alone: a device's memory, a vendor's library. Each is tried in a child of this
+//! test, on an emulated CUDA device.
+
+use elinvar_core::{DType, ErrorKind, Precision};
+use elinvar_driver::{Cuda, Driver};
+use elinvar_gpu::{Gpu, GpuDevice};
+use elinvar_nn::layers::Linear;
+use elinvar_nn::optim::{Adam, Optimizer};
+use elinvar_nn::{Layer, Module};
+use elinvar_ops::Backend;
+use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::{Generator, Graph, Tensor, try_run};
+use std::process::Command;
+
+/// Runs a test of this file, which is ignored otherwise, in a process of its own, with these variables.
+fn alone(test: &str, vars: &[(&str, &str)]) {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([test, "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
+    child.env("ELINVAR_CUDA_LIBRARY", emulated_cuda::library().expect("it was built for this test"));
+    let o = child.envs(vars.iter().copied()).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stdout).into_owned() + &String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn device() -> GpuDevice<Cuda> {
+    GpuDevice::new(Cuda::open(0).unwrap(), 0)
+}
+
+const FEATURES: usize = 64;
+
+fn rows<B: Backend>(n: usize, d: &B::Device) -> Tensor<B> {
+    let value = |i: usize| (i % 37) as f32 / 37.0 - 0.5;
+    Tensor::from_vec((0..n * FEATURES).map(value).collect::<Vec<f32>>(), &[n, FEATURES], d)
+}
+fn step<B: Backend>(
+    model: &Linear<B>,
+    adam: &mut Adam<B>,
+    n: usize,
+    d: &B::Device,
+) -> elinvar_core::Result<()> {
+    let gradients = try_run(|| model.forward(&rows(n, d)).exp().sum().backward())?;
+    adam.step(model, &gradients)
+}
+fn weights<B: Backend>(model: &Linear<B>) -> Vec<Vec<f32>> {
+    model.parameters().iter().map(|p| p.get().to_vec().unwrap()).collect()
+}
+
+#[test]
+fn training_goes_on_with_a_smaller_batch() {
+    alone("memory_runs_out", &[("ELINVAR_EMULATED_CUDA_MEMORY", "41943040")]);
+}
+
+/// A device without memory left, in the middle of training: an error, the weights as they were, and with a smaller batch it goes
+/// on.
+#[test]
+#[ignore = "a child of another test"]
+fn memory_runs_out() {
+    let d = device();
+    assert_eq!(d.info().unwrap().memory, 40 << 20);
+    let model = Linear::<Gpu<Cuda>>::new(FEATURES, FEATURES, &mut Generator::new(1), &d);
+    let same = Linear::<Reference>::new(FEATURES, FEATURES, &mut Generator::new(1), &ReferenceDevice);
+    let (mut a, mut b) = (Adam::new(0.01), Adam::new(0.01));
+    step(&model, &mut a, 32, &d).unwrap();
+    step(&same, &mut b, 32, &ReferenceDevice).unwrap();
+
+    // Somebody else takes a part.
+    let theirs = d.driver().unwrap().allocate(16 << 20).unwrap();
+    let e = step(&model, &mut a, 1 << 16, &d).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::OutOfMemory, "{e}");
+    let x = rows::<Gpu<Cuda>>(1 << 15, &d);
+    let e = Graph::record(&[&x], |x| Ok(vec![(0..8).fold(x[0].clone(), |y, _| y.cumsum(0))])).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::OutOfMemory, "{e}");
+    drop(x);
+    assert_eq!(weights(&model), weights(&same));
+    step(&model, &mut a, 48, &d).unwrap();
+    step(&same, &mut b, 48, &ReferenceDevice).unwrap();
+    assert_eq!(weights(&model), weights(&same));
+
+    drop(theirs);
+    step(&model, &mut a, 256, &d).unwrap();
+    step(&same, &mut b, 256, &ReferenceDevice).unwrap();
+    assert_eq!(weights(&model), weights(&same));
+}
+
+#[test]
+fn a_vendors_library_does_products_where_it_is_faster() {
+    let cache = tempfile::tempdir().unwrap();
+    let library = emulated_cuda::library().unwrap();
+    let library = library.to_str().expect("UTF-8");
+    let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
+    alone("their_products", &[("ELINVAR_TUNE", "1"), ("ELINVAR_CUBLASLT_LIBRARY", library), dir]);
+    let kept = || {
+        let file = std::fs::read_dir(cache.path()).unwrap().map(|e| e.unwrap().path());
+        let file = file.into_iter().find(|p| p.extension().is_some_and(|e| e == "tiles")).unwrap();
+        std::fs::read_to_string(file).unwrap()
+    };
+    let all = kept();
+    // Against PTX that a processor plays, a processor's product always wins.
+    let theirs: Vec<&str> = all.lines().filter(|l| l.ends_with(": the vendor's library")).collect();
+    assert!(theirs.len() >= 3 && theirs.iter().all(|l| l.starts_with("fast ")), "{all}");
+    // Kept for other runs; without the library, they are as always.
+    alone("their_products", &[("ELINVAR_CUBLASLT_LIBRARY", library), dir]);
+    alone("their_products", &[("ELINVAR_CUBLASLT_LIBRARY", "/nowhere/cublas.so"), dir]);
+    assert_eq!(kept(), all);
+}
+
+/// Products of whole numbers, which any order of sums and TF32 leave exact: of all types, strides and batches, also recorded.
+#[test]
+#[ignore = "a child of another test"]
+fn their_products() {
+    let d = device();
+    let at = |sizes: &[usize], dtype: DType| {
+        let n: usize = sizes.iter().product();
+        let value = |i: usize| ((i * 7 + 3) % 9) as f32 - 4.0;
+        let all = (0..n).map(value).collect::<Vec<f32>>();
+        let there = Tensor::<Gpu<Cuda>>::from_vec(all.clone(), sizes, &d).to_dtype(dtype);
+        (there, Tensor::<Reference>::from_vec(all, sizes, &ReferenceDevice))
+    };
+    let numbers = |x: &Tensor<Gpu<Cuda>>| x.to_dtype(DType::F32).to_vec::<f32>().unwrap();
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let (x, rx) = at(&[40, 48], dtype);
+        let (w, rw) = at(&[48, 33], dtype);
+        let (t, rt) = at(&[33, 48], dtype);
+        let (b, rb) = at(&[3, 48, 20], dtype);
+        let fast = |f: &dyn Fn() -> Tensor<Gpu<Cuda>>| numbers(&Precision::Fast.scope(f));
+        assert_eq!(fast(&|| x.matmul(&w)), rx.matmul(&rw).to_vec::<f32>().unwrap());
+        assert_eq!(fast(&|| x.matmul(&t.t())), rx.matmul(&rt.t()).to_vec::<f32>().unwrap());
+        assert_eq!(fast(&|| w.t().matmul(&x.t())), rw.t().matmul(&rx.t()).to_vec::<f32>().unwrap());
+        assert_eq!(fast(&|| x.matmul(&b)), rx.matmul(&rb).to_vec::<f32>().unwrap());
+        // A part of a larger matrix, from the middle on.
+        let (part, rpart) = (w.narrow(1, 3, 24).narrow(0, 8, 40), rw.narrow(1, 3, 24).narrow(0, 8, 40));
+        let (y, ry) = (x.narrow(1, 8, 40), rx.narrow(1, 8, 40));
+        assert_eq!(fast(&|| y.matmul(&part)), ry.matmul(&rpart).to_vec::<f32>().unwrap());
+        let graph = Graph::record(&[&x], {
+            let w = w.clone();
+            move |x| Ok(vec![Precision::Fast.scope(|| x[0].matmul(&w).exp())])
+        });
+        let want = numbers(&Precision::Fast.scope(|| x.matmul(&w).exp()));
+        assert_eq!(numbers(&graph.unwrap().run(&[&x]).unwrap()[0]), want);
+        // Never where bits count.
+        let fine = x.to_dtype(DType::F32) * 0.123;
+        let rfine = rx * 0.123;
+        let exact = fine.matmul(&w.to_dtype(DType::F32)).to_vec::<f32>().unwrap();
+        assert_eq!(exact, rfine.matmul(&rw).to_vec::<f32>().unwrap());
+    }
+}
