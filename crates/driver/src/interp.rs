@@ -75,7 +75,10 @@ impl Driver for Interp {
             half: true,
             bytes: true,
             short: false,
-            units: [Elem::F16, Elem::BF16].map(|elem| MatrixUnit { elem, shape: [16, 16, 16] }).to_vec(),
+            asynchronous: true,
+            units: [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)]
+                .map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] })
+                .to_vec(),
         }])
     }
     fn open(number: usize) -> Result<Interp> {

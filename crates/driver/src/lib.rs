@@ -103,6 +103,8 @@ pub struct Info {
     /// Should kernels be short? Where a fused multiply-add is built from integers, a formula is thousands of instructions, and
     /// compilers are slow with them, or fail.
     pub short: bool,
+    /// Does it copy to shared memory while a kernel goes on? Elsewhere such copies are loads and stores, and nothing is gained.
+    pub asynchronous: bool,
     /// What its matrix units multiply; none without such.
     pub units: Vec<MatrixUnit>,
 }

@@ -137,6 +137,26 @@ fn copies_arrive_when_they_are_waited_for() {
     assert_eq!(words(32, body, 64).unwrap()[..32], want);
 }
 
+/// Of every second copy nothing is read, though its source is nowhere; of some only a part.
+#[test]
+fn zeros_stand_for_what_a_copy_does_not_read() {
+    let body = "
+  and.b32 %r2, %r0, 1;
+  setp.eq.u32 %p0, %r2, 0;
+  selp.u32 %r3, 4, 0, %p0;
+  mov.b64 %rd3, 64;
+  selp.u64 %rd2, %rd1, %rd3, %p0;
+  cp.async.ca.shared.global [%r1+0], [%rd2+0], 4, %r3;
+  cp.async.commit_group;
+  cp.async.wait_group 0;
+  ld.shared.b32 %r4, [%r1+0];
+  st.global.b32 [%rd1+0], %r4;";
+    let want: Vec<u32> = (0..32).map(|i| if i % 2 == 0 { i } else { 0 }).collect();
+    assert_eq!(words(32, body, 32).unwrap(), want);
+    let wrong = body.replace("4, 0, %p0", "8, 0, %p0");
+    assert!(words(32, &wrong, 32).unwrap_err().what.contains("a copy of 4 bytes of which 8 are read"));
+}
+
 #[test]
 fn what_is_not_known_is_refused() {
     let rows = [
@@ -150,6 +170,7 @@ fn what_is_not_known_is_refused() {
         ("mov.u32 %r2, %clock;", "what is %clock?"),
         ("@%p0 add.u32 %r2, %r0, 1;", "%p0 is read before"),
         ("cp.async.ca.shared.global [%r1+0], [%rd1+0], 2;", "a copy of 2 bytes"),
+        ("cp.async.ca.shared.global [%r1+0], [%rd1+0], 4, 0, 0;", "more operands than are known"),
     ];
     for (body, part) in rows {
         let e = parse(&module(32, body), 90, (8, 4)).expect_err(body).to_string();

@@ -15,6 +15,7 @@ use elinvar_driver::{Driver, Info};
 use elinvar_kernel::ir::Elem;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
+use elinvar_kernel::library::matrix_units::Limits;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
@@ -109,7 +110,8 @@ fn unit_tile(i: &Info, dtype: DType, sums: [usize; 2]) -> Option<matrix_units::T
     let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
     // Of several shapes the largest: most products for what is read.
     let unit = units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>())?;
-    matrix_units::Tile::of(*unit, i.subgroup[1], sums, i.invocations, i.shared)
+    let limits = Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous };
+    matrix_units::Tile::of(*unit, i.subgroup[1], sums, limits)
 }
 
 impl<D: Driver> Backend for Gpu<D> {

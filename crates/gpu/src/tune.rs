@@ -22,20 +22,31 @@ const SMALL: usize = 1 << 18;
 const RUNS: usize = 3;
 
 /// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
-const TILES: [Tile; 8] = [
+const TILES: [Tile; 11] = [
     Tile::PLAIN,
-    Tile { group: [1, 8], each: [8, 2], depth: 0 },
-    Tile { group: [2, 32], each: [8, 4], depth: 0 },
-    Tile { group: [16, 16], each: [2, 2], depth: 0 },
-    Tile { group: [8, 8], each: [4, 4], depth: 16 },
+    Tile { group: [1, 8], each: [8, 2], depth: 0, slots: 0 },
+    Tile { group: [2, 32], each: [8, 4], depth: 0, slots: 0 },
+    Tile { group: [16, 16], each: [2, 2], depth: 0, slots: 0 },
+    Tile { group: [8, 8], each: [4, 4], depth: 16, slots: 0 },
     Tile::SHARED,
     LARGE[1],
     LARGE[0],
+    FLOWING[1],
+    FLOWING[0],
+    Tile { group: [8, 16], each: [4, 4], depth: 16, slots: 3 },
 ];
 
 /// Tiles of few loads for each product, for where there are many of them.
-const LARGE: [Tile; 2] =
-    [Tile { group: [16, 16], each: [8, 8], depth: 8 }, Tile { group: [16, 16], each: [8, 4], depth: 16 }];
+const LARGE: [Tile; 2] = [
+    Tile { group: [16, 16], each: [8, 8], depth: 8, slots: 0 },
+    Tile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
+];
+/// The same, with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Four
+/// slots of the largest are 48 KiB.
+const FLOWING: [Tile; 2] = [
+    Tile { group: [16, 16], each: [8, 8], depth: 8, slots: 4 },
+    Tile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
+];
 /// So many workgroups keep a large device busy.
 const BUSY: u64 = 128;
 
@@ -225,12 +236,15 @@ impl Tuner {
 }
 
 fn name_of(t: &Tile) -> String {
-    format!("{}x{} of {}x{}, depth {}", t.group[0], t.group[1], t.each[0], t.each[1], t.depth)
+    let [[a, b], [c, d]] = [t.group, t.each];
+    let slots = if t.slots > 0 { format!(", {} slots", t.slots) } else { String::new() };
+    format!("{a}x{b} of {c}x{d}, depth {}{slots}", t.depth)
 }
 
 /// Can the device hold it?
 fn fits(info: &Info, t: &Tile, dtype: DType) -> bool {
-    t.group[0] * t.group[1] <= info.invocations
+    (t.slots == 0 || info.asynchronous)
+        && t.group[0] * t.group[1] <= info.invocations
         && t.shared_elements() * dtype.compute().size() as u32 <= info.shared
 }
 
@@ -243,8 +257,8 @@ fn by_size(info: &Info, case: &Case) -> Tile {
     let sums = case.sizes[..3].iter().sum::<u32>();
     let busy = |t: &Tile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]) >= BUSY;
     // Sums of f64 take two registers each.
-    let large: &[Tile] = if case.dtype == DType::F64 { &[] } else { &LARGE };
-    let tile = large.iter().find(|t| busy(t) && fits(info, t, case.dtype)).copied().unwrap_or(Tile::SHARED);
+    let mut large = FLOWING.into_iter().chain(LARGE).filter(|_| case.dtype != DType::F64);
+    let tile = large.find(|t| busy(t) && fits(info, t, case.dtype)).unwrap_or(Tile::SHARED);
     if fits(info, &tile, case.dtype) { tile } else { Tile::PLAIN }
 }
 

@@ -66,7 +66,7 @@ impl Driver for Cuda {
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
         fits::check(Self::NAME, self.info(), kernel)?;
         // What runs on the oldest devices runs on all of them, and is kept once for all.
-        let target = if kernel.features().fragments { ptx::MATRIX_UNITS } else { ptx::OLDEST };
+        let target = ptx::target(kernel, self.shared.physical.capability);
         let text = ptx::emit(kernel, target)
             .map_err(|e| Error::unsupported(format!("cuda: {e} ({})", self.info().name)))?;
         Module::new(&self.shared, kernel, &text)

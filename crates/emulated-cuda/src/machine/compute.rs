@@ -1,5 +1,6 @@
 //! What an instruction does with columns. Lanes that do not run are computed too, and not stored.
 
+use super::matrix::narrowed;
 use super::{Fault, Group, LANES, Warp};
 use crate::ptx::inst::*;
 use half::f16;
@@ -172,6 +173,9 @@ impl Warp {
                 self.put64(to, out);
             }
             Inst::Halves(all) => self.n2(all, |low, high| low & 0xffff | high << 16),
+            Inst::HalvesOf(factor, [to, high, low]) => {
+                self.n2([to, high, low], |high, low| narrowed(factor, low) | narrowed(factor, high) << 16);
+            }
             Inst::Unpack([low, high, whole]) => {
                 let whole = self.wide[whole as usize];
                 self.put32(low, whole.map(|v| v as u32));
@@ -229,8 +233,8 @@ impl Warp {
             Inst::LoadMatrix { transposed, count, to, address, offset } => {
                 self.load_matrix(transposed, count, to, address, offset, group)?;
             }
-            Inst::CopyAsync { to, to_offset, from, from_offset, bytes } => {
-                self.copy_async([to, from], [to_offset, from_offset], bytes, group)?;
+            Inst::CopyAsync { to, to_offset, from, from_offset, bytes, read } => {
+                self.copy_async([to, from], [to_offset, from_offset], bytes, read, group)?;
             }
             Inst::CommitCopies => self.commit_copies()?,
             Inst::WaitCopies(open) => self.wait_copies(open, group)?,
@@ -255,6 +259,11 @@ impl Warp {
             Narrow1::TruncF => self.n1(to, a, |a| bits(f(a).trunc())),
             Narrow1::RoundF => self.n1(to, a, |a| bits(f(a).round_ties_even())),
             Narrow1::HalfToF => self.n1(to, a, |a| bits(f16::from_bits(a as u16).to_f32())),
+            Narrow1::FToTf32 => {
+                self.n1(to, a, |a| {
+                    if f(a).is_nan() { 0x7fff_ffff } else { a.wrapping_add(0x1000) & 0xffff_e000 }
+                });
+            }
             Narrow1::FToHalf => self.n1(to, a, |a| match f(a).is_nan() {
                 true => 0x7fff,
                 false => u32::from(f16::from_f32(f(a)).to_bits()),

@@ -27,15 +27,29 @@ fn number(factor: Factor, bits: u32) -> f32 {
     match factor {
         Factor::F16 => f16::from_bits(bits as u16).to_f32(),
         Factor::BF16 => bf16::from_bits(bits as u16).to_f32(),
+        // A device does not look at the bits below.
+        Factor::Tf32 => f32::from_bits(bits & 0xffff_e000),
+    }
+}
+
+/// The nearest number of 16 bits.
+pub fn narrowed(factor: Factor, bits: u32) -> u32 {
+    let x = f32::from_bits(bits);
+    match factor {
+        _ if x.is_nan() => 0x7fff,
+        Factor::F16 => u32::from(f16::from_f32(x).to_bits()),
+        Factor::BF16 => u32::from(bf16::from_f32(x).to_bits()),
+        Factor::Tf32 => unreachable!("not of 16 bits"),
     }
 }
 
 impl Warp {
-    /// d[16, 8] = a[16, 16] * b[16, 8] + c[16, 8]
+    /// d[16, 8] = a[16, 16] * b[16, 8] + c[16, 8]; for factors of 32 bits, 8 instead of 16 along k
     ///
     /// With g = lane / 4 and t = lane % 4, a lane holds: of a, two neighbours each of (row g, column 2t), (g + 8, 2t),
     /// (g, 2t + 8), (g + 8, 2t + 8); of b, two neighbours along k each of (row 2t, column g), (2t + 8, g); of c and d,
-    /// (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). In which order a device adds is not specified; here
+    /// (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). Of factors of 32 bits one each: of a (g, t), (g + 8, t),
+    /// (g, t + 4), (g + 8, t + 4), of b (t, g), (t + 4, g). In which order a device adds is not specified; here
     /// products are added in the order of k, each sum rounded.
     pub fn mma(
         &mut self,
@@ -53,11 +67,20 @@ impl Warp {
             let (g, t) = (lane / 4, lane % 4);
             for (i, &column) in a.iter().enumerate() {
                 let both = self.narrow[column as usize][lane];
-                let (row, from) = (g + 8 * (i % 2), 2 * t + 8 * (i / 2));
+                let row = g + 8 * (i % 2);
+                if factor == Factor::Tf32 {
+                    x[row][t + 4 * (i / 2)] = number(factor, both);
+                    continue;
+                }
+                let from = 2 * t + 8 * (i / 2);
                 (x[row][from], x[row][from + 1]) = (number(factor, both), number(factor, both >> 16));
             }
             for (i, &column) in b.iter().enumerate() {
                 let both = self.narrow[column as usize][lane];
+                if factor == Factor::Tf32 {
+                    y[t + 4 * i][g] = number(factor, both);
+                    continue;
+                }
                 let from = 2 * t + 8 * i;
                 (y[from][g], y[from + 1][g]) = (number(factor, both), number(factor, both >> 16));
             }
@@ -65,8 +88,9 @@ impl Warp {
                 sums[g + 8 * (i / 2)][2 * t + i % 2] = f32::from_bits(self.narrow[column as usize][lane]);
             }
         }
+        let terms = if factor == Factor::Tf32 { 8 } else { 16 };
         for (row, sums) in x.iter().zip(&mut sums) {
-            for (k, &v) in row.iter().enumerate() {
+            for (k, &v) in row[..terms].iter().enumerate() {
                 for (sum, &w) in sums.iter_mut().zip(&y[k]) {
                     // Products of two such factors are exact.
                     *sum += v * w;
@@ -138,6 +162,7 @@ impl Warp {
         [to, from]: [Column; 2],
         [to_offset, from_offset]: [u32; 2],
         bytes: u8,
+        read: Column,
         group: &mut Group<'_>,
     ) -> Result<(), Fault> {
         for lane in lanes(self.mask()) {
@@ -148,10 +173,16 @@ impl Warp {
                 return Err(Fault::new(FaultKind::Misaligned, why));
             }
             let thread = self.first + lane as u16;
+            let read = self.narrow[read as usize][lane];
+            if read > u32::from(bytes) || !read.is_multiple_of(4) {
+                let why = format!("a copy of {bytes} bytes of which {read} are read");
+                return Err(Fault::new(FaultKind::Illegal, why));
+            }
             let mut all = Vec::with_capacity(usize::from(bytes));
             for i in 0..u32::from(bytes) / 4 {
                 group.shared.touch(to + 4 * i, 4, thread, Touch::Begin)?;
-                all.extend(word(group.memory, from + u64::from(4 * i))?.to_le_bytes());
+                let word = if 4 * i < read { word(group.memory, from + u64::from(4 * i))? } else { 0 };
+                all.extend(word.to_le_bytes());
             }
             self.copies.open.push(Copy { to: to as usize, bytes: all, thread });
         }

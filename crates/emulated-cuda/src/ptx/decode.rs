@@ -138,6 +138,12 @@ impl Decoder {
                 let from = self.p(from)?;
                 Inst::MovPredicate(self.gives_p(to)?, from)
             }
+            (["cvt", "rn", halves @ ("f16x2" | "bf16x2"), "f32"], [to, high, low]) => {
+                self.needs(80)?;
+                let factor = if *halves == "f16x2" { Factor::F16 } else { Factor::BF16 };
+                let (high, low) = (self.n(high)?, self.n(low)?);
+                Inst::HalvesOf(factor, [self.gives32(to)?, high, low])
+            }
             (["cvt", how @ .., to_ty, from_ty], [to, from]) => {
                 return self.convert(how, to_ty, from_ty, to, from);
             }
@@ -324,6 +330,10 @@ impl Decoder {
             let op = match (to_ty, from_ty, how) {
                 ("f32", "f32", _) => whole!(Narrow1),
                 ("f16", "f32", ["rn"]) => Narrow1::FToHalf,
+                ("tf32", "f32", ["rna"]) => {
+                    self.needs(80)?;
+                    Narrow1::FToTf32
+                }
                 ("f32", "f16", []) => Narrow1::HalfToF,
                 ("s32", "f32", ["rzi"]) => Narrow1::FToS,
                 ("u32", "f32", ["rzi"]) => Narrow1::FToU,
@@ -472,11 +482,12 @@ impl Decoder {
     /// Products of matrices, and what brings them their factors.
     fn matrix(&mut self, parts: &[&str], o: &[&str]) -> Result<Inst, String> {
         Ok(match (parts, o) {
-            (["mma", "sync", "aligned", "m16n8k16", "row", "col", "f32", x, y, "f32"], [d, a, b, c]) => {
-                let factor = match (*x, *y) {
-                    ("f16", "f16") => Factor::F16,
-                    ("bf16", "bf16") => Factor::BF16,
-                    _ => return Err(format!("factors of {x} and {y}")),
+            (["mma", "sync", "aligned", shape, "row", "col", "f32", x, y, "f32"], [d, a, b, c]) => {
+                let factor = match (*shape, *x, *y) {
+                    ("m16n8k16", "f16", "f16") => Factor::F16,
+                    ("m16n8k16", "bf16", "bf16") => Factor::BF16,
+                    ("m16n8k8", "tf32", "tf32") => Factor::Tf32,
+                    _ => return Err(format!("a product {shape} of {x} and {y}")),
                 };
                 self.needs(80)?;
                 let (a, b, c) = (self.list(a, Self::n)?, self.list(b, Self::n)?, self.list(c, Self::n)?);
@@ -508,7 +519,7 @@ impl Decoder {
                 }
                 Inst::LoadMatrix { transposed, count, to: columns, address, offset }
             }
-            (["cp", "async", "ca" | "cg", "shared", "global"], [to, from, bytes]) => {
+            (["cp", "async", "ca" | "cg", "shared", "global"], [to, from, bytes, rest @ ..]) => {
                 self.needs(80)?;
                 let bytes: u8 = bytes.parse().map_err(|_| "a number of bytes")?;
                 if !(bytes == 16 || (parts[2] == "ca" && matches!(bytes, 4 | 8))) {
@@ -517,7 +528,12 @@ impl Decoder {
                 let (to, to_offset) = self.address(Space::Shared, to)?;
                 let (from, from_offset) = self.address(Space::Global, from)?;
                 self.touches(Space::Shared, 4);
-                Inst::CopyAsync { to, to_offset, from, from_offset, bytes }
+                let read = match rest {
+                    [] => self.n(&bytes.to_string())?,
+                    [read] => self.n(read)?,
+                    _ => return Err("a copy of more operands than are known".into()),
+                };
+                Inst::CopyAsync { to, to_offset, from, from_offset, bytes, read }
             }
             (["cp", "async", "commit_group"], []) => Inst::CommitCopies,
             (["cp", "async", "wait_group"], [n]) => {

@@ -19,6 +19,8 @@ pub enum Narrow1 {
     RoundF,
     HalfToF,
     FToHalf,
+    /// To ten bits behind the point, ties away from zero.
+    FToTf32,
     Low16,
     FToS,
     FToU,
@@ -209,6 +211,8 @@ pub struct Access {
 pub enum Factor {
     F16,
     BF16,
+    /// Of 32 bits, of which the upper 19 count.
+    Tf32,
 }
 
 /// An instruction. Results come first.
@@ -238,6 +242,8 @@ pub enum Inst {
     Pack([Column; 3]),
     /// 32 bits from two halves: result, low, high.
     Halves([Column; 3]),
+    /// Two numbers, each to the nearest of 16 bits: result, high, low.
+    HalvesOf(Factor, [Column; 3]),
     /// Two halves of 64 bits: low, high, whole.
     Unpack([Column; 3]),
     Compare32(Compare, Kind, [Column; 3]),
@@ -254,7 +260,7 @@ pub enum Inst {
     Atomic(Atomic, Space, [Column; 3], u32),
     /// Result, what is exchanged, lane; true: the lane is to be combined with the own one.
     Shuffle(bool, [Column; 3]),
-    /// d = a * b + c of 16 x 8 x 16: registers of d, a, b, c.
+    /// d = a * b + c of 16 x 8 x 16 (x 8 for factors of 32 bits): registers of d, a, b, c.
     Mma(Factor, [Column; 4], [Column; 4], [Column; 2], [Column; 4]),
     /// 8 x 8 matrices of 16 bits from shared memory: transposed or not, how many, registers, address, offset.
     LoadMatrix {
@@ -264,13 +270,15 @@ pub enum Inst {
         address: Column,
         offset: u32,
     },
-    /// Bytes from global memory (address, offset) to shared memory (address, offset), at the latest when they are waited for.
+    /// Bytes from global memory (address, offset) to shared memory (address, offset), at the latest when they are waited for. So
+    /// many of them are read, and zeros stand for the others.
     CopyAsync {
         to: Column,
         to_offset: u32,
         from: Column,
         from_offset: u32,
         bytes: u8,
+        read: Column,
     },
     /// Closes a group of copies.
     CommitCopies,

@@ -7,7 +7,7 @@ use elinvar_kernel::ir::Elem;
 use elinvar_tensor::Tensor;
 
 /// Shapes at and around the ends of tiles: batch, rows, terms, columns.
-const SHAPES: [[usize; 4]; 7] = [
+const SHAPES: [[usize; 4]; 9] = [
     [1, 1, 1, 1],
     [1, 16, 16, 16],
     [2, 33, 17, 31],
@@ -15,6 +15,9 @@ const SHAPES: [[usize; 4]; 7] = [
     [3, 5, 130, 9],
     [1, 129, 40, 66],
     [1, 0, 8, 3],
+    // In pieces of 16 bytes, of whole tiles and of parts.
+    [1, 64, 72, 40],
+    [1, 136, 56, 144],
 ];
 
 type On<D> = Tensor<Gpu<D>>;
@@ -31,7 +34,7 @@ fn bits<D: Driver>(y: &On<D>) -> HostData {
 }
 
 fn check<D: Driver>(d: &GpuDevice<D>) {
-    for dtype in [DType::F16, DType::BF16] {
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
         let units = d.info().unwrap().units.iter().any(|u| u.elem == Elem::from(dtype));
         println!("{d}: matrix units for {dtype}: {units}");
         for [b, m, k, n] in SHAPES {
@@ -64,11 +67,34 @@ fn check<D: Driver>(d: &GpuDevice<D>) {
 /// The first row of a batch alone has the bits that it has in the batch, also where sums are rounded on the way.
 fn rows_are_alone<D: Driver>(d: &GpuDevice<D>) {
     let uneven = |dtype, seed, shape: &[usize]| whole(d, dtype, seed, shape) * 0.37;
-    for dtype in [DType::F16, DType::BF16] {
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
         let (x, w) = (uneven(dtype, 1, &[70, 200]), uneven(dtype, 2, &[200, 90]));
         let of = |x: &On<D>| Precision::Fast.scope(|| x.matmul(&w));
         let (all, first) = (of(&x), of(&x.narrow(0, 0, 1)));
         assert!(bits(&all.narrow(0, 0, 1)) == bits(&first), "{dtype}");
+    }
+}
+
+/// Factors of f32 are rounded to ten bits behind the point, ties away from zero, and their products are added as they are.
+fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
+    let up = |n: i32| 2f32.powi(n);
+    // A factor, and what it counts as.
+    let rows = [
+        (1.0, 1.0),
+        (1.0 + up(-10), 1.0 + up(-10)),
+        (1.0 + up(-11), 1.0 + up(-10)),
+        (-1.0 - up(-11), -1.0 - up(-10)),
+        (1.0 + up(-11) - up(-20), 1.0),
+        (3.0 + up(-10) + up(-12), 3.0 + up(-9)),
+        (up(-100) * (1.0 + up(-12)), up(-100)),
+    ];
+    for (x, want) in rows {
+        let (x, one) = ([x], [1.0f32]);
+        let [x, one] = [x, one].map(|v| Tensor::from_vec(v.to_vec(), &[1, 1], d));
+        for (a, b) in [(&x, &one), (&one, &x)] {
+            let y: On<D> = Precision::Fast.scope(|| a.matmul(b));
+            assert_eq!(bits(&y), HostData::F32(vec![want]));
+        }
     }
 }
 
@@ -77,6 +103,7 @@ fn interpreted_units_multiply() {
     let d = super::interp();
     check(&d);
     rows_are_alone(&d);
+    f32_is_rounded(&d);
     // A device can be told, too; a scope says more.
     let d = super::interp();
     let fast = d.clone().with_precision(Precision::Fast);
@@ -92,9 +119,10 @@ fn interpreted_units_multiply() {
 #[test]
 fn cudas_units_multiply() {
     let d = super::cuda();
-    assert_eq!(d.info().unwrap().units.len(), 2, "f16 and bf16");
+    assert_eq!(d.info().unwrap().units.len(), 3, "f16, bf16 and rounded f32");
     check(&d);
     rows_are_alone(&d);
+    f32_is_rounded(&d);
 }
 
 #[test]

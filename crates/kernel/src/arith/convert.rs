@@ -82,6 +82,11 @@ pub fn bits(from: Scalar, to: Scalar) -> bool {
     from != Scalar::Bool && to != Scalar::Bool && from.bits() == to.bits()
 }
 
+/// An f32 as matrix units take it: ten bits behind the point, ties away from zero; NaN stays one.
+pub fn tf32(x: u64) -> u64 {
+    if f(x).is_nan() { x } else { (x + 0x1000) & 0xffff_e000 }
+}
+
 /// From an element of memory to a value.
 pub fn decode(e: Elem) -> One {
     match e {

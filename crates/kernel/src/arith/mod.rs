@@ -7,7 +7,7 @@ mod convert;
 mod float;
 mod int;
 
-pub use convert::{bits, convert, decode, encode, whole};
+pub use convert::{bits, convert, decode, encode, tf32, whole};
 
 use crate::ir::{Atomic, Binary, Compare, Reduce, Scalar, Unary};
 

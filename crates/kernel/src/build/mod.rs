@@ -168,6 +168,24 @@ impl Builder {
     pub fn barrier(&self) {
         self.push_none(Op::Barrier);
     }
+    /// Begins to copy so many elements of a buffer to shared memory; zeros where the condition is false.
+    pub fn copy(
+        &self,
+        (to, at): (Place, Val<'_>),
+        (from, index): (Place, Val<'_>),
+        count: u8,
+        there: Val<'_>,
+    ) {
+        self.push_none(Op::Copy { to, at: at.id, from, index: index.id, count, there: there.id });
+    }
+    /// Makes a group of the copies that were begun.
+    pub fn commit_copies(&self) {
+        self.push_none(Op::CommitCopies);
+    }
+    /// Waits until at most so many of the last groups are under way.
+    pub fn wait_copies(&self, open: u8) {
+        self.push_none(Op::WaitCopies(open));
+    }
 
     // Subgroups and fragments
 
@@ -194,6 +212,14 @@ impl Builder {
     /// c + a * b
     pub fn fragment_mul_add(&self, a: Val<'_>, b: Val<'_>, c: Val<'_>) -> Val<'_> {
         self.push(Op::FragmentMulAdd(a.id, b.id, c.id), c.ty())
+    }
+    /// The numbers that a lane has of eight columns of sums.
+    pub fn fragment_numbers(&self, v: Val<'_>, eighth: u8) -> Val<'_> {
+        self.push(Op::FragmentNumbers(v.id, eighth), Type::Vector(Scalar::F32, 4))
+    }
+    /// The fragment of such numbers.
+    pub fn fragment_of(&self, f: Fragment, all: &[Val<'_>]) -> Val<'_> {
+        self.push(Op::FragmentOf(f, all.iter().map(|v| v.id).collect()), Type::Fragment(f))
     }
     /// A fragment to memory.
     pub fn fragment_store(&self, l: Layout, p: Place, at: Val<'_>, stride: Val<'_>, v: Val<'_>) {

@@ -28,11 +28,13 @@ pub struct Trace {
     store: Who,
     /// Was the last change an atomic?
     atomic: bool,
+    /// Is a copy to it under way?
+    coming: bool,
 }
 
 const NOBODY: Who = Who { group: NONE, lane: NONE, epoch: 0 };
 /// Untouched.
-pub const FRESH: Trace = Trace { load: NOBODY, store: NOBODY, atomic: false };
+pub const FRESH: Trace = Trace { load: NOBODY, store: NOBODY, atomic: false, coming: false };
 
 /// Does the first come before the second only by chance?
 fn unordered(past: Who, now: Who) -> bool {
@@ -47,8 +49,22 @@ impl Trace {
     pub fn stored(&self) -> bool {
         self.store.group != NONE
     }
+    /// Notes that a copy begins; says what it is in conflict with.
+    pub fn begin(&mut self, who: Who) -> Option<&'static str> {
+        let conflict = self.touch(Touch::Store, who);
+        self.coming = true;
+        conflict
+    }
+    /// Notes that a copy has been waited for.
+    pub fn arrive(&mut self, who: Who) {
+        self.coming = false;
+        self.store = who;
+    }
     /// Notes a touch; says what it is in conflict with.
     pub fn touch(&mut self, how: Touch, who: Who) -> Option<&'static str> {
+        if self.coming {
+            return Some("touches what a copy brings that nobody has waited for");
+        }
         let after_store = unordered(self.store, who);
         let after_load = unordered(self.load, who);
         let conflict = match how {

@@ -127,6 +127,8 @@ pub struct Features {
     pub subgroups: bool,
     /// Matrix fragments.
     pub fragments: bool,
+    /// Copies that go on while the kernel does. Where a device has none, they are loads and stores.
+    pub copies: bool,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Invocations of a workgroup.
@@ -174,6 +176,7 @@ impl Kernel {
                 Elem::I32 | Elem::U32 | Elem::F32 => {}
             }
         }
+        self.body.each_inst(&mut |inst| f.copies |= matches!(inst.op, Op::Copy { .. }));
         f.fragments = self.values.iter().any(|t| matches!(t, Type::Fragment(_)));
         f
     }

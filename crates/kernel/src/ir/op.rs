@@ -161,6 +161,10 @@ pub enum Layout {
 /// two barriers no element of memory may be stored to by one invocation and loaded or stored to by another of the same
 /// workgroup; between workgroups never within a launch. Atomics do not disturb each other.
 ///
+/// **Copies** go on while the invocation does something else. From its `Copy` on nobody may touch the elements that it brings; the
+/// invocation's `WaitCopies` ends that, and the elements then count as stored by it there, so that others see them after a
+/// barrier. A kernel ends with no copy under way.
+///
 /// **Uniform.** What is marked so must be reached by all invocations of a workgroup or by none: inside of branches
 /// and loops whose conditions and bounds are the same for all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -205,6 +209,26 @@ pub enum Op {
     /// Waits for all invocations of the workgroup; what they stored before (in shared memory and in buffers) is seen
     /// by all of them after. Uniform.
     Barrier,
+    /// Begins to copy elements of a buffer that nobody writes to, to shared memory of such elements: 4, 8 or 16 bytes, which
+    /// begin at multiples of as many in both. Where the condition is false, zeros are brought, and the buffer is not looked at.
+    Copy {
+        /// Shared memory.
+        to: Place,
+        /// Where the elements go.
+        at: Value,
+        /// A buffer.
+        from: Place,
+        /// Where the elements are.
+        index: Value,
+        /// How many.
+        count: u8,
+        /// A condition.
+        there: Value,
+    },
+    /// Makes one group of the copies that were begun since the last group; of none, too. Uniform.
+    CommitCopies,
+    /// Waits until at most so many of the last groups are under way. Uniform.
+    WaitCopies(u8),
     /// The value of another lane of the subgroup: of lane (operand modulo the subgroup's size). Uniform.
     Shuffle(Value, Value),
     /// The value of one lane of the subgroup, whose number is a constant below the subgroup's size. Uniform.
@@ -220,6 +244,13 @@ pub enum Op {
     /// device's business, so only work that was asked for as fast may use it. (The interpreter chains fma over k.)
     /// Uniform.
     FragmentMulAdd(Value, Value, Value),
+    /// The numbers that a lane has of eight columns of sums, from column 8 i on: with g = lane / 4 and t = 2 (lane % 4), those of (row
+    /// g, column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). For fragments of 16 rows in subgroups of 32, which not every device
+    /// spreads so. Uniform.
+    FragmentNumbers(Value, u8),
+    /// The fragment of such numbers, a vector of four for each eight columns: sums, or a left factor of 16-bit floats, to which
+    /// they are rounded. Uniform.
+    FragmentOf(Fragment, Vec<Value>),
     /// A fragment to memory: place, where it begins, elements from row to row, what. Uniform.
     FragmentStore(Layout, Place, Value, Value, Value),
     /// The first region where the condition (one bool) is true, else the second. What a region yields are the results.

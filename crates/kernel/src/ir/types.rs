@@ -189,7 +189,8 @@ pub enum Role {
 pub struct Fragment {
     /// Which part of the product.
     pub role: Role,
-    /// What its numbers are: f16 or bf16 for factors, f32 for sums.
+    /// What its numbers are: f16, bf16 or f32 for factors, f32 for sums. Factors of f32 are rounded where they are loaded or filled
+    /// in: to ten bits behind the point, ties away from zero ("tf32").
     pub elem: Elem,
     /// Rows of the product.
     pub m: u8,
@@ -213,7 +214,7 @@ impl Fragment {
 /// Fragments that a device multiplies: sums of f32, of m by k times k by n factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MatrixUnit {
-    /// What factors are: f16 or bf16.
+    /// What factors are: f16, bf16, or f32 that is rounded.
     pub elem: Elem,
     /// Rows, columns and terms of a product.
     pub shape: [u8; 3],

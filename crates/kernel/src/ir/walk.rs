@@ -25,7 +25,12 @@ pub enum Nature {
 macro_rules! each_operand {
     ($op:expr, $f:expr) => {
         match $op {
-            Op::Const(_) | Op::Param(_) | Op::Builtin(_) | Op::Barrier => {}
+            Op::Const(_)
+            | Op::Param(_)
+            | Op::Builtin(_)
+            | Op::Barrier
+            | Op::CommitCopies
+            | Op::WaitCopies(_) => {}
             Op::Unary(_, a)
             | Op::Convert(_, a)
             | Op::Whole(a)
@@ -36,6 +41,7 @@ macro_rules! each_operand {
             | Op::Broadcast(a, _)
             | Op::Reduce(_, a)
             | Op::FragmentFill(_, a)
+            | Op::FragmentNumbers(a, _)
             | Op::If(a, _, _) => $f(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
@@ -47,7 +53,8 @@ macro_rules! each_operand {
             | Op::Select(a, b, c)
             | Op::FragmentMulAdd(a, b, c)
             | Op::FragmentStore(_, _, a, b, c) => [a, b, c].into_iter().for_each($f),
-            Op::Compose(all) => all.into_iter().for_each($f),
+            Op::Copy { at, index, there, .. } => [at, index, there].into_iter().for_each($f),
+            Op::Compose(all) | Op::FragmentOf(_, all) => all.into_iter().for_each($f),
             Op::For { start, end, step, init, .. } => {
                 [start, end, step].into_iter().chain(init).for_each($f);
             }
@@ -96,14 +103,18 @@ impl Op {
             | Op::Compose(_)
             | Op::Extract(..) => Nature::Pure,
             Op::Load(..) => Nature::Load,
-            Op::Store(..) | Op::Atomic(..) => Nature::Change { together: false },
-            Op::Barrier | Op::FragmentStore(..) => Nature::Change { together: true },
+            Op::Store(..) | Op::Atomic(..) | Op::Copy { .. } => Nature::Change { together: false },
+            Op::Barrier | Op::CommitCopies | Op::WaitCopies(_) | Op::FragmentStore(..) => {
+                Nature::Change { together: true }
+            }
             Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)
             | Op::FragmentLoad(..)
             | Op::FragmentFill(..)
-            | Op::FragmentMulAdd(..) => Nature::Exchange,
+            | Op::FragmentMulAdd(..)
+            | Op::FragmentNumbers(..)
+            | Op::FragmentOf(..) => Nature::Exchange,
             Op::If(..) | Op::For { .. } => Nature::Regions,
         }
     }

@@ -54,14 +54,16 @@ pub struct Joined {
 
 /// How many neighbours along an axis can be read at once, everywhere in a tensor: 1, 2 or 4.
 pub fn vector(l: &Layout, axis: usize) -> u8 {
-    let all_multiples = |w: usize| {
-        let others = (0..l.rank()).filter(|&a| a != axis && l.shape()[a] > 1);
-        l.strides()[axis] == 1
-            && l.shape()[axis].is_multiple_of(w)
-            && l.offset().is_multiple_of(w)
-            && others.map(|a| l.strides()[a].unsigned_abs()).all(|s| s.is_multiple_of(w))
-    };
-    [4, 2].into_iter().find(|&w| all_multiples(w)).map_or(1, |w| w as u8)
+    [4, 2].into_iter().find(|&w| in_pieces(l, axis, w)).map_or(1, |w| w as u8)
+}
+
+/// Do neighbours along an axis lie side by side in pieces of so many, everywhere in a tensor, and each at a multiple of so many?
+pub fn in_pieces(l: &Layout, axis: usize, w: usize) -> bool {
+    let others = (0..l.rank()).filter(|&a| a != axis && l.shape()[a] > 1);
+    l.strides()[axis] == 1
+        && l.shape()[axis].is_multiple_of(w)
+        && l.offset().is_multiple_of(w)
+        && others.map(|a| l.strides()[a].unsigned_abs()).all(|s| s.is_multiple_of(w))
 }
 
 /// Joins the axes `from..to` of operands of one shape.

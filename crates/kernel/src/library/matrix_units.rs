@@ -1,13 +1,18 @@
 //! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` by a device's matrix units: `Precision::Fast`.
 //!
-//! Factors are f16 or bf16; their products are exact, and are added in f32. A workgroup brings `depth` terms of its rows and
-//! columns into shared memory; each of its subgroups multiplies fragments of them, and keeps its sums in fragments. How a unit
-//! adds is the device's business; the order around it is fixed: terms go through the units from the first to the last, a
-//! whole fragment at a time, and the sums of a row know nothing of other rows. What reaches beyond m, n or k is zeros.
+//! Factors are f16 or bf16, or f32 that a unit rounds; the products of what it multiplies are exact, and are added in f32. A workgroup
+//! brings `depth` terms of its rows and columns into shared memory; each of its subgroups multiplies fragments of them, and keeps
+//! its sums in fragments. How a unit adds is the device's business; the order around it is fixed: terms go through the units from
+//! the first to the last, a whole fragment at a time, and the sums of a row know nothing of other rows. What reaches beyond m, n or
+//! k is zeros.
 //!
-//! In the end each subgroup hands its fragments one by one through shared memory, where its invocations find the elements
-//! that the epilogue is for.
+//! Terms come through registers while the step before is computed with, or, where operands lie in pieces of 16 bytes, by copies of
+//! which several steps are under way.
+//!
+//! In the end each subgroup hands its fragments, two side by side at a time, through shared memory, where its invocations find the
+//! elements that the epilogue is for.
 
+use super::contract::flow::{self, Flow};
 use super::contract::stage::{self, Stage};
 use super::contract::{Matrix, numbers_of};
 use super::formula::{Compute, Formula};
@@ -31,15 +36,43 @@ pub struct Tile {
     pub each: [u32; 2],
     /// Terms that are brought into shared memory at a time: a multiple of the unit's.
     pub depth: u32,
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies: at least 2. 0: through
+    /// registers, as also where operands do not lie in pieces of 16 bytes.
+    pub slots: u32,
+}
+
+/// What a device has for a workgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Invocations.
+    pub invocations: u32,
+    /// Bytes of shared memory.
+    pub shared: u32,
+    /// Copies that go on while others compute.
+    pub asynchronous: bool,
 }
 
 impl Tile {
     /// A tile for a product of m by n sums, if the device has room for it.
-    pub fn of(unit: MatrixUnit, lanes: u32, sums: [usize; 2], invocations: u32, shared: u32) -> Option<Tile> {
-        let depth = 2 * u32::from(unit.shape[2]).max(8);
-        let tile = |subgroups, each| Tile { unit, lanes, subgroups, each, depth };
-        // The largest whose rows and columns are not mostly beyond the ends of y.
-        let all = [tile([2, 2], [4, 4]), tile([2, 2], [2, 2]), tile([1, 4], [1, 1]), tile([1, 1], [1, 1])];
+    pub fn of(unit: MatrixUnit, lanes: u32, sums: [usize; 2], limits: Limits) -> Option<Tile> {
+        let Limits { invocations, shared, asynchronous } = limits;
+        let terms = u32::from(unit.shape[2]);
+        let tile = |subgroups, each, depth, slots| Tile {
+            unit,
+            lanes,
+            subgroups,
+            each,
+            depth,
+            slots: if asynchronous { slots } else { 0 },
+        };
+        // The largest whose rows and columns are not mostly beyond the ends of y. Of the first, 48 KiB hold three slots of as many
+        // terms as a unit takes, and registers no more than those of one step beside all sums.
+        let all = [
+            tile([2, 2], [4, 4], terms, 3),
+            tile([2, 2], [2, 2], 2 * terms, 3),
+            tile([1, 4], [1, 1], 2 * terms, 4),
+            tile([1, 1], [1, 1], 2 * terms, 4),
+        ];
         let fits = |t: &Tile| {
             t.invocations() <= invocations
                 && t.shared_bytes() <= shared
@@ -58,25 +91,52 @@ impl Tile {
     fn invocations(self) -> u32 {
         self.subgroups[0] * self.subgroups[1] * self.lanes
     }
-    /// From row to row of what is staged: rows an odd number of 16 bytes apart lie in different banks.
-    fn pitch(self, inner: u32) -> u32 {
-        inner + 8
+    /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of 16 bytes apart, eight lie in
+    /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
+    /// it takes 32 bytes more than a multiple of all banks.
+    fn pitch(self, inner: u32, along: bool) -> u32 {
+        let more = if along { flow::BYTES / self.unit.elem.size() } else { 8 };
+        inner + more
     }
-    /// Elements of a fragment of sums.
+    /// Fragments of sums that are handed over at a time.
+    fn together(self) -> u32 {
+        if self.each[1].is_multiple_of(2) { 2 } else { 1 }
+    }
+    /// Columns of them, and from row to row in shared memory: half-warps store rows that begin in different banks.
+    fn handed(self) -> (u32, u32) {
+        let columns = u32::from(self.unit.shape[1]) * self.together();
+        (columns, columns + 8)
+    }
+    /// Elements that a subgroup hands over at a time.
     fn sums(self) -> u32 {
-        u32::from(self.unit.shape[0]) * u32::from(self.unit.shape[1])
+        u32::from(self.unit.shape[0]) * self.handed().1
     }
     fn shared_bytes(self) -> u32 {
-        // Whichever way the rows lie, this is enough.
-        let staged = |side| (self.size(side) + 8) * (self.depth + 8) * 2;
+        let staged = |side| {
+            // Whichever way the lines lie.
+            let along = self.size(side) * self.pitch(self.depth, true);
+            along.max(self.depth * self.pitch(self.size(side), false))
+                * self.unit.elem.size()
+                * self.slots.max(1)
+        };
         staged(0) + staged(1) + self.subgroups[0] * self.subgroups[1] * self.sums() * 4
+    }
+    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
+    fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> Tile {
+        let piece = flow::BYTES / self.unit.elem.size();
+        let fits = |side: usize| {
+            let axis = if along[side] == (side == 0) { 2 } else { 1 };
+            let line = if along[side] { self.depth } else { self.size(side) };
+            line.is_multiple_of(piece) && index::in_pieces(operands[side], axis, piece as usize)
+        };
+        Tile { slots: if fits(0) && fits(1) { self.slots } else { 0 }, ..self }
     }
 }
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// f16 or bf16: the dtype of x, w and y.
+    /// f16, bf16 or f32: the dtype of x, w and y.
     pub dtype: DType,
     /// What further operands hold.
     pub extra: Vec<Elem>,
@@ -86,6 +146,8 @@ pub struct Form {
     pub along: [bool; 2],
     /// Elements of x, and of w, that are read at once, in that direction.
     pub width: [u8; 2],
+    /// Columns of y that are stored at once.
+    pub stores: u8,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
@@ -104,6 +166,7 @@ pub fn contract<'a>(
         return None;
     }
     let along = [x.strides()[2] == 1, w.strides()[1] == 1];
+    let tile = tile.for_layouts([x, w], along);
     let form = Form {
         dtype,
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
@@ -113,6 +176,7 @@ pub fn contract<'a>(
             index::vector(x, if along[0] { 2 } else { 1 }),
             index::vector(w, if along[1] { 1 } else { 2 }),
         ],
+        stores: [4, 2].into_iter().find(|&p| n.is_multiple_of(usize::from(p))).unwrap_or(1),
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
             || index::are_many(b * m * n),
     };
@@ -124,15 +188,16 @@ pub fn contract<'a>(
 
 impl Form {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let Tile { unit: MatrixUnit { shape: [m, n, k], .. }, lanes, subgroups: [a, b], each: [c, d], depth } =
-            self.tile;
+        let Tile { unit, lanes, subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
+        let [m, n, k] = unit.shape;
         let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
-        let [vx, vw] = self.width;
+        let ([vx, vw], vy) = (self.width, self.stores);
+        let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
         let wide = if self.wide { "_wide" } else { "" };
         let name = epilogue.name();
         format!(
-            "units_{name}_{}{extra}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}_{along}_w{vx}{vw}{wide}",
+            "units_{name}_{}{extra}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_w{vx}{vw}{vy}{wide}",
             self.dtype
         )
     }
@@ -182,40 +247,52 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         .map(|(i, &p)| Matrix::read(&numbers, &format!("e{i}"), p, batch))
         .collect();
     let staged = [0, 1].map(|side| {
-        let (lines, inner) = form.staged(side);
-        k.shared(["rows", "columns"][side], elem, lines * t.pitch(inner))
+        let (lines, pitch) = form.staged(side);
+        k.shared(["rows", "columns"][side], elem, lines * pitch * t.slots.max(1))
     });
     let index = k.builtin(Builtin::LocalIndex);
     let p = Plan { k: &k, form, sizes: [m, n], terms, factors, staged, corner, index };
 
     let sums = p.sums();
-    // Each subgroup has room for one fragment.
     let out = k.shared("sums", Elem::F32, t.subgroups[0] * t.subgroups[1] * t.sums());
-    let [_, columns] = t.unit.shape.map(i64::from)[..2] else { unreachable!("three sizes") };
+    let (columns, pitch) = t.handed();
     let lane = k.builtin(Builtin::SubgroupLane);
     let mine = k.builtin(Builtin::SubgroupId) * i64::from(t.sums());
     let firsts = p.firsts();
     let c = Compute::from(form.dtype);
-    for (f, &sum) in sums.iter().enumerate() {
-        let at = [f as i64 / i64::from(t.each[1]), f as i64 % i64::from(t.each[1])];
+    // Neighbours of a row are stored at once where all of them are there, or none.
+    let width = u32::from(form.stores);
+    let (pieces, row) = (u32::from(t.unit.shape[0]) * columns / width, i64::from(columns / width));
+    for (f, sums) in sums.chunks(t.together() as usize).enumerate() {
+        let f = f as u32 * t.together();
+        let at = [f / t.each[1], f % t.each[1]];
         k.barrier();
-        k.fragment_store(Order::Rows, out, mine, k.u32(columns as u32), sum);
+        for (i, &sum) in sums.iter().enumerate() {
+            let first = mine + i as i64 * i64::from(t.unit.shape[1]);
+            k.fragment_store(Order::Rows, out, first, k.u32(pitch), sum);
+        }
         k.barrier();
-        for round in 0..t.sums().div_ceil(t.lanes) {
+        for round in 0..pieces.div_ceil(t.lanes) {
             let e = lane + i64::from(round * t.lanes);
-            let cell = [e / columns, e % columns];
+            let cell = [e / row, e % row * i64::from(width)];
             let [i, j] = [0, 1].map(|side| {
-                let within = firsts[side] + at[side] * i64::from(t.unit.shape[side]) + cell[side];
+                let within = firsts[side] + i64::from(at[side] * u32::from(t.unit.shape[side])) + cell[side];
                 corner[side] + within.to(number)
             });
             let mut there = i.lt(m) & j.lt(n) & exists;
-            if (round + 1) * t.lanes > t.sums() {
-                there = there & e.lt(k.u32(t.sums()));
+            if (round + 1) * t.lanes > pieces {
+                there = there & e.lt(k.u32(pieces));
             }
             k.if_(there, || {
-                let mut given = vec![k.load(out, mine + e, 1)];
-                given.extend(extra.iter().map(|e| c.enter(k.load(e.place, e.at(i, j), 1))));
-                k.store(y, (batch * m + i) * n + j, epilogue.emit(&k, c, &given));
+                let from = mine + cell[0] * i64::from(pitch) + cell[1];
+                let mut given = vec![k.load(out, from, form.stores)];
+                given.extend(extra.iter().map(|e| {
+                    let each: Vec<Val> =
+                        (0..width).map(|v| k.load(e.place, e.at(i, j + i64::from(v)), 1)).collect();
+                    c.enter(k.join(&each))
+                }));
+                let result = epilogue.emit(&k, c, &given).splat(form.stores);
+                k.store(y, (batch * m + i) * n + j, result);
             });
         }
     }
@@ -223,10 +300,11 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 }
 
 impl Form {
-    /// What is staged of a side: how many lines, and how long each is.
+    /// What is staged of a side at a time: how many lines, and from one to the next.
     fn staged(&self, side: usize) -> (u32, u32) {
-        let (size, depth) = (self.tile.size(side), self.tile.depth);
-        if self.along[side] { (size, depth) } else { (depth, size) }
+        let (t, along) = (self.tile, self.along[side]);
+        let (lines, inner) = if along { (t.size(side), t.depth) } else { (t.depth, t.size(side)) };
+        (lines, t.pitch(inner, along))
     }
 }
 
@@ -254,42 +332,59 @@ impl<'k> Plan<'k, '_> {
             size: t.size(side),
             depth: t.depth,
             along: self.form.along[side],
-            width: self.form.width[side],
+            width: if t.slots > 0 { (flow::BYTES / t.unit.elem.size()) as u8 } else { self.form.width[side] },
             from: self.factors[side],
             corner: self.corner[side],
             limit: self.sizes[side],
             padding: Constant::float(Scalar::F32, 0.0),
         });
-        // As it lies in memory.
-        let bring = |side: usize, loaded: &[Val<'k>]| {
-            let pitch = i64::from(t.pitch(self.form.staged(side).1));
-            stages[side].store(loaded, &|place, term, v| {
-                let at = if self.form.along[side] { place * pitch + term } else { term * pitch + place };
-                k.store(self.staged[side], at, v);
-            });
-        };
-        stage::steps(&stages, [self.terms.like(0), self.terms], &none, &bring, &|sums| {
+        let compute = |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
             let mut sums = sums.to_vec();
             for part in 0..t.depth / u32::from(t.unit.shape[2]) {
                 let at = part * u32::from(t.unit.shape[2]);
                 let [a, b] = [(0, Role::A), (1, Role::B)].map(|(side, role)| -> Vec<Val<'k>> {
-                    (0..t.each[side]).map(|u| self.fragment(side, role, firsts[side], u, at)).collect()
+                    let first = (bases[side], firsts[side]);
+                    (0..t.each[side]).map(|u| self.fragment(side, role, first, u, at)).collect()
                 });
                 for (f, sum) in sums.iter_mut().enumerate() {
                     *sum = k.fragment_mul_add(a[f / b.len()], b[f % b.len()], *sum);
                 }
             }
             sums
-        })
+        };
+        let begin = self.terms.like(0);
+        if t.slots > 0 {
+            let pitch = [0, 1].map(|side| self.form.staged(side).1);
+            let flow = Flow { stages, to: self.staged, pitch, slots: t.slots, end: self.terms };
+            flow.open(begin);
+            return flow.steps([begin, self.terms], k.u32(0), &none, &compute).1;
+        }
+        // As it lies in memory.
+        let bring = |side: usize, loaded: &[Val<'k>]| {
+            let pitch = i64::from(self.form.staged(side).1);
+            stages[side].store(loaded, &|place, term, v| {
+                let at = if self.form.along[side] { place * pitch + term } else { term * pitch + place };
+                k.store(self.staged[side], at, v);
+            });
+        };
+        let zero = k.u32(0);
+        stage::steps(&stages, [begin, self.terms], &none, &bring, &|sums| compute(zero, [zero; 2], sums))
     }
 
-    /// Fragment `u` of a side, from term `at` of what is staged.
-    fn fragment(&self, side: usize, role: Role, first: Val<'k>, u: u32, at: u32) -> Val<'k> {
+    /// Fragment `u` of a side, from term `at` of what is staged; where that begins, and the subgroup's first row or column in it.
+    fn fragment(
+        &self,
+        side: usize,
+        role: Role,
+        (base, first): (Val<'k>, Val<'k>),
+        u: u32,
+        at: u32,
+    ) -> Val<'k> {
         let (k, t) = (self.k, self.form.tile);
-        let pitch = i64::from(t.pitch(self.form.staged(side).1));
+        let pitch = i64::from(self.form.staged(side).1);
         let place = first + i64::from(u * u32::from(t.unit.shape[side]));
         let along = self.form.along[side];
-        let begin = if along { place * pitch + i64::from(at) } else { place + i64::from(at) * pitch };
+        let begin = base + if along { place * pitch + i64::from(at) } else { place + i64::from(at) * pitch };
         // Rows of x run over terms, and rows of w over columns.
         let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
         k.fragment_load(t.unit.fragment(role), order, self.staged[side], begin, k.u32(pitch as u32))

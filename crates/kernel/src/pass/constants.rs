@@ -166,12 +166,17 @@ impl Fold {
             | Op::Store(..)
             | Op::Atomic(..)
             | Op::Barrier
+            | Op::Copy { .. }
+            | Op::CommitCopies
+            | Op::WaitCopies(_)
             | Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)
             | Op::FragmentLoad(..)
             | Op::FragmentFill(..)
             | Op::FragmentMulAdd(..)
+            | Op::FragmentNumbers(..)
+            | Op::FragmentOf(..)
             | Op::FragmentStore(..)
             | Op::If(..) => None,
         }

@@ -366,6 +366,17 @@ impl<'a> Parser<'a> {
                 Op::Store(p, at, self.value()?)
             }
             "barrier" => Op::Barrier,
+            "copy" => {
+                let (to, at) = self.indexed()?;
+                self.expect("=")?;
+                let (from, index) = self.indexed()?;
+                self.expect(",")?;
+                let count = self.u8()?;
+                self.expect(",")?;
+                Op::Copy { to, at, from, index, count, there: self.value()? }
+            }
+            "commit_copies" => Op::CommitCopies,
+            "wait_copies" => Op::WaitCopies(self.u8()?),
             "shuffle" => {
                 let [v, lane] = self.values()?;
                 Op::Shuffle(v, lane)
@@ -386,6 +397,12 @@ impl<'a> Parser<'a> {
                 let [a, b, c] = self.values()?;
                 Op::FragmentMulAdd(a, b, c)
             }
+            "fragment_numbers" => {
+                let v = self.value()?;
+                self.expect(",")?;
+                Op::FragmentNumbers(v, self.u8()?)
+            }
+            "fragment_of" => Op::FragmentOf(fragment(self)?, self.list()?),
             "fragment_store" => {
                 let l = self.known("`rows` or `columns`", Layout::of)?;
                 let (p, at) = self.indexed()?;

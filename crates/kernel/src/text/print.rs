@@ -110,6 +110,12 @@ impl Printer<'_> {
             Op::Store(p, at, v) => format!("store {}[%{}] = %{}", self.place(*p), at.0, v.0),
             Op::Atomic(op, p, at, v) => format!("{} {}[%{}], %{}", op.word(), self.place(*p), at.0, v.0),
             Op::Barrier => "barrier".to_string(),
+            Op::Copy { to, at, from, index, count, there } => {
+                let [to, from] = [to, from].map(|p| self.place(*p));
+                format!("copy {to}[%{}] = {from}[%{}], {count}, %{}", at.0, index.0, there.0)
+            }
+            Op::CommitCopies => "commit_copies".to_string(),
+            Op::WaitCopies(open) => format!("wait_copies {open}"),
             Op::Shuffle(v, lane) => format!("shuffle {}", list(&[*v, *lane])),
             Op::Broadcast(v, lane) => format!("broadcast %{}, {lane}", v.0),
             Op::Reduce(op, v) => format!("{} %{}", op.word(), v.0),
@@ -118,6 +124,8 @@ impl Printer<'_> {
             }
             Op::FragmentFill(_, v) => format!("fragment_fill %{}", v.0),
             Op::FragmentMulAdd(a, b, c) => format!("fragment_mul_add {}", list(&[*a, *b, *c])),
+            Op::FragmentNumbers(v, i) => format!("fragment_numbers %{}, {i}", v.0),
+            Op::FragmentOf(_, all) => format!("fragment_of {}", list(all)),
             Op::FragmentStore(l, p, at, stride, v) => {
                 let place = self.place(*p);
                 format!("fragment_store {} {place}[%{}], %{} = %{}", l.word(), at.0, stride.0, v.0)

@@ -5,7 +5,8 @@ use crate::arith;
 use crate::ir::{Builtin, Elem, Fragment, Inst, Kernel, Op, Place, Region, Role, Scalar, Type, Value};
 
 /// Shapes of fragments that some device multiplies: m, n, k.
-pub const FRAGMENT_SHAPES: [[u8; 3]; 5] = [[8, 8, 8], [16, 16, 16], [16, 8, 16], [16, 8, 8], [32, 8, 16]];
+pub const FRAGMENT_SHAPES: [[u8; 3]; 6] =
+    [[8, 8, 8], [16, 16, 16], [16, 8, 16], [16, 8, 8], [16, 16, 8], [32, 8, 16]];
 
 pub(super) fn check(k: &Kernel) -> Check {
     region(k, &k.body)
@@ -168,7 +169,16 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             }
             s.into()
         }
-        Op::Barrier => return Ok(Gives::Nothing),
+        Op::Barrier | Op::CommitCopies | Op::WaitCopies(_) => return Ok(Gives::Nothing),
+        Op::Copy { to, at, from, index: first, count, there } => {
+            index(k, at)?;
+            index(k, first)?;
+            if ty(there) != Type::BOOL {
+                return Err(format!("the condition is {}, and should be bool", ty(there)));
+            }
+            copy(k, *to, *from, *count)?;
+            return Ok(Gives::Nothing);
+        }
         Op::Shuffle(v, lane) => {
             lanes(k)?;
             if ty(lane) != Type::U32 {
@@ -216,6 +226,25 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
                 return Err(format!("{fa}, {fb} and {fc} do not fit together"));
             }
             ty(c)
+        }
+        Op::FragmentNumbers(v, i) => {
+            let Type::Fragment(f) = ty(v) else { return Err(format!("%{} is no fragment", v.0)) };
+            if f.role != Role::C || spread(k, f)? <= usize::from(*i) {
+                return Err(format!("columns {} to {} of a {f}, as sums", 8 * i, 8 * i + 7));
+            }
+            Type::Vector(Scalar::F32, 4)
+        }
+        Op::FragmentOf(f, all) => {
+            fragment(k, *f)?;
+            let half = matches!(f.elem, Elem::F16 | Elem::BF16);
+            if f.role == Role::B || (f.role == Role::A && !half) || spread(k, *f)? != all.len() {
+                return Err(format!("a {f} is not made of {} vectors", all.len()));
+            }
+            let four = Type::Vector(Scalar::F32, 4);
+            if let Some(v) = all.iter().find(|v| ty(v) != four) {
+                return Err(format!("%{} is {}, and should be {four}", v.0, ty(v)));
+            }
+            Type::Fragment(*f)
         }
         Op::FragmentStore(_, p, at, stride, v) => {
             index(k, at)?;
@@ -301,6 +330,24 @@ fn place(k: &Kernel, p: Place, loads: bool, stores: bool) -> Said<Elem> {
         }
     }
 }
+/// Copies go from what nobody writes to, to shared memory, and are as large as those that devices have.
+fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Said<()> {
+    let (here, there) = (place(k, to, false, true)?, place(k, from, true, false)?);
+    let Place::Shared(_) = to else { return Err("copies go to shared memory".to_string()) };
+    match from {
+        Place::Buffer(i) if !k.buffers[i as usize].access.writes() => {}
+        Place::Buffer(_) | Place::Shared(_) => {
+            return Err("copies come from a buffer that is only read".to_string());
+        }
+    }
+    if here != there {
+        return Err(format!("{there} are copied to where {here} lie"));
+    }
+    match u32::from(count) * here.size() {
+        4 | 8 | 16 => Ok(()),
+        bytes => Err(format!("a copy of {bytes} bytes; 4, 8 or 16 are copied at once")),
+    }
+}
 fn lanes(k: &Kernel) -> Said<u32> {
     k.subgroup.ok_or_else(|| "the kernel does not say how large its subgroups are".to_string())
 }
@@ -314,14 +361,22 @@ fn exchanged(k: &Kernel, v: &Value) -> Said<Type> {
         }
     }
 }
+/// Eighths of a fragment's columns, if lanes have its numbers in the known way.
+fn spread(k: &Kernel, f: Fragment) -> Said<usize> {
+    let (rows, columns) = f.shape();
+    if lanes(k)? == 32 && rows == 16 && columns.is_multiple_of(8) {
+        return Ok(columns / 8);
+    }
+    Err(format!("which lane has which number of a {f} is known for 16 rows and subgroups of 32 only"))
+}
 fn fragment(k: &Kernel, f: Fragment) -> Said<()> {
     lanes(k)?;
     if !FRAGMENT_SHAPES.contains(&[f.m, f.n, f.k]) {
         return Err(format!("no device multiplies fragments of {} x {} x {}", f.m, f.n, f.k));
     }
     let fits = match f.role {
-        Role::A | Role::B => matches!(f.elem, Elem::F16 | Elem::BF16),
+        Role::A | Role::B => matches!(f.elem, Elem::F16 | Elem::BF16 | Elem::F32),
         Role::C => f.elem == Elem::F32,
     };
-    if fits { Ok(()) } else { Err(format!("{f}: factors are f16 or bf16, sums are f32")) }
+    if fits { Ok(()) } else { Err(format!("{f}: factors are f16, bf16 or f32, sums are f32")) }
 }

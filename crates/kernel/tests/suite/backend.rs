@@ -144,6 +144,9 @@ fn modules(kernel: &Kernel) {
                     std::fs::write(path, bytes).expect("the directory can be written to");
                 }
             }
+            // Which lane has which number is known to one target only.
+            Err(e) if kernel.subgroup.is_some() && e.0.contains("which lane has which number") => {}
+            Err(e) if kernel.subgroup.is_some() && e.0.contains("fragments of bf16 are not emitted") => {}
             Err(e) => panic!("{e}"),
         }
     }
@@ -178,8 +181,7 @@ fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Me
     if threads > 4096 || kernel.subgroup.is_some_and(|lanes| lanes != 32) || !new(&kernel.name) {
         return;
     }
-    let target = if kernel.features().fragments { ptx::MATRIX_UNITS } else { ptx::OLDEST };
-    let text = ptx::emit(kernel, target).unwrap_or_else(|e| panic!("{e}"));
+    let text = ptx::emit(kernel, ptx::target(kernel, 90)).unwrap_or_else(|e| panic!("{e}"));
     ptx_machine::run(kernel, &text, launch, &mut buffers);
     let nan = |elem: Elem, c: u64| match elem {
         Elem::F32 => f32::from_bits(c as u32).is_nan(),
@@ -427,7 +429,7 @@ impl Backend for Interpreted {
         let mut inputs = vec![x.buffer, w.buffer];
         inputs.extend(extra.iter().map(|v| v.buffer));
         let Some(tile) = d.product else {
-            let tile = contract::Tile { group: [2, 4], each: [2, 2], depth: 4 };
+            let tile = contract::Tile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
             let steps = contract::steps(&e, x.dtype, x.layout, w.layout, &operands, tile);
             return Ok(host(&run_steps(&steps, &inputs)[0]));
         };

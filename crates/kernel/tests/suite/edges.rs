@@ -56,8 +56,8 @@ fn convolutions_of_several_chunks() {
         let w = tame(&mut dice, &sizes(outs, channels / c.groups, &taps));
         let g = tame(&mut dice, &sizes(n, outs, &out));
         // Chunks side by side, and one after the other.
-        let product = Some(contract::Tile { group: [2, 8], each: [2, 3], depth: 0 });
-        let large = Some(contract::Tile { group: [1, 16], each: [8, 4], depth: 0 });
+        let product = Some(contract::Tile { group: [2, 8], each: [2, 3], depth: 0, slots: 0 });
+        let large = Some(contract::Tile { group: [1, 16], each: [8, 4], depth: 0, slots: 0 });
         for product in [None, product, large] {
             let device = Device { product, ..Device::default() };
             let (c, x, w, g) = (c.clone(), x.clone(), w.clone(), g.clone());

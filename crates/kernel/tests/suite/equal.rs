@@ -1,6 +1,6 @@
 //! Every kind of work that the library has, on random shapes, strides, dtypes and values: the reference's bits.
 
-use crate::backend::{Device, Interpreted, start};
+use crate::backend::{Device, Interpreted, run_steps, start};
 use elinvar_conformance::equal::{Plan, equal};
 use elinvar_conformance::filter::Filter;
 use elinvar_conformance::run::{Outcome, run_beside};
@@ -8,6 +8,7 @@ use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
+use elinvar_kernel::library::contract::OfEpilogue;
 use elinvar_kernel::library::formula::{Chain, Floats, Source, Step};
 use elinvar_kernel::library::map::{self, Choice};
 use elinvar_kernel::library::row::Tile;
@@ -74,7 +75,7 @@ fn contractions() {
     ];
     check(&Device::default(), Work::Contract, 20, 300);
     for (group, each, depth) in tiles {
-        let product = Some(contract::Tile { group, each, depth });
+        let product = Some(contract::Tile { group, each, depth, slots: 0 });
         check(&Device { product, ..Device::default() }, Work::Contract, 3, 100);
     }
 }
@@ -90,7 +91,7 @@ fn contractions_of_several_chunks() {
     for (k, depth) in [(511, 8), (512, 8), (513, 0), (513, 8), (1030, 16), (1536, 0)] {
         let (x, w) = (noise(m * k, 1), noise(n * k, 2));
         let (xl, wl) = (layout(&[1, m, k]), layout(&[1, n, k]).transpose(1, 2));
-        let product = Some(contract::Tile { group: [2, 2], each: [2, 2], depth });
+        let product = Some(contract::Tile { group: [2, 2], each: [2, 2], depth, slots: 0 });
         let device = Device { product, ..Device::default() };
         let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
         let e = Precision::Exact;
@@ -100,6 +101,69 @@ fn contractions_of_several_chunks() {
         let want = Reference::contract(&ReferenceDevice, e, same(&x, &xl), same(&w, &wl), &Plain, []);
         assert_eq!(got, want.expect("it runs"), "k = {k}, depth {depth}");
     }
+}
+
+/// Terms that copies bring while others are computed with: whole chunks and parts, factors that lie along and across, tiles beyond
+/// the ends. Some products underflow to -0, which padding must not change.
+#[test]
+fn contractions_by_copies() {
+    let noise = |dtype: DType, n: usize, stream: u64| {
+        let s = Stream { seed: 9, stream };
+        let number = |i: usize| match i % 3 {
+            0 => unit_f32(s.word(i as u64)) * 2.0 - 1.0,
+            _ => 1e-30 * if stream == 1 { -1.0 } else { 1.0 },
+        };
+        match dtype {
+            DType::F64 => HostData::F64((0..n).map(|i| f64::from(number(i)) * 1e-160).collect()),
+            _ => HostData::F32((0..n).map(number).collect()),
+        }
+    };
+    let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
+    let (m, n) = (12, 20);
+    let tiles = [
+        ([2, 2], [2, 2], 8, 3),
+        ([2, 4], [4, 4], 4, 2),
+        ([4, 8], [2, 4], 8, 4),
+        ([8, 8], [4, 2], 16, 2),
+        ([4, 16], [1, 1], 8, 3),
+    ];
+    for (round, k) in [4, 8, 12, 36, 512, 516, 1036].into_iter().enumerate() {
+        for (turned, dtype) in (0..4).flat_map(|t| [(t, DType::F32), (t, DType::F64)]) {
+            // Long ones take long.
+            if k > 100 && (dtype == DType::F64 || turned != round % 4) {
+                continue;
+            }
+            let (x, w) = (noise(dtype, 2 * m * k, 1), noise(dtype, 2 * n * k, 2));
+            let side = |lies: bool, rows: usize, columns: usize| {
+                if lies { layout(&[2, rows, columns]) } else { layout(&[2, columns, rows]).transpose(1, 2) }
+            };
+            let (xl, wl) = (side(turned & 1 == 0, m, k), side(turned & 2 == 0, k, n));
+            let (group, each, depth, slots) = tiles[(round + turned) % tiles.len()];
+            let tile = contract::Tile { group, each, depth, slots };
+            let e = OfEpilogue::<Plain, 0>(Plain);
+            let work = contract::contract(&e, dtype, &xl, &wl, &[], tile).expect("there are elements");
+            assert!(work.kernel().features().copies, "{}", work.kernel().name);
+            let device = Device { product: Some(tile), ..Device::default() };
+            let view = |buffer, layout| View { buffer, layout, dtype };
+            let e = Precision::Exact;
+            let got =
+                Interpreted::contract(&device, e, view(&x, &xl), view(&w, &wl), &Plain, []).expect("it runs");
+            let same = |buffer, layout| View { buffer, layout, dtype };
+            let want = Reference::contract(&ReferenceDevice, e, same(&x, &xl), same(&w, &wl), &Plain, []);
+            assert_eq!(got, want.expect("it runs"), "{dtype}, k = {k}, turned {turned}, {tile:?}");
+        }
+    }
+    // Chunks side by side.
+    let tile = contract::Tile { group: [2, 4], each: [2, 2], depth: 8, slots: 3 };
+    let (xl, wl) = (layout(&[1, m, 1036]), layout(&[1, 1036, n]));
+    let (x, w) = (noise(DType::F32, m * 1036, 1), noise(DType::F32, n * 1036, 2));
+    let all = contract::steps(&OfEpilogue::<Plain, 0>(Plain), DType::F32, &xl, &wl, &[], tile);
+    assert_eq!(all.steps.len(), 2);
+    let got = run_steps(&all, &[&x, &w]).remove(0).to_host().expect("f32");
+    let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
+    let want =
+        Reference::contract(&ReferenceDevice, Precision::Exact, view(&x, &xl), view(&w, &wl), &Plain, []);
+    assert_eq!(got, want.expect("it runs"));
 }
 
 #[test]
@@ -144,7 +208,7 @@ fn convolutions() {
     for work in [Work::Conv, Work::ConvInputGrad, Work::ConvWeightGrad] {
         check(&Device::default(), work, 25, 300);
         for (group, each) in [([1, 1], [1, 1]), ([2, 8], [3, 2]), ([8, 1], [1, 5])] {
-            let product = Some(contract::Tile { group, each, depth: 0 });
+            let product = Some(contract::Tile { group, each, depth: 0, slots: 0 });
             check(&Device { product, ..Device::default() }, work, 3, 300);
         }
     }

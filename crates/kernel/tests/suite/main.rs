@@ -1,6 +1,9 @@
 //! The kernels of the library against the reference, and the language against its rules.
 
+mod attention_units;
+mod attention_units_grad;
 mod backend;
+mod copies;
 mod edges;
 mod equal;
 mod interp;

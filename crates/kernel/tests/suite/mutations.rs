@@ -30,6 +30,15 @@ struct Case {
     kernel: Kernel,
     work: Work<'static>,
     buffers: Vec<Memory>,
+    /// Another work of the same kernel, where one does not come through all of it.
+    another: Option<(Work<'static>, Vec<Memory>)>,
+}
+
+impl Case {
+    fn and(self, work: Work<'static>, buffers: Vec<Memory>) -> Case {
+        assert!(work.kernel() == self.kernel, "{}: another kernel", self.name);
+        Case { another: Some((work, buffers)), ..self }
+    }
 }
 
 fn layout(dims: &[usize]) -> Layout {
@@ -49,7 +58,7 @@ fn case(name: &'static str, work: Work<'static>, mut buffers: Vec<Memory>) -> Ca
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
     }
-    Case { name, kernel, work, buffers }
+    Case { name, kernel, work, buffers, another: None }
 }
 
 /// One launch of several.
@@ -76,9 +85,12 @@ fn cases() -> Vec<Case> {
     let c = Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1 };
     let a = Attention { scale: 0.5, causal: false };
     let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
-    let tile = Tile { group: [2, 2], each: [2, 2], depth: 4 };
+    let tile = Tile { group: [2, 2], each: [2, 2], depth: 4, slots: 0 };
     let (m, w) = (layout(&[1, 5, 12]), layout(&[1, 12, 5]));
     let plain = Tile { depth: 0, ..tile };
+    let copied = Tile { depth: 8, slots: 2, ..tile };
+    // Columns in pieces of 16 bytes.
+    let even = layout(&[1, 12, 8]);
     let product = |tile| some(contract::contract(&PLAIN, d, &m, &w, &[], tile));
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
@@ -91,6 +103,16 @@ fn cases() -> Vec<Case> {
         case("fold", some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, None)), vec![x(900), f32s(3)]),
         case("scan", some(scan::scan(Scan::Sum, &layout(&[1100]), d, d)), vec![x(1100), f32s(1100)]),
         case("product", product(plain), vec![x(60), y(60), f32s(25)]),
+        case(
+            "copied product",
+            some(contract::contract(&PLAIN, d, &m, &even, &[], copied)),
+            vec![x(60), y(96), f32s(40)],
+        )
+        // Of few terms, which are all begun before the first turn.
+        .and(
+            some(contract::contract(&PLAIN, d, &layout(&[1, 5, 4]), &layout(&[1, 4, 8]), &[], copied)),
+            vec![x(20), y(32), f32s(40)],
+        ),
         case("shared product", product(tile), vec![x(60), y(60), f32s(25)]),
         case(
             "conv",
@@ -167,6 +189,11 @@ fn spoiled(kernel: &Kernel, number: usize, how: &mut Spoil<'_>) -> Option<Kernel
 fn outcome(c: &Case, kernel: &Kernel) -> Result<Vec<Memory>, String> {
     let mut buffers = c.buffers.clone();
     run(kernel, &c.work.launch, &mut buffers).map_err(|e| e.0)?;
+    if let Some((work, more)) = &c.another {
+        let mut more = more.clone();
+        run(kernel, &work.launch, &mut more).map_err(|e| e.0)?;
+        buffers.extend(more);
+    }
     Ok(buffers)
 }
 
@@ -204,12 +231,34 @@ fn a_barrier_is_missing() {
 }
 
 #[test]
+fn a_wait_or_a_group_is_missing() {
+    let mut places = 0;
+    for c in cases() {
+        let order = |op: &Op| matches!(op, Op::CommitCopies | Op::WaitCopies(_));
+        let (count, missed) = unseen(&c, &mut |inst, _| order(&inst.op).then(Vec::new));
+        places += count;
+        // The groups of steps beyond the last one are empty, and the last of them is for nobody.
+        assert!(missed.is_empty(), "{}: without {missed:?} of {count} nothing is wrong", c.name);
+        // Waiting for one group less.
+        let (count, missed) = unseen(&c, &mut |inst, _| match inst.op {
+            Op::WaitCopies(n) => Some(vec![Inst { op: Op::WaitCopies(n + 1), results: Vec::new() }]),
+            _ => None,
+        });
+        places += count;
+        assert!(missed.is_empty(), "{}: waiting for less, {missed:?} of {count}, nothing is wrong", c.name);
+    }
+    assert!(places > 2, "{places}");
+}
+
+#[test]
 fn an_index_is_off_by_one() {
     let mut places = 0;
     for c in cases() {
         let mut next = |inst: &Inst, values: &mut Vec<Type>| {
             let at = match &inst.op {
-                Op::Load(Place::Buffer(_) | Place::Shared(_), at, _) | Op::Store(_, at, _) => *at,
+                Op::Load(Place::Buffer(_) | Place::Shared(_), at, _)
+                | Op::Store(_, at, _)
+                | Op::Copy { at, .. } => *at,
                 _ => return None,
             };
             let t = values[at.0 as usize];

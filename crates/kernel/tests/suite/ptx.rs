@@ -10,8 +10,9 @@ use elinvar_kernel::emit::ptx::{MATRIX_UNITS, OLDEST, Target, emit};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Builtin, Elem, Layout as Order, MatrixUnit, Role};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::{attention, matrix_units};
 use elinvar_kernel::text::{parse, print};
-use elinvar_ops::backend::Plain;
+use elinvar_ops::backend::{Attention, Plain};
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -48,12 +49,16 @@ impl Usage {
 const SPILLED: u32 = 8;
 
 /// What NVIDIA's assembler makes of a text, or says of it; `None` if it is not there. `ELINVAR_PTXAS` names it, if it is not on
-/// the path.
+/// the path. With `ELINVAR_PTX_DIR` set, the texts are written there, too, for whoever wants to see what becomes of them.
 fn assemble(name: &str, text: &str, target: Target) -> Option<Result<Usage, String>> {
     let ptxas = std::env::var_os("ELINVAR_PTXAS").unwrap_or_else(|| "ptxas".into());
     let path = std::env::temp_dir().join(format!("elinvar-{}-{name}.ptx", std::process::id()));
     std::fs::write(&path, text).expect("the temporary directory can be written to");
     let arch = format!("-arch=sm_{}", target.capability);
+    if let Some(dir) = std::env::var_os("ELINVAR_PTX_DIR") {
+        let path = std::path::Path::new(&dir).join(format!("{name}.sm_{}.ptx", target.capability));
+        std::fs::write(path, text).expect("the directory can be written to");
+    }
     let said = Command::new(ptxas).args([&arch, "-v", "-o", "/dev/null"]).arg(&path).output();
     std::fs::remove_file(&path).expect("it was just written");
     let said = said.ok()?;
@@ -77,15 +82,57 @@ fn nothing_is_left_open(k: &Kernel, text: &str) {
 fn tiled() -> Vec<Kernel> {
     let e = OfEpilogue::<Plain, 0>(Plain);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
-    let tile = |each, depth| Tile { group: [16, 16], each, depth };
+    let tile = |each, depth, slots| Tile { group: [16, 16], each, depth, slots };
     let mut all = Vec::new();
-    for tile in [tile([4, 4], 16), tile([8, 4], 16), tile([8, 8], 8)] {
+    let tiles = [
+        tile([4, 4], 16, 0),
+        tile([8, 4], 16, 0),
+        tile([8, 8], 8, 0),
+        tile([8, 4], 8, 4),
+        tile([8, 8], 8, 3),
+        tile([8, 8], 8, 4),
+    ];
+    for tile in tiles {
         for w in [matrix.clone(), matrix.transpose(1, 2)] {
             let work = contract::contract(&e, DType::F32, &matrix, &w, &[], tile);
             all.push(work.expect("there are elements").kernel());
         }
     }
     all
+}
+
+/// Large products by matrix units, whose terms come through registers and by copies.
+fn large_units() -> Vec<Kernel> {
+    let e = OfEpilogue::<Plain, 0>(Plain);
+    let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
+    let mut all = Vec::new();
+    for (dtype, terms) in [(DType::F16, 16), (DType::BF16, 16), (DType::F32, 8)] {
+        let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, terms] };
+        for asynchronous in [false, true] {
+            let limits = matrix_units::Limits { invocations: 1024, shared: 48 << 10, asynchronous };
+            for sums in [[512, 512], [64, 64]] {
+                let tile = matrix_units::Tile::of(unit, 32, sums, limits).expect("it fits");
+                for w in [matrix.clone(), matrix.transpose(1, 2)] {
+                    let work = matrix_units::contract(&e, dtype, &matrix, &w, &[], tile);
+                    let k = work.expect("there are elements").kernel();
+                    assert_eq!(k.features().copies, asynchronous, "{}", k.name);
+                    all.push(k);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Attention by matrix units, of all widths.
+fn attention_units() -> Vec<Kernel> {
+    let forms = [32, 64, 128].map(|d| [(DType::F16, true, d), (DType::BF16, false, d)]).concat();
+    let kernel = |(dtype, causal, d)| {
+        let l = Layout::contiguous(Shape::new(&[1, 4, 512, d]).expect("small"));
+        let a = Attention { scale: 0.125, causal };
+        attention::units::attention(&a, dtype, [&l; 3]).expect("there are queries").kernel()
+    };
+    forms.into_iter().map(kernel).collect()
 }
 
 #[test]
@@ -116,7 +163,8 @@ fn the_assembler_takes_every_kernel() {
             most.push((usage.spilled, usage.registers, k.name.clone()));
         }
     }
-    for k in [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32)) {
+    let units = [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32));
+    for k in units.chain(large_units()).chain(attention_units()) {
         let text = emit(&k, MATRIX_UNITS).unwrap_or_else(|e| panic!("{e}"));
         nothing_is_left_open(&k, &text);
         // What is staged is loaded a matrix at a time.
@@ -125,6 +173,7 @@ fn the_assembler_takes_every_kernel() {
             let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
             let usage = assemble(&k.name, &text, target).expect("it was there before");
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
+            println!("{} sm_{}: {usage:?}", k.name, target.capability);
             most.push((usage.spilled, usage.registers, k.name.clone()));
         }
     }
@@ -141,13 +190,13 @@ fn the_assembler_takes_every_kernel() {
 #[test]
 fn fragments_are_where_they_should_be() {
     let mut texts = BTreeSet::new();
-    for elem in [Elem::F16, Elem::BF16] {
-        for shape in [[16, 16, 16], [16, 8, 16]] {
+    for (elem, terms) in [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)] {
+        for shape in [[16, 16, terms], [16, 8, terms]] {
             for (rows_a, rows_b, rows_c) in
                 [(true, true, true), (false, true, false), (true, false, true), (false, false, false)]
             {
                 // From row to row, and where the first element lies.
-                for (pitch, first) in [(24, 0), (24, 8), (26, 2), (27, 3)] {
+                for (pitch, first) in [(24, 0), (24, 8), (20, 4), (26, 2), (27, 3)] {
                     for shared in [false, true] {
                         let k = product(elem, shape, [rows_a, rows_b, rows_c], pitch, first, shared);
                         let text = print(&k);

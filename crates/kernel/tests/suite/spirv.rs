@@ -130,13 +130,17 @@ fn the_validator_has_nothing_to_say() {
     }
 }
 
+/// As much as every device has.
+const LIMITS: matrix_units::Limits =
+    matrix_units::Limits { invocations: 1024, shared: 32 << 10, asynchronous: false };
+
 /// Products by matrix units, as other devices have them.
 pub fn units(elem: DType) -> Vec<Kernel> {
     let e = OfEpilogue::<AddBias, 1>(AddBias);
     let m = layout(&[1, 40, 24]);
     let all = [([8, 8, 8], 8), ([16, 16, 16], 32), ([16, 8, 16], 32)].map(|(shape, lanes)| {
         let unit = MatrixUnit { elem: elem.into(), shape };
-        let tile = matrix_units::Tile::of(unit, lanes, [40, 40], 1024, 32 << 10).expect("it fits");
+        let tile = matrix_units::Tile::of(unit, lanes, [40, 40], LIMITS).expect("it fits");
         let row = layout(&[1, 40, 40]);
         let work = |x, w| matrix_units::contract(&e, elem, x, w, &[(&row, elem)], tile);
         let turned = layout(&[1, 24, 40]).transpose(1, 2);

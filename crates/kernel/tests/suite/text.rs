@@ -61,6 +61,7 @@ fn lowering_changes_no_bit_of_random_kernels() {
         quotient: true,
         root: true,
         reductions: true,
+        copies: true,
     };
     for seed in 0..200 {
         let k = kernel(&mut Dice::new(seed));

@@ -92,8 +92,8 @@ fn bodies() {
             "no device multiplies fragments of 16 x 16 x 17",
         ),
         (
-            format!("{l} %4: fragment.a.f32.16x16x16 = fragment_load rows x[%3], %2"),
-            "factors are f16 or bf16",
+            format!("{l} %4: fragment.a.i32.16x16x16 = fragment_load rows x[%3], %2"),
+            "factors are f16, bf16 or f32",
         ),
         (
             format!("{l} %4: fragment.a.bf16.16x16x16 = fragment_load rows h[%3], %2"),

@@ -103,6 +103,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             half: true,
             bytes: true,
             short: false,
+            asynchronous: capability >= ptx::COPIES.capability,
             units: units(capability),
         },
     })
@@ -113,7 +114,8 @@ fn units(capability: u32) -> Vec<MatrixUnit> {
     if capability < ptx::MATRIX_UNITS.capability {
         return Vec::new();
     }
-    [Elem::F16, Elem::BF16].map(|elem| MatrixUnit { elem, shape: [16, 16, 16] }).to_vec()
+    let units = [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)];
+    units.map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] }).to_vec()
 }
 
 /// What everything that was made by a device shares.

@@ -1,9 +1,10 @@
-//! Matrix fragments: `mma.sync.m16n8k16`, and `ldmatrix` where the indices allow it.
+//! Matrix fragments: `mma.sync.m16n8k16` (of f32: `m16n8k8`), and `ldmatrix` where the indices allow it.
 //!
 //! Which lane has which element is written in "PTX ISA", 9.7.15. With g = lane / 4 and t = 2 (lane % 4), a lane's registers
 //! hold: of a, two neighbours each of (row g, column t), (g + 8, t), (g, t + 8), (g + 8, t + 8); of b, two neighbours along
 //! k each of (row t, column g), (t + 8, g); of the sums, (g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1). A product of 16
-//! columns is two of 8, side by side: the registers of b and of the sums of the first half come first.
+//! columns is two of 8, side by side: the registers of b and of the sums of the first half come first. Factors of f32 have a
+//! register each, with t = lane % 4 and 4 instead of 8 along k; `ldmatrix` takes four of them for a row of eight halves.
 
 use super::{Emitter, Register};
 use crate::ir::{Elem, Fragment, Layout, Place, Role, Scalar, Value};
@@ -35,12 +36,13 @@ impl Emitter<'_> {
     }
     /// That it is one of those that `mma` multiplies.
     pub(super) fn known(&self, f: Fragment) -> Result<(), Lacking> {
-        let shape = matches!([f.m, f.n, f.k], [16, 8 | 16, 16]);
-        let elem = match f.role {
-            Role::A | Role::B => matches!(f.elem, Elem::F16 | Elem::BF16),
-            Role::C => f.elem == Elem::F32,
+        let fits = match (f.role, [f.m, f.n, f.k]) {
+            (Role::A | Role::B, [16, 8 | 16, 16]) => matches!(f.elem, Elem::F16 | Elem::BF16),
+            (Role::A | Role::B, [16, 8 | 16, 8]) => f.elem == Elem::F32,
+            (Role::C, [16, 8 | 16, 8 | 16]) => f.elem == Elem::F32,
+            _ => false,
         };
-        if shape && elem {
+        if fits {
             return Ok(());
         }
         Err(Lacking(format!("{}: PTX has no {f}", self.k.name)))
@@ -111,18 +113,41 @@ impl Emitter<'_> {
             return Ok(self.sums(f, order, &l, None));
         }
         // The first column of each register, and its first row: for a (row, k), for b (column, k).
+        let apart = u32::from(f.k) / 2;
         let corners: Vec<[u32; 2]> = match f.role {
-            Role::A => (0..4).map(|i| [8 * (i % 2), 8 * (i / 2)]).collect(),
-            Role::B | Role::C => (0..u32::from(f.n) / 4).map(|i| [8 * (i / 2), 8 * (i % 2)]).collect(),
+            Role::A => (0..4).map(|i| [8 * (i % 2), apart * (i / 2)]).collect(),
+            Role::B | Role::C => (0..u32::from(f.n) / 4).map(|i| [8 * (i / 2), apart * (i % 2)]).collect(),
         };
         // Do neighbours along k lie side by side?
         let along = (f.role == Role::A) == (order == Layout::Rows);
-        // A row of 8 elements has to begin at a multiple of 16 bytes.
-        if matches!(p, Place::Shared(_)) && l.multiple >= 8 {
-            return Ok(self.load_matrices(&l, &corners, along));
-        }
+        // A row of 8 elements has to begin at a multiple of 16 bytes. Of f32 it has 4, which cannot be transposed.
+        let wide = f.elem == Elem::F32;
+        let whole = l.multiple * u64::from(l.size) >= 16 && (along || !wide);
         let [g, t] = self.lane();
-        Ok(corners.iter().map(|&[line, k]| self.pair(&l, [&g, &t], [line, k], along)).collect())
+        let raw = match (p, wide) {
+            (Place::Shared(_), _) if whole => self.load_matrices(&l, &corners, along),
+            (Place::Shared(_) | Place::Buffer(_), true) => {
+                let t = self.inst(Scalar::U32, "shr.u32", &[&t, "1"]);
+                corners.iter().map(|&[line, k]| self.single(&l, [&g, &t], [line, k], along)).collect()
+            }
+            (Place::Shared(_) | Place::Buffer(_), false) => {
+                corners.iter().map(|&[line, k]| self.pair(&l, [&g, &t], [line, k], along)).collect()
+            }
+        };
+        Ok(if wide { raw.iter().map(|r| self.tf32(r)).collect() } else { raw })
+    }
+
+    /// 32 bits as a factor.
+    fn tf32(&mut self, bits: &str) -> Register {
+        let float = self.inst(Scalar::F32, "mov.b32", &[bits]);
+        self.inst(Scalar::U32, "cvt.rna.tf32.f32", &[&float])
+    }
+
+    /// A number of 32 bits: `k` + t of line `line` + g.
+    fn single(&mut self, l: &Lies, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
+        let (line, k) = (self.plus(g, line), self.plus(t, k));
+        let at = if along { self.element(l, &line, &k) } else { self.element(l, &k, &line) };
+        self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}+0]")])
     }
 
     /// Two neighbours along k, from `k` + t on, of line `line` + g (a row of a, a column of b).
@@ -153,7 +178,10 @@ impl Emitter<'_> {
         let third = self.inst(Scalar::U32, "and.b32", &[&third, "8"]);
         // How far the corners are moved by each: the second's corner says along what.
         let [first_side, _] = corners[1];
-        let (mut line, k) = if first_side == 8 { (second, third) } else { (third, second) };
+        let (mut line, mut k) = if first_side == 8 { (second, third) } else { (third, second) };
+        if l.size == 4 {
+            k = self.inst(Scalar::U32, "shr.u32", &[&k, "1"]);
+        }
         if corners.len() == 2 {
             // Lanes of a third and a fourth matrix say nothing.
             line = self.inst(Scalar::U32, "mov.b32", &["0"]);
@@ -217,7 +245,8 @@ impl Emitter<'_> {
         self.known(f)?;
         let (value, (_, count)) = (self.one(v), Self::fragment_registers(f));
         let one = match f.elem {
-            Elem::F32 => value,
+            Elem::F32 if f.role == Role::C => value,
+            Elem::F32 => self.tf32(&value),
             Elem::F16 => {
                 let half = self.half_of(&value);
                 self.inst(Scalar::U32, "mov.b32", &[&format!("{{{half}, {half}}}")])
@@ -231,22 +260,36 @@ impl Emitter<'_> {
         Ok(vec![one; count])
     }
 
+    /// The numbers are where a fragment has them; those of a factor are rounded in pairs, the first of which is the lower half.
+    pub(super) fn fragment_of(&mut self, f: Fragment, all: &[Value]) -> Result<Vec<Register>, Lacking> {
+        self.known(f)?;
+        let numbers: Vec<Register> = all.iter().flat_map(|&v| self.all(v)).collect();
+        let word = match (f.role, f.elem) {
+            (Role::C, _) => return Ok(numbers),
+            (Role::A | Role::B, Elem::BF16) => "bf16x2",
+            (Role::A | Role::B, _) => "f16x2",
+        };
+        let pair = |p: &[Register]| self.inst(Scalar::U32, &format!("cvt.rn.{word}.f32"), &[&p[1], &p[0]]);
+        Ok(numbers.chunks(2).map(pair).collect())
+    }
+
     pub(super) fn fragment_mul_add(
         &mut self,
         a: Value,
         b: Value,
         c: Value,
     ) -> Result<Vec<Register>, Lacking> {
-        let word = match self.fragment(a).elem {
-            Elem::BF16 => "bf16",
-            _ => "f16",
+        let (shape, word) = match self.fragment(a).elem {
+            Elem::BF16 => ("m16n8k16", "bf16"),
+            Elem::F32 => ("m16n8k8", "tf32"),
+            _ => ("m16n8k16", "f16"),
         };
         let (a, b, c) = (self.all(a).join(", "), self.all(b), self.all(c));
         let mut all = Vec::new();
         for (b, c) in b.chunks(2).zip(c.chunks(4)) {
             let to: Vec<Register> = (0..4).map(|_| self.scalar_register(Scalar::F32)).collect();
             self.line(&format!(
-                "mma.sync.aligned.m16n8k16.row.col.f32.{word}.{word}.f32 {{{}}}, {{{a}}}, {{{}}}, {{{}}}",
+                "mma.sync.aligned.{shape}.row.col.f32.{word}.{word}.f32 {{{}}}, {{{a}}}, {{{}}}, {{{}}}",
                 to.join(", "),
                 b.join(", "),
                 c.join(", ")

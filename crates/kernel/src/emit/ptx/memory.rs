@@ -76,6 +76,23 @@ impl Emitter<'_> {
         raw.iter().map(|r| self.widened(e, r)).collect()
     }
 
+    /// Begins a copy. One of 16 bytes goes past the cache of the multiprocessor, which will not be asked for them again. Where
+    /// nothing is to be read, no bytes are, and zeros are written.
+    pub(super) fn begin_copy(
+        &mut self,
+        (to, at): (Place, Value),
+        (from, index): (Place, Value),
+        count: u8,
+        there: Value,
+    ) {
+        let bytes = u32::from(count) * self.elem(to).size();
+        let ((to, _), (from, _)) = (self.address(to, at), self.address(from, index));
+        let there = self.one(there);
+        let read = self.inst(Scalar::U32, "selp.u32", &[&bytes.to_string(), "0", &there]);
+        let cache = if bytes == 16 { "cg" } else { "ca" };
+        self.line(&format!("cp.async.{cache}.shared.global [{to}+0], [{from}+0], {bytes}, {read}"));
+    }
+
     /// What was loaded, as what is computed with.
     fn widened(&mut self, e: Elem, r: &str) -> Register {
         match e {

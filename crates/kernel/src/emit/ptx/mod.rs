@@ -38,10 +38,24 @@ pub const OLDEST: Target = Target { capability: 75, version: (6, 3) };
 /// The oldest devices whose matrix units are used (Ampere): what kernels with fragments are compiled for.
 pub const MATRIX_UNITS: Target = Target { capability: 80, version: (7, 0) };
 
+/// The oldest devices that copy to shared memory while a kernel goes on (Ampere).
+pub const COPIES: Target = Target { capability: 80, version: (7, 0) };
+
+/// What a kernel is compiled for on a device of this capability: the oldest devices that have what it uses, so that there is one
+/// text for as many as possible. Copies are used where the device has them.
+pub fn target(kernel: &Kernel, capability: u32) -> Target {
+    let needs = kernel.features();
+    if needs.fragments {
+        return MATRIX_UNITS;
+    }
+    if needs.copies && capability >= COPIES.capability { COPIES } else { OLDEST }
+}
+
 /// Bytes of shared memory from which a kernel of so large workgroups is one that computes much on what it has brought there.
 /// For such a kernel, NVIDIA's assembler is told that one workgroup at a time on a multiprocessor will do; it would aim at 1024
 /// threads, with 64 registers each, and keep the rest of a tile's sums in memory (seen with ptxas 13.5: 16 bytes of 4 x 4 sums,
-/// and none with 80 registers). Kernels of smaller workgroups take the registers that they need without being told.
+/// and none with 80 registers). Kernels of smaller workgroups take the registers that they need without being told, but for those
+/// that compute with what is in fragments: it would have three or four workgroups of 128 at the price of 12 bytes.
 const TILED: u64 = 4096;
 const CROWD: u32 = 256;
 
@@ -65,6 +79,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
         copy_sign: true,
         reductions: true,
         wide: true,
+        copies: target.capability < COPIES.capability,
         ..Wants::default()
     };
     pass::lower(&mut k, wants)?;
@@ -176,7 +191,9 @@ impl Emitter<'_> {
         let list: Vec<String> = buffers.chain(params).collect();
         let [x, y, z] = self.k.group;
         let _ = writeln!(all, ".visible .entry main(\n  {}\n)\n.reqntid {x}, {y}, {z}", list.join(",\n  "));
-        if self.k.shared_bytes() >= TILED && self.k.invocations() == CROWD {
+        let mut takes_out = false;
+        self.k.body.each_inst(&mut |inst| takes_out |= matches!(inst.op, Op::FragmentNumbers(..)));
+        if self.k.shared_bytes() >= TILED && (self.k.invocations() == CROWD || takes_out) {
             all += ".minnctapersm 1\n";
         }
         all += "{\n";
@@ -309,6 +326,18 @@ impl Emitter<'_> {
                 self.line("bar.sync 0");
                 Vec::new()
             }
+            Op::Copy { to, at, from, index, count, there } => {
+                self.begin_copy((*to, *at), (*from, *index), *count, *there);
+                Vec::new()
+            }
+            Op::CommitCopies => {
+                self.line("cp.async.commit_group");
+                Vec::new()
+            }
+            Op::WaitCopies(open) => {
+                self.line(&format!("cp.async.wait_group {open}"));
+                Vec::new()
+            }
             Op::Shuffle(v, lane) => {
                 let (s, lane) = (self.scalar(*v), self.one(*lane));
                 self.each([*v], |e, [v]| e.shuffle(s, v, &lane))
@@ -324,6 +353,11 @@ impl Emitter<'_> {
             Op::FragmentLoad(f, order, p, at, stride) => self.fragment_load(*f, *order, *p, *at, *stride)?,
             Op::FragmentFill(f, v) => self.fragment_fill(*f, *v)?,
             Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(*a, *b, *c)?,
+            Op::FragmentNumbers(v, i) => {
+                let first = 4 * usize::from(*i);
+                self.values[v.0 as usize][first..first + 4].to_vec()
+            }
+            Op::FragmentOf(f, all) => self.fragment_of(*f, all)?,
             Op::FragmentStore(order, p, at, stride, v) => {
                 self.fragment_store(*order, *p, *at, *stride, *v);
                 Vec::new()

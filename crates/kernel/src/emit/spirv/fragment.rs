@@ -59,11 +59,15 @@ impl Emitter<'_> {
     /// That all fragments are of elements that the extension has.
     ///
     /// # Errors
-    /// [`Lacking`] for bf16.
+    /// [`Lacking`] for factors of bf16 and f32.
     pub(super) fn check_fragments(&self) -> Result<(), Lacking> {
-        match self.k.values.iter().any(|t| matches!(t, Type::Fragment(f) if f.elem == Elem::BF16)) {
-            true => self.lacking("fragments of bf16 are not emitted as SPIR-V"),
-            false => Ok(()),
+        let other = |t: &Type| match t {
+            Type::Fragment(f) if f.role != Role::C && f.elem != Elem::F16 => Some(f.elem),
+            Type::Fragment(_) | Type::Vector(..) => None,
+        };
+        match self.k.values.iter().find_map(other) {
+            Some(elem) => self.lacking(&format!("fragments of {elem} are not emitted as SPIR-V")),
+            None => Ok(()),
         }
     }
 

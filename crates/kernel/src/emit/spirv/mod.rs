@@ -69,6 +69,7 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
         quotient: !device.division,
         root: !device.square_root,
         reductions: true,
+        copies: true,
     };
     pass::lower(&mut k, wants)?;
     pass::optimise(&mut k);
@@ -356,12 +357,18 @@ impl<'a> Emitter<'a> {
                 self.barrier();
                 return Ok(Vec::new());
             }
+            Op::Copy { .. } | Op::CommitCopies | Op::WaitCopies(_) => {
+                unreachable!("copies are lowered before")
+            }
             Op::Shuffle(v, lane) => self.shuffle(*v, *lane),
             Op::Broadcast(v, lane) => self.broadcast(*v, *lane),
             Op::Reduce(op, v) => self.reduce(*op, *v),
             Op::FragmentLoad(f, l, p, at, stride) => self.fragment_load(*f, *l, *p, [*at, *stride]),
             Op::FragmentFill(f, v) => self.fragment_fill(*f, *v),
             Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(made(), [*a, *b, *c]),
+            Op::FragmentNumbers(..) | Op::FragmentOf(..) => {
+                return self.lacking("which lane has which number of a fragment is not known to SPIR-V");
+            }
             Op::FragmentStore(l, p, at, stride, v) => {
                 self.fragment_store(*l, *p, [*at, *stride], *v);
                 return Ok(Vec::new());

@@ -3,7 +3,7 @@
 use super::{Done, Machine, Problem};
 use crate::arith;
 use crate::interp::Memory;
-use crate::interp::race::{Touch, Who};
+use crate::interp::race::Touch;
 use crate::ir::{Inst, Op, Place, Scalar, Value};
 
 impl Machine<'_> {
@@ -74,7 +74,14 @@ impl Machine<'_> {
         }
     }
     /// The first of `w` elements that lie in memory, at a multiple of `aligned`.
-    fn reach(&self, p: Place, at: Value, lane: usize, w: usize, aligned: usize) -> Result<usize, Problem> {
+    pub(super) fn reach(
+        &self,
+        p: Place,
+        at: Value,
+        lane: usize,
+        w: usize,
+        aligned: usize,
+    ) -> Result<usize, Problem> {
         let (at, len) = (self.index(at, lane), self.memory(p).cells.len());
         if at < 0 || at + w as i128 > len as i128 {
             return Err(Problem { lane, what: format!("index {at} (and {w} elements) of {len}") });
@@ -86,7 +93,7 @@ impl Machine<'_> {
     }
     /// Notes a touch; a race, or a load of shared memory that holds nothing, is a problem.
     pub(super) fn touch(&mut self, p: Place, at: usize, lane: usize, how: Touch) -> Done {
-        let who = Who { group: self.group_number, lane: lane as u32, epoch: self.epoch };
+        let who = self.who(lane);
         let trace = match p {
             Place::Buffer(i) => match self.traces[i as usize].get_mut(at) {
                 Some(t) => t,

@@ -161,13 +161,18 @@ impl Machine<'_> {
                 self.put(r, out);
             }
             Op::Load(..) | Op::Store(..) | Op::Atomic(..) => self.access(inst, r, lanes)?,
+            Op::Copy { .. } => self.begin_copy(&inst.op, lanes)?,
             Op::Barrier
+            | Op::CommitCopies
+            | Op::WaitCopies(_)
             | Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)
             | Op::FragmentLoad(..)
             | Op::FragmentFill(..)
             | Op::FragmentMulAdd(..)
+            | Op::FragmentNumbers(..)
+            | Op::FragmentOf(..)
             | Op::FragmentStore(..) => self.together(&inst.op, r, lanes)?,
             Op::If(..) | Op::For { .. } => unreachable!("regions are run by `region`"),
         }

@@ -3,7 +3,7 @@
 use super::{Done, Machine, Problem};
 use crate::arith;
 use crate::interp::race::Touch;
-use crate::ir::{Fragment, Layout, Op, Place, Scalar, Type, Value};
+use crate::ir::{Elem, Fragment, Layout, Op, Place, Role, Scalar, Type, Value};
 
 impl Machine<'_> {
     /// An instruction that the whole workgroup reaches.
@@ -13,6 +13,14 @@ impl Machine<'_> {
             Op::Barrier => {
                 self.all_here(lanes)?;
                 self.epoch += 1;
+            }
+            Op::CommitCopies => {
+                self.all_here(lanes)?;
+                self.commit_copies();
+            }
+            Op::WaitCopies(open) => {
+                self.all_here(lanes)?;
+                self.wait_copies(usize::from(*open));
             }
             Op::Shuffle(v, lane) => {
                 self.all_here(lanes)?;
@@ -40,14 +48,14 @@ impl Machine<'_> {
             }
             Op::FragmentLoad(f, layout, p, at, stride) => {
                 self.all_here(lanes)?;
-                let decode = arith::decode(self.memory(*p).elem);
+                let (decode, rounded) = (arith::decode(self.memory(*p).elem), factor(*f));
                 let (rows, columns) = f.shape();
                 let mut out = Vec::new();
                 for first in (0..self.n).step_by(self.subgroup()) {
                     for (i, j) in cells(rows, columns) {
                         let at = self.fragment_cell(*layout, *p, [*at, *stride], first, [i, j])?;
                         self.touch(*p, at, first, Touch::Load)?;
-                        out.push(decode(self.memory(*p).cells[at]));
+                        out.push(rounded(decode(self.memory(*p).cells[at])));
                     }
                 }
                 self.put(r, out);
@@ -55,9 +63,9 @@ impl Machine<'_> {
             Op::FragmentFill(f, v) => {
                 self.all_here(lanes)?;
                 let (rows, columns) = f.shape();
-                let x = self.slot(*v);
+                let (x, rounded) = (self.slot(*v), factor(*f));
                 let firsts = (0..self.n).step_by(self.subgroup());
-                let out = firsts.flat_map(|l| std::iter::repeat_n(x[l], rows * columns)).collect();
+                let out = firsts.flat_map(|l| std::iter::repeat_n(rounded(x[l]), rows * columns)).collect();
                 self.put(r, out);
             }
             Op::FragmentMulAdd(a, b, c) => {
@@ -74,6 +82,35 @@ impl Machine<'_> {
                         let sum = c[g * m * n + i * n + j];
                         let terms = (0..k).map(|t| (a[g * m * k + i * k + t], b[g * k * n + t * n + j]));
                         out.push(terms.fold(sum, |s, (a, b)| fma(a, b, s)));
+                    }
+                }
+                self.put(r, out);
+            }
+            Op::FragmentNumbers(v, i) => {
+                self.all_here(lanes)?;
+                let Type::Fragment(f) = self.kernel.ty(*v) else { unreachable!("{checked}") };
+                let (rows, columns) = f.shape();
+                let (mut out, x) = (self.room(r), self.slot(*v));
+                for l in 0..self.n {
+                    for (c, (row, column)) in numbers_of(l).into_iter().enumerate() {
+                        let first = l / 32 * rows * columns + 8 * usize::from(*i);
+                        out[l * 4 + c] = x[first + row * columns + column];
+                    }
+                }
+                self.put(r, out);
+            }
+            Op::FragmentOf(f, all) => {
+                self.all_here(lanes)?;
+                let (rows, columns) = f.shape();
+                let (encode, decode) = (arith::encode(f.elem), arith::decode(f.elem));
+                let mut out = vec![0; self.n / 32 * rows * columns];
+                for (i, &v) in all.iter().enumerate() {
+                    let x = self.slot(v);
+                    for l in 0..self.n {
+                        for (c, (row, column)) in numbers_of(l).into_iter().enumerate() {
+                            let first = l / 32 * rows * columns + 8 * i;
+                            out[first + row * columns + column] = decode(encode(x[l * 4 + c]));
+                        }
                     }
                 }
                 self.put(r, out);
@@ -132,6 +169,20 @@ impl Machine<'_> {
             return Err(Problem { lane, what: format!("index {at} of {len}, in a fragment") });
         }
         Ok(at as usize)
+    }
+}
+
+/// The row and column of each number that an invocation has of eight columns.
+fn numbers_of(invocation: usize) -> [(usize, usize); 4] {
+    let (g, t) = (invocation % 32 / 4, 2 * (invocation % 4));
+    [(g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1)]
+}
+
+/// How a number goes into a fragment.
+fn factor(f: Fragment) -> arith::One {
+    match (f.role, f.elem) {
+        (Role::A | Role::B, Elem::F32) => arith::tf32,
+        (Role::A | Role::B | Role::C, _) => |x| x,
     }
 }
 

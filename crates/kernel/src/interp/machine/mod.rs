@@ -1,7 +1,9 @@
-//! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `lanes` what is done together.
+//! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `copies` what is brought while others
+//! go on, `lanes` what is done together.
 
 mod access;
 mod compute;
+mod copies;
 mod lanes;
 
 use super::race::{FRESH, Trace};
@@ -33,6 +35,7 @@ pub struct Machine<'a> {
     group: [u32; 3],
     group_number: u32,
     epoch: u32,
+    copies: copies::Copies,
 }
 
 impl<'a> Machine<'a> {
@@ -53,6 +56,7 @@ impl<'a> Machine<'a> {
             group: [0; 3],
             group_number: 0,
             epoch: 0,
+            copies: copies::Copies::default(),
         }
     }
 
@@ -67,6 +71,7 @@ impl<'a> Machine<'a> {
                     self.shared_traces = self.shared.iter().map(|s| vec![FRESH; s.cells.len()]).collect();
                     let kernel = self.kernel;
                     self.region(&kernel.body, &all)?;
+                    self.no_copies()?;
                     self.group_number += 1;
                 }
             }

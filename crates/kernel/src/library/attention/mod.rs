@@ -6,12 +6,15 @@
 //! of a tile visit the same others, and only scores on the diagonal are chosen element by element.
 //!
 //! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
+//! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`.
 
 mod forward;
 mod grad;
+pub mod units;
+pub mod units_grad;
 
 pub use forward::attention;
-pub use grad::{Given, attention_grad};
+pub use grad::{Given, Of, attention_grad};
 
 use super::fill;
 use super::index;

@@ -1,13 +1,15 @@
 //! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of `elinvar_core::order::contract`.
 //!
 //! An invocation holds a few rows by a few columns of y in registers, and runs their chains of fma side by side. In the plain
-//! form it reads x and w from device memory; the other form (`shared.rs`) goes through shared memory. The chunks of the
-//! order are a multiple of any depth, so no tile crosses two.
+//! form it reads x and w from device memory; the other forms (`shared.rs`) go through shared memory: what is staged comes there
+//! through registers, or by copies that go on meanwhile (`flow.rs`). The chunks of the order are a multiple of any depth, so no
+//! tile crosses two.
 //!
 //! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and adding that changes no bit of
 //! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
 //! computed and thrown away.
 
+pub(super) mod flow;
 mod shared;
 pub(super) mod stage;
 
@@ -34,13 +36,16 @@ pub struct Tile {
     pub each: [u32; 2],
     /// Terms that are brought into shared memory at a time, a power of two up to 64; 0 for the plain form.
     pub depth: u32,
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies that go on while others are
+    /// computed with: at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
+    pub slots: u32,
 }
 
 impl Tile {
     /// Without shared memory: little to set up, for few rows or columns.
-    pub const PLAIN: Tile = Tile { group: [8, 8], each: [4, 4], depth: 0 };
+    pub const PLAIN: Tile = Tile { group: [8, 8], each: [4, 4], depth: 0, slots: 0 };
     /// 64 by 64 with 256 invocations: 16 sums each, for 8 loads from shared memory.
-    pub const SHARED: Tile = Tile { group: [16, 16], each: [4, 4], depth: 16 };
+    pub const SHARED: Tile = Tile { group: [16, 16], each: [4, 4], depth: 16, slots: 0 };
 
     fn rows(self) -> u32 {
         self.group[0] * self.each[0]
@@ -178,6 +183,7 @@ fn launch<'a>(
         return None;
     }
     let along = [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1];
+    let tile = tile.for_layouts(dtype, [x, w], along);
     let form = Form {
         dtype,
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
@@ -186,7 +192,9 @@ fn launch<'a>(
         width: [tile.vector(0, x, along[0]), tile.vector(1, w, along[1])],
         stores: [4, 2, 1]
             .into_iter()
-            .find(|&p| tile.neighbours(1).is_multiple_of(u32::from(p)) && n.is_multiple_of(usize::from(p)))
+            .find(|&p| {
+                tile.neighbours(1, along[1]).is_multiple_of(u32::from(p)) && n.is_multiple_of(usize::from(p))
+            })
             .expect("1 divides all"),
         many: k > order::CHUNK && apart.is_none(),
         apart: apart.is_some(),
@@ -222,16 +230,20 @@ pub(super) fn numbers_of(
 
 impl Form {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let Tile { group: [a, b], each: [c, d], depth } = self.tile;
+        let Tile { group: [a, b], each: [c, d], depth, slots } = self.tile;
         let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
         let ([vx, vw], vy) = (self.width, self.stores);
         let vectors = if depth > 0 { format!("_v{vx}{vw}{vy}") } else { String::new() };
+        let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
         let many = if self.many { "_many" } else { "" };
         let many = if self.apart { "_apart" } else { many };
         let wide = if self.wide { "_wide" } else { "" };
         let name = epilogue.name();
-        format!("contract_{name}_{}{extra}_{a}x{b}of{c}x{d}d{depth}_{along}{vectors}{many}{wide}", self.dtype)
+        format!(
+            "contract_{name}_{}{extra}_{a}x{b}of{c}x{d}d{depth}{slots}_{along}{vectors}{many}{wide}",
+            self.dtype
+        )
     }
     /// The type of sums. bool is 0 or 1 in a u32.
     fn scalar(&self) -> Scalar {
@@ -275,6 +287,10 @@ impl<'k> Matrix<'k> {
         let offset = numbers.get(&format!("{name}_offset"));
         let [b, row, column] = std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}")));
         Matrix { place, first: offset + batch * b, strides: [row, column] }
+    }
+    /// Rows that begin somewhere, of numbers side by side.
+    pub fn rows(place: Place, first: Val<'k>, stride: Val<'k>) -> Self {
+        Matrix { place, first, strides: [stride, stride.like(1)] }
     }
     pub fn at(&self, i: Val<'k>, j: Val<'k>) -> Val<'k> {
         self.first + i * self.strides[0] + j * self.strides[1]
@@ -330,8 +346,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         None => asked.lt(batches),
     };
     let index = k.builtin(Builtin::LocalIndex);
-    let across = i64::from(form.tile.group[1]);
-    let local = [(index / across).to(number), (index % across).to(number)];
+    let local = form.tile.local(index).map(|v| v.to(number));
     let p = Plan { k: &k, form, m, n, terms, x, w, corner, local, index };
 
     let sums = p.sums(chunk.map(|(c, chunks)| c.min(chunks - 1)));
@@ -367,7 +382,7 @@ impl<'k> Plan<'k, '_> {
     /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours, or pieces of some.
     fn places(&self, side: usize) -> Vec<Val<'k>> {
         let Tile { group, each, .. } = self.form.tile;
-        let p = self.form.tile.neighbours(side);
+        let p = self.form.tile.neighbours(side, self.form.along[side]);
         let first = self.corner[side] + self.local[side] * i64::from(p);
         (0..each[side]).map(|u| first + i64::from(u / p * p * group[side] + u % p)).collect()
     }
@@ -380,11 +395,11 @@ impl<'k> Plan<'k, '_> {
         let none = vec![zero; (each[0] * each[1]) as usize];
         let staged = (depth > 0).then(|| {
             let scalar = elem(self.form.scalar());
-            ["rows", "columns"].map(|name| {
-                let side = usize::from(name == "columns");
-                k.shared(name, scalar, self.form.tile.pitch(side) * depth)
-            })
+            [(0, "rows"), (1, "columns")].map(|(side, name)| k.shared(name, scalar, self.form.staged(side)))
         });
+        if let (Some(places), true) = (staged, self.form.tile.slots > 0) {
+            return self.flowing(of, &none, places);
+        }
         let chunk = |start: Val<'k>, end: Val<'k>| match staged {
             None => self.plain(start, end, &none),
             Some(places) => self.shared(start, end, &none, places),
@@ -400,11 +415,15 @@ impl<'k> Plan<'k, '_> {
         let length = order::CHUNK as i64;
         k.for_(begin, self.terms, self.terms.like(length), &none, |start, totals| {
             let sums = chunk(start, (start + length).min(self.terms));
-            let is_first = start.eq(begin);
-            let join =
-                |(&total, &sum): (&Val<'k>, &Val<'k>)| is_first.select(sum, self.form.plus(total, sum));
-            totals.iter().zip(&sums).map(join).collect()
+            self.join(start, totals, &sums)
         })
+    }
+
+    /// The totals after the chunk that begins with a term.
+    fn join(&self, start: Val<'k>, totals: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+        let is_first = start.eq(start.like(0));
+        let join = |(&total, &sum): (&Val<'k>, &Val<'k>)| is_first.select(sum, self.form.plus(total, sum));
+        totals.iter().zip(sums).map(join).collect()
     }
 
     /// One more term for every sum.

@@ -27,7 +27,7 @@ pub(in crate::library) struct Stage<'k> {
 
 impl<'k> Stage<'k> {
     /// The loads of a step: for each, which row or column and which term the invocation has, and whether it has one at all.
-    fn rounds(&self) -> Vec<(Val<'k>, Val<'k>, Option<Val<'k>>)> {
+    pub(super) fn rounds(&self) -> Vec<(Val<'k>, Val<'k>, Option<Val<'k>>)> {
         let width = u32::from(self.width);
         // Vectors, and how many of them make a line.
         let count = self.size * self.depth / width;

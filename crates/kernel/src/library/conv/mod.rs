@@ -253,7 +253,7 @@ impl Plan {
     fn tile(&self) -> Tile {
         let tile = |each: u32| {
             let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
-            Tile { group: [across, 64 / across], each: [each, 4], depth: 0 }
+            Tile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
         };
         // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
         let large = tile(8);

@@ -5,6 +5,7 @@
 //! lowering, an instruction is only reached by operands for which every target agrees. The meaning stays, so the interpreter
 //! gives the same before and after, and that is how it is tested.
 
+mod copies;
 mod guards;
 mod products;
 mod quotient;
@@ -12,7 +13,7 @@ mod whole;
 mod writer;
 
 use super::compact;
-use crate::ir::{Binary, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
+use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
 use std::collections::HashMap;
 use std::fmt;
 use writer::Writer;
@@ -40,6 +41,8 @@ pub struct Wants {
     pub root: bool,
     /// The largest or smallest float of a subgroup: exchanges between lanes.
     pub reductions: bool,
+    /// Copies to shared memory: loads and stores where they are begun.
+    pub copies: bool,
 }
 
 /// Something that the target lacks, and that cannot be built from what it has.
@@ -59,7 +62,8 @@ impl std::error::Error for Lacking {}
 /// [`Lacking`] for a quotient or a root of f64: what builds them for f32 is too narrow.
 pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
     let w = Writer::new(std::mem::take(&mut k.values));
-    let mut l = Lower { wants, name: k.name.clone(), lanes: k.subgroup.unwrap_or(1), w };
+    let shared = k.shared.iter().map(|s| s.elem).collect();
+    let mut l = Lower { wants, name: k.name.clone(), lanes: k.subgroup.unwrap_or(1), shared, w };
     let done = l.region(&mut k.body);
     k.values = l.w.values;
     done?;
@@ -72,6 +76,8 @@ struct Lower {
     name: String,
     /// Of a subgroup.
     lanes: u32,
+    /// What shared memory holds.
+    shared: Vec<Elem>,
     w: Writer,
 }
 
@@ -93,6 +99,9 @@ impl Lower {
             inst.op.each_operand_mut(&mut |v| replace(instead, v));
             for inner in inst.op.regions_mut() {
                 self.inside(inner, instead)?;
+            }
+            if self.wants.copies && copies::lower(&mut self.w, &self.shared, &inst.op) {
+                continue;
             }
             match self.one(&inst)? {
                 Some(new) => {

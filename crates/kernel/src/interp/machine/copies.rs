@@ -1,0 +1,82 @@
+//! Copies to shared memory that go on while the kernel does.
+//!
+//! What a copy brings is read when it is begun, which nobody can tell, because nobody writes to its source. It arrives when it is
+//! waited for and not before, which on a device is the latest moment; whoever touches it earlier is told so.
+
+use super::{Done, Fault, Machine, Problem};
+use crate::interp::race::{Touch, Who};
+use crate::ir::{Op, Place};
+use std::collections::VecDeque;
+
+/// A copy that was begun: for whom, to which shared memory, its elements.
+struct Flight {
+    lane: usize,
+    to: u32,
+    at: usize,
+    cells: Vec<u64>,
+}
+
+/// What is under way.
+#[derive(Default)]
+pub struct Copies {
+    open: Vec<Flight>,
+    groups: VecDeque<Vec<Flight>>,
+}
+
+impl Machine<'_> {
+    pub(super) fn begin_copy(&mut self, op: &Op, lanes: &[usize]) -> Done {
+        let &Op::Copy { to: Place::Shared(to), at, from, index, count, there } = op else {
+            unreachable!("the verifier has seen that it goes to shared memory")
+        };
+        let n = usize::from(count);
+        for &lane in lanes {
+            let at = self.reach(Place::Shared(to), at, lane, n, n)?;
+            let cells = if self.slot(there)[lane] != 0 {
+                let first = self.reach(from, index, lane, n, n)?;
+                for i in first..first + n {
+                    self.touch(from, i, lane, Touch::Load)?;
+                }
+                self.memory(from).cells[first..first + n].to_vec()
+            } else {
+                vec![0; n]
+            };
+            let who = self.who(lane);
+            for i in at..at + n {
+                if let Some(what) = self.shared_traces[to as usize][i].begin(who) {
+                    return Err(Problem { lane, what: format!("element {i}: {what}") });
+                }
+            }
+            self.copies.open.push(Flight { lane, to, at, cells });
+        }
+        Ok(())
+    }
+    pub(super) fn commit_copies(&mut self) {
+        let open = std::mem::take(&mut self.copies.open);
+        self.copies.groups.push_back(open);
+    }
+    pub(super) fn wait_copies(&mut self, open: usize) {
+        while self.copies.groups.len() > open {
+            for Flight { lane, to, at, cells } in self.copies.groups.pop_front().unwrap_or_default() {
+                let who = self.who(lane);
+                for (i, cell) in (at..).zip(cells) {
+                    self.shared_traces[to as usize][i].arrive(who);
+                    self.shared[to as usize].cells[i] = cell;
+                }
+            }
+        }
+    }
+    /// That nothing is under way where a workgroup ends.
+    pub(super) fn no_copies(&mut self) -> Result<(), Fault> {
+        let Copies { open, groups } = std::mem::take(&mut self.copies);
+        match open.iter().chain(groups.iter().flatten()).next() {
+            None => Ok(()),
+            Some(flight) => Err(Fault(format!(
+                "{}: the kernel ends while copies are under way, one of invocation {}",
+                self.kernel.name, flight.lane
+            ))),
+        }
+    }
+    pub(super) fn who(&self, lane: usize) -> Who {
+        Who { group: self.group_number, lane: lane as u32, epoch: self.epoch }
+    }
+}

@@ -1,0 +1,123 @@
+//! Terms of rows and columns on their way into shared memory past the registers: several steps are under way while one is
+//! computed with.
+//!
+//! Shared memory has a slot for each of them. A turn waits for its own step, which is also when all invocations have done with
+//! the step before; that one's slot takes the copies of a later step. So a turn has one barrier.
+//!
+//! What lies side by side in device memory lies so in shared memory: lines of terms, one for each row (or column), where
+//! neighbouring terms lie together, else lines of rows (or columns), one for each term.
+
+use super::stage::Stage;
+use crate::build::Val;
+use crate::ir::{Place, Scalar};
+
+/// Steps of both sides.
+pub(in crate::library) struct Flow<'k> {
+    pub stages: [Stage<'k>; 2],
+    /// Where to, and from line to line there, in elements.
+    pub to: [Place; 2],
+    pub pitch: [u32; 2],
+    /// How many steps there is room for: at least two.
+    pub slots: u32,
+    /// Behind the last term.
+    pub end: Val<'k>,
+}
+
+/// Bytes of a copy: the most that there are, and no fewer go past the cache of a multiprocessor.
+pub(in crate::library) const BYTES: u32 = 16;
+
+/// Elements of a slot.
+pub(in crate::library) fn slot_elements(along: bool, size: u32, depth: u32, pitch: u32) -> u32 {
+    pitch * if along { size } else { depth }
+}
+
+/// What a step makes of the sums.
+pub(in crate::library) type Compute<'a, 'k> = dyn Fn(Val<'k>, [Val<'k>; 2], &[Val<'k>]) -> Vec<Val<'k>> + 'a;
+
+impl<'k> Flow<'k> {
+    /// Begins the first steps, from term `start` on.
+    pub fn open(&self, start: Val<'k>) {
+        let (k, depth) = (self.stages[0].k, self.stages[0].depth);
+        for step in 0..self.slots - 1 {
+            self.begin(start + i64::from(step * depth), k.u32(step));
+        }
+    }
+
+    /// A group of the copies of a step.
+    fn begin(&self, first: Val<'k>, slot: Val<'k>) {
+        let k = self.stages[0].k;
+        k.if_(first.lt(self.end), || {
+            for side in 0..2 {
+                let base = slot * i64::from(self.slot(side));
+                self.stages[side].copy([first, self.end], (self.to[side], base, self.pitch[side]));
+            }
+        });
+        k.commit_copies();
+    }
+
+    /// Goes through the terms `start..end`, of which `open` has begun the first steps: `compute` makes the new sums of a step's first
+    /// term, where both sides' terms begin, and the old sums. `slot` is the first step's; gives that of the step that follows, and the
+    /// last sums.
+    pub fn steps(
+        &self,
+        [start, end]: [Val<'k>; 2],
+        slot: Val<'k>,
+        none: &[Val<'k>],
+        compute: &Compute<'_, 'k>,
+    ) -> (Val<'k>, Vec<Val<'k>>) {
+        let (k, depth) = (self.stages[0].k, self.stages[0].depth);
+        let last = k.u32(self.slots - 1);
+        let carried = [&[slot][..], none].concat();
+        let all = k.for_(start, end, start.like(i64::from(depth)), &carried, |first, carried| {
+            let (slot, sums) = (carried[0], &carried[1..]);
+            // As many groups as there are steps between this one and the last that was begun.
+            k.wait_copies((self.slots - 2) as u8);
+            k.barrier();
+            let zero = slot.like(0);
+            let before = slot.eq(zero).select(last, slot - 1);
+            self.begin(first + i64::from((self.slots - 1) * depth), before);
+            let bases = [0, 1].map(|side| slot * i64::from(self.slot(side)));
+            let sums = compute(first, bases, sums);
+            let next = slot.eq(last).select(zero, slot + 1);
+            [&[next][..], &sums[..]].concat()
+        });
+        (all[0], all[1..].to_vec())
+    }
+
+    fn slot(&self, side: usize) -> u32 {
+        let s = &self.stages[side];
+        slot_elements(s.along, s.size, s.depth, self.pitch[side])
+    }
+}
+
+impl<'k> Stage<'k> {
+    /// Begins copies of the terms from `first` on to shared memory: where, from which element on, from line to line. What is not
+    /// there is padding.
+    pub fn copy(&self, [first, end]: [Val<'k>; 2], (to, base, pitch): (Place, Val<'k>, u32)) {
+        let (k, number) = (self.k, self.limit.scalar());
+        let pitch = i64::from(pitch);
+        for (place, term, has) in self.rounds() {
+            let (i, t) = (self.corner + place.to(number), first + term.to(number));
+            let line = if self.along { place * pitch + term } else { term * pitch + place };
+            let to = (to, base + line.to(Scalar::U32));
+            let from =
+                (self.from.place, if self.side == 0 { self.from.at(i, t) } else { self.from.at(t, i) });
+            let (of_side, of_terms) = (i.lt(self.limit), t.lt(end));
+            let all = || {
+                if self.padding.bits == 0 {
+                    return k.copy(to, from, self.width, of_side & of_terms);
+                }
+                // Copies can bring zeros and nothing else. Past the last row or column that will do: nobody reads them.
+                k.if_or(
+                    of_terms,
+                    || k.copy(to, from, self.width, of_side),
+                    || k.store(to.0, to.1, k.constant(self.padding).splat(self.width)),
+                );
+            };
+            match has {
+                Some(has) => k.if_(has, all),
+                None => all(),
+            }
+        }
+    }
+}
