@@ -171,7 +171,7 @@ fn main() {
         timed!("softmax of columns 1024x4096", Softmax, [(&x, &tl)]);
     }
     for causal in [false, true] {
-        let a = Attention { scale: 0.125, causal };
+        let a = Attention::exact(0.125, causal);
         let l = shape(&[4, 8, 512, 64]);
         let x = noise(l.shape().numel());
         let (o, lse) = Cpu::attention(&t.two, &a, view!(x, l), view!(x, l), view!(x, l), None).unwrap();

@@ -12,7 +12,7 @@ use crate::{update, vendor};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Info};
-use elinvar_kernel::ir::Elem;
+use elinvar_kernel::ir::{Elem, MatrixUnit};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::matrix_units::Limits;
@@ -112,6 +112,15 @@ fn unit_tile(i: &Info, dtype: DType, sums: [usize; 2]) -> Option<matrix_units::T
     let unit = units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>())?;
     let limits = Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous };
     matrix_units::Tile::of(*unit, i.subgroup[1], sums, limits)
+}
+
+/// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
+/// known of those devices that have asynchronous copies.
+fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<MatrixUnit> {
+    let fits =
+        a.precision == Precision::Fast && i.asynchronous && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
+    let is = |u: &&MatrixUnit| u.elem == Elem::from(dtype) && u.shape == [16; 3];
+    if fits { i.units.iter().find(is).copied() } else { None }
 }
 
 impl<D: Driver> Backend for Gpu<D> {
@@ -403,7 +412,14 @@ impl<D: Driver> Backend for Gpu<D> {
         let y = GpuBuffer::room(d, q.dtype, rows * v.shape()[3])?;
         let lse = GpuBuffer::room(d, q.dtype.compute(), rows)?;
         let layouts = [q.layout, k.layout, v.layout];
-        if let Some(work) = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))) {
+        let unit = attention_unit(d.info()?, a, q.dtype);
+        let work = match unit {
+            Some(unit) if attention::units::fits(unit, q.dtype, layouts, mask.is_some()) => {
+                attention::units::attention(a, q.dtype, layouts)
+            }
+            Some(_) | None => attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))),
+        };
+        if let Some(work) = work {
             let operands: Vec<Look<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
             let mut buffers = parts(&operands)?;
             buffers.extend([y.part()?, lse.part()?]);
@@ -432,7 +448,14 @@ impl<D: Driver> Backend for Gpu<D> {
             mask: mask.map(|m| (m.layout, m.dtype)),
         };
         let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
-        let [q, k, v] = steps(d, &attention::attention_grad(a, q.dtype, given), &operands)?;
+        let unit = attention_unit(d.info()?, a, q.dtype);
+        let all = match unit {
+            Some(unit) if attention::units_grad::grad_fits(unit, q.dtype, &given) => {
+                attention::units_grad::attention_grad(a, q.dtype, &given)
+            }
+            Some(_) | None => attention::attention_grad(a, q.dtype, given),
+        };
+        let [q, k, v] = steps(d, &all, &operands)?;
         Ok((q, k, v))
     }
 

@@ -235,6 +235,16 @@ pub struct Attention {
     pub scale: f64,
     /// Query `i` sees keys `0..=i` only.
     pub causal: bool,
+    /// [`Precision::Fast`] allows weights of 16 bits, exponentials that are good enough for such, and another order of sums, in the
+    /// gradient, too; a backend that has nothing faster stays exact.
+    pub precision: Precision,
+}
+
+impl Attention {
+    /// As the definition says.
+    pub const fn exact(scale: f64, causal: bool) -> Attention {
+        Attention { scale, causal, precision: Precision::Exact }
+    }
 }
 
 /// What a gather or a scatter says of an index that is not in `0..size`; `position` is where it stands among the indices.

@@ -269,7 +269,7 @@ fn attention(dice: &mut Dice, work: Work, dtype: DType) -> Result<Call> {
         1 => Some(operand(dice, DType::Bool, &[b, h, l, s], Values::Few)),
         _ => Some(operand(dice, dtype, &[b, h, l, s], Values::Tame)),
     };
-    let a = Attention { scale: 1.0 / (d as f64).sqrt(), causal: dice.once_in(3) };
+    let a = Attention::exact(1.0 / (d as f64).sqrt(), dice.once_in(3));
     let call = Call::Attention { a, q: q.clone(), k: k.clone(), v: v.clone(), mask: mask.clone() };
     if work == Work::Attention {
         return Ok(call);

@@ -19,7 +19,7 @@ struct Case {
 
 fn check(dice: &mut Dice, c: &Case) {
     let [b, h, j, l, s, d, v] = c.sizes;
-    let a = Attention { scale: 0.3, causal: c.causal };
+    let a = Attention::exact(0.3, c.causal);
     let mut operand = |dims: &[usize], dtype| {
         if c.strided {
             dice.operand(dtype, dims, c.wild)

@@ -98,6 +98,56 @@ fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
     }
 }
 
+/// Attention and its gradients, fast beside exact: as near as weights of 16 bits allow, by other kernels where the device has such,
+/// and by no others with a mask. (How near the kernels are to the truth is tested where they are.)
+fn attention<D: Driver>(d: &GpuDevice<D>, has: bool) {
+    for (dtype, causal, near) in [(DType::F16, true, 0.004), (DType::BF16, false, 0.03)] {
+        let make = |seed: usize, dims: &[usize]| {
+            let x = whole(d, DType::F32, seed, dims) * 0.21 + whole(d, DType::F32, seed + 1, dims) * 0.037;
+            x.to_dtype(dtype).requires_grad()
+        };
+        let (q, kv) = ([1, 2, 70, 32], [1, 1, 70, 32]);
+        let x = [make(1, &q), make(3, &kv), make(5, &kv)];
+        let run = |p: Precision, mask: Option<&On<D>>| {
+            let before = d.kernels().unwrap();
+            let all = p.scope(|| {
+                let y = x[0].scaled_dot_product_attention(&x[1], &x[2], mask, causal, None, true);
+                // Each number of the result has a gradient of its own.
+                let loss = (&y * &make(7, &q)).sum();
+                let g = loss.backward();
+                let mut all = vec![y.clone()];
+                all.extend(x.iter().map(|x| g.get(x).unwrap().clone()));
+                all
+            });
+            let all: Vec<Vec<f32>> =
+                all.iter().map(|t| t.detach().to_dtype(DType::F32).to_vec::<f32>().unwrap()).collect();
+            (all, d.kernels().unwrap() > before)
+        };
+        let (exact, _) = run(Precision::Exact, None);
+        let (fast, new) = run(Precision::Fast, None);
+        assert_eq!(new, has, "{dtype}: is there another kernel?");
+        assert!(run(Precision::Fast, None).0 == fast, "{dtype}: not the same again");
+        for (i, (fast, exact)) in fast.iter().zip(&exact).enumerate() {
+            let most = exact.iter().fold(0f32, |m, v| m.max(v.abs()));
+            let far = fast.iter().zip(exact).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(far <= near * most, "{dtype}: result {i} is {far} off, of {most}");
+            assert_eq!(far > 0.0, has, "{dtype}: result {i} is exact or not");
+        }
+        let seen = Tensor::full(&[70, 70], true, DType::Bool, d);
+        let (exact, _) = run(Precision::Exact, Some(&seen));
+        assert!(run(Precision::Fast, Some(&seen)) == (exact, false), "{dtype}: with a mask it is exact");
+    }
+}
+
+#[test]
+fn attention_by_units() {
+    attention(&super::interp(), true);
+    attention(&super::cuda(), true);
+    if let Some(d) = super::vulkan() {
+        attention(&d, false);
+    }
+}
+
 #[test]
 fn interpreted_units_multiply() {
     let d = super::interp();

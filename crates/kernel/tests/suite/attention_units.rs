@@ -133,7 +133,7 @@ fn attention_is_near_the_definition() {
                 noise(3 * n as u64 + 1, b * j * s * d, 2.0),
                 noise(3 * n as u64 + 2, b * j * s * d, 3.0),
             ];
-            Case { dtype, sizes, a: Attention { scale, causal }, numbers }.check();
+            Case { dtype, sizes, a: Attention::exact(scale, causal), numbers }.check();
         }
     }
 }
@@ -144,13 +144,13 @@ fn a_mean_is_the_definitions() {
     for (dtype, d, s) in [(DType::F16, 32, 64), (DType::BF16, 64, 128), (DType::F16, 128, 8)] {
         let v = (0..s * d).map(|i| (i * 7 % 16) as f32 - 8.0).collect();
         let numbers = [vec![0.0; 40 * d], noise(1, s * d, 1.0), v];
-        let a = Attention { scale: 0.5, causal: false };
+        let a = Attention::exact(0.5, false);
         let c = Case { dtype, sizes: [1, 1, 1, 40, s, d], a, numbers };
         assert_eq!(c.by_units(), c.by_definition(), "{dtype} {d} {s}");
     }
     // Nothing to see.
     let numbers = [noise(1, 64, 1.0), Vec::new(), Vec::new()];
-    let a = Attention { scale: 0.5, causal: true };
+    let a = Attention::exact(0.5, true);
     let c = Case { dtype: DType::F16, sizes: [1, 1, 1, 2, 0, 32], a, numbers };
     assert_eq!(c.by_units(), c.by_definition());
 }
@@ -164,7 +164,7 @@ fn rows_know_nothing_of_each_other() {
         let part = |i: usize, r: std::ops::Range<usize>| numbers[i][r.start * d..r.end * d].to_vec();
         let sizes = [1, 1, 1, queries.len(), keys, d];
         let numbers = [part(0, queries), part(1, 0..keys), part(2, 0..keys)];
-        Case { dtype: DType::F16, sizes, a: Attention { scale: 0.125, causal }, numbers }.by_units()
+        Case { dtype: DType::F16, sizes, a: Attention::exact(0.125, causal), numbers }.by_units()
     };
     let [y, lse] = case(0..150, 150, false).each_ref().map(floats);
     let [one_y, one_lse] = case(77..78, 150, false).each_ref().map(floats);
@@ -180,7 +180,7 @@ fn a_nan_fills_its_row() {
     let (d, n) = (32, 70);
     let mut numbers = [noise(1, n * d, 1.0), noise(2, n * d, 1.0), noise(3, n * d, 1.0)];
     numbers[0][5 * d + 3] = f32::NAN;
-    let a = Attention { scale: 0.2, causal: false };
+    let a = Attention::exact(0.2, false);
     let [y, lse] = Case { dtype: DType::F16, sizes: [1, 1, 1, n, n, d], a, numbers }.by_units();
     let (y, lse) = (floats(&y), floats(&lse));
     for i in 0..n {

@@ -131,7 +131,7 @@ fn attention_of_long_rows() {
 fn attentions(rows: &[([usize; 7], bool)]) {
     let mut dice = Dice::new(11, 4);
     for &([b, h, j, l, s, d, e], causal) in rows {
-        let a = Attention { scale: 0.3, causal };
+        let a = Attention::exact(0.3, causal);
         let q = tame(&mut dice, &[b, h, l, d]);
         let k = tame(&mut dice, &[b, j, s, d]);
         let v = tame(&mut dice, &[b, j, s, e]);
@@ -152,7 +152,7 @@ fn attentions(rows: &[([usize; 7], bool)]) {
 fn attention_without_keys_or_numbers() {
     let mut dice = Dice::new(11, 5);
     for [l, s, d, e] in [[3, 0, 2, 2], [3, 4, 0, 2], [3, 4, 2, 0], [0, 4, 2, 2]] {
-        let a = Attention { scale: 1.0, causal: false };
+        let a = Attention::exact(1.0, false);
         let q = tame(&mut dice, &[1, 2, l, d]);
         let (k, v) = (tame(&mut dice, &[1, 2, s, d]), tame(&mut dice, &[1, 2, s, e]));
         same(&Call::Attention { a, q: q.clone(), k: k.clone(), v: v.clone(), mask: None });

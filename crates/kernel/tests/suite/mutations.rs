@@ -83,7 +83,7 @@ fn cases() -> Vec<Case> {
     let t = layout(&[7, 5]).transpose(0, 1);
     let some = |w: Option<Work<'static>>| w.expect("there are elements");
     let c = Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1 };
-    let a = Attention { scale: 0.5, causal: false };
+    let a = Attention::exact(0.5, false);
     let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
     let tile = Tile { group: [2, 2], each: [2, 2], depth: 4, slots: 0 };
     let (m, w) = (layout(&[1, 5, 12]), layout(&[1, 12, 5]));

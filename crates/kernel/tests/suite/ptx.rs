@@ -129,10 +129,19 @@ fn attention_units() -> Vec<Kernel> {
     let forms = [32, 64, 128].map(|d| [(DType::F16, true, d), (DType::BF16, false, d)]).concat();
     let kernel = |(dtype, causal, d)| {
         let l = Layout::contiguous(Shape::new(&[1, 4, 512, d]).expect("small"));
-        let a = Attention { scale: 0.125, causal };
+        let a = Attention::exact(0.125, causal);
         attention::units::attention(&a, dtype, [&l; 3]).expect("there are queries").kernel()
     };
-    forms.into_iter().map(kernel).collect()
+    let gradient = |(dtype, causal, d)| {
+        let (l, lse) = ([1, 4, 512, d], [1, 4, 512]);
+        let [l, lse] = [&l[..], &lse].map(|dims| Layout::contiguous(Shape::new(dims).expect("small")));
+        let given = attention::Given { q: &l, k: &l, v: &l, o: &l, lse: &lse, g: &l, mask: None };
+        let a = Attention::exact(0.125, causal);
+        let all = attention::units_grad::attention_grad(&a, dtype, &given);
+        all.steps.into_iter().skip(1).map(|s| s.work.kernel()).collect::<Vec<_>>()
+    };
+    let gradients = forms.iter().copied().flat_map(gradient).collect::<Vec<_>>();
+    forms.iter().copied().map(kernel).chain(gradients).collect()
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn several() -> Vec<Steps<'static>> {
     let (x, w, g) = (layout(&[1, 2, 40, 20]), layout(&[3, 2, 3, 3]), layout(&[1, 3, 40, 20]));
     let c = Conv { stride: vec![1, 1], padding: vec![1, 1], dilation: vec![1, 1], groups: 1 };
     let (q, mask, lse) = (layout(&[1, 2, 9, 4]), layout(&[1, 2, 9, 9]), layout(&[1, 2, 9]));
-    let a = Attention { scale: 0.5, causal: true };
+    let a = Attention::exact(0.5, true);
     let mut all = Vec::new();
     for d in DType::ALL {
         all.push(arg_fold::arg_fold(ArgFold::Max, &layout(&[9000]), d, 0));

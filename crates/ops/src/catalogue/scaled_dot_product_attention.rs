@@ -6,6 +6,7 @@
 //!
 //! A query that may see no key gives zeros, and gets a gradient of zero.
 
+use super::matmul::precision;
 use super::{add, eq, expand, le, matmul, mul, reshape, softmax, sub, sum, transpose, where_};
 use crate::array;
 use crate::prelude::*;
@@ -198,7 +199,7 @@ pub fn scaled_dot_product_attention<V: Value>(
         operands.push(flat(m, [h, l, s])?);
     }
     let scale = scale.unwrap_or(1.0 / (d as f64).sqrt());
-    let op = Sdpa(Attention { scale, causal: is_causal });
+    let op = Sdpa(Attention { scale, causal: is_causal, precision: precision(q) });
     let o = V::apply_many(op, &operands.iter().collect::<Vec<_>>())?.swap_remove(0);
     // The result has the axes that an operand has: a batch of none and no heads, if so.
     let mut out = Dims::from_slice(&batch);

@@ -22,7 +22,7 @@ struct Case {
 
 fn cases() -> Vec<Case> {
     let z = |b, h, j, l, s, d, v| Sizes { b, h, j, l, s, d, v };
-    let a = |scale, causal| Attention { scale, causal };
+    let a = |scale, causal| Attention::exact(scale, causal);
     let keep = |n: usize, period: usize| Some(HostData::Bool((0..n).map(|i| i % period != 0).collect()));
     let add = |n: usize, period: usize| {
         let v = noise(n, 77).into_iter().enumerate();
@@ -199,7 +199,7 @@ fn a_query_that_sees_no_key_gives_zero() {
     let c = Case {
         why: "",
         z: Sizes { b: 1, h: 1, j: 1, l: 2, s: 2, d: 1, v: 1 },
-        a: Attention { scale: 1.0, causal: false },
+        a: Attention::exact(1.0, false),
         mask: Some(HostData::Bool(vec![false, false, true, false])),
         spread: 1.0,
     };
@@ -213,14 +213,14 @@ fn a_query_that_sees_no_key_gives_zero() {
 fn causal_is_a_mask_while_all_keys_are_in_one_block() {
     let z = Sizes { b: 1, h: 2, j: 1, l: 6, s: 7, d: 4, v: 3 };
     let triangle = (0..z.h * z.l * z.s).map(|i| i % z.s <= i / z.s % z.l).collect();
-    let case = |causal, mask| Case { why: "", z, a: Attention { scale: 0.5, causal }, mask, spread: 1.0 };
+    let case = |causal, mask| Case { why: "", z, a: Attention::exact(0.5, causal), mask, spread: 1.0 };
     assert_eq!(case(true, None).run(DType::F32), case(false, Some(HostData::Bool(triangle))).run(DType::F32));
 }
 
 #[test]
 fn a_query_depends_on_no_other_and_on_no_key_beyond_its_block() {
     let z = Sizes { b: 1, h: 1, j: 1, l: 140, s: 140, d: 3, v: 2 };
-    let c = Case { why: "", z, a: Attention { scale: 1.0, causal: true }, mask: None, spread: 1.0 };
+    let c = Case { why: "", z, a: Attention::exact(1.0, true), mask: None, spread: 1.0 };
     let [q, k, v, _] = c.operands().map(HostData::F64);
     let [ql, kl, vl, _] = c.layouts();
     let full = attention(&c.a, &view(&q, &ql), &view(&k, &kl), &view(&v, &vl), None).unwrap();
@@ -253,7 +253,7 @@ fn strided_operands() {
 fn scores_that_are_not_finite() {
     let l = layout(&[1, 1, 1, 1]);
     let two = layout(&[1, 1, 2, 1]);
-    let a = Attention { scale: 1.0, causal: false };
+    let a = Attention::exact(1.0, false);
     let one = HostData::F32(vec![1.0]);
     // keys, values, is the result NaN?
     let rows = [

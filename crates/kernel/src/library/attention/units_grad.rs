@@ -25,8 +25,6 @@ use elinvar_ops::backend::Attention;
 
 /// Rows of a workgroup.
 const ROWS: u32 = SUBGROUPS * SIXTEEN;
-/// Sixteens of a block.
-const SIXTEENS: u32 = BLOCK / SIXTEEN;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,9 +103,13 @@ impl Form {
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         format!("attention_units_grad_{of}_{}_{}{flags}", self.dtype, self.width)
     }
+    /// Others of a block: what wide rows leave registers for.
+    fn block(self) -> u32 {
+        if self.width > 64 { SIXTEEN } else { BLOCK }
+    }
     /// Blocks that have room in shared memory: at least as much as the rows need, which come through it.
     fn slots(self) -> u32 {
-        if self.width > 64 { 2 } else { 3 }
+        if self.width > 64 { 4 } else { 3 }
     }
     fn pitch(self) -> u32 {
         self.width + PIECE as u32
@@ -167,7 +169,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let (q, key) = (read("q", q_place), read("k", k_place));
     let v = v_place.map(|p| read("v", p));
     let (lse, g) = (read("lse", lse_place), read("g", g_place));
-    let staged = ["first", "second"].map(|n| k.shared(n, elem, form.slots() * BLOCK * form.pitch()));
+    let staged = ["first", "second"].map(|n| k.shared(n, elem, form.slots() * form.block() * form.pitch()));
 
     // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
     let unit = group_number(k, number);
@@ -234,11 +236,11 @@ fn write<'k>(k: &'k Builder, form: Form) {
         Some(v) => {
             let kept = own_head / group;
             let end = if form.causal { s.min(first_row + i64::from(ROWS)) } else { s };
-            let flow = flow([stage(&key, kept, BLOCK), stage(&v, kept, BLOCK)], end);
+            let flow = flow([stage(&key, kept, form.block()), stage(&v, kept, form.block())], end);
             flow.open(zero);
             // Blocks that all rows see as a whole, then the others.
             let whole = if form.causal { first_row.min(end) } else { end };
-            let whole = whole / i64::from(BLOCK) * i64::from(BLOCK);
+            let whole = whole / i64::from(form.block()) * i64::from(form.block());
             let (slot, sums) = flow.steps([zero, whole], k.u32(0), &none, &|first, bases, sums| {
                 turns.turn(false, first, bases, sums, &|_| unreachable!("rows are queries"))
             });
@@ -252,7 +254,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
             let begin = if form.causal { first_row } else { zero };
             k.for_(zero, group, zero.like(1), &none, |number, sums| {
                 let head = own_head * group + number;
-                let flow = flow([stage(&q, head, BLOCK), stage(&g, head, BLOCK)], l);
+                let flow = flow([stage(&q, head, form.block()), stage(&g, head, form.block())], l);
                 flow.open(begin);
                 let turn = |first: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
                     turns.turn(true, first, bases, sums, &|i| statistics.of(k, [batch, head, i]))
@@ -316,18 +318,15 @@ impl<'k> Turns<'k> {
         let at = base + i64::from(line * form.pitch() + column);
         k.fragment_load(form.fragment(Role::B), order, self.staged[side], at, k.u32(form.pitch()))
     }
-    /// The products of a side's rows with a block of others, by eights of these.
-    fn products(&self, side: usize, base: Val<'k>) -> Vec<Val<'k>> {
+    /// The products of a side's rows with sixteen others of a block, by eights of these.
+    fn products(&self, side: usize, base: Val<'k>, c: u32) -> [Val<'k>; 2] {
         let (k, form) = (self.k, self.form);
         let none = k.fragment_fill(form.fragment(Role::C), k.float(Scalar::F32, 0.0));
-        let mut sums = [none; SIXTEENS as usize];
-        for (e, &left) in self.left[side].iter().enumerate() {
-            for (c, sum) in sums.iter_mut().enumerate() {
-                let right = self.right(side, base, Order::Columns, c as u32 * SIXTEEN, e as u32 * SIXTEEN);
-                *sum = k.fragment_mul_add(left, right, *sum);
-            }
-        }
-        sums.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half))).collect()
+        let sum = self.left[side].iter().enumerate().fold(none, |sum, (e, &left)| {
+            let right = self.right(side, base, Order::Columns, c * SIXTEEN, e as u32 * SIXTEEN);
+            k.fragment_mul_add(left, right, sum)
+        });
+        [0, 1].map(|half| k.fragment_numbers(sum, half))
     }
 
     /// The sums with those of a block: its first, where both sides begin in shared memory. `masked`: not all rows go with all of it.
@@ -340,12 +339,17 @@ impl<'k> Turns<'k> {
         of_column: &dyn Fn(Val<'k>) -> [Val<'k>; 2],
     ) -> Vec<Val<'k>> {
         let (k, form) = (self.k, self.form);
-        let scores = self.products(0, bases[0]);
-        let slopes = if form.of == Of::V { Vec::new() } else { self.products(1, bases[1]) };
-        let weights: Vec<Val> = (scores.iter().enumerate())
-            .map(|(eighth, &score)| {
-                let columns =
-                    [0, 1].map(|n| first + (self.column + (8 * eighth as i64 + n)).to(first.scalar()));
+        let side = usize::from(form.of == Of::V);
+        let mut sums = sums.to_vec();
+        // Sixteen by sixteen, so that few scores are held at a time.
+        for c in 0..form.block() / SIXTEEN {
+            let scores = self.products(0, bases[0], c);
+            let slopes = (form.of != Of::V).then(|| self.products(1, bases[1], c));
+            let weights = [0, 1].map(|half| {
+                let at = |n: i64| {
+                    first + (self.column + (i64::from(c * SIXTEEN) + 8 * half as i64 + n)).to(first.scalar())
+                };
+                let columns = [at(0), at(1)];
                 // Of each of the four numbers.
                 let [shift, d] = match self.of_rows {
                     Some([a, b]) => [0, 1].map(|i| k.compose(&[a[i], a[i], b[i], b[i]])),
@@ -354,22 +358,16 @@ impl<'k> Turns<'k> {
                         [0, 1].map(|i| k.compose(&[a[i], b[i], a[i], b[i]]))
                     }
                 };
-                let p = exp2(k, score * self.exponents - shift);
-                let weight = slopes.get(eighth).map_or(p, |&slope| p * (slope - d));
-                if masked {
-                    self.there(columns).select(weight, k.float(Scalar::F32, 0.0).splat(4))
-                } else {
-                    weight
+                let p = exp2(k, scores[half] * self.exponents - shift);
+                let weight = slopes.map_or(p, |slopes| p * (slopes[half] - d));
+                if !masked {
+                    return weight;
                 }
-            })
-            .collect();
-        let weights: Vec<Val> = weights.chunks(2).map(|p| k.fragment_of(form.fragment(Role::A), p)).collect();
-        let side = usize::from(form.of == Of::V);
-        let mut sums = sums.to_vec();
-        for (c, &weight) in weights.iter().enumerate() {
+                self.there(columns).select(weight, k.float(Scalar::F32, 0.0).splat(4))
+            });
+            let weight = k.fragment_of(form.fragment(Role::A), &weights);
             for (e, sum) in sums.iter_mut().enumerate() {
-                let right =
-                    self.right(side, bases[side], Order::Rows, c as u32 * SIXTEEN, e as u32 * SIXTEEN);
+                let right = self.right(side, bases[side], Order::Rows, c * SIXTEEN, e as u32 * SIXTEEN);
                 *sum = k.fragment_mul_add(weight, right, *sum);
             }
         }
