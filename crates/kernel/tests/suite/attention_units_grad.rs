@@ -98,12 +98,12 @@ fn check(dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
 
     let [mut dq, mut dk, mut dv] =
         [("dq", b * h * l * d), ("dk", b * j * s * d), ("dv", b * j * s * d)].map(|(w, n)| Sums::new(w, n));
-    for row in 0..b * h * l {
+    for (row, &lse) in lse.iter().enumerate() {
         let (query, slope) = (line(&q, row), line(&g, row));
         let sum = dot(&slope, &line(&o, row));
         for t in 0..seen(row % l) {
             let key = kept(row / l) * s + t;
-            let p = (score(row, t) - f64::from(lse[row])).exp();
+            let p = (score(row, t) - f64::from(lse)).exp();
             let dp = dot(&slope, &line(&v, key));
             let (ds, from) = (p * (dp - sum), p * (dp.abs() + sum.abs()));
             dq.add(row, (ds, from), &line(&k, key), eps);
