@@ -263,6 +263,10 @@ impl<B: Backend> Backend for Twisted<B> {
         let data = B::download(&d.inner, inner(x))?;
         Ok(if (d.twist.touches)(Work::Download) { (d.twist.change)(data) } else { data })
     }
+    fn receive(_: &Self::Device, _: &Self::Device, _: View<'_, Self>) -> Result<Option<B::Buffer>> {
+        // By the host, where the twist is.
+        Ok(None)
+    }
     fn finish(d: &Self::Device, buffer: &B::Buffer) -> Result<()> {
         B::finish(&d.inner, buffer)
     }

@@ -101,6 +101,10 @@ impl Backend for Cpu {
     fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
         copy::own(d, &host(&x)?)
     }
+    fn receive(_: &CpuDevice, _: &CpuDevice, _: Look<'_>) -> Result<Option<CpuBuffer>> {
+        // All of its devices are the host.
+        Ok(None)
+    }
     fn finish(_: &CpuDevice, buffer: &CpuBuffer) -> Result<()> {
         buffer.data().map(drop)
     }

@@ -22,6 +22,7 @@ impl DeviceOf for Device {
 
 /// A backend that is one of `Any`'s.
 trait Member: Backend {
+    fn device(d: &Device) -> Option<&Self::Device>;
     fn pick(b: &AnyBuffer) -> Option<&Self::Buffer>;
     fn pick_mut(b: &mut AnyBuffer) -> Option<&mut Self::Buffer>;
     fn wrap(b: Self::Buffer) -> AnyBuffer;
@@ -57,6 +58,12 @@ macro_rules! backends {
 
         $($(#[$when])?
         impl Member for $Backend {
+            fn device(d: &Device) -> Option<&Self::Device> {
+                match d {
+                    Device::$Variant(d) => Some(d),
+                    _ => None,
+                }
+            }
             fn pick(b: &AnyBuffer) -> Option<&Self::Buffer> {
                 match b {
                     AnyBuffer::$Variant(b) => Some(b),
@@ -140,6 +147,13 @@ impl Backend for Any {
     }
     fn download(d: &Device, x: View<'_, Self>) -> Result<HostData> {
         on!(d, B, d => B::download(d, to::<B>(x)))
+    }
+    fn receive(d: &Device, from: &Device, x: View<'_, Self>) -> Result<Option<AnyBuffer>> {
+        on!(d, B, d => match <B as Member>::device(from) {
+            Some(from) => Ok(B::receive(d, from, to::<B>(x))?.map(B::wrap)),
+            // From one backend to another, numbers go by the host.
+            None => Ok(None),
+        })
     }
     fn finish(d: &Device, buffer: &AnyBuffer) -> Result<()> {
         on!(d, B, d => B::finish(d, pick::<B>(buffer)))

@@ -141,6 +141,9 @@ impl Driver for Interp {
         to.put(&from.take()[..to.len as usize]);
         Ok(())
     }
+    fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         bytes.copy_from_slice(&from.take()[..bytes.len()]);
         Ok(())

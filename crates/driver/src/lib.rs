@@ -233,6 +233,12 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()>;
+    /// Copies as many bytes as the target, which is this device's, has from memory of another device, after all that the other
+    /// device was given, and before all that it will be. `false`, and nothing was done, if there is no way but by the host.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    fn receive(&self, other: &Self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<bool>;
     /// Reads bytes from memory, after everything that was given to the queue; waits for them.
     ///
     /// # Errors

@@ -134,6 +134,9 @@ impl Driver for Null {
         self.record(Call::Copy(to.len));
         Ok(())
     }
+    fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
     fn read(&self, _: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         bytes.fill(0);
         self.record(Call::Read(bytes.len() as u64));

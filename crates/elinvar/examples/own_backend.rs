@@ -67,6 +67,10 @@ impl Backend for Counting {
     fn download(d: &Counter, x: View<'_, Self>) -> Result<HostData> {
         Reference::download(d.count("download"), to(x))
     }
+    fn receive(_: &Counter, _: &Counter, _: View<'_, Self>) -> Result<Option<HostData>> {
+        // All of its devices are the host.
+        Ok(None)
+    }
     fn finish(d: &Counter, buffer: &HostData) -> Result<()> {
         Reference::finish(d.count("finish"), buffer)
     }

@@ -8,7 +8,7 @@ use crate::product::Multiply;
 use crate::ptx::{Program, Refused, parse};
 use crate::settings::{Settings, newest_ptx};
 use crate::sys::raw::{HostBytes, Raw};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -88,6 +88,8 @@ pub enum Operation {
     Graph(Arc<Vec<Work>>),
     /// An event is passed.
     Record(u64),
+    /// What follows comes after an event of another stream.
+    Await(u64),
     /// Memory goes.
     Free(u64),
 }
@@ -114,6 +116,8 @@ pub(crate) struct Device {
     /// Graphs, ready to be launched or not.
     graphs: HashMap<u64, (bool, Arc<Vec<Work>>)>,
     events: HashMap<u64, Event>,
+    /// Events that nobody names any more, and streams have not passed yet.
+    orphans: HashSet<u64>,
     modules: HashMap<u64, Arc<Program>>,
     /// Memory of the host that copies need not wait for, by its address.
     pinned: BTreeMap<usize, Raw>,
@@ -135,6 +139,7 @@ impl Device {
             captures: HashMap::new(),
             graphs: HashMap::new(),
             events: HashMap::new(),
+            orphans: HashSet::new(),
             modules: HashMap::new(),
             pinned: BTreeMap::new(),
             sticky: None,
@@ -262,7 +267,13 @@ impl Device {
     }
     /// An event goes.
     pub fn end_event(&mut self, event: u64) -> Done {
-        self.events.remove(&event).map(drop).ok_or(Error::INVALID_HANDLE)
+        if let Event::Ahead(_) = self.known(event)? {
+            // Who waits for it already still does.
+            self.orphans.insert(event);
+        } else {
+            self.events.remove(&event);
+        }
+        Ok(())
     }
     /// From now on a stream keeps what it is given.
     pub fn begin_capture(&mut self, stream: u64) -> Done {
@@ -321,6 +332,7 @@ impl Device {
                 | Operation::Down(..)
                 | Operation::Graph(_)
                 | Operation::Record(_)
+                | Operation::Await(_)
                 | Operation::Free(_) => Err(Error::CAPTURE_UNSUPPORTED),
             };
         }
@@ -329,6 +341,10 @@ impl Device {
             Operation::Up(host, _) | Operation::Down(_, host) => !self.is_pinned(host),
             Operation::Record(event) => {
                 *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Event::Ahead(stream);
+                false
+            }
+            Operation::Await(event) => {
+                self.known(*event)?;
                 false
             }
             Operation::Work(_) | Operation::Graph(_) | Operation::Free(_) => false,
@@ -434,8 +450,19 @@ impl Device {
             }
             Operation::Work(work) => self.work(work)?,
             Operation::Graph(all) => all.iter().try_for_each(|work| self.work(work))?,
+            // An event that is gone by now was passed.
+            Operation::Await(event) => {
+                while let Some(Event::Ahead(stream)) = self.events.get(event).copied() {
+                    let went = self.next(stream).map_err(|e| (e, "what is waited for".to_string()))?;
+                    if !went {
+                        return Err((Error::INVALID_HANDLE, "streams wait for each other".to_string()));
+                    }
+                }
+            }
             Operation::Record(event) => {
-                if let Some(recorded) = self.events.get_mut(event) {
+                if self.orphans.remove(event) {
+                    self.events.remove(event);
+                } else if let Some(recorded) = self.events.get_mut(event) {
                     *recorded = Event::Passed(Instant::now());
                 }
             }

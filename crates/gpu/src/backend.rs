@@ -139,6 +139,22 @@ impl<D: Driver> Backend for Gpu<D> {
         }
         Self::copy(d, x, x.dtype)?.download(d, len)
     }
+    fn receive(d: &Self::Device, from: &Self::Device, x: Look<'_, D>) -> Result<Option<Self::Buffer>> {
+        if d == from {
+            return Ok(None);
+        }
+        d.may_wait()?;
+        let copied;
+        let whole = if x.buffer.node.is_whole(x.layout) {
+            x.buffer
+        } else {
+            copied = Self::copy(from, x, x.dtype)?;
+            &copied
+        };
+        let y = GpuBuffer::room(d, x.dtype, x.shape().numel())?;
+        let there = d.driver()?.receive(from.driver()?, whole.part()?.slice(), y.part()?.slice())?;
+        Ok(there.then(|| y.within(x.buffer.node.range)))
+    }
     fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()> {
         buffer.part()?;
         d.driver()?.wait()

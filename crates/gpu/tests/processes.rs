@@ -144,3 +144,47 @@ fn their_products() {
         assert_eq!(exact, rfine.matmul(&rw).to_vec::<f32>().unwrap());
     }
 }
+
+#[test]
+fn numbers_go_from_device_to_device() {
+    alone("two_devices", &[("ELINVAR_EMULATED_CUDA_DEVICES", "2")]);
+}
+
+/// From one device's queue to the other's, in order, whatever happens to either tensor afterwards; a model moves as a whole.
+#[test]
+#[ignore = "a child of another test"]
+fn two_devices() {
+    type B = Gpu<Cuda>;
+    let (a, b) = (device(), GpuDevice::new(Cuda::open(1).unwrap(), 1));
+    assert_ne!(a, b);
+    let x = rows::<B>(32, &a);
+    let want = rows::<Reference>(32, &ReferenceDevice);
+    let (up, down) = (a.launches().unwrap(), b.launches().unwrap());
+    for round in 0..3 {
+        let y = (&x * f64::from(round)).exp();
+        let there: Tensor<B> = y.copy_to(&b).unwrap();
+        let part: Tensor<B> = y.t().narrow(0, 3, 20).copy_to(&b).unwrap();
+        // Its memory is used again, by work that is given now.
+        drop(y);
+        let other = (&x * -1.0).exp();
+        let reference = (&want * f64::from(round)).exp();
+        assert_eq!((there + 1.0).to_vec::<f32>().unwrap(), (&reference + 1.0).to_vec::<f32>().unwrap());
+        let t = reference.t().narrow(0, 3, 20);
+        assert_eq!(part.to_vec::<f32>().unwrap(), t.to_vec::<f32>().unwrap());
+        assert_eq!(other.to_vec::<f32>().unwrap(), (&want * -1.0).exp().to_vec::<f32>().unwrap());
+    }
+    assert!(a.launches().unwrap() > up && b.launches().unwrap() > down);
+    let model = Linear::<B>::new(FEATURES, FEATURES, &mut Generator::new(1), &a);
+    let before = weights(&model);
+    let here: Tensor<B> = model.forward(&x).copy_to(&b).unwrap();
+    model.to_device(&b).unwrap();
+    assert_eq!(weights(&model), before);
+    let moved: Tensor<B> = x.copy_to(&b).unwrap();
+    assert_eq!(model.forward(&moved).to_vec::<f32>().unwrap(), here.to_vec::<f32>().unwrap());
+    // Indices are known to be in range there, too.
+    let at = Tensor::<B>::from_vec(vec![3i64, 0, 31], &[3], &a);
+    let there: Tensor<B> = at.copy_to(&b).unwrap();
+    let graph = Graph::record(&[&moved], move |x| Ok(vec![x[0].index_select(0, &there)])).unwrap();
+    let picked = graph.run(&[&moved]).unwrap();
+    assert_eq!(picked[0].to_vec::<f32>().unwrap(), x.index_select(0, &at).to_vec::<f32>().unwrap());
+}

@@ -176,6 +176,19 @@ impl<B: Backend> Array<B> {
         let b = B::copy(&self.device, self.view(), to)?;
         Ok(Self::new(&self.device, b, self.shape().clone(), to))
     }
+    /// On another device of its backend; itself if it lives there.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or what the devices report.
+    pub fn on(&self, device: &B::Device) -> Result<Self> {
+        if *device == self.device {
+            return Ok(self.clone());
+        }
+        match B::receive(device, &self.device, self.view())? {
+            Some(buffer) => Ok(Self::new(device, buffer, self.shape().clone(), self.dtype)),
+            None => Self::from_host(device, self.to_host()?),
+        }
+    }
     /// As another dtype; itself if it is of that dtype already.
     ///
     /// # Errors

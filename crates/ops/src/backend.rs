@@ -289,6 +289,9 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer>;
     /// Brings a view to the host, in row-major order; waits for it.
     fn download(d: &Self::Device, x: View<'_, Self>) -> Result<HostData>;
+    /// A view's numbers of one device, contiguous, on another one of this backend, without the host between. `None` if devices of
+    /// this backend cannot do that, or if it is the same.
+    fn receive(d: &Self::Device, from: &Self::Device, x: View<'_, Self>) -> Result<Option<Self::Buffer>>;
     /// Waits until this memory holds its numbers. A backend may put work off until its result is read; here it is.
     fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()>;
     /// Waits until everything that the device was told to do is done.

@@ -72,6 +72,10 @@ impl Backend for Reference {
     fn download(_: &Device, x: View<'_>) -> Result<HostData> {
         compute::own(x.buffer, x.layout)
     }
+    fn receive(_: &Device, _: &Device, _: View<'_>) -> Result<Option<HostData>> {
+        // All of its devices are the host.
+        Ok(None)
+    }
     fn finish(_: &Device, _: &HostData) -> Result<()> {
         // Everything is computed at once.
         Ok(())

@@ -101,7 +101,7 @@ impl<C: Number> Kernel for Weigh<'_, C> {
         let mut shift = [C::NOTHING; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
             self.masking.scores(i, s);
-            shift[i] = Lane::max(m[i], largest(s));
+            shift[i] = larger(m[i], largest(s));
         }
         for i in 0..TILE {
             let highest = shift[i];
@@ -118,11 +118,18 @@ impl<C: Number> Kernel for Weigh<'_, C> {
     }
 }
 
+/// The larger; of a NaN and a number, and of two zeros, either. A maximum is only taken off scores: of those that have a NaN
+/// all results are NaN, whatever is taken off, and no exponential and no sum knows zeros apart.
+#[inline(always)]
+fn larger<C: Number>(a: C, b: C) -> C {
+    if a > b { a } else { b }
+}
+
 /// The largest of a row: a maximum has no order.
 #[inline(always)]
 fn largest<C: Number>(s: &Row<C>) -> C {
     let mut top = *s;
-    halves(&mut top, Lane::max);
+    halves(&mut top, larger);
     top[0]
 }
 

@@ -158,6 +158,24 @@ fn registers_of_one_row_and_of_two() {
 }
 
 #[test]
+fn images_side_by_side() {
+    // Planes of a few columns more or less than a panel, several of which share one; 60 channels of 9 taps are two chunks.
+    let mut dice = Dice::new(21);
+    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    for (images, channels, outs, plane, taps) in [
+        (5, 60, 13, 7, 3),
+        (9, 3, 33, 3, 3),
+        (40, 7, 4, 1, 1),
+        (3, 530, 6, 7, 1),
+        (4, 4, 17, 14, 3),
+        (2, 5, 16, 9, 2),
+    ] {
+        two(images, channels, outs, plane, taps, 1).check(&mut dice, &on, DType::F32, images == 4);
+    }
+    two(5, 2, 9, 5, 3, 2).check(&mut dice, &on, DType::F64, true);
+}
+
+#[test]
 fn planes_as_they_lie() {
     // Three by three taps, one channel in a group: heights around a tile, widths around a register, and any padding.
     let mut dice = Dice::new(20);

@@ -95,6 +95,9 @@ impl Driver for Cuda {
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
         self.shared.queue().copy(&self.shared, from, to)
     }
+    fn receive(&self, other: &Self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<bool> {
+        self.shared.receive(&other.shared, from, to)
+    }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         self.shared.read(from, bytes)
     }

@@ -126,6 +126,9 @@ impl Driver for Vulkan {
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
         self.shared.queue().copy(&self.shared, from, to)
     }
+    fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         self.shared.read(from, bytes)
     }

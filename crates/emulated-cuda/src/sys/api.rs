@@ -218,6 +218,15 @@ pub extern "C" fn cuEventSynchronize(event: Handle) -> Status {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) -> Status {
+    within(|d| {
+        if flags != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        d.push(stream as u64, Operation::Await(event as u64))
+    })
+}
+#[unsafe(no_mangle)]
 pub extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, from: Handle, to: Handle) -> Status {
     within(|d| give(milliseconds, d.elapsed(from as u64, to as u64)?))
 }
@@ -309,6 +318,25 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes:
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, s: Handle) -> Status {
     within(|d| d.push(s as u64, Operation::Work(Work::Across { from, to, bytes: bytes as u64 })))
+}
+
+/// All devices have one memory here.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyPeerAsync(
+    to: u64,
+    to_context: Handle,
+    from: u64,
+    from_context: Handle,
+    bytes: usize,
+    s: Handle,
+) -> Status {
+    within(|d| {
+        let contexts = 1..=d.settings().devices as usize;
+        if ![to_context, from_context].iter().all(|&c| contexts.contains(&(c as usize))) {
+            return Err(Error::INVALID_CONTEXT);
+        }
+        d.push(s as u64, Operation::Work(Work::Across { from, to, bytes: bytes as u64 }))
+    })
 }
 
 // Modules

@@ -83,6 +83,9 @@ impl Driver for Short {
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
         self.inner.copy(inner(&from), inner(&to))
     }
+    fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         self.inner.read(inner(&from), bytes)
     }

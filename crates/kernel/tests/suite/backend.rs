@@ -247,6 +247,10 @@ impl Backend for Interpreted {
     fn download(_: &Device, x: View<'_, Self>) -> Result<HostData> {
         Reference::download(&R, r(x))
     }
+    fn receive(_: &Device, _: &Device, _: View<'_, Self>) -> Result<Option<HostData>> {
+        // All of its devices are the host.
+        Ok(None)
+    }
     fn finish(_: &Device, buffer: &HostData) -> Result<()> {
         Reference::finish(&R, buffer)
     }

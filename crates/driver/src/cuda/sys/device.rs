@@ -174,6 +174,10 @@ impl Shared {
     pub(super) fn pools(&self) -> bool {
         self.physical.pools
     }
+    /// The device's context.
+    pub(super) fn context(&self) -> Handle {
+        self.context
+    }
     /// The stream that all work goes to.
     pub fn stream(&self) -> Handle {
         self.stream

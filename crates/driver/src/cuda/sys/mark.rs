@@ -34,6 +34,10 @@ impl Mark {
         api.check(marked, || "marking a place in the stream".into())?;
         Ok(mark)
     }
+    /// The event, for who waits for it in another stream.
+    pub(super) fn event(&self) -> Handle {
+        self.event
+    }
     /// The time from this mark to a later one; waits for both.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::blas::Blas;
 use super::device::Shared;
+use super::mark::Mark;
 use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT};
@@ -11,6 +12,7 @@ use crate::{Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::interp::Launch;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Bytes of device memory for the numbers of launches, at least.
 const NUMBERS: usize = 64 << 10;
@@ -236,6 +238,41 @@ impl Queue {
 }
 
 impl Shared {
+    /// Copies from another device's memory to this one's, behind what the other stream was given; what it is given later comes
+    /// behind the copy. `false` if the driver cannot do that.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn receive(
+        self: &Arc<Self>,
+        other: &Arc<Shared>,
+        from: Slice<'_, Cuda>,
+        to: Slice<'_, Cuda>,
+    ) -> Result<bool> {
+        assert!(to.len <= from.len, "what is copied is there");
+        let t = &self.api.table;
+        let (Some(await_event), Some(copy)) = (t.await_event, t.copy_between) else { return Ok(false) };
+        let what = || format!("copying {} bytes from another device", to.len);
+        let behind = |device: &Shared, mark: &Mark| -> Result<()> {
+            let _queue = device.queue();
+            device.enter()?;
+            // SAFETY: the stream and the event exist; an event may be of another context.
+            device.api.check(unsafe { await_event(device.stream, mark.event(), 0) }, what)
+        };
+        // Everything that computes the numbers is before this mark.
+        behind(self, &Mark::new(other)?)?;
+        let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
+        {
+            let _queue = self.queue();
+            self.enter()?;
+            // SAFETY: both ranges lie in their memory. The target is given back in this stream's order, and the source in the
+            // other one's, which waits for this below.
+            let given = unsafe { copy(b, self.context(), a, other.context(), to.len as usize, self.stream) };
+            self.api.check(given, what)?;
+        }
+        behind(other, &Mark::new(self)?)?;
+        Ok(true)
+    }
     /// Brings memory to the host, after everything that was given to the stream; waits for it. While a piece is looked at, the
     /// next one is on its way.
     ///

@@ -81,6 +81,9 @@ table! {
         // Memory in a stream's order came with CUDA 11.2.
         allocate_async: "cuMemAllocAsync" (*mut Address, usize, Handle);
         free_async: "cuMemFreeAsync" (Address, Handle);
+        // Several devices.
+        await_event: "cuStreamWaitEvent" (Handle, Handle, c_uint);
+        copy_between: "cuMemcpyPeerAsync" (Address, Handle, Address, Handle, usize, Handle);
         // Graphs in this form came with CUDA 11.4.
         begin_capture: "cuStreamBeginCapture_v2" (Handle, c_uint);
         end_capture: "cuStreamEndCapture" (Handle, *mut Handle);
