@@ -60,8 +60,9 @@ fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostD
     ) -> Result<HostData> {
         let len = x.shape().numel();
         let operand = Operand::new(x.buffer, x.layout, len)?;
-        // Blocks are for elements that are written on the way.
-        let in_place = matches!(operand, Operand::Slice(_)) && !T::DTYPE.is_half();
+        // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
+        let in_place =
+            matches!(operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
         let most = if in_place { usize::MAX } else { BLOCK };
         let v = fresh(d, len, BLOCK, &|mut start, room: &mut Room<'_, T>| {
             let mut block = Block::new();

@@ -3,15 +3,15 @@
 //! A page that the system hands out is cleared first, at a tenth of the speed at which memory is written; a large result in
 //! fresh pages costs mostly that. So memory of large tensors is not given back to the system when it is dropped, but kept
 //! here, by size, and the next tensor of about that size takes the piece that was dropped last, which is often still
-//! in a processor's cache. Small pieces are left to the system's allocator, which is good at them. Large ones are asked for in
-//! large pages (`simd/pages.rs`).
+//! in a processor's cache. Large ones are asked for in large pages (`simd/pages.rs`). The smallest pieces are left to the system's
+//! allocator, which is good at them; it takes longer over those of a kilobyte and more, so each thread keeps the last few.
 //!
 //! All CPU devices of a process share this memory, and its limit. Each thread counts what it takes and gives back, and adds it to
 //! the common count when it comes to 64 KiB; so of every other thread that much may be missing in what is asked for.
 
 use crate::simd::pages;
 use elinvar_core::{Element, Error, HostData, MemoryStats, Result, each_data, host};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,6 +19,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes from which pieces are kept. Below, the system's allocator reuses memory by itself.
 const LARGE: usize = 64 << 10;
+/// Bytes from which a thread keeps pieces for itself. Below, the system's allocator does.
+const MIDDLE: usize = 1 << 10;
+/// So many pieces of less than [`LARGE`] each thread keeps.
+const NEAR: usize = 8;
 /// Bytes that may be kept however little was ever in use.
 const FLOOR: u64 = 32 << 20;
 
@@ -220,10 +224,40 @@ impl Cache {
     }
 }
 
-/// Puts memory that nobody uses any more into the cache.
-pub(crate) fn keep(data: HostData) {
-    if bytes(&data) >= LARGE as u64 {
+thread_local! {
+    /// Pieces from [`MIDDLE`] on that this thread used last, the latest at the end.
+    static PIECES: RefCell<Vec<HostData>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A piece of the thread's own of this class, or a little larger.
+fn near<T: Element>(class: usize) -> Option<Vec<T>> {
+    let take = |pieces: &RefCell<Vec<HostData>>| {
+        let mut pieces = pieces.borrow_mut();
+        let fits = |data: &HostData| {
+            data.dtype() == T::DTYPE && (class as u64..=(class + class / 8) as u64).contains(&bytes(data))
+        };
+        let found = pieces.iter().rposition(fits)?;
+        T::unwrap(pieces.remove(found))
+    };
+    // A thread that is just ending has none.
+    PIECES.try_with(take).ok().flatten()
+}
+
+/// Puts memory that nobody uses any more into the cache, or to the thread's own pieces.
+pub(crate) fn keep(mut data: HostData) {
+    let size = bytes(&data);
+    if size >= LARGE as u64 {
         Cache::lock().put(data);
+    } else if size >= MIDDLE as u64 {
+        each_data!(&mut data, v => v.clear());
+        // A thread that is just ending gives it back to the system, as it does what is one too many.
+        let _ = PIECES.try_with(|pieces| {
+            let mut pieces = pieces.borrow_mut();
+            if pieces.len() == NEAR {
+                pieces.remove(0);
+            }
+            pieces.push(data);
+        });
     }
 }
 
@@ -260,10 +294,13 @@ pub(crate) fn allows(data: &HostData) -> Result<()> {
 pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<Vec<T>> {
     let size = len.saturating_mul(size_of::<T>());
     within_limit(size as u64)?;
-    if size < LARGE || size > isize::MAX as usize / 2 {
+    if size < MIDDLE || size > isize::MAX as usize / 2 {
         return host::with_capacity(len);
     }
     let class = class(size);
+    if class < LARGE {
+        return near(class).map_or_else(|| host::with_capacity(class / size_of::<T>()), Ok);
+    }
     let mut cache = Cache::lock();
     if let Some(v) = cache.take(class) {
         return Ok(v);
@@ -326,9 +363,10 @@ pub(crate) fn set_limit(limit: Option<u64>) {
     LIMIT.store(limit.unwrap_or(u64::MAX), Relaxed);
 }
 
-/// Gives everything that is kept back to the system.
+/// Gives everything that is kept back to the system, but for the few small pieces of other threads.
 pub(crate) fn release() {
     Cache::lock().shrink(0);
+    let _ = PIECES.try_with(|pieces| pieces.borrow_mut().clear());
 }
 
 #[cfg(test)]

@@ -142,3 +142,18 @@ fn two_threads_ask_for_the_same() {
         });
     }
 }
+
+#[test]
+fn rows_that_are_repeated() {
+    struct Repeated(usize);
+    impl Program for Repeated {
+        fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
+            let (x, row) = (draw::<B>(d, 1, &[40_000 / self.0, self.0]), draw::<B>(d, 2, &[self.0]));
+            [&x + &row, &row - &x * 2.0].iter().map(bits).collect()
+        }
+    }
+    // Around what is written out several times, and what is read where it lies.
+    for n in [1, 3, 255, 256, 257, 700, 1023, 1024, 1025, 3000] {
+        same(&Repeated(n), &format!("rows of {n}"));
+    }
+}

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// Whose lines are ours: this name, and variants with a dash behind it.
 pub const OURS: &str = "ours";
+/// How workloads end that are not exact.
+const FAST: &str = "_fast";
 /// The machine itself.
 const LIMIT: &str = "limit";
 
@@ -47,9 +49,13 @@ pub struct Key {
 }
 
 impl Key {
+    /// Is it a row whose sums need not be exact?
+    fn is_fast(&self) -> bool {
+        self.workload.ends_with(FAST)
+    }
     /// Where the times of others are: a row may be another way to the same work, for which they have no name.
     fn of_others(&self) -> Key {
-        const WAYS: [&str; 2] = ["_prepacked", "_fast"];
+        const WAYS: [&str; 2] = ["_prepacked", FAST];
         let plain = WAYS.iter().find_map(|way| self.workload.strip_suffix(way));
         Key { workload: plain.unwrap_or(&self.workload).into(), ..self.clone() }
     }
@@ -142,15 +148,35 @@ impl Lines {
         let all = self.times.get(key).into_iter().flatten();
         all.filter_map(|(peer, &t)| Some((peer.strip_prefix(OURS)?.strip_prefix('-')?, t)))
     }
-    /// The fastest of the others, and its time.
-    pub fn best(&self, key: &Key) -> Option<(&str, f64)> {
-        let others = self.times.get(&key.of_others())?.iter().filter(|(peer, _)| !is_ours(peer));
-        others.map(|(peer, &t)| (peer.as_str(), t)).min_by(|a, b| a.1.total_cmp(&b.1))
+    /// The fastest of the others, and its time, of those that may have computed the same.
+    pub fn best(&self, row: &Row) -> Option<(&str, f64)> {
+        let least = self.exact_sums(row).unwrap_or(0.0);
+        self.others(row).filter(|&(_, t)| t >= least).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+    /// The fastest of those that multiply bf16 in less time than it takes to sum in f32, as the exact row does. They add pairs
+    /// of products by an instruction that rounds in its own way, as the row `_fast` does, where they are compared with it.
+    pub fn quicker_sums(&self, row: &Row) -> Option<(&str, f64)> {
+        let least = self.exact_sums(row)?;
+        self.others(row).filter(|&(_, t)| t < least).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+    /// The least time of exact products of bf16.
+    fn exact_sums(&self, row: &Row) -> Option<f64> {
+        let exact = row.key.dtype == "bf16" && !row.key.is_fast() && row.flops > 0.0;
+        exact.then(|| Some(row.flops / self.peak_of(&row.key)?)).flatten()
+    }
+    fn others(&self, row: &Row) -> impl Iterator<Item = (&str, f64)> {
+        let all = self.times.get(&row.key.of_others()).into_iter().flatten();
+        all.filter(|(peer, _)| !is_ours(peer)).map(|(peer, &t)| (peer.as_str(), t))
     }
 
     fn limit(&self, workload: &str, shape: &str, dtype: &str, threads: usize) -> Option<f64> {
         let key = Key { workload: workload.into(), shape: shape.into(), dtype: dtype.into(), threads };
         self.limits.get(&key).copied()
+    }
+
+    /// Operations per second that the machine does at most for a row: exact products of bf16 are summed in f32.
+    fn peak_of(&self, key: &Key) -> Option<f64> {
+        self.peak(if key.dtype == "bf16" && !key.is_fast() { "f32" } else { &key.dtype }, key.threads)
     }
 
     /// Operations per second that the machine does at most.
@@ -168,7 +194,7 @@ impl Lines {
     /// computes, its bytes at the bandwidth of the caches that hold them.
     pub fn least(&self, row: &Row) -> Option<f64> {
         let Row { key, group, flops, bytes } = row;
-        let computed = (*flops > 0.0).then(|| Some(flops / self.peak(&key.dtype, key.threads)?)).flatten();
+        let computed = (*flops > 0.0).then(|| Some(flops / self.peak_of(key)?)).flatten();
         let starts = |names: &[&str]| names.iter().any(|name| key.workload.starts_with(name));
         let moves = starts(&["maxpool", "batchnorm"]) || group.starts_with(['a', 'b', 'c']);
         let moved = if *bytes > 0.0 && moves { self.moved(key, *bytes) } else { None };
@@ -284,12 +310,43 @@ mod tests {
         let key = &lines.rows[0].key;
         assert_eq!((lines.rows.len(), lines.ours(key)), (1, Some(1.0)));
         assert_eq!(lines.variants(key).collect::<Vec<_>>(), [("static", 2.0)]);
-        assert_eq!(lines.best(key), Some(("jax", 3.0)));
+        assert_eq!(lines.best(&lines.rows[0]), Some(("jax", 3.0)));
         assert_eq!(lines.text().lines().count(), 4);
         lines
             .read("c", r#"{"peer":"jax","workload":"peak_memory_x","value":1.5,"unit":"MiB","threads":2}"#)
             .unwrap();
         assert_eq!(lines.figures["peak_memory_x"]["jax"], Figure { value: 1.5, unit: "MiB".into() });
+    }
+
+    #[test]
+    fn who_sums_otherwise_is_named_beside() {
+        let mut lines = Lines::default();
+        let row = |peer: &str, workload: &str, seconds: f64| {
+            format!(
+                r#"{{"peer":"{peer}","group":"a. GEMM","workload":"{workload}","shape":"s","dtype":"bf16","threads":2,"median_s":{seconds},"flops":4e9}}"#
+            )
+        };
+        let limit = |dtype: &str, gflops: f64| {
+            format!(
+                r#"{{"peer":"limit","workload":"peak_fma","shape":"zmm","dtype":"{dtype}","threads":2,"gflops":{gflops}}}"#
+            )
+        };
+        let text = [
+            limit("f32", 1.0),
+            limit("bf16", 2.0),
+            row("ours", "gemm", 5.0),
+            row("ours", "gemm_fast", 3.0),
+            row("jax", "gemm", 4.5),
+            row("torch", "gemm", 2.5),
+        ];
+        lines.read("a", &text.join("\n")).unwrap();
+        let [exact, fast] = &lines.rows[..] else { panic!("two rows") };
+        assert_eq!(
+            (lines.best(exact), lines.quicker_sums(exact)),
+            (Some(("jax", 4.5)), Some(("torch", 2.5)))
+        );
+        assert_eq!((lines.best(fast), lines.quicker_sums(fast)), (Some(("torch", 2.5)), None));
+        assert_eq!((lines.least(exact), lines.least(fast)), (Some(4.0), Some(2.0)));
     }
 
     #[test]

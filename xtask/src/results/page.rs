@@ -31,7 +31,7 @@ struct Judged<'a> {
 
 impl<'a> Judged<'a> {
     fn new(lines: &'a Lines, row: &'a Row) -> Option<Self> {
-        let (ours, least, best) = (lines.ours(&row.key)?, lines.least(row), lines.best(&row.key));
+        let (ours, least, best) = (lines.ours(&row.key)?, lines.least(row), lines.best(row));
         let ratio = best.map(|(_, t)| t / ours);
         let met = target(row).met(ratio, least.map(|least| least / ours));
         Some(Judged { row, ours, least, best, ratio, met })
@@ -83,7 +83,9 @@ fn intro(lines: &Lines, Head { machine, date, raw, .. }: &Head) -> String {
          A time is the median of 5 to 60 samples after a warm-up, results allocated by the op. *limit* is the least time that \
          the machine allows: the work's operations at its peak of fused multiply-adds, or its bytes at the bandwidth of \
          the caches that hold them, both measured. *peer / ours* is how many times as fast as the best other library \
-         ours is, bold where it is not slower; *ours / limit* is how many times the least time it takes.\n",
+         ours is, bold where it is not slower; *ours / limit* is how many times the least time it takes. \
+         Exact products of bf16 are summed in f32, which bounds them; who takes less than that adds pairs of products with \
+         roundings of its own, as our row *_fast* does: he is named, with his time and ratio, and compared with that row.\n",
         versions.join(", ")
     )
 }
@@ -146,13 +148,17 @@ fn line(lines: &Lines, judged: &Judged<'_>, variants: &BTreeSet<&str>) -> String
     let Judged { row, ours, least, best, ratio, met } = judged;
     let (key, goal) = (&row.key, target(row));
     let or_nothing = |t: Option<f64>| t.map_or_else(String::new, time);
+    // Nothing is left out: who is quicker by other sums is named beside.
+    let quicker = lines.quicker_sums(row).map_or_else(String::new, |(peer, t)| {
+        format!("; by pairs of bf16, {peer}: {}, {:.2}", time(t), t / ours)
+    });
     let mut cells = vec![
         key.workload.clone(),
         key.shape.clone(),
         key.dtype.clone(),
         or_nothing(*least),
         time(*ours),
-        best.map_or_else(String::new, |(peer, _)| peer.to_string()),
+        best.map_or_else(String::new, |(peer, _)| peer.to_string()) + &quicker,
         or_nothing(best.map(|(_, t)| t)),
         ratio.map_or_else(String::new, |r| if r >= 1.0 { format!("**{r:.2}**") } else { format!("{r:.2}") }),
         format!(

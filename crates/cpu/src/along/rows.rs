@@ -360,7 +360,11 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             folds: 0..R::FOLDS.len(),
             whole: true,
             terms: room_for(&mut scratch.terms, n)?,
-            kept: if keeps::<R, N>() { room_for(&mut scratch.kept, n)? } else { &mut [] },
+            kept: if keeps::<R, N>() {
+                room_for(&mut scratch.kept, side::<R, N>(n) * padded)?
+            } else {
+                &mut []
+            },
             y: Some(y),
             isa: self.isa,
         };
@@ -395,18 +399,83 @@ struct Task<'a, 'r, C, R, const N: usize> {
     isa: Isa,
 }
 
+impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+    /// Whole short rows of two statistics, of which the first is plain, and the terms of the second are kept. Each step of a
+    /// row waits for the one before, most of all a fold for the last of its terms; as that is not little beside a short row,
+    /// the steps of several rows fill the gaps.
+    #[inline(always)]
+    fn side_by_side(self) {
+        let Task { x, step, kept, y, .. } = self;
+        let Some(y) = y else { return };
+        let (r, n, len) = (*self.r, V(self.n), self.len);
+        let (padded, side) = (len.next_multiple_of(WINDOW), side::<R, N>(len));
+        for first in (0..self.rows).step_by(side) {
+            let rows = first..self.rows.min(first + side);
+            let mut all = [self.s; SIDE];
+            for (s, row) in all.iter_mut().zip(rows.clone()) {
+                let x = &x[0][row * step[0]..];
+                let folded = C::block(self.isa, R::FOLDS[0], &x[..len]);
+                s[0] = r.finish(0, V(folded), s.map(V), n).0;
+            }
+            for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
+                let s = s.map(V);
+                let x = windows(&x, &step, row, padded);
+                terms::write(Statistic::<C, R, N, 1> { r, x, s, n }, terms, &[]);
+            }
+            for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
+                let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
+                s[1] = r.finish(1, V(folded), s.map(V), n).0;
+            }
+            for (s, terms) in all.iter().zip(kept.chunks_exact(padded)).take(rows.len()) {
+                terms::finish(OfTerms { r, terms: terms.as_chunks().0, s: s.map(V), n }, len, y);
+            }
+        }
+    }
+}
+
+/// A row of each operand, in windows.
+#[inline(always)]
+fn windows<'a, C, const N: usize>(
+    all: &[&'a [C]; N],
+    step: &[usize; N],
+    row: usize,
+    padded: usize,
+) -> [&'a [[C; WINDOW]]; N] {
+    let mut x: [&[[C; WINDOW]]; N] = [&[]; N];
+    for ((x, all), step) in x.iter_mut().zip(all).zip(step) {
+        *x = all[row * step..][..padded].as_chunks().0;
+    }
+    x
+}
+
+/// Short rows that go side by side, at most.
+const SIDE: usize = 8;
+
+/// Is it a formula whose short rows do?
+const fn goes_side_by_side<R: Rows<N>, const N: usize>() -> bool {
+    R::PLAIN && keeps::<R, N>() && R::FOLDS.len() == 2
+}
+
+/// How many rows of `n` elements go side by side.
+fn side<R: Rows<N>, const N: usize>(n: usize) -> usize {
+    /// Elements of their terms, 4 KiB of f32: they are read twice more.
+    const ALL: usize = 1024;
+    let many = goes_side_by_side::<R, N>() && n > 0;
+    if many { (ALL / n.next_multiple_of(WINDOW)).clamp(1, SIDE) } else { 1 }
+}
+
 impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
     type Out = ();
     #[inline(always)]
     fn run(mut self) {
+        if const { goes_side_by_side::<R, N>() } && self.whole && side::<R, N>(self.len) > 1 {
+            return self.side_by_side();
+        }
         let (r, n, len) = (*self.r, V(self.n), self.len);
         let folds = R::FOLDS.len();
         let padded = len.next_multiple_of(WINDOW);
         for row in 0..self.rows {
-            let mut x: [&[[C; WINDOW]]; N] = [&[]; N];
-            for ((x, all), step) in x.iter_mut().zip(&self.x).zip(&self.step) {
-                *x = all[row * step..][..padded].as_chunks().0;
-            }
+            let x = windows(&self.x, &self.step, row, padded);
             let mut s = self.s;
             let mut k = self.folds.start;
             while k < self.folds.end {
@@ -419,11 +488,19 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
                 }
                 let stays = keeps::<R, N>() && k + 1 == folds && !self.kept.is_empty();
                 let all = if stays { &mut self.kept[..padded] } else { &mut self.terms[..padded] };
+                // While exponentials are computed, memory has nothing to do: it fetches what comes next. With cheaper terms
+                // that costs more than it gains.
+                let places = match &self.y {
+                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
+                        &[x[0].as_ptr().cast(), y.place()][..]
+                    }
+                    Some(_) | None => &[],
+                };
                 match k {
-                    0 if folds > 0 => terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all),
-                    1 if folds > 1 => terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all),
-                    2 if folds > 2 => terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all),
-                    3 if folds > 3 => terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all),
+                    0 if folds > 0 => terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all, places),
+                    1 if folds > 1 => terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all, places),
+                    2 if folds > 2 => terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all, places),
+                    3 if folds > 3 => terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all, places),
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
                 if self.whole {

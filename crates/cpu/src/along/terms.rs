@@ -3,6 +3,7 @@
 //! How it can be wrong: at the end of a row. Whole windows are computed there too, of whatever stands behind the row, and
 //! what is not the row's is thrown away.
 
+use crate::simd::fetch::fetch;
 use crate::simd::room::{At, Room};
 
 /// Elements that are computed together: four registers of AVX-512 of f32, eight of AVX2.
@@ -21,10 +22,20 @@ pub(crate) trait Terms<T>: Copy {
     fn at(&self, w: &Self::Window, j: usize) -> T;
 }
 
-/// Writes whole windows.
+/// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
+/// follows within a page, and pages are as long.
+const AHEAD: usize = 4096;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Writes whole windows. For each, as much is fetched of what lies [`AHEAD`] of the places, element for element.
 #[inline(always)]
-pub(super) fn write<T: Copy>(x: impl Terms<T>, y: &mut [T]) {
+pub(super) fn write<T: Copy>(x: impl Terms<T>, y: &mut [T], places: &[*const T]) {
     for (window, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
+        for place in places {
+            let place = place.wrapping_add(window * WINDOW).cast::<u8>().wrapping_add(AHEAD);
+            (0..size_of_val(y)).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
+        }
         let w = x.window(window);
         for (j, y) in y.iter_mut().enumerate() {
             *y = x.at(&w, j);

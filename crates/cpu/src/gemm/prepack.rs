@@ -3,6 +3,7 @@
 //! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
 //! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
 
+use super::scratch::LINE;
 use super::{Kind, Matrix, Panels, Real, Right, each, width};
 use crate::CpuDevice;
 use crate::isa::Isa;
@@ -14,6 +15,8 @@ use std::ops::Range;
 /// A packed copy of a matrix [k, n] of f32 or f64.
 pub(crate) struct Prepacked {
     data: Held,
+    /// Where the panels begin in it.
+    start: usize,
     /// Columns of its panels: those of the registers for which it was packed.
     width: usize,
     k: usize,
@@ -59,7 +62,9 @@ impl Prepacked {
             return None;
         }
         match T::numbers(self.data.data()) {
-            Some(super::Numbers::Own(data)) => Some(Kept { data, width: self.width, padded: self.padded() }),
+            Some(super::Numbers::Own(data)) => {
+                Some(Kept { data: &data[self.start..], width: self.width, padded: self.padded() })
+            }
             Some(super::Numbers::F16(_) | super::Numbers::BF16(_)) | None => None,
         }
     }
@@ -84,8 +89,11 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked
         col: step.1,
         kept: None,
     };
-    let mut packed = filled(k * n.next_multiple_of(w), T::ZERO)?;
-    let (mut parts, mut rest) = (Vec::new(), &mut packed[..]);
+    let size = k * n.next_multiple_of(w);
+    let mut packed = filled(size + LINE / size_of::<T>(), T::ZERO)?;
+    // A register that is loaded from two lines takes two loads, and nothing else is done with these numbers.
+    let start = Some(packed.as_ptr().align_offset(LINE)).filter(|&n| n < LINE / size_of::<T>()).unwrap_or(0);
+    let (mut parts, mut rest) = (Vec::new(), &mut packed[start..start + size]);
     for t in (0..k).step_by(CHUNK) {
         let terms = t..k.min(t + CHUNK);
         for j in (0..n).step_by(PANELS * w) {
@@ -99,7 +107,7 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked
         matrix.pack(isa, 0, terms.clone(), cols.clone(), part);
         Ok(())
     })?;
-    Ok(Prepacked { data: Held::new(T::wrap(packed)), width: w, k, n, at: l.offset(), step })
+    Ok(Prepacked { data: Held::new(T::wrap(packed)), start, width: w, k, n, at: l.offset(), step })
 }
 
 /// The panels of a prepacked matrix.

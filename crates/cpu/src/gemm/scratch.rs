@@ -13,7 +13,7 @@ const KEPT: usize = 4 << 20;
 const WAITING: usize = 3;
 
 /// Bytes of a cache line. Buffers begin with one, for a register that is loaded from two takes two loads.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// A buffer of `len` elements with anything in them. It is taken off the shelf for its time, so a thread that does
 /// another's work while it waits for its own finds another one.

@@ -4,6 +4,7 @@
 //! * [`vector`]: what registers of numbers do, and work that is written once for all of them; `x86` and `neon` have
 //!   those of AVX2, AVX-512 and NEON.
 //! * [`quad`]: registers filled across rows, and halves widened on the way.
+//! * [`fetch`]: memory that is asked for before it is needed.
 //! * [`folds`]: sums and extremes of contiguous numbers.
 //! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
 //! * [`tile`]: chains of fma in register tiles.
@@ -13,6 +14,7 @@
 //! * [`threads`]: work that several threads share.
 
 pub(crate) mod chains;
+pub(crate) mod fetch;
 pub(crate) mod folds;
 pub(crate) mod isa;
 #[cfg(target_arch = "aarch64")]

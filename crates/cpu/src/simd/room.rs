@@ -66,6 +66,11 @@ impl<'a, T: Copy> Room<'a, T> {
     fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
         Room { slots, written: 0 }
     }
+    /// Where the next element goes.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> *const T {
+        self.slots.as_ptr().cast::<T>().wrapping_add(self.written)
+    }
     /// How many elements are still to be written.
     #[inline(always)]
     pub(crate) fn left(&self) -> usize {

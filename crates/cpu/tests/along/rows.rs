@@ -3,6 +3,7 @@ use crate::data::Data;
 use elinvar_core::{DType, Error, Layout, Result, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::Fold;
+use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::op::Context;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
@@ -112,6 +113,7 @@ fn rows_of_every_length() {
             let mut x = || (dice.data(DType::F32, rows * n, rows == 3), l.clone());
             check("rows", &Weighed, &[x(), x()], 1, DType::F32);
             check("rows", &Kept, &[x(), x()], 1, DType::F32);
+            check("rows", &Softmax, &[x()], 1, DType::F32);
             check("rows", &Spread, &[x(), x(), x()], 1, DType::F32);
             if n == 0 {
                 continue;

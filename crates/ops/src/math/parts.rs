@@ -117,8 +117,14 @@ pub fn sign_is_set<L: Lane>(x: L) -> L::Mask {
 /// `low..=high`, and NaN stays NaN.
 #[inline(always)]
 pub fn clamp<L: Lane>(x: L, low: f64, high: f64) -> L {
-    let (low, high) = (L::lit(low), L::lit(high));
-    let x = L::select(x.lt(low), low, x);
+    let low = L::lit(low);
+    clamp_above(L::select(x.lt(low), low, x), high)
+}
+
+/// At most `high`, and NaN stays NaN.
+#[inline(always)]
+pub fn clamp_above<L: Lane>(x: L, high: f64) -> L {
+    let high = L::lit(high);
     L::select(x.gt(high), high, x)
 }
 
