@@ -8,6 +8,7 @@ use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
 use crate::gemm::scratch;
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::lane::V;
 use crate::memory::Scratch;
 use crate::simd::room::{Room, fresh_two};
 use crate::simd::tile::Strided;
@@ -15,6 +16,7 @@ use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Result};
 use elinvar_ops::backend::{Attention, Backend};
+use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// o[b, h, l, v] and lse[b, h, l].
@@ -136,11 +138,9 @@ impl<C: Number> Tiles<'_, C> {
             let left = Strided { data: tile.as_flattened(), row: TILE, column: 1 };
             C::chain(isa, [rows, wide, count], left, (&values[key * wide..], wide), (&mut *o, wide), false);
         }
-        for (i, o) in o.chunks_exact(wide).enumerate() {
-            let divisor = if run.l[i] == C::NOTHING { C::lit(1.0) } else { run.l[i] };
-            y.extend(z.v, |v| o[v] / divisor);
-        }
-        lse.extend(rows, |i| run.m[i] + run.l[i].log());
+        dispatch(isa, Close { o: &mut *o, wide, run: &mut run });
+        o.chunks_exact(wide).for_each(|o| y.copy(&o[..z.v]));
+        lse.copy(&run.l[..rows]);
         Ok(())
     }
 }
@@ -160,6 +160,30 @@ impl<C: Number> Kernel for Shrink<'_, C> {
             for o in o {
                 *o = *o * by;
             }
+        }
+    }
+}
+
+/// Sums become results: divided by the sums of their weights, which become the statistics of the rows.
+struct Close<'a, C> {
+    o: &'a mut [C],
+    wide: usize,
+    run: &'a mut Running<C>,
+}
+
+impl<C: Number> Kernel for Close<'_, C> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Running { m, l, .. } = self.run;
+        for (o, &l) in self.o.chunks_exact_mut(self.wide).zip(&*l) {
+            let divisor = if l == C::NOTHING { C::lit(1.0) } else { l };
+            for o in o {
+                *o = *o / divisor;
+            }
+        }
+        for (l, &m) in l.iter_mut().zip(&*m) {
+            *l = m + V(*l).log().0;
         }
     }
 }

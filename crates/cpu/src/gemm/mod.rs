@@ -161,62 +161,8 @@ impl<T: Real> Job<'_, T> {
         let (down, across) = if by_rows { (threads, 1) } else { (1, threads) };
         // A thread that waits for another's last rows loses more than a tile of fewer rows does.
         let unit = if down > 1 { h.min(STEP) } else { h };
-        let (rows, mut cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
-        if !self.is_joined(d) {
-            return Cut { batch: self.batch, m: self.m, n: self.n, plane: self.n, rows, cols };
-        }
-        let n = self.batch * self.n;
-        cols = cols.next_multiple_of(w);
-        while cols > w && !n.div_ceil(cols).is_multiple_of(d.threads()) {
-            cols -= w;
-        }
-        Cut { batch: 1, m: self.m, n, plane: self.n, rows, cols }
-    }
-
-    /// Are the columns of all batches taken as those of one product? Where each has a few more than make panels, and all share
-    /// the left factor, most panels are whole so.
-    fn is_joined(&self, d: &CpuDevice) -> bool {
-        /// Panels of a batch from which on it does not matter.
-        const PANELS: usize = 24;
-        let w = width::<T>(d.isa());
-        let shared = self.share == Share::Left && self.left.distinct() == 1 && self.batch > 1 && self.k > 0;
-        let ragged = !self.n.is_multiple_of(w) && self.n < PANELS * w;
-        shared && ragged && self.right.windows(d.isa()).is_none()
-    }
-
-    /// Packs columns, which may be of several batches that are joined.
-    fn pack_right(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
-        let (w, n, k) = (width::<T>(isa), self.n, terms.len());
-        if cols.end <= n {
-            return self.right.pack(isa, batch, terms, cols, out);
-        }
-        let done = scratch(w * k, |spare| {
-            let mut col = cols.start;
-            while col < cols.end {
-                let panels = &mut out[(col - cols.start) * k..];
-                let (at, rest) = (col % n, cols.end - col);
-                let here = (n - at).min(rest);
-                let here = if here == rest { here } else { here / w * w };
-                if here > 0 {
-                    let panels = &mut panels[..here.next_multiple_of(w) * k];
-                    self.right.pack(isa, col / n, terms.clone(), at..at + here, panels);
-                    col += here;
-                    continue;
-                }
-                let (panel, end) = (&mut panels[..w * k], cols.end.min(col + w));
-                panel.fill(T::ZERO);
-                let first = col;
-                while col < end {
-                    let (at, some) = (col % n, (n - col % n).min(end - col));
-                    self.right.pack(isa, col / n, terms.clone(), at..at + some, spare);
-                    for (to, from) in panel.chunks_exact_mut(w).zip(spare.chunks_exact(w)) {
-                        to[col - first..][..some].copy_from_slice(&from[..some]);
-                    }
-                    col += some;
-                }
-            }
-        });
-        done.expect("a panel takes little memory");
+        let (rows, cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
+        Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
     }
 
     /// Panels of `k` terms that were just packed.
@@ -406,7 +352,7 @@ impl<T: Real> Job<'_, T> {
                 }
                 scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
                     for (i, terms) in chunks(0..self.k).enumerate() {
-                        self.pack_right(isa, b, terms.clone(), cols.clone(), right);
+                        self.right.pack(isa, b, terms.clone(), cols.clone(), right);
                         let left = &left[i * size + tile.rows.start * PITCH..];
                         tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
                     }
@@ -485,13 +431,9 @@ impl<T: Real> Job<'_, T> {
         if self.finish.nothing() {
             return;
         }
-        let (rows, first, parts) = (tile.rows.clone(), tile.cols.start, tile.parts());
+        let (b, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
         for (i, row) in rows.enumerate() {
-            for part in &parts {
-                let col = first + part.start;
-                let (b, col) = (tile.batch + col / self.n, col % self.n);
-                self.finish.finish(d.isa(), b, row, col, tile.part(i, part.clone()));
-            }
+            self.finish.finish(d.isa(), b, row, col, tile.row(i));
         }
     }
 }

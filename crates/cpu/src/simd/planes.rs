@@ -21,6 +21,9 @@ pub(crate) const TAPS: usize = 3;
 /// Rows of a tile: eight chains, which is how many keep two multipliers busy.
 const ROWS: usize = 8;
 
+/// Registers of which one begins a cache line, more or less.
+const LINE: usize = 2;
+
 /// Where windows lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
@@ -155,6 +158,17 @@ impl<T: Registers> Tiles<'_, '_, T> {
             for (unit, &j) in self.planes.starts.iter().enumerate() {
                 // Where row r of the tile begins in the result.
                 let place = |r: usize| if up { start - r } else { start + r } * width + j;
+                // The next plane and its result follow these: they are on their way while this one is computed.
+                if unit % LINE == 0 {
+                    for r in 0..R {
+                        let (x, y) = (seen[r + 1].wrapping_add(j + rows * self.pitch), self.y.as_ptr());
+                        // SAFETY: hints; any address will do. The processor has them, as it has the registers.
+                        unsafe {
+                            V::soon(x.cast());
+                            V::soon(y.wrapping_add(place(r) + self.y.len()).cast());
+                        }
+                    }
+                }
                 // SAFETY: `new` made masks for each of the starts, and so that `before + behind` numbers are reached from where
                 // a row of `seen` begins; so many are there, see `Tiles` and `nothing`. The tile's rows are rows of the result,
                 // and `width` columns are, or a register of them from `j` on. No register has more than sixteen numbers.

@@ -158,8 +158,8 @@ fn registers_of_one_row_and_of_two() {
 }
 
 #[test]
-fn images_side_by_side() {
-    // Planes of a few columns more or less than a panel, several of which share one; 60 channels of 9 taps are two chunks.
+fn small_planes() {
+    // A few columns more or less than a panel; 60 channels of 9 taps are two chunks.
     let mut dice = Dice::new(21);
     let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (images, channels, outs, plane, taps) in [

@@ -4,11 +4,11 @@
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::skinny::{Lines, Skinny, skinny};
-use super::tile::{Block, Kind, Panels, multiply, width};
+use super::tile::{Block, Kind, Panels, multiply};
 use super::turn::turn_to;
 use super::windows::{self, Seen, windows};
+use crate::gemm::Real;
 use crate::gemm::source::Columns;
-use crate::gemm::{Real, scratch};
 use crate::isa::Isa;
 use crate::memory::with_capacity;
 use elinvar_core::{Result, host};
@@ -19,10 +19,7 @@ use std::ops::Range;
 pub(crate) struct Cut {
     pub(crate) batch: usize,
     pub(crate) m: usize,
-    /// Columns, of all planes.
     pub(crate) n: usize,
-    /// Columns of a plane: rows lie together plane by plane. All of them, mostly.
-    pub(crate) plane: usize,
     /// Sizes of a tile.
     pub(crate) rows: usize,
     pub(crate) cols: usize,
@@ -33,10 +30,9 @@ pub(crate) struct Tile<'a, T> {
     pub(crate) batch: usize,
     pub(crate) rows: Range<usize>,
     pub(crate) cols: Range<usize>,
-    /// The first element of its batch, how many rows that has, and the columns of a plane.
-    origin: *mut T,
-    m: usize,
-    plane: usize,
+    /// Its first element, and the distance of its rows.
+    start: *mut T,
+    step: usize,
     /// Columns that have been written, from the first on.
     done: usize,
     life: PhantomData<&'a mut [T]>,
@@ -57,8 +53,7 @@ pub(crate) fn fill<T: Real>(
     cut: &Cut,
     work: impl FnOnce(&mut [Tile<'_, T>]) -> Result<()>,
 ) -> Result<Vec<T>> {
-    let Cut { batch, m, n, plane, rows, cols } = *cut;
-    assert!(n == 0 || n.is_multiple_of(plane), "planes are whole");
+    let Cut { batch, m, n, rows, cols } = *cut;
     let len = batch * m * n;
     let mut y = with_capacity::<T>(len)?;
     if len == 0 {
@@ -73,10 +68,9 @@ pub(crate) fn fill<T: Real>(
                     batch: b,
                     rows: i..m.min(i + rows),
                     cols: j..n.min(j + cols),
-                    // SAFETY: b < batch, so this is one of the `len` elements that there is room for.
-                    origin: unsafe { all.add(b * m * n) },
-                    m,
-                    plane,
+                    // SAFETY: i < m and j < n, so this is one of the `len` elements that there is room for.
+                    start: unsafe { all.add((b * m + i) * n + j) },
+                    step: n,
                     done: 0,
                     life: PhantomData,
                 });
@@ -91,76 +85,12 @@ pub(crate) fn fill<T: Real>(
 }
 
 impl<T: Real> Tile<'_, T> {
-    /// Where an element lies, counted from the tile's first row and column.
-    fn at(&self, i: usize, j: usize) -> *mut T {
-        let (row, col) = (self.rows.start + i, self.cols.start + j);
-        debug_assert!(row < self.rows.end && col < self.cols.end, "an element of another tile");
-        // SAFETY: row < m and col < n, so this is one of the m * n elements of the batch.
-        unsafe { self.origin.add((col / self.plane * self.m + row) * self.plane + col % self.plane) }
-    }
-    /// How many columns from `j` on lie in one plane.
-    fn together(&self, j: usize) -> usize {
-        (self.plane - (self.cols.start + j) % self.plane).min(self.cols.len() - j)
-    }
-    /// Do all of the columns lie in one plane?
-    fn is_plain(&self) -> bool {
-        self.cols.is_empty() || self.together(0) == self.cols.len()
-    }
-    /// The parts of the columns that lie in one plane each.
-    pub(crate) fn parts(&self) -> Vec<Range<usize>> {
-        let mut parts = Vec::new();
-        let mut j = 0;
-        while j < self.cols.len() {
-            parts.push(j..j + self.together(j));
-            j += self.together(j);
-        }
-        parts
-    }
     /// Adds a chunk of `k` terms; the first chunk is stored.
     ///
     /// # Panics
     /// If `left` or `right` is too short.
     pub(crate) fn add(&mut self, isa: Isa, left: &[T], right: Panels<'_, T>, k: usize) {
-        if self.is_plain() {
-            return self.add_part(isa, left, (0, self.cols.len()), right, k);
-        }
-        let (w, first) = (width::<T>(isa), self.done < self.cols.len());
-        let rows = self.rows.len();
-        let done = scratch(rows * w, |sums| {
-            let mut j = 0;
-            while j < self.cols.len() {
-                let (here, rest) = (self.together(j), self.cols.len() - j);
-                let here = if here == rest { here } else { here / w * w };
-                let b = Panels { data: &right.data[j / w * right.across..], ..right };
-                if here > 0 {
-                    // SAFETY: these columns are the tile's and lie in one plane, a row `plane` behind the one before; otherwise
-                    // as in `add_part`.
-                    unsafe {
-                        let (c, cols, step) = (self.at(0, j), here, self.plane);
-                        multiply(isa, Block { a: left, b, rows, cols, k, c, step, first });
-                    }
-                    j += here;
-                    continue;
-                }
-                // A panel of several planes.
-                let cols = w.min(rest);
-                // SAFETY: `sums` has room for as many rows of a panel.
-                unsafe {
-                    let (c, step) = (sums.as_mut_ptr(), w);
-                    multiply(isa, Block { a: left, b, rows, cols, k, c, step, first: true });
-                }
-                for (i, sums) in sums.chunks_exact(w).enumerate() {
-                    for (l, sum) in sums[..cols].iter().enumerate() {
-                        let c = self.at(i, j + l);
-                        // SAFETY: it is the tile's, and has been written if this is not the first chunk.
-                        unsafe { c.write(if first { *sum } else { c.read() + *sum }) };
-                    }
-                }
-                j += cols;
-            }
-        });
-        done.expect("the sums of a panel take little memory");
-        self.done = self.cols.len();
+        self.add_part(isa, left, (0, self.cols.len()), right, k);
     }
     /// As `add`, for `cols` columns from `at` on, counted from the tile's first. The parts of the first chunk come from the
     /// left to the right, without gaps, and cover the tile before the second chunk begins.
@@ -176,13 +106,12 @@ impl<T: Real> Tile<'_, T> {
         k: usize,
     ) {
         let first = self.done < self.cols.len();
-        assert!(self.is_plain(), "columns of several planes");
         assert!(at + cols <= self.cols.len() && (!first || at == self.done), "columns of a tile");
         // SAFETY: columns at..at + cols are the tile's; its rows and columns lie in the result, and `self` is borrowed
         // exclusively. If it is not the first chunk, all of them have been written by it.
         unsafe {
-            let (c, rows, step) = (self.at(0, at), self.rows.len(), self.plane);
-            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, first });
+            let (c, rows) = (self.start.add(at), self.rows.len());
+            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step: self.step, first });
         }
         if first {
             self.done = at + cols;
@@ -194,14 +123,13 @@ impl<T: Real> Tile<'_, T> {
     /// If `left` or the planes are too small.
     pub(crate) fn add_seen(&mut self, isa: Isa, left: &[T], right: Seen<'_, T>) {
         let first = self.done < self.cols.len();
-        assert!(self.is_plain(), "columns of several planes");
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively. If it is not the first
         // chunk, all of them have been written by it.
         unsafe {
             let (rows, cols) = (self.rows.len(), self.cols.len());
             windows(
                 isa,
-                windows::Block { a: left, b: right, rows, cols, c: self.at(0, 0), step: self.plane, first },
+                windows::Block { a: left, b: right, rows, cols, c: self.start, step: self.step, first },
             );
         }
         self.done = self.cols.len();
@@ -212,9 +140,8 @@ impl<T: Real> Tile<'_, T> {
     /// If a factor is too short, or there are fewer than `LEAST` columns of pairs.
     pub(crate) fn skinny(&mut self, isa: Isa, kind: Kind, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
         let (rows, cols) = (self.rows.len(), self.cols.len());
-        assert!(self.is_plain(), "columns of several planes");
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
-        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.at(0, 0), step: self.plane, kind }) };
+        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
         self.done = self.cols.len();
     }
     /// Stores the sums of all terms of `cols` columns from `at` on, the next ones: that of column c and row i is
@@ -224,10 +151,9 @@ impl<T: Real> Tile<'_, T> {
     /// If there are too few, or these are not the next columns.
     pub(crate) fn turned(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
         assert!(at == self.done && at + cols <= self.cols.len(), "columns of a tile");
-        assert!(self.is_plain(), "columns of several planes");
         // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is borrowed exclusively.
         unsafe {
-            turn_to(isa, sums, 0, step as isize, self.rows.len(), cols, self.at(0, at), self.plane);
+            turn_to(isa, sums, 0, step as isize, self.rows.len(), cols, self.start.add(at), self.step);
         }
         self.done = at + cols;
     }
@@ -256,7 +182,7 @@ impl<T: Real> Tile<'_, T> {
         for i in 0..self.rows.len() {
             for j in 0..self.cols.len() {
                 // SAFETY: as in `add`.
-                unsafe { self.at(i, j).write(T::ZERO) };
+                unsafe { self.start.add(i * self.step + j).write(T::ZERO) };
             }
         }
         self.done = self.cols.len();
@@ -264,21 +190,10 @@ impl<T: Real> Tile<'_, T> {
     /// A row of the tile, counted from its first.
     ///
     /// # Panics
-    /// If there is no such row, it has not been written, or it lies in several planes.
-    fn row(&mut self, i: usize) -> &mut [T] {
-        self.part(i, 0..self.cols.len())
-    }
-    /// Some columns of a row, counted from the tile's first.
-    ///
-    /// # Panics
-    /// If there are no such elements, they have not been written, or they lie in several planes.
-    pub(crate) fn part(&mut self, i: usize, cols: Range<usize>) -> &mut [T] {
+    /// If there is no such row, or it has not been written.
+    pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
         assert!(self.done == self.cols.len() && i < self.rows.len(), "a row that is not there");
-        if cols.is_empty() {
-            return &mut [];
-        }
-        assert!(cols.len() <= self.together(cols.start), "columns of several planes");
-        // SAFETY: these columns of the row lie in the tile, in one plane, and have been written, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.at(i, cols.start), cols.len()) }
+        // SAFETY: the row lies in the tile and has been written, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.step), self.cols.len()) }
     }
 }
