@@ -55,7 +55,8 @@ pub fn target(kernel: &Kernel, capability: u32) -> Target {
 /// For such a kernel, NVIDIA's assembler is told that one workgroup at a time on a multiprocessor will do; it would aim at 1024
 /// threads, with 64 registers each, and keep the rest of a tile's sums in memory (seen with ptxas 13.5: 16 bytes of 4 x 4 sums,
 /// and none with 80 registers). Kernels of smaller workgroups take the registers that they need without being told, but for those
-/// that compute with what is in fragments: it would have three or four workgroups of 128 at the price of 12 bytes.
+/// that hold something beside fragments, terms on their way through registers or what they take out of them: it would have some more
+/// workgroups at the price of 12 bytes.
 const TILED: u64 = 4096;
 const CROWD: u32 = 256;
 
@@ -194,9 +195,11 @@ impl Emitter<'_> {
         let list: Vec<String> = buffers.chain(params).collect();
         let [x, y, z] = self.k.group;
         let _ = writeln!(all, ".visible .entry main(\n  {}\n)\n.reqntid {x}, {y}, {z}", list.join(",\n  "));
+        let needs = self.k.features();
         let mut takes_out = false;
         self.k.body.each_inst(&mut |inst| takes_out |= matches!(inst.op, Op::FragmentNumbers(..)));
-        if self.k.shared_bytes() >= TILED && (self.k.invocations() == CROWD || takes_out) {
+        let holds = self.k.invocations() == CROWD || takes_out || (needs.fragments && !needs.copies);
+        if self.k.shared_bytes() >= TILED && holds {
             all += ".minnctapersm 1\n";
         }
         all += "{\n";
