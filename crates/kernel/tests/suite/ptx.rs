@@ -17,9 +17,10 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Later devices than the oldest, with the first version of PTX that knows them.
-const LATER: [Target; 3] = [
+const LATER: [Target; 4] = [
     Target { capability: 80, version: (7, 0) },
     Target { capability: 90, version: (7, 8) },
+    Target { capability: 100, version: (8, 6) },
     Target { capability: 120, version: (8, 7) },
 ];
 
@@ -54,7 +55,9 @@ fn assemble(name: &str, text: &str, target: Target) -> Option<Result<Usage, Stri
     let ptxas = std::env::var_os("ELINVAR_PTXAS").unwrap_or_else(|| "ptxas".into());
     let path = std::env::temp_dir().join(format!("elinvar-{}-{name}.ptx", std::process::id()));
     std::fs::write(&path, text).expect("the temporary directory can be written to");
-    let arch = format!("-arch=sm_{}", target.capability);
+    // Hopper's cards are all sm_90a, which takes what is for sm_90.
+    let all_of_it = if target.capability == 90 { "a" } else { "" };
+    let arch = format!("-arch=sm_{}{all_of_it}", target.capability);
     if let Some(dir) = std::env::var_os("ELINVAR_PTX_DIR") {
         let path = std::path::Path::new(&dir).join(format!("{name}.sm_{}.ptx", target.capability));
         std::fs::write(path, text).expect("the directory can be written to");
@@ -179,7 +182,7 @@ fn the_assembler_takes_every_kernel() {
         nothing_is_left_open(&k, &text);
         // What is staged is loaded a matrix at a time.
         assert!(text.contains("ldmatrix") && text.contains("mma.sync"), "{}", k.name);
-        for target in [MATRIX_UNITS, LATER[1], LATER[2]] {
+        for target in [MATRIX_UNITS, LATER[1], LATER[2], LATER[3]] {
             let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
             let usage = assemble(&k.name, &text, target).expect("it was there before");
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
