@@ -212,13 +212,15 @@ impl<D: Driver> GpuDevice<D> {
         let buffers = buffers.iter().map(Part::slice).collect();
         o.give(&Call::Launch { module: &module, buffers, launch: &work.launch, numbers: numbers.as_deref() })
     }
-    /// Has the vendor's library do a product, or records that. It was seen before that it does.
-    pub(crate) fn multiply(&self, product: Product, operands: [Part<'_, D>; 3]) -> Result<()> {
+    /// Has the vendor's library do a product, and records it if this thread records; `false` if it does not do this one. Whether it
+    /// does is seen by doing it: while work is recorded, of whatever numbers are there.
+    pub(crate) fn multiply(&self, product: Product, operands: [Part<'_, D>; 3]) -> Result<bool> {
         let o = self.opened()?;
-        match record::with(o, |r| r.multiply(product, operands)) {
-            Some(()) => Ok(()),
-            None => o.give(&Call::Multiply { product, operands: operands.map(|p| p.slice()) }),
+        let done = o.driver.multiply(&product, operands.map(|p| p.slice()))?;
+        if done {
+            record::with(o, |r| r.multiply(product, operands));
         }
+        Ok(done)
     }
     /// Copies as many bytes as the target has, or records that.
     pub(crate) fn copy(&self, from: Part<'_, D>, to: Part<'_, D>) -> Result<()> {

@@ -9,7 +9,7 @@ use elinvar_nn::optim::{Adam, Optimizer};
 use elinvar_nn::{Layer, Module};
 use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
-use elinvar_tensor::{Generator, Graph, Tensor, try_run};
+use elinvar_tensor::{Generator, Graph, Tensor, step as every, try_run};
 use std::process::Command;
 
 /// Runs a test of this file, which is ignored otherwise, in a process of its own, with these variables.
@@ -127,6 +127,10 @@ fn their_products() {
         assert_eq!(fast(&|| x.matmul(&t.t())), rx.matmul(&rt.t()).to_vec::<f32>().unwrap());
         assert_eq!(fast(&|| w.t().matmul(&x.t())), rw.t().matmul(&rx.t()).to_vec::<f32>().unwrap());
         assert_eq!(fast(&|| x.matmul(&b)), rx.matmul(&rb).to_vec::<f32>().unwrap());
+        // Of the case of the first, and nothing for a library: every second number.
+        let (far, rfar) = at(&[48, 80], dtype);
+        let (far, rfar) = (far.i((.., every(.., 2))), rfar.i((.., every(.., 2))));
+        assert_eq!(fast(&|| x.matmul(&far)), rx.matmul(&rfar).to_vec::<f32>().unwrap());
         // A part of a larger matrix, from the middle on.
         let (part, rpart) = (w.narrow(1, 3, 24).narrow(0, 8, 40), rw.narrow(1, 3, 24).narrow(0, 8, 40));
         let (y, ry) = (x.narrow(1, 8, 40), rx.narrow(1, 8, 40));

@@ -28,6 +28,8 @@ const WORKSPACE: usize = 32 << 20;
 
 // Numbers of `cublasStatus_t`.
 const ALLOC_FAILED: c_int = 3;
+const EXECUTION_FAILED: c_int = 13;
+const INTERNAL_ERROR: c_int = 14;
 const NOT_SUPPORTED: c_int = 15;
 // Of `cublasComputeType_t`: sums in f32; with factors rounded to TF32.
 const COMPUTE_32F: c_int = 68;
@@ -171,8 +173,9 @@ impl Functions {
         let kind = match status {
             0 => return Ok(()),
             ALLOC_FAILED => ErrorKind::OutOfMemory,
-            NOT_SUPPORTED => ErrorKind::Unsupported,
-            _ => ErrorKind::DeviceLost,
+            EXECUTION_FAILED | INTERNAL_ERROR => ErrorKind::DeviceLost,
+            // A library that does not fit the driver or the device, too: products are done without it.
+            _ => ErrorKind::Unsupported,
         };
         Err(Error::new(kind, format!("cuda: cuBLASLt: {what}: status {status}")))
     }
