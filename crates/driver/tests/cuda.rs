@@ -63,6 +63,55 @@ fn twice() -> Kernel {
     k.finish()
 }
 
+/// y[i] = x[n - 1 - i], by way of shared memory that a workgroup has to ask for.
+fn turned(n: u32) -> Kernel {
+    let k = Builder::new("turned", [256, 1, 1]);
+    let (x, y) = (k.buffer("x", Elem::U32, Access::Read), k.buffer("y", Elem::U32, Access::Write));
+    let first = k.shared("first", Elem::U32, 64);
+    let s = k.shared("s", Elem::U32, n);
+    let i = k.local_id(0);
+    k.if_(i.lt(k.u32(64)), || k.store(first, i, k.u32(0)));
+    k.each(i, k.u32(n), k.u32(256), |i| k.store(s, i, k.load(x, i, 1)));
+    k.barrier();
+    let none = k.load(first, i % 64, 1);
+    k.each(i, k.u32(n), k.u32(256), |i| k.store(y, i, k.load(s, k.u32(n - 1) - i, 1) + none));
+    k.finish()
+}
+
+/// Also where the driver keeps the calls.
+fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
+    let module = d.compile(&turned(n))?;
+    let bytes = u64::from(n) * 4;
+    let memory = d.allocate(2 * bytes)?;
+    let [x, y] = [0, 1].map(|i| slice::<Cuda>(&memory, i * bytes, bytes));
+    let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
+    let graph =
+        d.graph(&[Call::Launch { module: &module, buffers: vec![x, y], launch: &launch, numbers: None }])?;
+    for (round, graph) in [None, graph].into_iter().enumerate() {
+        let number = |i: u32| i * 3 + round as u32;
+        d.write(x, &(0..n).flat_map(|i| number(i).to_le_bytes()).collect::<Vec<u8>>())?;
+        match graph {
+            None => d.launch(&module, &[x, y], &launch, None)?,
+            Some(graph) => d.replay(&graph)?,
+        }
+        let mut got = vec![0; bytes as usize];
+        d.read(y, &mut got)?;
+        let want: Vec<u8> = (0..n).rev().flat_map(|i| number(i).to_le_bytes()).collect();
+        assert!(got == want, "{n} numbers");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_workgroup_may_share_as_much_as_the_device_has() {
+    let d = device();
+    assert_eq!(d.info().shared, 227 << 10);
+    // As much as a text declares, one number more, and all that there is.
+    for bytes in [48 << 10, (48 << 10) + 16, 227 << 10] {
+        turns(&d, bytes / 4 - 64).unwrap_or_else(|e| panic!("{bytes}: {e}"));
+    }
+}
+
 /// Calls that the device keeps are made each time, in their order, with the numbers that they had; others' work between them
 /// stays where it is.
 #[test]
@@ -176,6 +225,8 @@ fn tried(how: &str) -> elinvar_core::Result<()> {
             d.read(y, &mut got)?;
             assert_eq!(u32::from_le_bytes(got), 7);
         }
+        "share 64 KiB" => turns(&d, (64 << 10) / 4 - 64)?,
+        "share 65 KiB" => turns(&d, (65 << 10) / 4 - 64)?,
         "reach beyond" => {
             d.launch(&store(1020)?, &[y], &launch, None)?;
             let lost = d.wait();
@@ -218,9 +269,15 @@ fn outcome(how: &str, vars: &[(&str, &str)]) -> String {
 
 #[test]
 fn what_a_machine_may_lack() {
-    let rows: [(&str, &[(&str, &str)], &[&str]); 14] = [
+    let rows: [(&str, &[(&str, &str)], &[&str]); 16] = [
         ("use", &[], &["fine"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
+        ("share 64 KiB", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
+        (
+            "share 65 KiB",
+            &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")],
+            &["Unsupported", "turned", "66560 bytes of shared memory"],
+        ),
         ("use", &[("ELINVAR_EMULATED_CUDA_POOLS", "0")], &["fine"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_VERSION", "11000")], &["fine"]),
         (

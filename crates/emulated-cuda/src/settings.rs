@@ -39,6 +39,16 @@ impl Settings {
         software: true,
     };
 
+    /// Bytes of shared memory that a workgroup may have, if it asks for them: as cards of this capability have them.
+    pub fn shared(&self) -> u32 {
+        1024 * match self.capability {
+            ..80 => 64,
+            80 => 163,
+            90 | 100 => 227,
+            _ => 99,
+        }
+    }
+
     /// From the environment. A value that is not understood is said on the standard error and not used.
     pub fn get() -> &'static Settings {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();

@@ -59,6 +59,8 @@ impl std::error::Error for Fault {}
 pub struct Launch {
     /// Workgroups along x, y, z.
     pub groups: [u32; 3],
+    /// Bytes of shared memory beside those that the program declares.
+    pub dynamic: u32,
     /// The block of parameters.
     pub params: Vec<u8>,
 }
@@ -85,6 +87,14 @@ pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<(), Fa
                 program.param_bytes
             ),
         ));
+    }
+    if launch.dynamic > 0 && !program.dynamic {
+        let what = format!(
+            "{}: {} bytes of shared memory that it does not know of",
+            program.title(),
+            launch.dynamic
+        );
+        return Err(Fault::new(FaultKind::Launch, what));
     }
     let [x, y, z] = launch.groups.map(u64::from);
     let count = x * y * z;
@@ -117,7 +127,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        let shared = SharedMemory::new(program.shared, program.granule);
+        let shared = SharedMemory::new(program.shared + launch.dynamic as usize, program.granule);
         Worker { group: Group { program, memory, shared }, warps }
     }
 

@@ -87,8 +87,10 @@ impl Files {
             }
             return Ok(c);
         }
-        if let Some(&at) = self.shared.get(text) {
-            return Ok(self.constant(file, at as u64));
+        let (name, more) = text.split_once('+').unwrap_or((text, "0"));
+        if let Some(&at) = self.shared.get(name) {
+            let more = number(more).ok_or_else(|| format!("what is {more}?"))?;
+            return Ok(self.constant(file, at as u64 + more));
         }
         if let Some(special) = special(text) {
             let c = self.new_columns(File::Narrow, 1);

@@ -59,8 +59,10 @@ pub struct Program {
     pub params: Vec<Param>,
     /// Bytes of the block of parameters.
     pub param_bytes: usize,
-    /// Bytes of shared memory.
+    /// Bytes of shared memory that it declares.
     pub shared: usize,
+    /// Has it shared memory whose size a launch says?
+    pub dynamic: bool,
     /// What all accesses to shared memory are multiples of, in bytes.
     pub(crate) granule: usize,
     text: String,

@@ -12,7 +12,7 @@
 #![allow(non_snake_case, reason = "as above")]
 
 use super::raw::HostBytes;
-use crate::device::{Device, Error, Operation, Work};
+use crate::device::{Device, Error, MOST_SHARED, Operation, Work};
 use crate::machine::Launch;
 use crate::settings::Settings;
 use std::cell::Cell;
@@ -138,7 +138,8 @@ pub extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, devi
                 5 => i32::MAX,
                 6 | 7 => 65535,
                 // Shared memory of a workgroup; lanes of a warp.
-                8 => 48 << 10,
+                8 => MOST_SHARED as c_int,
+                97 => d.settings().shared() as c_int,
                 10 => 32,
                 // Multiprocessors.
                 16 => 4,
@@ -502,6 +503,18 @@ pub unsafe extern "C" fn cuModuleGetFunction(to: *mut Handle, module: Handle, na
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_int, value: c_int) -> Status {
+    within(|d| {
+        let bytes = u32::try_from(value).map_err(|_| Error::INVALID_VALUE)?;
+        match attribute {
+            // Bytes of shared memory that a launch may add.
+            8 => d.allow_shared(function as u64, bytes),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: Handle,
     groups_x: c_uint,
@@ -519,9 +532,10 @@ pub unsafe extern "C" fn cuLaunchKernel(
         let program = d.program(function as u64)?.clone();
         let groups = [groups_x, groups_y, groups_z];
         let fits = groups.iter().all(|&n| n > 0) && groups_y <= 65535 && groups_z <= 65535;
-        if !fits || program.group != [threads_x, threads_y, threads_z] || shared != 0 {
+        if !fits || program.group != [threads_x, threads_y, threads_z] {
             return Err(Error::INVALID_VALUE);
         }
+        d.may_share(function as u64, shared)?;
         let mut block = vec![0; program.param_bytes];
         if params.is_null() {
             // SAFETY: pairs of a word and a value, ended by 0.
@@ -540,7 +554,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
                 }
             }
         }
-        d.push(stream as u64, Operation::Work(Work::Launch(program, Launch { groups, params: block })))
+        let launch = Launch { groups, dynamic: shared, params: block };
+        d.push(stream as u64, Operation::Work(Work::Launch(program, launch)))
     })
 }
 

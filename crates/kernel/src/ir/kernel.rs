@@ -147,9 +147,19 @@ impl Kernel {
     pub fn invocations(&self) -> u32 {
         self.group.iter().product()
     }
-    /// Bytes of shared memory, each piece beginning at a multiple of 8.
+    /// Where each piece of shared memory begins if they lie one behind the other, at multiples of 16 bytes; and all bytes.
+    pub fn shared_places(&self) -> (Vec<u64>, u64) {
+        let mut end = 0;
+        let places = self.shared.iter().map(|s| {
+            let at = end;
+            end += (u64::from(s.elem.size()) * u64::from(s.len)).next_multiple_of(16);
+            at
+        });
+        (places.collect(), end)
+    }
+    /// Bytes of shared memory.
     pub fn shared_bytes(&self) -> u64 {
-        self.shared.iter().map(|s| (u64::from(s.elem.size()) * u64::from(s.len)).next_multiple_of(8)).sum()
+        self.shared_places().1
     }
     /// What a device must have to run this kernel.
     pub fn features(&self) -> Features {

@@ -1,5 +1,6 @@
 //! The interpreter's buffers and launches for the machine that runs PTX.
 
+use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Launch, Memory};
 use elinvar_kernel::ir::Kernel;
 use emulated_cuda as machine;
@@ -29,7 +30,7 @@ pub fn run(k: &Kernel, text: &str, launch: &Launch, buffers: &mut [Memory]) {
         params.resize(params.len().next_multiple_of(size), 0);
         params.extend(&p.bits.to_le_bytes()[..size]);
     }
-    let launch = machine::Launch { groups: launch.groups, params };
+    let launch = machine::Launch { groups: launch.groups, dynamic: ptx::dynamic_shared(k), params };
     machine::run(&program, &launch, &memory).unwrap_or_else(|e| panic!("{e}\n{text}"));
     for ((to, place), b) in buffers.iter_mut().zip(places).zip(&k.buffers) {
         let size = b.elem.size() as usize;

@@ -5,6 +5,7 @@ use super::device::Shared;
 use super::table::Handle;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
+use elinvar_kernel::emit::ptx;
 use elinvar_kernel::ir::Param;
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
@@ -16,6 +17,8 @@ const LOG: usize = 8 << 10;
 const ERROR_LOG_BUFFER: c_int = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 const PTX: c_int = 1;
+/// Of `CUfunction_attribute`: bytes of shared memory that launches may ask for.
+const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
 
 /// A kernel, ready to be started.
 pub struct Module {
@@ -24,6 +27,8 @@ pub struct Module {
     pub(super) function: Handle,
     pub(super) name: String,
     pub(super) group: [u32; 3],
+    /// Bytes of shared memory that a launch asks for.
+    pub(super) dynamic: u32,
     pub(super) buffers: usize,
     pub(super) params: Vec<Param>,
 }
@@ -57,6 +62,7 @@ impl Module {
             function: std::ptr::null_mut(),
             name: kernel.name.clone(),
             group: kernel.group,
+            dynamic: ptx::dynamic_shared(kernel),
             buffers: kernel.buffers.len(),
             params: kernel.params.clone(),
         };
@@ -64,6 +70,13 @@ impl Module {
         // SAFETY: the module was just loaded; the name ends with 0, and the place for the result is valid.
         let found = unsafe { (shared.api.table.function)(to, raw, c"main".as_ptr()) };
         shared.api.check(found, || format!("{}: its entry", kernel.name))?;
+        if module.dynamic > 0 {
+            // The device has so much: `fits` has seen to it.
+            let (f, bytes) = (module.function, module.dynamic as c_int);
+            // SAFETY: the function was just found.
+            let set = unsafe { (shared.api.table.set_attribute)(f, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) };
+            shared.api.check(set, || format!("{}: {bytes} bytes of shared memory", kernel.name))?;
+        }
         Ok(module)
     }
 }

@@ -78,7 +78,8 @@ pub fn start<'a>(
     let started = unsafe {
         let none = std::ptr::null_mut();
         let extra = extra.as_mut_ptr();
-        (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, 0, stream, none, extra)
+        let dynamic = kernel.dynamic;
+        (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, dynamic, stream, none, extra)
     };
     shared.api.check(started, || kernel.name.clone())
 }

@@ -74,6 +74,7 @@ table! {
         load_module: "cuModuleLoadDataEx" (*mut Handle, *const c_void, c_uint, *const c_int, *const *mut c_void);
         unload_module: "cuModuleUnload" (Handle);
         function: "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
+        set_attribute: "cuFuncSetAttribute" (Handle, c_int, c_int);
         launch: "cuLaunchKernel"
             (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     }

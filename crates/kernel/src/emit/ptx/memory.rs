@@ -52,10 +52,19 @@ impl Emitter<'_> {
                     64 => self.inst(Scalar::U32, "cvt.u32.u64", &[&index]),
                     _ => index,
                 };
-                let base = self.inst(Scalar::U32, "mov.u32", &[&format!("s{i}")]);
+                let base = self.shared_base(i);
                 (self.inst(Scalar::U32, "mad.lo.u32", &[&index, &size.to_string(), &base]), "shared")
             }
         }
+    }
+
+    /// Where a piece of shared memory begins.
+    fn shared_base(&mut self, i: u32) -> Register {
+        let name = match super::dynamic_shared(self.k) {
+            0 => format!("s{i}"),
+            _ => format!("dynamic+{}", self.k.shared_places().0[i as usize]),
+        };
+        self.inst(Scalar::U32, "mov.u32", &[&name])
     }
 
     pub(super) fn load(&mut self, p: Place, at: Value, width: u8) -> Vec<Register> {

@@ -63,6 +63,17 @@ const CROWD: u32 = 256;
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
+/// Bytes of shared memory that a text may declare. A workgroup that needs more gets all of it from its launch, which has to be
+/// told how much it is ([`dynamic_shared`]).
+const MOST_DECLARED: u64 = 48 << 10;
+
+/// Bytes of shared memory that a launch of a kernel has to ask for beside those that its text declares.
+pub fn dynamic_shared(kernel: &Kernel) -> u32 {
+    let bytes = kernel.shared_bytes();
+    // The verifier knows a limit far below this type's.
+    if bytes > MOST_DECLARED { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 }
+}
+
 /// The text of a module with the entry `main`.
 ///
 /// # Errors
@@ -190,6 +201,10 @@ impl Emitter<'_> {
             "// {}\n.version {major}.{minor}\n.target sm_{capability}\n.address_size 64\n\n",
             self.k.name
         );
+        let dynamic = dynamic_shared(self.k) > 0;
+        if dynamic {
+            all += ".extern .shared .align 128 .b8 dynamic[];\n";
+        }
         let buffers = (0..self.k.buffers.len()).map(|i| format!(".param .u64 b{i}"));
         let params = self.k.params.iter().enumerate().map(|(i, p)| format!(".param .{} p{i}", ty(p.scalar)));
         let list: Vec<String> = buffers.chain(params).collect();
@@ -207,7 +222,7 @@ impl Emitter<'_> {
             let (name, ty) = class.names();
             let _ = writeln!(all, "  .reg .{ty} {name}<{count}>;");
         }
-        for (i, s) in self.k.shared.iter().enumerate() {
+        for (i, s) in self.k.shared.iter().enumerate().filter(|_| !dynamic) {
             let _ = writeln!(all, "  .shared .align 16 .b8 s{i}[{}];", s.elem.size() * s.len);
         }
         all + &self.body + "  ret;\n}\n"
