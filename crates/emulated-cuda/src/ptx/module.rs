@@ -28,9 +28,11 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
                 }
             }
             Some(".target") => {
-                let sm = words.next().and_then(|w| w.strip_prefix("sm_")).and_then(|w| w.parse().ok());
-                d.capability = sm.ok_or_else(|| refuse("a target is expected".into()))?;
-                if d.capability > capability {
+                let word = words.next().and_then(|w| w.strip_prefix("sm_")).unwrap_or("");
+                let number = word.strip_suffix('a').unwrap_or(word);
+                d.capability = number.parse().map_err(|_| refuse("a target is expected".into()))?;
+                d.alone = word != number;
+                if d.capability > capability || (d.alone && d.capability != capability) {
                     return Err(Refused::Target(d.capability));
                 }
             }
@@ -99,19 +101,28 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
         constants64: constants(File::Wide).map(|((_, bits), &c)| (c, *bits)).collect(),
         specials: d.files.specials,
         params: d.files.params.into_iter().map(|(_, _, p)| p).collect(),
+        blobs: d.files.blobs.len(),
         param_bytes,
         shared,
         dynamic,
         granule: d.granule,
         insts: d.insts,
         lines: d.lines,
+        lists: d.lists,
         text: text.to_string(),
     })
 }
 
 impl Decoder {
-    /// `.param .u64 b0`: the next of its size.
+    /// `.param .u64 b0`: the next of its size. `.param .align 64 .b8 t0[128]`: bytes.
     fn param(&mut self, line: &str, used: usize) -> Result<usize, String> {
+        if let [".param", ".align", align, ".b8", rest] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            let align: usize = align.parse().map_err(|_| "an alignment")?;
+            let (name, bytes) = rest.trim_end_matches(']').split_once('[').ok_or("a number of bytes")?;
+            let at = used.next_multiple_of(align);
+            self.files.blobs.insert(name.to_string(), at);
+            return Ok(at + bytes.parse::<usize>().map_err(|_| "a number of bytes")?);
+        }
         let mut words = line.split_whitespace().skip(1);
         let (Some(ty), Some(name)) = (words.next(), words.next()) else { return Err("a parameter".into()) };
         let (size, file) = match ty {

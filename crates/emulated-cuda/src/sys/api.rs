@@ -545,6 +545,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
             }
             // SAFETY: the caller has `size` bytes there.
             unsafe { block.as_mut_ptr().copy_from_nonoverlapping(at, size) };
+        } else if program.blobs > 0 {
+            // Nobody has needed it.
+            return Err(Error::INVALID_VALUE);
         } else {
             for (i, p) in program.params.iter().enumerate() {
                 // SAFETY: one pointer for each parameter, to as many bytes as it has.

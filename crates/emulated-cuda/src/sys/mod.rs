@@ -5,4 +5,5 @@
 pub mod api;
 pub mod best;
 pub mod blas;
+pub mod maps;
 pub mod raw;

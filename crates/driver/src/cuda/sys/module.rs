@@ -6,7 +6,7 @@ use super::table::Handle;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
-use elinvar_kernel::ir::Param;
+use elinvar_kernel::ir::{Elem, Param, View};
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub struct Module {
     pub(super) dynamic: u32,
     pub(super) buffers: usize,
     pub(super) params: Vec<Param>,
+    /// What boxes are fetched of, and what lies there.
+    pub(super) views: Vec<(View, Elem)>,
 }
 
 // SAFETY: handles that any thread may use once the context is its own.
@@ -65,6 +67,9 @@ impl Module {
             dynamic: ptx::dynamic_shared(kernel),
             buffers: kernel.buffers.len(),
             params: kernel.params.clone(),
+            views: (kernel.views.iter())
+                .map(|v| (v.clone(), kernel.buffers[v.buffer as usize].elem))
+                .collect(),
         };
         let to = &raw mut module.function;
         // SAFETY: the module was just loaded; the name ends with 0, and the place for the result is valid.

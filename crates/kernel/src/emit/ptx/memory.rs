@@ -60,9 +60,10 @@ impl Emitter<'_> {
 
     /// Where a piece of shared memory begins.
     fn shared_base(&mut self, i: u32) -> Register {
-        let name = match super::dynamic_shared(self.k) {
-            0 => format!("s{i}"),
-            _ => format!("dynamic+{}", self.k.shared_places().0[i as usize]),
+        let name = if self.dynamic {
+            format!("dynamic+{}", self.places.pieces[i as usize])
+        } else {
+            format!("s{i}")
         };
         self.inst(Scalar::U32, "mov.u32", &[&name])
     }
