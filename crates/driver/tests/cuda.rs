@@ -5,13 +5,16 @@
 mod doubles;
 
 use doubles::{doubles, slice};
-use elinvar_core::ErrorKind;
+use elinvar_core::{DType, ErrorKind, Layout, Shape};
 use elinvar_driver::cuda::use_library;
 use elinvar_driver::{Call, Cuda, Driver, Kind};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
+use elinvar_kernel::library::boxes;
+use elinvar_kernel::library::contract::OfEpilogue;
+use elinvar_ops::backend::Plain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -100,6 +103,61 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
         assert!(got == want, "{n} numbers");
     }
     Ok(())
+}
+
+/// y = x w of f16, through a kernel that fetches boxes, if the device has such; also where the driver keeps the calls.
+fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
+    let (m, k, n) = (40, 72, 48);
+    let layout = |rows, columns| Layout::contiguous(Shape::new(&[1, rows, columns]).expect("small"));
+    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let tile = boxes::Tile::ALL[3];
+    let work = boxes::contract(&plain, DType::F16, &layout(m, k), &layout(k, n), &[], tile).expect("it fits");
+    let module = d.compile(&work.kernel())?;
+    let memory = d.allocate(3 << 14)?;
+    let [x, w, y] = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));
+    let number = |i: usize| (i % 7) as f32 - 3.0;
+    let bytes = |n: usize, from: usize| -> Vec<u8> {
+        (0..n).flat_map(|i| half::f16::from_f32(number(i + from)).to_le_bytes()).collect()
+    };
+    let call = Call::Launch { module: &module, buffers: vec![x, w, y], launch: &work.launch, numbers: None };
+    let graph = d.graph(&[call])?.expect("this driver keeps calls");
+    for from in [0, 3] {
+        d.write(x, &bytes(m * k, from))?;
+        d.write(w, &bytes(k * n, 1))?;
+        if from == 0 {
+            d.launch(&module, &[x, w, y], &work.launch, None)?;
+        } else {
+            d.replay(&graph)?;
+        }
+        let mut got = vec![0; m * n * 2];
+        d.read(y, &mut got)?;
+        for (at, got) in got.chunks(2).enumerate() {
+            let (i, j) = (at / n, at % n);
+            let want: f32 = (0..k).map(|t| number(i * k + t + from) * number(t * n + j + 1)).sum();
+            assert_eq!(half::f16::from_le_bytes([got[0], got[1]]).to_f32(), want, "row {i}, column {j}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn boxes_are_fetched() {
+    multiplies(&device()).unwrap();
+    // What is no view is an error of who launches.
+    let d = device();
+    let layout = Layout::contiguous(Shape::new(&[1, 64, 64]).expect("small"));
+    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let tile = boxes::Tile::ALL[3];
+    let work = boxes::contract(&plain, DType::F16, &layout, &layout, &[], tile).expect("it fits");
+    let module = d.compile(&work.kernel()).unwrap();
+    let memory = d.allocate(3 << 14).unwrap();
+    let all = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));
+    let mut launch = work.launch.clone();
+    let line = work.kernel().views[0].strides[0] as usize;
+    launch.params[line] = Constant::int(Scalar::I32, 60);
+    let e = d.launch(&module, &all, &launch, None).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    assert!(e.message().contains("x_view") && e.message().contains("16 bytes apart"), "{e}");
 }
 
 #[test]
@@ -227,6 +285,7 @@ fn tried(how: &str) -> elinvar_core::Result<()> {
         }
         "share 64 KiB" => turns(&d, (64 << 10) / 4 - 64)?,
         "share 65 KiB" => turns(&d, (65 << 10) / 4 - 64)?,
+        "multiply" => multiplies(&d)?,
         "reach beyond" => {
             d.launch(&store(1020)?, &[y], &launch, None)?;
             let lost = d.wait();
@@ -269,9 +328,17 @@ fn outcome(how: &str, vars: &[(&str, &str)]) -> String {
 
 #[test]
 fn what_a_machine_may_lack() {
-    let rows: [(&str, &[(&str, &str)], &[&str]); 16] = [
+    let rows: [(&str, &[(&str, &str)], &[&str]); 20] = [
         ("use", &[], &["fine"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
+        ("multiply", &[("ELINVAR_EMULATED_CUDA_GUESSES", "0")], &["fine"]),
+        (
+            "multiply",
+            &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "100")],
+            &["Unsupported", "boxes_", "no boxes of tensors"],
+        ),
+        ("multiply", &[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], &["Unsupported", "no boxes of tensors"]),
+        ("multiply", &[("ELINVAR_CUDA_BOXES", "0")], &["Unsupported", "no boxes of tensors"]),
         ("share 64 KiB", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
         (
             "share 65 KiB",

@@ -44,6 +44,8 @@ pub struct Program {
     pub entry: String,
     /// As in `sm_75`.
     pub capability: u32,
+    /// Is it for devices of that capability alone, as in `sm_90a`?
+    pub alone: bool,
     /// Threads of a workgroup.
     pub group: [u32; 3],
     /// What is done.

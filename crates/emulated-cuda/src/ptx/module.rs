@@ -93,6 +93,7 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
     Ok(Program {
         entry,
         capability: d.capability,
+        alone: d.alone,
         group,
         narrow: columns(File::Narrow),
         wide: columns(File::Wide),

@@ -11,6 +11,7 @@
 #![allow(clippy::missing_safety_doc, reason = "as above")]
 #![allow(non_snake_case, reason = "as above")]
 
+use super::log::Log;
 use super::raw::HostBytes;
 use crate::device::{Device, Error, MOST_SHARED, Operation, Work};
 use crate::machine::Launch;
@@ -342,40 +343,6 @@ pub extern "C" fn cuMemcpyPeerAsync(
 
 // Modules
 
-/// Where a caller wants to read why something was refused: options 5 and 6 of `CUjit_option`.
-struct Log {
-    at: *mut c_char,
-    room: usize,
-}
-
-impl Log {
-    /// # Safety
-    /// Both arrays have `count` elements.
-    unsafe fn of(count: c_uint, options: *const c_int, values: *const Handle) -> Log {
-        let mut log = Log { at: std::ptr::null_mut(), room: 0 };
-        for i in 0..count as usize {
-            // SAFETY: the caller's promise.
-            let (option, value) = unsafe { (*options.add(i), *values.add(i)) };
-            match option {
-                5 => log.at = value.cast(),
-                6 => log.room = value as usize,
-                _ => {}
-            }
-        }
-        log
-    }
-    fn write(&self, text: &str) {
-        eprintln!("emulated cuda: {text}");
-        if self.at.is_null() || self.room == 0 {
-            return;
-        }
-        for (i, b) in text.bytes().take(self.room - 1).chain([0]).enumerate() {
-            // SAFETY: the caller has `room` bytes there.
-            unsafe { self.at.add(i).write(b as c_char) };
-        }
-    }
-}
-
 /// A module that is being put together.
 struct Link {
     log: Log,
@@ -418,10 +385,17 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
             link.log.write("nothing is compiled");
             return Err(Error::INVALID_PTX);
         }
-        d.compile(text).map_err(|(error, why)| {
+        let program = d.compile(text).map_err(|(error, why)| {
             link.log.write(&why);
             error
         })?;
+        // With what only one capability has: 0x10000 and its number.
+        let alone = Some(0x1_0000 + program.capability as usize);
+        if program.alone && !d.settings().guesses && link.log.target != alone {
+            link.log
+                .write("ptxas fatal: a target of one capability alone cannot be compiled for the device's");
+            return Err(Error::INVALID_PTX);
+        }
         link.cubin = [CUBIN, &(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
         Ok(())
     })
