@@ -3,12 +3,14 @@
 mod attention_units;
 mod attention_units_grad;
 mod backend;
+mod boxes;
 mod copies;
 mod edges;
 mod equal;
 mod interp;
 mod mutations;
 mod products_by_units;
+mod products_of_boxes;
 mod ptx;
 mod ptx_machine;
 mod random;
