@@ -11,7 +11,7 @@ use crate::tune::Case;
 use crate::{update, vendor};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
-use elinvar_driver::{Driver, Info};
+use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
@@ -110,8 +110,21 @@ fn unit_tile(i: &Info, dtype: DType, batches: usize, sums: [usize; 2]) -> Option
     let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
     // Of several shapes the largest: most products for what is read.
     let unit = units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>())?;
-    let limits = Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous };
-    matrix_units::Tile::of(*unit, i.subgroup[1], batches, sums, limits)
+    matrix_units::Tile::of(*unit, i.subgroup[1], batches, sums, limits(i))
+}
+
+/// How convolutions are done.
+fn conv_how(i: &Info) -> conv::How {
+    match i.kind {
+        // Its barriers cost more than they save.
+        Kind::Software => conv::How::Plain,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits(i)),
+    }
+}
+
+/// What a device has for a workgroup.
+fn limits(i: &Info) -> Limits {
+    Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous }
 }
 
 /// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
@@ -350,7 +363,8 @@ impl<D: Driver> Backend for Gpu<D> {
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
         let e = OfEpilogue::<E, N>(*e);
-        let work = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), None);
+        let work =
+            conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), conv_how(d.info()?));
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
         let [y] = steps(d, &work, &operands)?;
         Ok(y)
@@ -362,7 +376,7 @@ impl<D: Driver> Backend for Gpu<D> {
         w: Look<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        let work = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, None);
+        let work = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, conv_how(d.info()?));
         let [y] = steps(d, &work, &[g, w])?;
         Ok(y)
     }
@@ -373,7 +387,7 @@ impl<D: Driver> Backend for Gpu<D> {
         g: Look<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        let work = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, None);
+        let work = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, conv_how(d.info()?));
         let [y] = steps(d, &work, &[x, g])?;
         Ok(y)
     }

@@ -58,7 +58,8 @@ fn convolutions_of_several_chunks() {
         // Chunks side by side, and one after the other.
         let product = Some(contract::Tile { group: [2, 8], each: [2, 3], depth: 0, slots: 0 });
         let large = Some(contract::Tile { group: [1, 16], each: [8, 4], depth: 0, slots: 0 });
-        for product in [None, product, large] {
+        let staged = |slots| Some(contract::Tile { group: [4, 8], each: [4, 2], depth: 8, slots });
+        for product in [None, product, large, staged(0), staged(3)] {
             let device = Device { product, ..Device::default() };
             let (c, x, w, g) = (c.clone(), x.clone(), w.clone(), g.clone());
             let bias = Some(g.clone());

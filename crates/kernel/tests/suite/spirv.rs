@@ -77,8 +77,11 @@ fn several() -> Vec<Steps<'static>> {
             all.push(scatter::scatter(how, d, &l, 1, &l, &l));
         }
         if d.is_float() {
-            all.push(conv::conv_input_grad(&c, d, &g, &w, &[40, 20], None));
-            all.push(conv::conv_weight_grad(&c, d, &x, &g, &[3, 3], None));
+            let tile = Tile { group: [8, 8], each: [2, 2], depth: 4, slots: 2 };
+            for how in [conv::How::Plain, conv::How::Exactly(tile)] {
+                all.push(conv::conv_input_grad(&c, d, &g, &w, &[40, 20], how));
+                all.push(conv::conv_weight_grad(&c, d, &x, &g, &[3, 3], how));
+            }
             let mask = Some((&mask, d));
             all.push(attention::attention_grad(
                 &a,

@@ -16,10 +16,16 @@
 //!
 //! Sizes, strides, padding and dilation are numbers of the launch; only the number of spatial axes is in the form.
 
-mod kernel;
+mod choice;
+mod head;
+mod plain;
+mod table;
+mod tiled;
 
 pub use super::contract::Tile;
-pub use kernel::{Form, Of, build};
+pub use super::matrix_units::Limits;
+pub use choice::How;
+pub use head::{Form, Of, Staged};
 
 use super::chunks;
 use super::contract::OfEpilogue;
@@ -102,8 +108,7 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
     })
 }
 
-/// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y. With
-/// a tile that is asked for, it is one launch.
+/// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y.
 pub fn steps<'a>(
     epilogue: &'a dyn Formula,
     c: &Conv,
@@ -111,27 +116,11 @@ pub fn steps<'a>(
     [x, w]: [&Layout; 2],
     out: &[usize],
     extra: &[(&Layout, DType)],
-    tile: Option<Tile>,
+    how: How,
 ) -> Steps<'a> {
     let plan = Plan::forward(c, dtype, [x, w], out, extra);
     let further = plan.further(extra);
-    plan.steps([0, 1], tile, epilogue, extra, &further)
-}
-
-/// The work of a convolution in one launch: x, w, further operands of the epilogue, then the result. `None` if there is no
-/// result.
-pub fn conv<'a>(
-    epilogue: &'a dyn Formula,
-    c: &Conv,
-    dtype: DType,
-    [x, w]: [&Layout; 2],
-    out: &[usize],
-    extra: &[(&Layout, DType)],
-    tile: Option<Tile>,
-) -> Option<Work<'a>> {
-    let plan = Plan::forward(c, dtype, [x, w], out, extra);
-    let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-    plan.launch(epilogue, elems, &plan.further(extra), tile, None)
+    plan.steps([0, 1], how, epilogue, extra, &further)
 }
 
 /// The work of the gradient by x. Operands: g, w. Result: the gradient, of spatial sizes `spatial`.
@@ -141,7 +130,7 @@ pub fn conv_input_grad(
     g: &Layout,
     w: &Layout,
     spatial: &[usize],
-    tile: Option<Tile>,
+    how: How,
 ) -> Steps<'static> {
     let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
     let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
@@ -168,7 +157,7 @@ pub fn conv_input_grad(
         len: n * channels * c.groups * product(spatial),
         wide: index::is_wide(g) || index::is_wide(w),
     };
-    plan.steps([1, 0], tile, &PLAIN, &[], &[])
+    plan.steps([1, 0], how, &PLAIN, &[], &[])
 }
 
 /// The work of the gradient by w. Operands: x, g. Result: the gradient, of `taps`.
@@ -178,7 +167,7 @@ pub fn conv_weight_grad(
     x: &Layout,
     g: &Layout,
     taps: &[usize],
-    tile: Option<Tile>,
+    how: How,
 ) -> Steps<'static> {
     let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
     let (n, channels, outs) = (x.shape()[0], x.shape()[1] / c.groups, g.shape()[1]);
@@ -203,7 +192,7 @@ pub fn conv_weight_grad(
         len: outs * channels * product(taps),
         wide: index::is_wide(x) || index::is_wide(g),
     };
-    plan.steps([1, 0], tile, &PLAIN, &[], &[])
+    plan.steps([1, 0], how, &PLAIN, &[], &[])
 }
 
 /// So many workgroups keep a large device busy.
@@ -249,51 +238,37 @@ impl Plan {
     fn further(&self, extra: &[(&Layout, DType)]) -> Vec<Factor> {
         extra.iter().map(|(l, _)| factor(l, self.rows, 1, [1, 0])).collect()
     }
-    /// A tile that fits: neighbours along columns, which lie side by side in memory.
-    fn tile(&self) -> Tile {
-        let tile = |each: u32| {
-            let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
-            Tile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
-        };
-        // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
-        let large = tile(8);
-        if self.rows >= 32 && self.tiles(large).iter().product::<usize>() * self.groups >= BUSY / 2 {
-            return large;
-        }
-        tile(if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 })
-    }
-    fn tiles(&self, t: Tile) -> [usize; 2] {
-        let columns = product(&self.columns);
-        [
-            self.rows.div_ceil((t.group[0] * t.each[0]) as usize),
-            columns.div_ceil((t.group[1] * t.each[1]) as usize),
-        ]
-    }
-    fn chunks(&self) -> usize {
-        product(&self.terms).div_ceil(order::CHUNK)
-    }
     fn class_count(&self) -> usize {
         self.classes.iter().map(|c| c[0] as usize).product()
+    }
+    /// The chunks of the gradient by x are not the same for all positions.
+    fn are_apart(&self, tile: Tile) -> bool {
+        let busy = if tile.depth > 0 { BUSY / 4 } else { BUSY };
+        self.of != Of::Input && chunks::are_apart(self.units(tile), busy, self.chunks(), self.len)
+    }
+    fn units(&self, tile: Tile) -> usize {
+        self.tiles(tile).iter().product::<usize>() * self.groups * self.class_count()
+    }
+    fn tiles(&self, t: Tile) -> [usize; 2] {
+        let sizes = [self.rows, product(&self.columns)];
+        [0, 1].map(|side| sizes[side].div_ceil(t.size(side) as usize))
     }
 
     /// The launches. `order`: which operands are the two factors, in the order of the kernel.
     fn steps<'a>(
         self,
         order: [usize; 2],
-        tile: Option<Tile>,
+        how: How,
         epilogue: &'a dyn Formula,
         extra: &[(&Layout, DType)],
         further: &[Factor],
     ) -> Steps<'a> {
         let elem = Elem::from(self.dtype);
         let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
-        let tiles = self.tiles(tile.unwrap_or(self.tile()));
-        let units = tiles[0] * tiles[1] * self.groups * self.class_count();
+        let tile = self.tile(how);
         let chunks = self.chunks();
-        // A few long chains: their chunks are computed side by side, and added in order afterwards. (The chunks of the
-        // gradient by x are not the same for all positions.)
-        let apart =
-            self.of != Of::Input && tile.is_none() && chunks::are_apart(units, BUSY, chunks, self.len);
+        // A few long chains: their chunks are computed side by side, and added in order afterwards.
+        let apart = self.are_apart(tile) && !matches!(how, How::Exactly(_));
         let mut buffers = order.map(Slot::Operand).to_vec();
         let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
         if !apart {
@@ -322,14 +297,16 @@ impl Plan {
         epilogue: &'a dyn Formula,
         extra: Vec<Elem>,
         further: &[Factor],
-        tile: Option<Tile>,
+        tile: Tile,
         apart: Option<usize>,
     ) -> Option<Work<'a>> {
         if self.len == 0 {
             return None;
         }
-        let tile = tile.unwrap_or(self.tile());
         let made = self.len * apart.unwrap_or(1);
+        let wide = self.wide || index::are_many(made);
+        let staged = self.staged(tile);
+        let tile = if staged.is_some() { self.flows(tile) } else { Tile { depth: 0, slots: 0, ..tile } };
         let form = Form {
             of: self.of,
             dtype: self.dtype,
@@ -337,11 +314,15 @@ impl Plan {
             tile,
             rank: self.windows.len(),
             padded: self.padded,
-            masked: self.padded && self.of != Of::Weight && product(&self.terms[1..]) <= 32,
+            masked: staged.is_none()
+                && self.padded
+                && self.of != Of::Weight
+                && product(&self.terms[1..]) <= 32,
             void: self.void,
-            many: product(&self.terms) > order::CHUNK,
+            many: product(&self.terms) > order::CHUNK && apart.is_none(),
             apart: apart.is_some(),
-            wide: self.wide || index::are_many(made),
+            staged: staged.clone(),
+            wide,
         };
         let tiles = self.tiles(tile);
         let classes = self.class_count();
@@ -362,9 +343,24 @@ impl Plan {
             all.push(f.offset as i64);
             all.extend(f.strides.iter().map(|&s| s as i64));
         }
+        if staged.is_some() {
+            all.push(self.left_step().unwrap_or(0));
+        }
         let groups = grid((outermost * self.groups * tiles[0] * tiles[1]) as u64);
         let key = epilogue.key(Key::of("conv").with(&form));
         let scalar = index::scalar(form.wide);
-        Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
+        Some(numbers::work(
+            key,
+            move || {
+                if form.staged.is_some() {
+                    tiled::build(epilogue, &form)
+                } else {
+                    plain::build(epilogue, &form)
+                }
+            },
+            groups,
+            scalar,
+            &all,
+        ))
     }
 }
