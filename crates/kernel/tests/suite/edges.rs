@@ -4,7 +4,7 @@ use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
-use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, Precision, Scalar, Shape};
 use elinvar_kernel::library::contract;
 use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scan, Scatter, Windows};
 use elinvar_reference::Reference;
@@ -34,7 +34,13 @@ fn tame(dice: &mut Dice, shape: &[usize]) -> Operand {
 }
 
 fn conv(stride: &[usize], padding: &[usize], dilation: &[usize], groups: usize) -> Conv {
-    Conv { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups }
+    Conv {
+        stride: stride.into(),
+        padding: padding.into(),
+        dilation: dilation.into(),
+        groups,
+        precision: Precision::Exact,
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! says what is wrong, or the numbers differ.
 
 use elinvar_core::philox::{Stream, unit_f32};
-use elinvar_core::{DType, Layout, Shape};
+use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Region, Type, Value};
@@ -84,7 +84,8 @@ fn cases() -> Vec<Case> {
     let l = layout(&[5, 7]);
     let t = layout(&[7, 5]).transpose(0, 1);
     let some = |w: Option<Work<'static>>| w.expect("there are elements");
-    let c = Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1 };
+    let c =
+        Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1, precision: Precision::Exact };
     let a = Attention::exact(0.5, false);
     let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
     let tile = Tile { group: [2, 2], each: [2, 2], depth: 4, slots: 0 };

@@ -3,7 +3,7 @@
 use crate::ptx_machine;
 use crate::random::{Dice, kernel};
 use crate::spirv::{library, units};
-use elinvar_core::{DType, Layout, Shape};
+use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::emit::ptx::{MATRIX_UNITS, OLDEST, Target, emit};
@@ -121,7 +121,13 @@ fn convolutions() -> Vec<Kernel> {
     ];
     let mut all = Vec::new();
     for (n, channels, filters, size, taps, stride, dtype) in cases {
-        let c = Conv { stride: vec![stride; 2], padding: vec![taps / 2; 2], dilation: vec![1; 2], groups: 1 };
+        let c = Conv {
+            stride: vec![stride; 2],
+            padding: vec![taps / 2; 2],
+            dilation: vec![1; 2],
+            groups: 1,
+            precision: Precision::Exact,
+        };
         let out = (size - 1) / stride + 1;
         let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
         let g = layout(&[n, filters, out, out]);

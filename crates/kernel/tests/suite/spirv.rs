@@ -3,7 +3,7 @@
 use crate::backend::FULL;
 use crate::random::{Dice, kernel};
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, Layout, Shape};
+use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv::{Device, emit};
 use elinvar_kernel::ir::MatrixUnit;
@@ -65,7 +65,13 @@ pub fn library() -> Vec<Kernel> {
 fn several() -> Vec<Steps<'static>> {
     let l = layout(&[2, 700]);
     let (x, w, g) = (layout(&[1, 2, 40, 20]), layout(&[3, 2, 3, 3]), layout(&[1, 3, 40, 20]));
-    let c = Conv { stride: vec![1, 1], padding: vec![1, 1], dilation: vec![1, 1], groups: 1 };
+    let c = Conv {
+        stride: vec![1, 1],
+        padding: vec![1, 1],
+        dilation: vec![1, 1],
+        groups: 1,
+        precision: Precision::Exact,
+    };
     let (q, mask, lse) = (layout(&[1, 2, 9, 4]), layout(&[1, 2, 9, 9]), layout(&[1, 2, 9]));
     let a = Attention::exact(0.5, true);
     let mut all = Vec::new();
