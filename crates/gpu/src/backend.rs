@@ -105,20 +105,30 @@ fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
 }
 
-/// How a device's matrix units take a product of so many sums; `None` if they do not know such numbers.
-fn unit_tile(i: &Info, dtype: DType, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
+/// What a device's matrix units multiply of such numbers; `None` if they do not know them. Of several shapes the largest: most
+/// products for what is read.
+fn unit_of(i: &Info, dtype: DType) -> Option<MatrixUnit> {
     let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
-    // Of several shapes the largest: most products for what is read.
-    let unit = units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>())?;
-    matrix_units::Tile::of(*unit, i.subgroup[1], batches, sums, limits(i))
+    units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>()).copied()
 }
 
-/// How convolutions are done.
-fn conv_how(i: &Info) -> conv::How {
+/// How a device's matrix units take a product of so many sums; `None` if they do not know such numbers.
+fn unit_tile(i: &Info, dtype: DType, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
+    matrix_units::Tile::of(unit_of(i, dtype)?, i.subgroup[1], batches, sums, limits(i))
+}
+
+/// How a convolution of such numbers is done.
+fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
+    let limits = limits(i);
+    if c.precision == Precision::Fast
+        && let Some(unit) = unit_of(i, dtype)
+    {
+        return conv::How::Fast(conv::Units { unit, lanes: i.subgroup[1], limits });
+    }
     match i.kind {
         // Its barriers cost more than they save.
         Kind::Software => conv::How::Plain,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits(i)),
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits),
     }
 }
 
@@ -363,8 +373,8 @@ impl<D: Driver> Backend for Gpu<D> {
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
         let e = OfEpilogue::<E, N>(*e);
-        let work =
-            conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), conv_how(d.info()?));
+        let how = conv_how(d.info()?, c, x.dtype);
+        let work = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), how);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
         let [y] = steps(d, &work, &operands)?;
         Ok(y)
@@ -376,7 +386,8 @@ impl<D: Driver> Backend for Gpu<D> {
         w: Look<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        let work = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, conv_how(d.info()?));
+        let work =
+            conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, conv_how(d.info()?, c, g.dtype));
         let [y] = steps(d, &work, &[g, w])?;
         Ok(y)
     }
@@ -387,7 +398,8 @@ impl<D: Driver> Backend for Gpu<D> {
         g: Look<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        let work = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, conv_how(d.info()?));
+        let work =
+            conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, conv_how(d.info()?, c, g.dtype));
         let [y] = steps(d, &work, &[x, g])?;
         Ok(y)
     }

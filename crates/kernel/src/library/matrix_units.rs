@@ -104,30 +104,30 @@ impl Tile {
     }
 
     /// Rows (side 0) or columns (side 1) of a workgroup.
-    fn size(self, side: usize) -> u32 {
+    pub(super) fn size(self, side: usize) -> u32 {
         self.subgroups[side] * self.each[side] * u32::from(self.unit.shape[side])
     }
-    fn invocations(self) -> u32 {
+    pub(super) fn invocations(self) -> u32 {
         self.subgroups[0] * self.subgroups[1] * self.lanes
     }
     /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of 16 bytes apart, eight lie in
     /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
     /// it takes 32 bytes more than a multiple of all banks.
-    fn pitch(self, inner: u32, along: bool) -> u32 {
+    pub(super) fn pitch(self, inner: u32, along: bool) -> u32 {
         let more = if along { flow::BYTES / self.unit.elem.size() } else { 8 };
         inner + more
     }
     /// Fragments of sums that are handed over at a time.
-    fn together(self) -> u32 {
+    pub(super) fn together(self) -> u32 {
         if self.each[1].is_multiple_of(2) { 2 } else { 1 }
     }
     /// Columns of them, and from row to row in shared memory: half-warps store rows that begin in different banks.
-    fn handed(self) -> (u32, u32) {
+    pub(super) fn handed(self) -> (u32, u32) {
         let columns = u32::from(self.unit.shape[1]) * self.together();
         (columns, columns + 8)
     }
     /// Elements that a subgroup hands over at a time.
-    fn sums(self) -> u32 {
+    pub(super) fn sums(self) -> u32 {
         u32::from(self.unit.shape[0]) * self.handed().1
     }
     fn shared_bytes(self) -> u32 {

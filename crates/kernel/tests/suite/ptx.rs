@@ -10,7 +10,7 @@ use elinvar_kernel::emit::ptx::{MATRIX_UNITS, OLDEST, Target, emit};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Builtin, Elem, Layout as Order, MatrixUnit, Role};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
-use elinvar_kernel::library::conv::{self, How, Limits};
+use elinvar_kernel::library::conv::{self, How, Limits, Units};
 use elinvar_kernel::library::{attention, matrix_units};
 use elinvar_kernel::text::{parse, print};
 use elinvar_ops::backend::{Attention, Conv, Plain};
@@ -121,13 +121,7 @@ fn convolutions() -> Vec<Kernel> {
     ];
     let mut all = Vec::new();
     for (n, channels, filters, size, taps, stride, dtype) in cases {
-        let c = Conv {
-            stride: vec![stride; 2],
-            padding: vec![taps / 2; 2],
-            dilation: vec![1; 2],
-            groups: 1,
-            precision: Precision::Exact,
-        };
+        let c = square(taps, stride, Precision::Exact);
         let out = (size - 1) / stride + 1;
         let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
         let g = layout(&[n, filters, out, out]);
@@ -150,6 +144,62 @@ fn convolutions() -> Vec<Kernel> {
         }
     }
     all
+}
+
+/// The same by matrix units, with what turns operands for them.
+fn convolutions_by_units() -> Vec<Kernel> {
+    let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
+    let cases = [
+        (32, 64, 64, 56, 3, 1, DType::BF16),
+        (32, 256, 128, 28, 1, 1, DType::F16),
+        (32, 3, 64, 112, 7, 2, DType::BF16),
+        (32, 128, 256, 28, 3, 2, DType::F32),
+        (1, 16, 24, 14, 3, 1, DType::BF16),
+    ];
+    let mut all = Vec::new();
+    for (n, channels, filters, size, taps, stride, dtype) in cases {
+        let c = square(taps, stride, Precision::Fast);
+        let out = (size - 1) / stride + 1;
+        let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
+        let g = layout(&[n, filters, out, out]);
+        let unit =
+            MatrixUnit { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
+        let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+        let how = How::Fast(Units { unit, lanes: 32, limits });
+        let e = &OfEpilogue::<Plain, 0>(Plain);
+        let steps = [
+            conv::steps(e, &c, dtype, [&x, &w], &[out, out], &[], how),
+            conv::conv_input_grad(&c, dtype, &g, &w, &[size, size], how),
+            conv::conv_weight_grad(&c, dtype, &x, &g, &[taps, taps], how),
+        ];
+        // A gradient by x of three rows is left to others.
+        all.extend(
+            steps.iter().flat_map(|s| &s.steps).map(|s| s.work.kernel()).filter(|k| k.subgroup.is_some()),
+        );
+    }
+    assert_eq!(all.len(), 14);
+    all
+}
+
+#[test]
+fn the_assembler_takes_convolutions_by_units() {
+    for k in convolutions_by_units() {
+        for target in [MATRIX_UNITS, LATER[1], LATER[2], LATER[3]] {
+            let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
+            assert!(text.contains("mma.sync") && text.contains("cp.async"), "{}", k.name);
+            let Some(usage) = assemble(&k.name, &text, target) else {
+                return println!("skipped: there is no ptxas; ELINVAR_PTXAS may name one");
+            };
+            let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
+            println!("{} sm_{}: {usage:?}", k.name, target.capability);
+            assert_eq!(usage.spilled, 0, "{}", k.name);
+        }
+    }
+}
+
+/// A convolution of two axes that keeps the size, but for the stride.
+fn square(taps: usize, stride: usize, precision: Precision) -> Conv {
+    Conv { stride: vec![stride; 2], padding: vec![taps / 2; 2], dilation: vec![1; 2], groups: 1, precision }
 }
 
 #[test]

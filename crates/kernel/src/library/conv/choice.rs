@@ -1,8 +1,8 @@
 //! Which kernel a convolution is done by, with which tile, and how terms are read there. No bit depends on it.
 
 use super::head::{Of, Staged};
-use super::table::{most_taps, table_elements};
-use super::{BUSY, Factor, Limits, Plan, Tile, product};
+use super::table::{Span, most_taps};
+use super::{BUSY, Factor, Limits, Plan, Tile, Units, product};
 use crate::ir::Elem;
 use crate::library::formula::Compute;
 use crate::library::{index, row};
@@ -15,6 +15,8 @@ pub enum How {
     Plain,
     /// As it suits the sizes, on a device that has so much.
     Within(Limits),
+    /// By matrix units, in an order of sums that is not the definition's; as above where they gain nothing.
+    Fast(Units),
     /// With this tile, in one launch. What cannot be staged is read by each invocation for itself.
     Exactly(Tile),
 }
@@ -94,8 +96,13 @@ impl Side {
 }
 
 impl Plan {
-    fn digits(outer: (usize, isize), axes: impl Iterator<Item = (usize, i64)>) -> Digits {
-        std::iter::once((outer.0, outer.1 as i64)).chain(axes).collect()
+    /// The outer part, and the axes; or the axes first.
+    fn digits(outer: (usize, isize), axes: impl Iterator<Item = (usize, i64)>, last: bool) -> Digits {
+        let outer = (outer.0, outer.1 as i64);
+        if last { axes.chain([outer]).collect() } else { std::iter::once(outer).chain(axes).collect() }
+    }
+    fn terms_last(&self) -> bool {
+        self.channels_last && self.of != Of::Weight
     }
     fn axes<'a>(&'a self, f: &'a Factor) -> impl Iterator<Item = (usize, i64)> + 'a {
         f.strides[3..].iter().map(|&s| s as i64).enumerate()
@@ -105,7 +112,7 @@ impl Plan {
         let terms = self.axes(&self.left).map(|(a, s)| (self.terms[a + 1], s));
         Side {
             lines: vec![(self.rows, s[1] as i64)],
-            terms: Plan::digits((self.terms[0], s[2]), terms),
+            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
             begin: vec![self.left.offset as i64, if self.groups > 1 { s[0] as i64 } else { 0 }],
         }
     }
@@ -115,8 +122,8 @@ impl Plan {
         let terms = self.axes(&self.right).map(|(a, s)| (self.terms[a + 1], s * self.windows[a][2]));
         let from = self.axes(&self.right).map(|(a, s)| s * self.windows[a][1]).sum();
         Side {
-            lines: Plan::digits((self.columns[0], s[1]), lines),
-            terms: Plan::digits((self.terms[0], s[2]), terms),
+            lines: Plan::digits((self.columns[0], s[1]), lines, self.channels_last && !self.terms_last()),
+            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
             begin: vec![self.right.offset as i64, from, if self.groups > 1 { s[0] as i64 } else { 0 }],
         }
     }
@@ -130,14 +137,15 @@ impl Plan {
         let taps = if self.of == Of::Weight { &self.columns } else { &self.terms };
         if self.padded { taps[1..].iter().sum() } else { 0 }
     }
-    fn words(&self) -> Option<u8> {
+    pub(super) fn words(&self) -> Option<u8> {
         [1, 3].into_iter().find(|&words| self.taps() <= most_taps(words))
     }
     /// Columns of the result that lie side by side.
-    fn stored(&self) -> usize {
+    pub(super) fn stored(&self) -> usize {
         let digits: Digits = self.columns.iter().copied().zip(self.result[2..].iter().copied()).collect();
         let (count, stride, _) = run(&digits);
-        if self.class_count() == 1 && stride == 1 { count } else { 1 }
+        let in_order = !self.channels_last || self.terms_last();
+        if self.class_count() == 1 && stride == 1 && in_order { count } else { 1 }
     }
 
     /// A tile with its terms brought by copies, if they need no conversion.
@@ -180,14 +188,16 @@ impl Plan {
         let tile = self.flows(tile);
         let chunks = if tile.slots > 0 && self.chunks() > 1 { 2 } else { 1 };
         tile.shared_elements() * self.dtype.compute().size() as u32
-            + 4 * table_elements(words, self.left_step().is_some(), chunks)
+            + 4 * Span::chunks(chunks).elements(words, self.left_step().is_some())
     }
 
     pub(super) fn tile(&self, how: How) -> Tile {
         match how {
             How::Plain => self.plain_tile(),
             How::Exactly(tile) => tile,
-            How::Within(limits) => self.staged_tile(limits).unwrap_or_else(|| self.plain_tile()),
+            How::Within(limits) | How::Fast(Units { limits, .. }) => {
+                self.staged_tile(limits).unwrap_or_else(|| self.plain_tile())
+            }
         }
     }
 

@@ -45,6 +45,9 @@ pub struct Form {
     pub many: bool,
     /// Does each chunk have a workgroup of its own, and its sums a place of their own?
     pub apart: bool,
+    /// Does the outer part of a term (in the gradient by w, of a column), a channel, count faster than the taps? Only where any
+    /// order of sums will do.
+    pub channels_last: bool,
     /// How terms come to shared memory; none: each is read where it is needed.
     pub staged: Option<Staged>,
     /// Are there positions beyond 2^30?
@@ -83,6 +86,7 @@ impl Form {
             (self.void, "_void"),
             (self.many, "_many"),
             (self.apart, "_apart"),
+            (self.channels_last, "_last"),
             (self.wide, "_wide"),
         ];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
@@ -96,11 +100,15 @@ impl Form {
         let name = epilogue.name();
         format!("{of}{}d_{name}_{}{extra}_{a}x{b}of{c}x{d}{staged}{flags}", self.rank, self.dtype)
     }
+    /// Are columns counted along channels first?
+    pub(super) fn columns_last(&self) -> bool {
+        self.channels_last && self.of == Of::Weight
+    }
     pub(super) fn count(&self) -> usize {
         let r = self.rank;
         let classes = if self.of == Of::Input { 5 * r } else { 0 };
         let factors = 2 + self.extra.len();
-        6 + index::count(r + 1, self.wide)
+        6 + index::count(r + 1 + usize::from(self.columns_last()), self.wide)
             + (1 + r)
             + 4 * r
             + classes
@@ -108,6 +116,7 @@ impl Form {
             + usize::from(self.apart)
             + factors * (4 + r)
             + usize::from(self.staged.is_some())
+            + usize::from(self.columns_last())
     }
 }
 
@@ -183,6 +192,8 @@ pub(super) struct Head<'k> {
     pub right: Strided<'k>,
     /// From term to term of the left factor, where that is a matrix.
     left_step: Option<Val<'k>>,
+    /// With channels last, how many of a column's outer parts there are: memory may have more.
+    outers: Option<Val<'k>>,
     further: Vec<Strided<'k>>,
     result: Strided<'k>,
     len: Option<Val<'k>>,
@@ -190,6 +201,11 @@ pub(super) struct Head<'k> {
 
 impl<'k> Head<'k> {
     pub fn read(k: &'k Builder, form: &Form) -> Self {
+        Head::read_with(k, form, None).0
+    }
+
+    /// The same with one more number behind them, if a name of it is given.
+    pub fn read_with(k: &'k Builder, form: &Form, more: Option<&str>) -> (Self, Option<Val<'k>>) {
         // Operands are bound in the order of the work: what comes first is said there.
         let elem = Elem::from(form.dtype);
         let names = match form.of {
@@ -208,10 +224,12 @@ impl<'k> Head<'k> {
         let y = k.buffer("y", out, Access::Write);
         let number = index::scalar(form.wide);
         let rank = form.rank;
-        let numbers = Numbers::new(k, number, form.count());
+        let numbers = Numbers::new(k, number, form.count() + usize::from(more.is_some()));
         let [outermost, groups, tiles_m, tiles_n, rows, columns] =
             ["outermost", "groups", "tiles_m", "tiles_n", "m", "n"].map(|n| numbers.get(n));
-        let column_axes = Axes::read_any(&numbers, "column", rank + 1, form.wide);
+        // With channels last, there is nothing before the axes.
+        let parts = rank + 1 + usize::from(form.columns_last());
+        let column_axes = Axes::read_any(&numbers, "column", parts, form.wide);
         let term_counts: Vec<Val> = (0..=rank).map(|a| numbers.get(&format!("terms{a}"))).collect();
         let windows: Vec<[Val; 4]> = (0..rank)
             .map(|a| ["by", "from", "move", "size"].map(|what| numbers.get(&format!("{what}{a}"))))
@@ -233,6 +251,8 @@ impl<'k> Head<'k> {
         let further: Vec<Strided> =
             (0..extras.len()).map(|i| Strided::read(&numbers, &format!("e{i}"), rank)).collect();
         let left_step = form.staged.is_some().then(|| numbers.get("left_step"));
+        let outers = form.columns_last().then(|| numbers.get("outers"));
+        let more = more.map(|name| numbers.get(name));
 
         // Which piece.
         let unit = group_number(k, number);
@@ -278,7 +298,7 @@ impl<'k> Head<'k> {
         terms.sizes.reverse();
         starts.reverse();
         results.reverse();
-        Head {
+        let head = Head {
             number,
             places: [left_place, right_place],
             extras,
@@ -298,19 +318,21 @@ impl<'k> Head<'k> {
             left,
             right,
             left_step,
+            outers,
             further,
             result,
             len,
-        }
+        };
+        (head, more)
     }
 
     /// Where the left factor of a group begins.
     pub fn left_group(&self) -> Val<'k> {
         self.left.first + self.group * self.left.group
     }
-    /// Where the left factor of a row begins, without what axes begin with. Rows past the last one are the last one.
+    /// Where the left factor of a row begins, without what axes begin with. Rows past the last one are the first one.
     pub fn row(&self, r: Val<'k>) -> Val<'k> {
-        self.left_group() + r.min(self.rows - 1) * self.left.one
+        self.left_group() + r.lt(self.rows).select(r, r.like(0)) * self.left.one
     }
     /// The same with it: where the first of the terms lies that there are.
     pub fn first_of_row(&self, r: Val<'k>) -> Val<'k> {
@@ -330,14 +352,19 @@ impl<'k> Head<'k> {
         self.starts[a].1
     }
 
-    /// A column. Those past the last one are the last one.
+    /// A column. Those past the last one are the first one (and so begin where pieces of several do).
     pub fn column(&self, c: Val<'k>) -> Column<'k> {
-        let mut at = self.column_axes.index(c.min(self.columns - 1));
+        let mut there = c.lt(self.columns);
+        let mut at = self.column_axes.index(there.select(c, c.like(0)));
+        if let Some(outers) = self.outers {
+            at[0] = at.pop().expect("the outer part is the last");
+            there = there & at[0].lt(outers);
+        }
         let axes = at.split_off(1);
         let start: Vec<Val> = axes.iter().zip(&self.starts).map(|(&i, &(by, from))| i * by + from).collect();
         let right = self.right.first + self.group * self.right.group;
         let base = index::position(right + at[0] * self.right.one, &start, &self.right.axes);
-        Column { outer: at[0], axes, there: c.lt(self.columns), start, base }
+        Column { outer: at[0], axes, there, start, base }
     }
 
     /// Stores what the epilogue makes of sums of neighbouring columns, which are all there or none, and of which the results

@@ -17,14 +17,18 @@
 //! Sizes, strides, padding and dilation are numbers of the launch; only the number of spatial axes is in the form.
 
 mod choice;
+mod fast;
 mod head;
 mod plain;
 mod table;
 mod tiled;
+mod turn;
+mod units;
 
 pub use super::contract::Tile;
 pub use super::matrix_units::Limits;
 pub use choice::How;
+pub use fast::Units;
 pub use head::{Form, Of, Staged};
 
 use super::chunks;
@@ -73,6 +77,9 @@ struct Plan {
     /// Elements of the result.
     len: usize,
     wide: bool,
+    /// As in [`Form`]; and how many of a column's outer parts are stored then, of those that memory has.
+    channels_last: bool,
+    outers: usize,
 }
 
 fn product(all: &[usize]) -> usize {
@@ -118,6 +125,11 @@ pub fn steps<'a>(
     extra: &[(&Layout, DType)],
     how: How,
 ) -> Steps<'a> {
+    if let How::Fast(units) = how
+        && let Some(all) = fast::forward(epilogue, c, dtype, [x, w], out, extra, units)
+    {
+        return all;
+    }
     let plan = Plan::forward(c, dtype, [x, w], out, extra);
     let further = plan.further(extra);
     plan.steps([0, 1], how, epilogue, extra, &further)
@@ -132,32 +144,12 @@ pub fn conv_input_grad(
     spatial: &[usize],
     how: How,
 ) -> Steps<'static> {
-    let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
-    let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
-    let y = row_major(&[&[n, channels * c.groups], spatial].concat());
-    let step = |a: usize| gcd(c.stride[a], c.dilation[a]);
-    let plain = |a: usize| taps[a] == 1 && c.stride[a] == 1 && c.padding[a] == 0 && out[a] >= spatial[a];
-    let plan = Plan {
-        of: Of::Input,
-        dtype,
-        groups: c.groups,
-        rows: channels,
-        columns: std::iter::once(n).chain((0..out.len()).map(|a| spatial[a].div_ceil(c.stride[a]))).collect(),
-        terms: [&[outs], taps].concat(),
-        left: factor(w, outs, 0, [1, 0]),
-        right: factor(g, outs, 1, [0, 1]),
-        windows: (0..out.len()).map(|a| [1, 0, -((c.dilation[a] / step(a)) as i64), out[a] as i64]).collect(),
-        classes: (0..out.len())
-            .map(|a| [c.stride[a], c.dilation[a], c.padding[a], spatial[a], c.stride[a] / step(a)])
-            .map(|all| all.map(|v| v as i64))
-            .collect(),
-        padded: !(0..out.len()).all(plain),
-        void: g.shape().numel() == 0,
-        result: [&[channels as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
-        len: n * channels * c.groups * product(spatial),
-        wide: index::is_wide(g) || index::is_wide(w),
-    };
-    plan.steps([1, 0], how, &PLAIN, &[], &[])
+    if let How::Fast(units) = how
+        && let Some(all) = fast::input(c, dtype, [g, w], spatial, units)
+    {
+        return all;
+    }
+    Plan::input(c, dtype, [g, w], spatial).steps([1, 0], how, &PLAIN, &[], &[])
 }
 
 /// The work of the gradient by w. Operands: x, g. Result: the gradient, of `taps`.
@@ -169,30 +161,13 @@ pub fn conv_weight_grad(
     taps: &[usize],
     how: How,
 ) -> Steps<'static> {
-    let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
-    let (n, channels, outs) = (x.shape()[0], x.shape()[1] / c.groups, g.shape()[1]);
-    let rows = outs / c.groups;
-    let y = row_major(&[&[outs, channels], taps].concat());
-    let plan = Plan {
-        of: Of::Weight,
-        dtype,
-        groups: c.groups,
-        rows,
-        columns: [&[channels], taps].concat(),
-        terms: [&[n], out].concat(),
-        left: factor(g, rows, 1, [1, 0]),
-        right: factor(x, channels, 1, [1, 0]),
-        windows: (0..out.len())
-            .map(|a| [c.dilation[a] as i64, -(c.padding[a] as i64), c.stride[a] as i64, spatial[a] as i64])
-            .collect(),
-        classes: Vec::new(),
-        padded: windows(c, spatial, taps, out),
-        void: x.shape().numel() == 0,
-        result: [&[rows as i64 * y[0], y[0], y[1]], &y[2..]].concat(),
-        len: outs * channels * product(taps),
-        wide: index::is_wide(x) || index::is_wide(g),
-    };
-    plan.steps([1, 0], how, &PLAIN, &[], &[])
+    if let How::Fast(units) = how
+        && let Some(all) = fast::weight(c, dtype, [x, g], taps, units)
+    {
+        return all;
+    }
+    let sizes = [g.shape()[1] / c.groups, x.shape()[1] / c.groups];
+    Plan::weight(c, dtype, [x, g], taps, sizes).steps([1, 0], how, &PLAIN, &[], &[])
 }
 
 /// So many workgroups keep a large device busy.
@@ -231,7 +206,79 @@ impl Plan {
             void: x.shape().numel() == 0,
             result: [&[rows as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
             len: n * outs * product(out),
+            channels_last: false,
+            outers: n,
             wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide),
+        }
+    }
+    /// The gradient by x.
+    fn input(c: &Conv, dtype: DType, [g, w]: [&Layout; 2], spatial: &[usize]) -> Plan {
+        let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
+        let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
+        let y = row_major(&[&[n, channels * c.groups], spatial].concat());
+        let step = |a: usize| gcd(c.stride[a], c.dilation[a]);
+        let plain = |a: usize| taps[a] == 1 && c.stride[a] == 1 && c.padding[a] == 0 && out[a] >= spatial[a];
+        Plan {
+            of: Of::Input,
+            dtype,
+            groups: c.groups,
+            rows: channels,
+            columns: std::iter::once(n)
+                .chain((0..out.len()).map(|a| spatial[a].div_ceil(c.stride[a])))
+                .collect(),
+            terms: [&[outs], taps].concat(),
+            left: factor(w, outs, 0, [1, 0]),
+            right: factor(g, outs, 1, [0, 1]),
+            windows: (0..out.len())
+                .map(|a| [1, 0, -((c.dilation[a] / step(a)) as i64), out[a] as i64])
+                .collect(),
+            classes: (0..out.len())
+                .map(|a| [c.stride[a], c.dilation[a], c.padding[a], spatial[a], c.stride[a] / step(a)])
+                .map(|all| all.map(|v| v as i64))
+                .collect(),
+            padded: !(0..out.len()).all(plain),
+            void: g.shape().numel() == 0,
+            result: [&[channels as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
+            len: n * channels * c.groups * product(spatial),
+            channels_last: false,
+            outers: n,
+            wide: index::is_wide(g) || index::is_wide(w),
+        }
+    }
+    /// The gradient by w, of so many filters and channels of a group; x and g may have more, which are left out.
+    fn weight(
+        c: &Conv,
+        dtype: DType,
+        [x, g]: [&Layout; 2],
+        taps: &[usize],
+        [rows, channels]: [usize; 2],
+    ) -> Plan {
+        let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
+        let (n, outs) = (x.shape()[0], rows * c.groups);
+        let [in_x, in_g] = [x, g].map(|l| l.shape()[1] / c.groups);
+        let y = row_major(&[&[outs, channels], taps].concat());
+        Plan {
+            of: Of::Weight,
+            dtype,
+            groups: c.groups,
+            rows,
+            columns: [&[in_x], taps].concat(),
+            terms: [&[n], out].concat(),
+            left: factor(g, in_g, 1, [1, 0]),
+            right: factor(x, in_x, 1, [1, 0]),
+            windows: (0..out.len())
+                .map(|a| {
+                    [c.dilation[a] as i64, -(c.padding[a] as i64), c.stride[a] as i64, spatial[a] as i64]
+                })
+                .collect(),
+            classes: Vec::new(),
+            padded: windows(c, spatial, taps, out),
+            void: x.shape().numel() == 0,
+            result: [&[rows as i64 * y[0], y[0], y[1]], &y[2..]].concat(),
+            len: outs * channels * product(taps),
+            channels_last: false,
+            outers: channels,
+            wide: index::is_wide(x) || index::is_wide(g),
         }
     }
     /// Further operands of a convolution's epilogue.
@@ -309,6 +356,7 @@ impl Plan {
         let tile = if staged.is_some() { self.flows(tile) } else { Tile { depth: 0, slots: 0, ..tile } };
         let form = Form {
             of: self.of,
+            channels_last: false,
             dtype: self.dtype,
             extra,
             tile,
@@ -324,29 +372,9 @@ impl Plan {
             staged: staged.clone(),
             wide,
         };
-        let tiles = self.tiles(tile);
-        let classes = self.class_count();
-        let outermost = apart.unwrap_or(classes);
-        let mut all: Vec<i64> =
-            [outermost, self.groups, tiles[0], tiles[1], self.rows, product(&self.columns)]
-                .map(|v| v as i64)
-                .to_vec();
-        all.extend(index::sizes_any(&self.columns, form.wide));
-        all.extend(self.terms.iter().map(|&t| t as i64));
-        all.extend(self.windows.iter().flatten());
-        all.extend(self.classes.iter().flatten());
-        all.extend(&self.result);
-        if form.apart {
-            all.push(self.len as i64);
-        }
-        for f in [&self.left, &self.right].into_iter().chain(further) {
-            all.push(f.offset as i64);
-            all.extend(f.strides.iter().map(|&s| s as i64));
-        }
-        if staged.is_some() {
-            all.push(self.left_step().unwrap_or(0));
-        }
-        let groups = grid((outermost * self.groups * tiles[0] * tiles[1]) as u64);
+        let outermost = apart.unwrap_or(self.class_count());
+        let (all, units) = self.numbers(&form, outermost, self.tiles(tile), further);
+        let groups = grid(units as u64);
         let key = epilogue.key(Key::of("conv").with(&form));
         let scalar = index::scalar(form.wide);
         Some(numbers::work(
@@ -362,5 +390,43 @@ impl Plan {
             scalar,
             &all,
         ))
+    }
+
+    /// The numbers of a launch, as `Head` asks for them, and its workgroups: over so many chunks or classes, and tiles.
+    fn numbers(
+        &self,
+        form: &Form,
+        outermost: usize,
+        tiles: [usize; 2],
+        further: &[Factor],
+    ) -> (Vec<i64>, usize) {
+        let mut all: Vec<i64> =
+            [outermost, self.groups, tiles[0], tiles[1], self.rows, product(&self.columns)]
+                .map(|v| v as i64)
+                .to_vec();
+        if form.columns_last() {
+            let dims = [&[1], &self.columns[1..], &self.columns[..1]].concat();
+            all.extend(index::sizes_any(&dims, form.wide));
+        } else {
+            all.extend(index::sizes_any(&self.columns, form.wide));
+        }
+        all.extend(self.terms.iter().map(|&t| t as i64));
+        all.extend(self.windows.iter().flatten());
+        all.extend(self.classes.iter().flatten());
+        all.extend(&self.result);
+        if form.apart {
+            all.push(self.len as i64);
+        }
+        for f in [&self.left, &self.right].into_iter().chain(further) {
+            all.push(f.offset as i64);
+            all.extend(f.strides.iter().map(|&s| s as i64));
+        }
+        if form.staged.is_some() {
+            all.push(self.left_step().unwrap_or(0));
+        }
+        if form.columns_last() {
+            all.push(self.outers as i64);
+        }
+        (all, outermost * self.groups * tiles[0] * tiles[1])
     }
 }

@@ -15,8 +15,32 @@ use crate::library::contract::Matrix;
 use crate::library::contract::stage::{Asked, Found, Source, Stage};
 use elinvar_core::order;
 
-/// Terms of a chunk.
-const CHUNK: u32 = order::CHUNK as u32;
+/// The terms that tables know at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Span {
+    /// How many are found out together: a power of two.
+    pub window: u32,
+    /// How many windows there is room for.
+    pub windows: u32,
+    /// Neighbouring terms that lie side by side in both factors, and inside or outside together: they have one entry. A power of
+    /// two.
+    pub grain: u32,
+}
+
+impl Span {
+    /// Chunks of the order of sums.
+    pub fn chunks(windows: u32) -> Span {
+        Span { window: order::CHUNK as u32, windows, grain: 1 }
+    }
+    fn entries(self) -> u32 {
+        self.window / self.grain
+    }
+    /// Elements of shared memory, of four bytes each.
+    pub fn elements(self, words: u8, matrix: bool) -> u32 {
+        self.entries() * self.windows * (entry(words) + u32::from(!matrix))
+    }
+}
+
 /// The bit of a column beyond the last, and of a term beyond the last, in the last word.
 const BEYOND: [u32; 2] = [31, 30];
 
@@ -30,11 +54,6 @@ const fn entry(words: u8) -> u32 {
     1 + words as u32
 }
 
-/// Elements of shared memory, of four bytes each, of tables of so many chunks.
-pub fn table_elements(words: u8, matrix: bool, chunks: u32) -> u32 {
-    CHUNK * chunks * (entry(words) + u32::from(!matrix))
-}
-
 /// The tables.
 pub(super) struct Table<'k, 'h> {
     k: &'k Builder,
@@ -42,29 +61,31 @@ pub(super) struct Table<'k, 'h> {
     of: Of,
     words: u8,
     padded: bool,
-    /// Terms that there is room for.
-    room: u32,
+    channels_last: bool,
+    span: Span,
     /// Offsets and words for the right factor, and offsets for the left one, unless it is a matrix.
     right: Place,
     left: Option<Place>,
 }
 
 impl<'k, 'h> Table<'k, 'h> {
-    /// Room for the terms of so many chunks.
-    pub fn new(k: &'k Builder, h: &'h Head<'k>, form: &Form, staged: &Staged, chunks: u32) -> Self {
-        let room = CHUNK * chunks;
+    /// Room for so many terms.
+    pub fn new(k: &'k Builder, h: &'h Head<'k>, form: &Form, staged: &Staged, span: Span) -> Self {
+        let room = span.entries() * span.windows;
         let right = k.shared("right_terms", Elem::I32, room * entry(staged.words));
         let left = (!staged.matrix).then(|| k.shared("left_terms", Elem::I32, room));
-        Table { k, h, of: form.of, words: staged.words, padded: form.padded, room, right, left }
+        let Form { of, padded, channels_last, .. } = *form;
+        Table { k, h, of, words: staged.words, padded, channels_last, span, right, left }
     }
 
-    /// Computes what is to be known of the terms of the chunk that begins with a term.
+    /// Computes what is to be known of the terms of the window that begins with a term.
     pub fn fill(&self, start: Val<'k>, [index, terms]: [Val<'k>; 2], invocations: u32) {
         let (k, h) = (self.k, self.h);
-        for round in 0..CHUNK.div_ceil(invocations) {
+        let entries = self.span.entries();
+        for round in 0..entries.div_ceil(invocations) {
             let e = index + i64::from(round * invocations);
             let one = || {
-                let t = start + e.to(h.number);
+                let t = start + e.to(h.number) * i64::from(self.span.grain);
                 let at = self.digits(t);
                 let moved = |a: usize| at[a + 1] * h.terms.axes[a][2];
                 let axes = 0..h.terms.axes.len();
@@ -78,7 +99,7 @@ impl<'k, 'h> Table<'k, 'h> {
                     }
                 };
                 let words = self.with_ends(words, 1, beyond);
-                let slot = (t.bits(Scalar::U32)) & i64::from(self.room - 1);
+                let slot = self.slot(t);
                 let mut all = vec![offset];
                 all.extend(words.iter().map(|w| w.bits(Scalar::I32)));
                 k.store(self.right, slot * i64::from(entry(self.words)), k.compose(&all));
@@ -89,8 +110,8 @@ impl<'k, 'h> Table<'k, 'h> {
                     k.store(left, slot, beyond.select(offset.like(0), offset));
                 }
             };
-            if (round + 1) * invocations > CHUNK {
-                k.if_(e.lt(k.u32(CHUNK)), one);
+            if (round + 1) * invocations > entries {
+                k.if_(e.lt(k.u32(entries)), one);
             } else {
                 one();
             }
@@ -99,15 +120,21 @@ impl<'k, 'h> Table<'k, 'h> {
 
     /// Which term a number is: its outer part, then its place along each axis.
     fn digits(&self, t: Val<'k>) -> Vec<Val<'k>> {
+        let counts = &self.h.terms.counts;
+        // From the innermost part to the one that needs no division.
+        let inner: Vec<usize> = match (self.channels_last, self.of) {
+            (true, Of::Forward | Of::Input) => std::iter::once(0).chain((2..counts.len()).rev()).collect(),
+            (true, Of::Weight) | (false, _) => (1..counts.len()).rev().collect(),
+        };
+        let mut at = vec![t; counts.len()];
         let mut left = t;
-        let mut at: Vec<Val> = Vec::new();
-        for &n in self.h.terms.counts[1..].iter().rev() {
-            let q = left / n;
-            at.push(left - q * n);
+        for &part in &inner {
+            let q = left / counts[part];
+            at[part] = left - q * counts[part];
             left = q;
         }
-        at.push(left);
-        at.reverse();
+        let outermost = (0..counts.len()).find(|part| !inner.contains(part));
+        at[outermost.expect("one part is left")] = left;
         at
     }
 
@@ -188,7 +215,8 @@ impl<'k, 'h> Table<'k, 'h> {
     }
 
     fn slot(&self, t: Val<'k>) -> Val<'k> {
-        t.bits(Scalar::U32) & i64::from(self.room - 1)
+        let room = self.span.entries() * self.span.windows;
+        (t.bits(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(room - 1)
     }
 }
 

@@ -2,7 +2,7 @@
 //! addresses and paddings from tables (`table.rs`) in place of strides.
 
 use super::head::{Column, Form, Head};
-use super::table::{Gather, Table};
+use super::table::{Gather, Span, Table};
 use crate::build::{Builder, Val};
 use crate::ir::{Builtin, Kernel};
 use crate::library::contract::Matrix;
@@ -24,7 +24,8 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let none = micro.none();
     let to = micro.shared();
     let flows = tile.slots > 0;
-    let table = Table::new(&k, &h, form, staged, if flows && form.many { 2 } else { 1 });
+    let span = Span::chunks(if flows && form.many { 2 } else { 1 });
+    let table = Table::new(&k, &h, form, staged, span);
 
     let places = |side: usize| -> Vec<Val> {
         let size = [tile.size(side), tile.depth];
@@ -80,7 +81,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 }
 
 /// Something of each place; of equal ones once.
-fn each<'k, T: Clone>(places: &[Val<'k>], of: impl Fn(Val<'k>) -> T) -> Vec<T> {
+pub(super) fn each<'k, T: Clone>(places: &[Val<'k>], of: impl Fn(Val<'k>) -> T) -> Vec<T> {
     let mut known: Vec<(Val<'k>, T)> = Vec::new();
     for &place in places {
         let made = known.iter().find(|(p, _)| p.id == place.id).map(|(_, t)| t.clone());
