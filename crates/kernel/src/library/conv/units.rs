@@ -105,7 +105,7 @@ impl Form {
         let (lines, inner) = if along { (t.size(side), t.depth) } else { (t.depth, t.size(side)) };
         (lines, t.pitch(inner, along))
     }
-    fn room<'k>(&self, k: &'k Builder, side: usize) -> Place {
+    fn room(&self, k: &Builder, side: usize) -> Place {
         let (lines, pitch) = self.staged(side);
         let elem = Elem::from(self.base.dtype);
         k.shared(["rows", "columns"][side], elem, lines * pitch * self.tile.slots)
