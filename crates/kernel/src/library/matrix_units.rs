@@ -130,7 +130,7 @@ impl Tile {
     pub(super) fn sums(self) -> u32 {
         u32::from(self.unit.shape[0]) * self.handed().1
     }
-    fn shared_bytes(self) -> u32 {
+    pub(super) fn shared_bytes(self) -> u32 {
         let staged = |side| {
             // Whichever way the lines lie.
             let along = self.size(side) * self.pitch(self.depth, true);
