@@ -71,6 +71,11 @@ fi
 step bench-tuned 60 env ELINVAR_TUNE=1 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" gemm
 step large 60 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
 step large-tuned 50 env ELINVAR_TUNE=1 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm"
+# On a card that fetches boxes (Hopper), the same products without; elsewhere nothing changes.
+case $(cat "$work/gpu.out") in
+    *H100* | *H200* | *H800* | *GH200* | *H20*)
+        step large-fragments 25 env ELINVAR_CUDA_BOXES=0 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm_nn_fast" ;;
+esac
 step tiles 5 sh -c 'cat "$ELINVAR_CACHE_DIR"/*.tiles'
 # Without a torch that knows the GPU it says so, and nothing is lost.
 step torch 60 python3 torch_rows.py

@@ -8,6 +8,7 @@ pub mod capabilities;
 pub mod compare;
 pub mod equal;
 pub mod execute;
+pub mod fast;
 pub mod filter;
 pub mod golden;
 pub mod guard;

@@ -26,6 +26,9 @@ pub fn check(driver: &str, has: &Info, kernel: &Kernel) -> Result<()> {
     if needs.bytes && !has.bytes {
         return lacks("access to bytes".into());
     }
+    if needs.boxes && !has.boxes {
+        return lacks("boxes of tensors".into());
+    }
     if needs.shared > has.shared {
         return lacks(format!("{} bytes of shared memory", needs.shared));
     }

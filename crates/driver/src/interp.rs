@@ -76,6 +76,8 @@ impl Driver for Interp {
             bytes: true,
             short: false,
             asynchronous: true,
+            // It does, but what is worth it fills more shared memory than this.
+            boxes: false,
             units: [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)]
                 .map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] })
                 .to_vec(),

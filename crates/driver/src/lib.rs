@@ -105,6 +105,8 @@ pub struct Info {
     pub short: bool,
     /// Does it copy to shared memory while a kernel goes on? Elsewhere such copies are loads and stores, and nothing is gained.
     pub asynchronous: bool,
+    /// Does it fetch boxes of tensors to shared memory, and multiply them there?
+    pub boxes: bool,
     /// What its matrix units multiply; none without such.
     pub units: Vec<MatrixUnit>,
 }

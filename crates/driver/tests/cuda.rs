@@ -5,13 +5,16 @@
 mod doubles;
 
 use doubles::{doubles, slice};
-use elinvar_core::ErrorKind;
+use elinvar_core::{DType, ErrorKind, Layout, Shape};
 use elinvar_driver::cuda::use_library;
 use elinvar_driver::{Call, Cuda, Driver, Kind};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
+use elinvar_kernel::library::boxes;
+use elinvar_kernel::library::contract::OfEpilogue;
+use elinvar_ops::backend::Plain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -61,6 +64,110 @@ fn twice() -> Kernel {
     let i = k.global_id(0);
     k.if_(i.to(Scalar::I64).lt(n), || k.store(y, i, k.load(x, i, 1) * 2 + p + k.load(q, k.u32(0), 1)));
     k.finish()
+}
+
+/// y[i] = x[n - 1 - i], by way of shared memory that a workgroup has to ask for.
+fn turned(n: u32) -> Kernel {
+    let k = Builder::new("turned", [256, 1, 1]);
+    let (x, y) = (k.buffer("x", Elem::U32, Access::Read), k.buffer("y", Elem::U32, Access::Write));
+    let first = k.shared("first", Elem::U32, 64);
+    let s = k.shared("s", Elem::U32, n);
+    let i = k.local_id(0);
+    k.if_(i.lt(k.u32(64)), || k.store(first, i, k.u32(0)));
+    k.each(i, k.u32(n), k.u32(256), |i| k.store(s, i, k.load(x, i, 1)));
+    k.barrier();
+    let none = k.load(first, i % 64, 1);
+    k.each(i, k.u32(n), k.u32(256), |i| k.store(y, i, k.load(s, k.u32(n - 1) - i, 1) + none));
+    k.finish()
+}
+
+/// Also where the driver keeps the calls.
+fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
+    let module = d.compile(&turned(n))?;
+    let bytes = u64::from(n) * 4;
+    let memory = d.allocate(2 * bytes)?;
+    let [x, y] = [0, 1].map(|i| slice::<Cuda>(&memory, i * bytes, bytes));
+    let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
+    let graph =
+        d.graph(&[Call::Launch { module: &module, buffers: vec![x, y], launch: &launch, numbers: None }])?;
+    for (round, graph) in [None, graph].into_iter().enumerate() {
+        let number = |i: u32| i * 3 + round as u32;
+        d.write(x, &(0..n).flat_map(|i| number(i).to_le_bytes()).collect::<Vec<u8>>())?;
+        match graph {
+            None => d.launch(&module, &[x, y], &launch, None)?,
+            Some(graph) => d.replay(&graph)?,
+        }
+        let mut got = vec![0; bytes as usize];
+        d.read(y, &mut got)?;
+        let want: Vec<u8> = (0..n).rev().flat_map(|i| number(i).to_le_bytes()).collect();
+        assert!(got == want, "{n} numbers");
+    }
+    Ok(())
+}
+
+/// y = x w of f16, through a kernel that fetches boxes, if the device has such; also where the driver keeps the calls.
+fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
+    let (m, k, n) = (40, 72, 48);
+    let layout = |rows, columns| Layout::contiguous(Shape::new(&[1, rows, columns]).expect("small"));
+    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let tile = boxes::Tile::ALL[3];
+    let work = boxes::contract(&plain, DType::F16, &layout(m, k), &layout(k, n), &[], tile).expect("it fits");
+    let module = d.compile(&work.kernel())?;
+    let memory = d.allocate(3 << 14)?;
+    let [x, w, y] = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));
+    let number = |i: usize| (i % 7) as f32 - 3.0;
+    let bytes = |n: usize, from: usize| -> Vec<u8> {
+        (0..n).flat_map(|i| half::f16::from_f32(number(i + from)).to_le_bytes()).collect()
+    };
+    let call = Call::Launch { module: &module, buffers: vec![x, w, y], launch: &work.launch, numbers: None };
+    let graph = d.graph(&[call])?.expect("this driver keeps calls");
+    for from in [0, 3] {
+        d.write(x, &bytes(m * k, from))?;
+        d.write(w, &bytes(k * n, 1))?;
+        if from == 0 {
+            d.launch(&module, &[x, w, y], &work.launch, None)?;
+        } else {
+            d.replay(&graph)?;
+        }
+        let mut got = vec![0; m * n * 2];
+        d.read(y, &mut got)?;
+        for (at, got) in got.chunks(2).enumerate() {
+            let (i, j) = (at / n, at % n);
+            let want: f32 = (0..k).map(|t| number(i * k + t + from) * number(t * n + j + 1)).sum();
+            assert_eq!(half::f16::from_le_bytes([got[0], got[1]]).to_f32(), want, "row {i}, column {j}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn boxes_are_fetched() {
+    multiplies(&device()).unwrap();
+    // What is no view is an error of who launches.
+    let d = device();
+    let layout = Layout::contiguous(Shape::new(&[1, 64, 64]).expect("small"));
+    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let tile = boxes::Tile::ALL[3];
+    let work = boxes::contract(&plain, DType::F16, &layout, &layout, &[], tile).expect("it fits");
+    let module = d.compile(&work.kernel()).unwrap();
+    let memory = d.allocate(3 << 14).unwrap();
+    let all = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));
+    let mut launch = work.launch.clone();
+    let line = work.kernel().views[0].strides[0] as usize;
+    launch.params[line] = Constant::int(Scalar::I32, 60);
+    let e = d.launch(&module, &all, &launch, None).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    assert!(e.message().contains("x_view") && e.message().contains("16 bytes apart"), "{e}");
+}
+
+#[test]
+fn a_workgroup_may_share_as_much_as_the_device_has() {
+    let d = device();
+    assert_eq!(d.info().shared, 227 << 10);
+    // As much as a text declares, one number more, and all that there is.
+    for bytes in [48 << 10, (48 << 10) + 16, 227 << 10] {
+        turns(&d, bytes / 4 - 64).unwrap_or_else(|e| panic!("{bytes}: {e}"));
+    }
 }
 
 /// Calls that the device keeps are made each time, in their order, with the numbers that they had; others' work between them
@@ -176,6 +283,9 @@ fn tried(how: &str) -> elinvar_core::Result<()> {
             d.read(y, &mut got)?;
             assert_eq!(u32::from_le_bytes(got), 7);
         }
+        "share 64 KiB" => turns(&d, (64 << 10) / 4 - 64)?,
+        "share 65 KiB" => turns(&d, (65 << 10) / 4 - 64)?,
+        "multiply" => multiplies(&d)?,
         "reach beyond" => {
             d.launch(&store(1020)?, &[y], &launch, None)?;
             let lost = d.wait();
@@ -218,9 +328,23 @@ fn outcome(how: &str, vars: &[(&str, &str)]) -> String {
 
 #[test]
 fn what_a_machine_may_lack() {
-    let rows: [(&str, &[(&str, &str)], &[&str]); 14] = [
+    let rows: [(&str, &[(&str, &str)], &[&str]); 20] = [
         ("use", &[], &["fine"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
+        ("multiply", &[("ELINVAR_EMULATED_CUDA_GUESSES", "0")], &["fine"]),
+        (
+            "multiply",
+            &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "100")],
+            &["Unsupported", "boxes_", "no boxes of tensors"],
+        ),
+        ("multiply", &[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], &["Unsupported", "no boxes of tensors"]),
+        ("multiply", &[("ELINVAR_CUDA_BOXES", "0")], &["Unsupported", "no boxes of tensors"]),
+        ("share 64 KiB", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
+        (
+            "share 65 KiB",
+            &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")],
+            &["Unsupported", "turned", "66560 bytes of shared memory"],
+        ),
         ("use", &[("ELINVAR_EMULATED_CUDA_POOLS", "0")], &["fine"]),
         ("use", &[("ELINVAR_EMULATED_CUDA_VERSION", "11000")], &["fine"]),
         (

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Bytes of shared memory that a launch may use before it was allowed more.
+pub const MOST_SHARED: u32 = 48 << 10;
 /// Operations that a stream keeps; then some are done whether anybody waits or not.
 const MOST_KEPT: usize = 1024;
 
@@ -105,6 +107,13 @@ enum Event {
     Passed(Instant),
 }
 
+/// What was loaded.
+struct Module {
+    program: Arc<Program>,
+    /// Bytes of shared memory that launches may ask for beside those that the program declares.
+    dynamic: u32,
+}
+
 /// The device.
 pub(crate) struct Device {
     settings: Settings,
@@ -118,7 +127,7 @@ pub(crate) struct Device {
     events: HashMap<u64, Event>,
     /// Events that nobody names any more, and streams have not passed yet.
     orphans: HashSet<u64>,
-    modules: HashMap<u64, Arc<Program>>,
+    modules: HashMap<u64, Module>,
     /// Memory of the host that copies need not wait for, by its address.
     pinned: BTreeMap<usize, Raw>,
     /// An error that nothing works after.
@@ -228,13 +237,13 @@ impl Device {
     /// Loads what was compiled; gives its handle.
     pub fn load(&mut self, program: Program) -> u64 {
         let handle = self.handle();
-        self.modules.insert(handle, Arc::new(program));
+        let dynamic = MOST_SHARED.saturating_sub(program.shared as u32);
+        self.modules.insert(handle, Module { program: Arc::new(program), dynamic });
         handle
     }
     /// The entry of a module, by its name: the module's handle is the function's, too.
     pub fn entry(&self, module: u64, name: &str) -> Done<u64> {
-        let program = self.modules.get(&module).ok_or(Error::INVALID_HANDLE)?;
-        if program.entry == name { Ok(module) } else { Err(Error::NOT_FOUND) }
+        if self.module(module)?.program.entry == name { Ok(module) } else { Err(Error::NOT_FOUND) }
     }
     /// A module goes. Launches that were given to a stream keep what they need.
     pub fn unload(&mut self, module: u64) -> Done {
@@ -242,7 +251,24 @@ impl Device {
     }
     /// What is loaded under a handle.
     pub fn program(&self, function: u64) -> Done<&Arc<Program>> {
-        self.modules.get(&function).ok_or(Error::INVALID_HANDLE)
+        Ok(&self.module(function)?.program)
+    }
+    fn module(&self, handle: u64) -> Done<&Module> {
+        self.modules.get(&handle).ok_or(Error::INVALID_HANDLE)
+    }
+    /// Lets launches of a function ask for so many bytes of shared memory beside those that it declares.
+    pub fn allow_shared(&mut self, function: u64, bytes: u32) -> Done {
+        let most = self.settings.shared();
+        let module = self.modules.get_mut(&function).ok_or(Error::INVALID_HANDLE)?;
+        if bytes > most.saturating_sub(module.program.shared as u32) {
+            return Err(Error::INVALID_VALUE);
+        }
+        module.dynamic = bytes;
+        Ok(())
+    }
+    /// May a launch of a function ask for so many?
+    pub fn may_share(&self, function: u64, bytes: u32) -> Done {
+        if bytes <= self.module(function)?.dynamic { Ok(()) } else { Err(Error::INVALID_VALUE) }
     }
 
     // Streams and events

@@ -25,6 +25,7 @@ mod ptx;
 pub mod settings;
 mod sys;
 
+pub use machine::tensor::TensorMap;
 pub use machine::{Fault, FaultKind, Launch, Memory, run};
 pub use ptx::{Program, Refused, parse};
 

@@ -21,6 +21,8 @@ pub struct Settings {
     /// Is every text refused, so that only what is compiled already can be loaded? `ELINVAR_EMULATED_CUDA_REFUSE_COMPILING`
     /// (0 or 1).
     pub compiles: bool,
+    /// Does a linker that is told no target take texts for one capability alone (`sm_90a`)? `ELINVAR_EMULATED_CUDA_GUESSES` (0 or 1).
+    pub guesses: bool,
     /// Does it say that it is software? With `ELINVAR_EMULATED_CUDA_AS=discrete` it does not, so that what is chosen by
     /// the kind of device is chosen as for a card.
     pub software: bool,
@@ -36,8 +38,19 @@ impl Settings {
         pools: true,
         refuse: "",
         compiles: true,
+        guesses: true,
         software: true,
     };
+
+    /// Bytes of shared memory that a workgroup may have, if it asks for them: as cards of this capability have them.
+    pub fn shared(&self) -> u32 {
+        1024 * match self.capability {
+            ..80 => 64,
+            80 => 163,
+            90 | 100 => 227,
+            _ => 99,
+        }
+    }
 
     /// From the environment. A value that is not understood is said on the standard error and not used.
     pub fn get() -> &'static Settings {
@@ -52,6 +65,7 @@ impl Settings {
                 pools: read("POOLS", i32::from(d.pools)) != 0,
                 refuse: read("REFUSE", String::new()).leak(),
                 compiles: read("REFUSE_COMPILING", 0) == 0,
+                guesses: read("GUESSES", 1) != 0,
                 software: read("AS", "software".to_string()) != "discrete",
             }
         })

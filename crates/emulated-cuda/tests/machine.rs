@@ -19,7 +19,7 @@ fn words(threads: u32, body: &str, len: usize) -> Result<Vec<u32>, emulated_cuda
     let mut memory = Memory::default();
     let at = memory.add(len * 4).unwrap();
     memory.write(at, &(0..len as u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
-    run(&program, &Launch { groups: [1, 1, 1], params: at.to_le_bytes().to_vec() }, &memory)?;
+    run(&program, &Launch { groups: [1, 1, 1], dynamic: 0, params: at.to_le_bytes().to_vec() }, &memory)?;
     Ok(memory.bytes(at).chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect())
 }
 

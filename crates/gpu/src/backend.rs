@@ -4,23 +4,23 @@ use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::GpuDevice;
+use crate::fast::{Fast, limits, unit_of};
 use crate::pool::Part;
 use crate::range::Range;
 use crate::record::Graph;
 use crate::tune::Case;
-use crate::{update, vendor};
+use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
-use elinvar_kernel::library::matrix_units::Limits;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, matrix_units,
-    nonzero, pool, random, scan, scatter, sort,
+    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, nonzero, pool,
+    random, scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::int::Int;
@@ -38,7 +38,7 @@ pub(crate) fn parts<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Part<'a, D>>
 }
 
 /// Runs a work with one result, which comes after its operands.
-fn one<D: Driver>(
+pub(crate) fn one<D: Driver>(
     d: &GpuDevice<D>,
     work: Option<Work<'_>>,
     x: &[Look<'_, D>],
@@ -101,20 +101,8 @@ fn memory_of(e: Elem) -> DType {
 }
 
 /// Layouts and dtypes of views.
-fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
+pub(crate) fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
-}
-
-/// What a device's matrix units multiply of such numbers; `None` if they do not know them. Of several shapes the largest: most
-/// products for what is read.
-fn unit_of(i: &Info, dtype: DType) -> Option<MatrixUnit> {
-    let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
-    units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>()).copied()
-}
-
-/// How a device's matrix units take a product of so many sums; `None` if they do not know such numbers.
-fn unit_tile(i: &Info, dtype: DType, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
-    matrix_units::Tile::of(unit_of(i, dtype)?, i.subgroup[1], batches, sums, limits(i))
 }
 
 /// How a convolution of such numbers is done.
@@ -130,11 +118,6 @@ fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
         Kind::Software => conv::How::Plain,
         Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits),
     }
-}
-
-/// What a device has for a workgroup.
-fn limits(i: &Info) -> Limits {
-    Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous }
 }
 
 /// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
@@ -339,20 +322,11 @@ impl<D: Driver> Backend for Gpu<D> {
     ) -> Result<Self::Buffer> {
         let e = OfEpilogue::<E, N>(*e);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        let plain = TypeId::of::<E>() == TypeId::of::<Plain>();
         if p == Precision::Fast
-            && let Some(tile) = unit_tile(d.info()?, x.dtype, x.shape()[0], [x.shape()[1], w.shape()[2]])
+            && let Some(fast) = Fast::new(d, &e, plain, &operands)?
         {
-            let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
-            let ours = || {
-                let work = matrix_units::contract(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
-                one(d, work, &operands, x.dtype, len)
-            };
-            let plain = TypeId::of::<E>() == TypeId::of::<Plain>();
-            let product = vendor::product(x.dtype, x.layout, w.layout).filter(|_| plain);
-            return match product {
-                Some(product) => vendor::fastest(d, product, [x, w], &ours),
-                None => ours(),
-            };
+            return fast.run();
         }
         let run = |tile: Tile| {
             let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);

@@ -20,6 +20,7 @@ mod backend;
 mod buffer;
 mod chain;
 mod device;
+mod fast;
 mod pool;
 mod range;
 mod record;

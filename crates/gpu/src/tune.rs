@@ -4,11 +4,12 @@
 //! With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up to the next power of two, which factors are read along)
 //! is run with every tile that the device can hold, and the fastest is taken from then on, also by later runs of any program: it
 //! is kept in a file beside the compiled pipelines, one per device and driver. It is off by default, because it makes the
-//! first run slower: a kernel is compiled for every tile. Where any order of sums will do (`Precision::Fast`), the library of the
-//! device's vendor is tried, too, if one is installed, and the file says who was faster.
+//! first run slower: a kernel is compiled for every tile. Where any order of sums will do (`Precision::Fast`), all kernels that
+//! there are for it are tried, and the library of the device's vendor, if one is installed; the file says who was fastest.
 
 use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
+use elinvar_kernel::library::boxes;
 use elinvar_kernel::library::contract::Tile;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -94,19 +95,30 @@ pub(crate) struct Tuner {
 /// Who does a product whose order is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// Our kernel.
+    /// Our kernel, as it is chosen without trying.
     Ours,
+    /// Our kernel of boxes, with this tile.
+    Boxes(boxes::Tile),
+    /// Our kernel of fragments, where it is not the one that is chosen.
+    Fragments,
     /// The library of the device's vendor.
     Vendor,
 }
 
 impl Who {
     /// As it stands in the file.
-    fn word(self) -> &'static str {
+    fn word(self) -> String {
         match self {
-            Who::Ours => "our kernel",
-            Who::Vendor => "the vendor's library",
+            Who::Ours => "our kernel".to_string(),
+            Who::Boxes(t) => format!("our kernel, boxes for {} x {}", t.size(0), t.size(1)),
+            Who::Fragments => "our kernel, fragments".to_string(),
+            Who::Vendor => "the vendor's library".to_string(),
         }
+    }
+    /// All of them.
+    fn all() -> impl Iterator<Item = Who> {
+        let boxes = boxes::Tile::ALL.into_iter().map(Who::Boxes);
+        [Who::Ours, Who::Fragments, Who::Vendor].into_iter().chain(boxes)
     }
 }
 
@@ -128,52 +140,64 @@ impl Tuner {
             let place = TILES.iter().position(|t| name_of(t) == tile)?;
             Some((word.to_string(), place))
         };
-        let free = |l: &str| {
+        let best = Mutex::new(text.lines().filter_map(line).collect());
+        Tuner { tries, file, best, free: Mutex::new(Tuner::free(&text)) }
+    }
+    /// What a file says of products whose order is free; this program has not seen it.
+    fn free(text: &str) -> BTreeMap<String, (Who, bool)> {
+        let line = |l: &str| {
             let (word, name) = l.strip_prefix(FREE)?.split_once(": ")?;
-            let who = [Who::Ours, Who::Vendor].into_iter().find(|who| who.word() == name)?;
+            let who = Who::all().find(|who| who.word() == name)?;
             Some((word.to_string(), (who, false)))
         };
-        let best = Mutex::new(text.lines().filter_map(line).collect());
-        Tuner { tries, file, best, free: Mutex::new(text.lines().filter_map(free).collect()) }
+        text.lines().filter_map(line).collect()
     }
 
-    /// Who does a product whose order is free? Both are run to find out; `theirs` says nothing if there is no library, or it does
-    /// not do this.
+    /// Who does a product whose order is free? All of `ways`, of which `Ours` is the first, are run to find out; `time` says nothing
+    /// of a way in which this cannot be done.
     ///
     /// # Errors
-    /// Those of `ours` and `theirs`.
+    /// Those of `time`.
     pub(crate) fn who(
         &self,
         case: Case,
-        ours: &dyn Fn() -> Result<Duration>,
-        theirs: &dyn Fn() -> Result<Option<Duration>>,
+        ways: &[Who],
+        time: &dyn Fn(Who) -> Result<Option<Duration>>,
     ) -> Result<Who> {
         let known = self.lock_who().get(&case.word()).copied();
         let who = match known {
             Some((who, true)) => return Ok(who),
             None if !self.tries => return Ok(Who::Ours),
             // The library that the file speaks of may be gone.
-            Some((Who::Vendor, false)) if theirs()?.is_some() => Who::Vendor,
-            Some((_, false)) => Who::Ours,
-            None => match theirs()? {
-                None => Who::Ours,
-                Some(_) => {
-                    // The first run of each prepares it.
-                    ours()?;
-                    let (mut own, mut other) = (Duration::MAX, Duration::MAX);
-                    for _ in 0..RUNS {
-                        own = own.min(ours()?);
-                        other = other.min(theirs()?.unwrap_or(Duration::MAX));
-                    }
-                    if other < own { Who::Vendor } else { Who::Ours }
-                }
-            },
+            Some((Who::Vendor, false)) if time(Who::Vendor)?.is_none() => Who::Ours,
+            Some((who, false)) => who,
+            None => self.fastest(ways, time)?,
         };
         self.lock_who().insert(case.word(), (who, true));
         if known.is_none() {
             self.save();
         }
         Ok(who)
+    }
+    fn fastest(&self, ways: &[Who], time: &dyn Fn(Who) -> Result<Option<Duration>>) -> Result<Who> {
+        let mut there = Vec::new();
+        for &who in ways.iter().skip(1) {
+            // The first run of each prepares it.
+            if time(who)?.is_some() {
+                there.push((who, Duration::MAX));
+            }
+        }
+        if there.is_empty() {
+            return Ok(Who::Ours);
+        }
+        time(Who::Ours)?;
+        there.insert(0, (Who::Ours, Duration::MAX));
+        for _ in 0..RUNS {
+            for (who, least) in &mut there {
+                *least = (*least).min(time(*who)?.unwrap_or(Duration::MAX));
+            }
+        }
+        Ok(there.into_iter().min_by_key(|(_, least)| *least).map_or(Who::Ours, |(who, _)| who))
     }
     fn lock_who(&self) -> MutexGuard<'_, BTreeMap<String, (Who, bool)>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
@@ -268,6 +292,54 @@ mod tests {
     use elinvar_core::Shape;
     use elinvar_driver::Interp;
     use std::cell::RefCell;
+
+    #[test]
+    fn the_fastest_way_is_kept() {
+        let layout = Layout::contiguous(Shape::new(&[1, 128, 128]).unwrap());
+        let case = Case::of(DType::F16, &layout, &layout);
+        let dir = std::env::temp_dir().join(format!("elinvar-ways-{}", std::process::id()));
+        let file = Some(dir.join("tiles"));
+        let tuner = |tries| {
+            let text = std::fs::read_to_string(dir.join("tiles")).unwrap_or_default();
+            Tuner { tries, file: file.clone(), best: Mutex::default(), free: Mutex::new(Tuner::free(&text)) }
+        };
+        let tile = boxes::Tile::ALL[2];
+        let ways = [Who::Ours, Who::Boxes(tile), Who::Fragments, Who::Vendor];
+        let never = |who: Who| -> Result<Option<Duration>> { panic!("{who:?} is tried") };
+        // Without trying, as it is; with one way alone, too.
+        assert_eq!(tuner(false).who(case, &ways, &never).unwrap(), Who::Ours);
+        assert_eq!(tuner(true).who(case, &ways[..1], &never).unwrap(), Who::Ours);
+        std::fs::remove_dir_all(&dir).unwrap();
+        let tried = RefCell::new(Vec::new());
+        let time = |who: Who| {
+            tried.borrow_mut().push(who);
+            let there = |ms| Ok(Some(Duration::from_millis(ms)));
+            match who {
+                Who::Ours => there(5),
+                Who::Boxes(_) => there(3),
+                Who::Fragments => there(9),
+                Who::Vendor => Ok(None),
+            }
+        };
+        let t = tuner(true);
+        assert_eq!(t.who(case, &ways, &time).unwrap(), Who::Boxes(tile));
+        // All but what cannot be done, and that once.
+        assert_eq!(tried.borrow().len(), 3 * (RUNS + 1) + 1);
+        assert_eq!(t.who(case, &ways, &never).unwrap(), Who::Boxes(tile));
+        // Another program finds it in the file.
+        assert_eq!(tuner(false).who(case, &ways, &never).unwrap(), Who::Boxes(tile));
+        let text = std::fs::read_to_string(dir.join("tiles")).unwrap();
+        assert_eq!(text, "fast f16 0 7 7 7 true false: our kernel, boxes for 64 x 128\n");
+        // What it speaks of may be gone.
+        std::fs::write(
+            dir.join("tiles"),
+            text.replace("our kernel, boxes for 64 x 128", "the vendor's library"),
+        )
+        .unwrap();
+        assert_eq!(tuner(false).who(case, &ways, &time).unwrap(), Who::Ours);
+        assert!(Who::all().all(|who| Who::all().filter(|other| other.word() == who.word()).count() == 1));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn the_fastest_tile_is_kept() {

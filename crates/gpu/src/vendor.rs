@@ -4,11 +4,9 @@ use crate::backend::Look;
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use crate::pool::Part;
-use crate::tune::{Case, Who};
 use elinvar_core::{DType, ErrorKind, Layout, Result};
 use elinvar_driver::{Driver, Product};
 use elinvar_kernel::ir::Elem;
-use std::time::Duration;
 
 /// The product of two views, for a library; `None` if it is nothing that libraries do, or has no terms.
 pub(crate) fn product(dtype: DType, x: &Layout, w: &Layout) -> Option<Product> {
@@ -25,39 +23,21 @@ fn at<'a, D: Driver>(v: &Look<'a, D>) -> Result<Part<'a, D>> {
     Ok(v.buffer.part()?.skip((v.layout.offset() * v.dtype.size()) as u64))
 }
 
-/// The product of x and w, by whoever is faster; `ours` is our kernel.
+/// The product of x and w by the library; `None`, and nothing was done, if there is none, or if it does not do this one.
 ///
 /// # Errors
-/// `OutOfMemory`, `DeviceLost`.
-pub(crate) fn fastest<D: Driver>(
+/// `DeviceLost`.
+pub(crate) fn multiply<D: Driver>(
     d: &GpuDevice<D>,
-    product: Product,
     [x, w]: [Look<'_, D>; 2],
-    ours: &dyn Fn() -> Result<GpuBuffer<D>>,
-) -> Result<GpuBuffer<D>> {
-    let case = Case::of(x.dtype, x.layout, w.layout);
+) -> Result<Option<GpuBuffer<D>>> {
+    let Some(product) = product(x.dtype, x.layout, w.layout) else { return Ok(None) };
     let [b, m, n, _] = product.sizes;
-    let theirs = || -> Result<Option<GpuBuffer<D>>> {
-        let y = GpuBuffer::room(d, x.dtype, b * m * n)?;
-        match d.multiply(product, [at(&x)?, at(&w)?, y.part()?]) {
-            Ok(done) => Ok(done.then_some(y)),
-            // A library that does not work here is as good as none.
-            Err(e) if matches!(e.kind(), ErrorKind::OutOfMemory | ErrorKind::Unsupported) => Ok(None),
-            Err(e) => Err(e),
-        }
-    };
-    let own = || d.unrecorded(|| d.time(|| ours().map(drop)));
-    let vendors = || -> Result<Option<Duration>> {
-        d.unrecorded(|| match theirs()? {
-            None => Ok(None),
-            Some(_) => d.time(|| theirs().map(drop)).map(Some),
-        })
-    };
-    // Of one case, the library may do some products and not others: those whose elements lie far apart, say.
-    if d.tuner()?.who(case, &own, &vendors)? == Who::Vendor
-        && let Some(y) = theirs()?
-    {
-        return Ok(y);
+    let y = GpuBuffer::room(d, x.dtype, b * m * n)?;
+    match d.multiply(product, [at(&x)?, at(&w)?, y.part()?]) {
+        Ok(done) => Ok(done.then_some(y)),
+        // A library that does not work here is as good as none.
+        Err(e) if matches!(e.kind(), ErrorKind::OutOfMemory | ErrorKind::Unsupported) => Ok(None),
+        Err(e) => Err(e),
     }
-    ours()
 }

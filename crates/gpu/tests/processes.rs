@@ -149,6 +149,50 @@ fn their_products() {
     }
 }
 
+/// Who does a product is seen by what is refused: kernels of boxes.
+#[test]
+fn boxes_are_fetched_where_they_can_be() {
+    let refuse = ("ELINVAR_EMULATED_CUDA_REFUSE", "// boxes_");
+    let rows: [(&[(&str, &str)], &str); 6] = [
+        (&[], "boxes"),
+        // A refusal is told, also where several ways are tried.
+        (&[("ELINVAR_TUNE", "1")], "boxes"),
+        (&[("ELINVAR_CUDA_BOXES", "0")], "fragments"),
+        // Other devices, and a driver that knows no tensor maps.
+        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "80")], "fragments"),
+        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "100")], "fragments"),
+        (&[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], "fragments"),
+    ];
+    for (vars, by) in rows {
+        let cache = tempfile::tempdir().unwrap();
+        let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
+        alone("products_of_boxes", &[vars, &[refuse, dir, ("ELINVAR_TEST_BY", by)]].concat());
+    }
+}
+
+/// Products whose operands can be fetched as boxes, and others. (The emulated device is strict: that they can be done is tested
+/// with all others.)
+#[test]
+#[ignore = "a child of another test"]
+fn products_of_boxes() {
+    let by = std::env::var("ELINVAR_TEST_BY").expect("a parent");
+    let d = device();
+    let at = |sizes: &[usize]| Tensor::<Gpu<Cuda>>::ones(sizes, DType::F16, &d);
+    let (x, w, odd) = (at(&[40, 48]), at(&[48, 24]), at(&[48, 33]));
+    let product = |x: &Tensor<Gpu<Cuda>>, w: &Tensor<Gpu<Cuda>>| {
+        try_run(|| Precision::Fast.scope(|| x.matmul(w).to_dtype(DType::F32).to_vec::<f32>()))
+    };
+    // One row or many; turned around.
+    for (x, w) in [(&x, &w), (&x.narrow(0, 3, 1), &w), (&w.t(), &x.t())] {
+        match product(x, w) {
+            Err(e) => assert!(by == "boxes" && e.message().contains("boxes_"), "{by}: {e}"),
+            Ok(y) => assert!(by == "fragments" && y.unwrap().iter().all(|v| *v == 48.0), "{by}"),
+        }
+    }
+    let y = product(&x, &odd).unwrap().unwrap();
+    assert!(y.iter().all(|v| *v == 48.0));
+}
+
 #[test]
 fn numbers_go_from_device_to_device() {
     alone("two_devices", &[("ELINVAR_EMULATED_CUDA_DEVICES", "2")]);

@@ -238,7 +238,15 @@ impl Warp {
             }
             Inst::CommitCopies => self.commit_copies()?,
             Inst::WaitCopies(open) => self.wait_copies(open, group)?,
-            Inst::Join | Inst::Branch { .. } | Inst::Return | Inst::Barrier => {
+            Inst::SignalInit { .. }
+            | Inst::SignalFence
+            | Inst::SignalExpect { .. }
+            | Inst::FetchBox { .. }
+            | Inst::GroupFence
+            | Inst::GroupMma { .. }
+            | Inst::GroupCommit
+            | Inst::GroupWait(_) => self.boxes(inst, group)?,
+            Inst::SignalWait { .. } | Inst::Join | Inst::Branch { .. } | Inst::Return | Inst::Barrier => {
                 unreachable!("the loop around has seen to these")
             }
         }

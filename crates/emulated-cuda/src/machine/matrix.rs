@@ -23,7 +23,7 @@ pub struct Copies {
     groups: VecDeque<Vec<Copy>>,
 }
 
-fn number(factor: Factor, bits: u32) -> f32 {
+pub fn number(factor: Factor, bits: u32) -> f32 {
     match factor {
         Factor::F16 => f16::from_bits(bits as u16).to_f32(),
         Factor::BF16 => bf16::from_bits(bits as u16).to_f32(),

@@ -2,9 +2,12 @@
 
 mod access;
 mod compute;
+mod groups;
 mod matrix;
 mod memory;
 mod shared;
+mod signal;
+pub(crate) mod tensor;
 mod warp;
 
 pub use memory::Memory;
@@ -59,6 +62,8 @@ impl std::error::Error for Fault {}
 pub struct Launch {
     /// Workgroups along x, y, z.
     pub groups: [u32; 3],
+    /// Bytes of shared memory beside those that the program declares.
+    pub dynamic: u32,
     /// The block of parameters.
     pub params: Vec<u8>,
 }
@@ -67,6 +72,7 @@ pub struct Launch {
 pub(crate) struct Group<'a> {
     pub program: &'a Program,
     pub memory: &'a Memory,
+    pub params: &'a [u8],
     pub shared: SharedMemory,
 }
 
@@ -85,6 +91,14 @@ pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<(), Fa
                 program.param_bytes
             ),
         ));
+    }
+    if launch.dynamic > 0 && !program.dynamic {
+        let what = format!(
+            "{}: {} bytes of shared memory that it does not know of",
+            program.title(),
+            launch.dynamic
+        );
+        return Err(Fault::new(FaultKind::Launch, what));
     }
     let [x, y, z] = launch.groups.map(u64::from);
     let count = x * y * z;
@@ -105,7 +119,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(program: &'a Program, launch: &Launch, memory: &'a Memory) -> Worker<'a> {
+    fn new(program: &'a Program, launch: &'a Launch, memory: &'a Memory) -> Worker<'a> {
         let threads = program.group.iter().product::<u32>() as usize;
         let mut warps: Vec<Warp> = (0..threads.div_ceil(LANES))
             .map(|number| Warp::new(program, number, threads - number * LANES, &launch.params))
@@ -117,8 +131,8 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        let shared = SharedMemory::new(program.shared, program.granule);
-        Worker { group: Group { program, memory, shared }, warps }
+        let shared = SharedMemory::new(program.shared + launch.dynamic as usize, program.granule);
+        Worker { group: Group { program, memory, params: &launch.params, shared }, warps }
     }
 
     fn group(&mut self, id: [u32; 3]) -> Result<(), Fault> {
@@ -132,24 +146,44 @@ impl<'a> Worker<'a> {
                 }
             }
         }
+        let mut stops = vec![None; self.warps.len()];
         loop {
-            let mut at = None;
-            for (number, warp) in self.warps.iter_mut().enumerate() {
-                let stop =
-                    best::step(warp, &mut self.group).map_err(|f| placed(f, program, warp, number, id))?;
-                match at {
-                    None => at = Some(stop),
-                    Some(first) if first == stop => {}
-                    Some(_) => {
-                        let f =
-                            Fault::new(FaultKind::Illegal, "threads of a workgroup wait at different places");
-                        return Err(placed(f, program, warp, number, id));
-                    }
+            let events = self.group.shared.signals.events;
+            for (number, (warp, stop)) in self.warps.iter_mut().zip(&mut stops).enumerate() {
+                if matches!(stop, None | Some(Stop::Signal)) {
+                    let now = best::step(warp, &mut self.group);
+                    *stop = Some(now.map_err(|f| placed(f, program, warp, number, id))?);
                 }
             }
-            match at {
-                None | Some(Stop::Done) => return Ok(()),
-                Some(Stop::Barrier(_)) => self.group.shared.barrier(),
+            let wrong = |number: usize, what: &str| {
+                Err(placed(Fault::new(FaultKind::Illegal, what), program, &self.warps[number], number, id))
+            };
+            if let Some(waits) = stops.iter().position(|s| *s == Some(Stop::Signal)) {
+                if self.group.shared.signals.events == events {
+                    return wrong(waits, "a warp waits for a barrier in memory that nobody completes");
+                }
+                continue;
+            }
+            if let Some(other) = stops.iter().position(|s| *s != stops[0]) {
+                return wrong(other, "threads of a workgroup wait at different places");
+            }
+            let begun = |w: &Warp| w.products.begun;
+            let four = |w: &[Warp]| {
+                w.iter().any(|warp| begun(warp) != begun(&w[0]) || (w.len() < 4 && begun(warp) > 0))
+            };
+            if let Some(group) = self.warps.chunks(4).position(four) {
+                return wrong(4 * group, "products that a part of four warps begins");
+            }
+            match stops[0] {
+                None | Some(Stop::Signal) => unreachable!("all warps have stopped, and not for that"),
+                Some(Stop::Done) => {
+                    let last = self.group.shared.no_flights();
+                    return last.map_err(|f| placed(f, program, &self.warps[0], 0, id));
+                }
+                Some(Stop::Barrier(_)) => {
+                    self.group.shared.barrier();
+                    stops.fill(None);
+                }
             }
         }
     }

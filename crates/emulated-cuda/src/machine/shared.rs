@@ -1,5 +1,6 @@
 //! Memory that a workgroup shares, with a memory of who touched what since the last barrier.
 
+use super::signal::Signals;
 use super::{Fault, FaultKind};
 
 /// Several threads.
@@ -8,6 +9,8 @@ const MANY: u16 = u16::MAX;
 const ATOMIC: u16 = u16::MAX - 1;
 /// A copy that is under way: nobody may touch it.
 const COMING: u16 = u16::MAX - 2;
+/// A copy of which all that look have waited for the barrier.
+const SENT: u16 = u16::MAX - 3;
 
 /// Who touched a granule, and between which barriers. 0: nobody yet.
 #[derive(Clone, Copy, Default)]
@@ -26,6 +29,7 @@ pub struct SharedMemory {
     epoch: u32,
     /// The epoch in which this workgroup began.
     first: u32,
+    pub signals: Signals,
 }
 
 /// How memory is touched.
@@ -41,12 +45,24 @@ pub enum Touch {
 impl SharedMemory {
     pub fn new(bytes: usize, granule: usize) -> SharedMemory {
         let touched = vec![Touched::default(); bytes.div_ceil(granule)];
-        SharedMemory { bytes: vec![0xa5; bytes], touched, granule, epoch: 0, first: 0 }
+        SharedMemory {
+            bytes: vec![0xa5; bytes],
+            touched,
+            granule,
+            epoch: 0,
+            first: 0,
+            signals: Signals::default(),
+        }
     }
     /// A workgroup begins.
     pub fn begin(&mut self) {
         self.epoch += 1;
         self.first = self.epoch;
+        self.signals = Signals::default();
+    }
+    /// How many barriers there were.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
     }
     pub fn barrier(&mut self) {
         self.epoch += 1;
@@ -74,7 +90,9 @@ impl SharedMemory {
             let read_now = t.read == self.epoch;
             let bad = match how {
                 Touch::Read => {
-                    t.written < self.first || (written_now && t.writer != thread) || t.writer == COMING
+                    t.written < self.first
+                        || (written_now && t.writer != thread && t.writer != SENT)
+                        || t.writer == COMING
                 }
                 Touch::Write | Touch::Begin => {
                     (written_now && t.writer != thread)
@@ -107,6 +125,10 @@ impl SharedMemory {
         }
         Ok(at)
     }
+    /// A copy that was begun is there, for all that wait for the same barrier.
+    pub fn sent(&mut self, at: usize, bytes: &[u8]) {
+        self.arrived(at, bytes, SENT);
+    }
     /// A copy that was begun is there.
     pub fn arrived(&mut self, at: usize, bytes: &[u8], thread: u16) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
@@ -132,6 +154,7 @@ fn clash(t: Touched, at: usize, thread: u16, how: Touch, first: u32) -> Fault {
         MANY => "several threads".to_string(),
         ATOMIC => "an atomic".to_string(),
         COMING => "a copy that nobody has waited for".to_string(),
+        SENT => "a copy under a barrier".to_string(),
         n => format!("thread {n}"),
     };
     let word = match how {

@@ -4,6 +4,8 @@
 //! at a label become one again; so lanes that part in a branch or a loop are together behind it. Barriers and exchanges between
 //! lanes are mistakes unless all lanes that still run are there.
 
+use super::access::lanes;
+use super::groups::Products;
 use super::matrix::Copies;
 use super::{Fault, FaultKind, Group, LANES};
 use crate::ptx::inst::Inst;
@@ -16,6 +18,8 @@ pub enum Stop {
     Done,
     /// All lanes wait at this instruction.
     Barrier(usize),
+    /// Lanes wait for a phase of a barrier in memory.
+    Signal,
 }
 
 /// Lanes at a place.
@@ -38,6 +42,7 @@ pub struct Warp {
     /// The number of lane 0 in its workgroup.
     pub first: u16,
     pub copies: Copies,
+    pub products: Products,
 }
 
 impl Warp {
@@ -54,6 +59,7 @@ impl Warp {
             all,
             first: (number * LANES) as u16,
             copies: Copies::default(),
+            products: Products::default(),
         };
         for &(column, bits) in &program.constants32 {
             warp.narrow[column as usize] = [bits; LANES];
@@ -94,6 +100,7 @@ impl Warp {
         self.others.clear();
         self.live = self.all;
         self.copies = Copies::default();
+        self.products = Products::default();
     }
     /// The instruction that was last looked at.
     pub fn at(&self) -> usize {
@@ -168,6 +175,7 @@ impl Warp {
                 Inst::Return => {
                     self.live &= !self.here.mask;
                     if self.live == 0 {
+                        self.no_products()?;
                         return Ok(Stop::Done);
                     }
                     self.pick();
@@ -176,6 +184,22 @@ impl Warp {
                     self.together("a barrier")?;
                     self.here.at += 1;
                     return Ok(Stop::Barrier(self.here.at));
+                }
+                Inst::SignalWait { to, at, parity } => {
+                    let mut over = u32::MAX;
+                    for lane in lanes(self.mask()) {
+                        let [at, parity] = [at, parity].map(|c| self.narrow[c as usize][lane]);
+                        if !group.shared.is_over(at, parity, self.first + lane as u16)? {
+                            over &= !(1 << lane);
+                        }
+                    }
+                    if over & self.mask() == 0 {
+                        // Whoever asks again finds the same until somebody else has gone on.
+                        return Ok(Stop::Signal);
+                    }
+                    let (mask, to) = (self.mask(), &mut self.predicates[to as usize]);
+                    *to = *to & !mask | over & mask;
+                    self.here.at += 1;
                 }
                 inst => {
                     self.one(inst, group)?;

@@ -1,6 +1,7 @@
 //! From lines to instructions. What is not known is refused, with the line.
 
 use super::Param;
+use super::boxes::PARAM_WINDOW;
 use super::files::{File, Files, number};
 use super::inst::*;
 use std::collections::HashMap;
@@ -17,6 +18,10 @@ pub struct Decoder {
     pub branches: Vec<(usize, String)>,
     pub granule: usize,
     pub capability: u32,
+    /// Is the target one of its capability alone (`sm_90a`)?
+    pub alone: bool,
+    /// Columns of instructions that have many.
+    pub lists: Vec<Vec<Column>>,
 }
 
 impl Decoder {
@@ -56,26 +61,26 @@ impl Decoder {
         self.lines.push(line);
     }
 
-    fn gives32(&mut self, text: &str) -> Result<Column, String> {
+    pub fn gives32(&mut self, text: &str) -> Result<Column, String> {
         self.files.target(File::Narrow, text)
     }
     fn gives64(&mut self, text: &str) -> Result<Column, String> {
         self.files.target(File::Wide, text)
     }
-    fn p(&mut self, text: &str) -> Result<Column, String> {
+    pub fn p(&mut self, text: &str) -> Result<Column, String> {
         self.files.source(File::Predicate, text)
     }
-    fn gives_p(&mut self, text: &str) -> Result<Column, String> {
+    pub fn gives_p(&mut self, text: &str) -> Result<Column, String> {
         self.files.target(File::Predicate, text)
     }
-    fn n(&mut self, text: &str) -> Result<Column, String> {
+    pub fn n(&mut self, text: &str) -> Result<Column, String> {
         self.files.source(File::Narrow, text)
     }
-    fn w(&mut self, text: &str) -> Result<Column, String> {
+    pub fn w(&mut self, text: &str) -> Result<Column, String> {
         self.files.source(File::Wide, text)
     }
     /// Needs a device of at least this capability as target.
-    fn needs(&self, capability: u32) -> Result<(), String> {
+    pub fn needs(&self, capability: u32) -> Result<(), String> {
         if self.capability >= capability { Ok(()) } else { Err(format!("needs .target sm_{capability}")) }
     }
 
@@ -174,6 +179,14 @@ impl Decoder {
             }
             (["mad", "lo", _], [to, a, b, c]) => return self.three(Three::Mad, is_wide(ty), [to, a, b, c]),
             (["fma", "rn", _], [to, a, b, c]) => return self.three(Three::FmaF, is_wide(ty), [to, a, b, c]),
+            (["cvta", "param", "u64"], [to, a]) => {
+                // The window is not among the addresses inside of it, so that one without the other is seen.
+                let (a, window) = (self.w(a)?, self.w(&PARAM_WINDOW.to_string())?);
+                Inst::Wide2(Wide2::Add, [self.gives64(to)?, a, window])
+            }
+            (["mbarrier" | "fence" | "wgmma", ..] | ["cp", "async", "bulk", ..], _) => {
+                return self.boxes(parts, o);
+            }
             (["mma" | "ldmatrix" | "cp", ..], _) => return self.matrix(parts, o),
             (_, [to, a]) => return self.one(parts, ty, to, a),
             (_, [to, a, b]) => return self.two(parts, ty, to, a, b),
@@ -407,13 +420,13 @@ impl Decoder {
         }
     }
     /// Shared memory is accessed in pieces of this size.
-    fn touches(&mut self, space: Space, size: usize) {
+    pub fn touches(&mut self, space: Space, size: usize) {
         if space == Space::Shared {
             self.granule = self.granule.min(size);
         }
     }
     /// `[%rd1+16]`
-    fn address(&mut self, space: Space, text: &str) -> Result<(Column, u32), String> {
+    pub fn address(&mut self, space: Space, text: &str) -> Result<(Column, u32), String> {
         let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).ok_or("an address")?;
         let (base, more) = inner.split_once('+').unwrap_or((inner, "0"));
         let offset = number(more).and_then(|n| u32::try_from(n).ok()).ok_or("bytes after an address")?;
@@ -473,7 +486,7 @@ impl Decoder {
     }
 
     /// `{%r1, %r2}`
-    fn list<const N: usize>(
+    pub fn list<const N: usize>(
         &mut self,
         text: &str,
         each: fn(&mut Self, &str) -> Result<Column, String>,

@@ -22,6 +22,8 @@ pub struct Files {
     pub constants: HashMap<(File, u64), Column>,
     pub specials: Vec<(Column, Special)>,
     pub params: Vec<(String, File, Param)>,
+    /// Where each parameter that is no number begins.
+    pub blobs: HashMap<String, usize>,
     /// Where each piece of shared memory begins.
     pub shared: HashMap<String, usize>,
     /// Registers that were written.
@@ -87,8 +89,17 @@ impl Files {
             }
             return Ok(c);
         }
-        if let Some(&at) = self.shared.get(text) {
-            return Ok(self.constant(file, at as u64));
+        let (name, more) = text.split_once('+').unwrap_or((text, "0"));
+        if let Some(&at) = self.shared.get(name) {
+            let more = number(more).ok_or_else(|| format!("what is {more}?"))?;
+            return Ok(self.constant(file, at as u64 + more));
+        }
+        if let Some(&at) = self.blobs.get(text) {
+            return if file == File::Wide {
+                Ok(self.constant(file, at as u64))
+            } else {
+                Err(format!("{text} has 64 bits"))
+            };
         }
         if let Some(special) = special(text) {
             let c = self.new_columns(File::Narrow, 1);

@@ -281,6 +281,50 @@ pub enum Inst {
         bytes: u8,
         read: Column,
     },
+    /// Makes a barrier in memory (address, bytes after it) for so many.
+    SignalInit {
+        at: Column,
+        offset: u32,
+        count: Column,
+    },
+    /// Tells the engine of barriers.
+    SignalFence,
+    /// Arrives at a barrier (address, bytes after it), and announces bytes.
+    SignalExpect {
+        at: Column,
+        offset: u32,
+        bytes: Column,
+    },
+    /// Is the phase of a barrier over?
+    SignalWait {
+        to: Column,
+        at: Column,
+        parity: Column,
+    },
+    /// A box of a tensor, by its map, from an index on, to shared memory under a barrier.
+    FetchBox {
+        to: Column,
+        map: Column,
+        from: [Column; 3],
+        signal: Column,
+    },
+    /// Orders what touches registers before the products of four warps that do.
+    GroupFence,
+    /// sums += a * b of 64 rows, 16 terms and as many columns as the list of sums has twice; a and b are descriptions of where they
+    /// are, turned or not.
+    GroupMma {
+        factor: Factor,
+        /// The number of a list.
+        sums: u32,
+        a: Column,
+        b: Column,
+        scaled: Column,
+        turned: [bool; 2],
+    },
+    /// Closes a group of products.
+    GroupCommit,
+    /// Waits until at most so many groups of products are open.
+    GroupWait(u32),
     /// Closes a group of copies.
     CommitCopies,
     /// Waits until at most so many groups of copies are open.

@@ -1,9 +1,12 @@
 //! A module's text, decoded once.
 
+mod boxes;
 mod decode;
 mod files;
 pub mod inst;
 mod module;
+
+pub(crate) use boxes::PARAM_WINDOW;
 
 use inst::{Column, Inst};
 use std::fmt;
@@ -41,12 +44,16 @@ pub struct Program {
     pub entry: String,
     /// As in `sm_75`.
     pub capability: u32,
+    /// Is it for devices of that capability alone, as in `sm_90a`?
+    pub alone: bool,
     /// Threads of a workgroup.
     pub group: [u32; 3],
     /// What is done.
     pub(crate) insts: Vec<Inst>,
     /// The line of the text that an instruction comes from.
     pub(crate) lines: Vec<u32>,
+    /// Columns of instructions that have many.
+    pub(crate) lists: Vec<Vec<Column>>,
     /// Columns of each file.
     pub(crate) narrow: usize,
     pub(crate) wide: usize,
@@ -57,10 +64,14 @@ pub struct Program {
     pub(crate) specials: Vec<(Column, Special)>,
     /// Parameters in their order.
     pub params: Vec<Param>,
+    /// How many parameters there are that are no numbers: they are not among `params`, and come before them.
+    pub blobs: usize,
     /// Bytes of the block of parameters.
     pub param_bytes: usize,
-    /// Bytes of shared memory.
+    /// Bytes of shared memory that it declares.
     pub shared: usize,
+    /// Has it shared memory whose size a launch says?
+    pub dynamic: bool,
     /// What all accesses to shared memory are multiples of, in bytes.
     pub(crate) granule: usize,
     text: String,
@@ -85,7 +96,7 @@ pub enum Refused {
     Text(String),
     /// It is of a version of PTX that is too new.
     Version((u32, u32)),
-    /// It is for a newer device.
+    /// It is for a newer device, or for another alone.
     Target(u32),
 }
 
@@ -94,7 +105,7 @@ impl fmt::Display for Refused {
         match self {
             Refused::Text(why) => f.write_str(why),
             Refused::Version((a, b)) => write!(f, "PTX .version {a}.{b} is not supported by this driver"),
-            Refused::Target(sm) => write!(f, "PTX .target sm_{sm} is newer than this device"),
+            Refused::Target(sm) => write!(f, "PTX .target sm_{sm} is for other devices than this"),
         }
     }
 }

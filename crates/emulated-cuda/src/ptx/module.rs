@@ -6,12 +6,13 @@ use super::inst::Inst;
 use super::{Param, Program, Refused};
 
 /// Bytes of shared memory that a workgroup may declare.
-const MOST_SHARED: usize = 48 << 10;
+const MOST_SHARED: usize = crate::device::MOST_SHARED as usize;
 
 /// Decodes a text. See [`super::parse`].
 pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Program, Refused> {
     let mut d = Decoder { granule: 8, ..Decoder::default() };
     let (mut entry, mut group, mut param_bytes, mut shared) = (None, [1; 3], 0, 0);
+    let mut dynamic = false;
     for (n, whole) in text.lines().enumerate() {
         let line = whole.split("//").next().unwrap_or("").trim().trim_end_matches([';', ',']).trim();
         let refuse = |why: String| Refused::Text(format!("line {}: {why}: {}", n + 1, whole.trim()));
@@ -27,9 +28,11 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
                 }
             }
             Some(".target") => {
-                let sm = words.next().and_then(|w| w.strip_prefix("sm_")).and_then(|w| w.parse().ok());
-                d.capability = sm.ok_or_else(|| refuse("a target is expected".into()))?;
-                if d.capability > capability {
+                let word = words.next().and_then(|w| w.strip_prefix("sm_")).unwrap_or("");
+                let number = word.strip_suffix('a').unwrap_or(word);
+                d.capability = number.parse().map_err(|_| refuse("a target is expected".into()))?;
+                d.alone = word != number;
+                if d.capability > capability || (d.alone && d.capability != capability) {
                     return Err(Refused::Target(d.capability));
                 }
             }
@@ -50,6 +53,12 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
                 }
             }
             Some(".reg") => d.registers(line).map_err(refuse)?,
+            Some(".extern") => {
+                d.extern_shared(line).map_err(refuse)?;
+                if std::mem::replace(&mut dynamic, true) {
+                    return Err(refuse("a second piece of shared memory of unknown size".into()));
+                }
+            }
             Some(".shared") => {
                 shared = d.shared(line, shared).map_err(refuse)?;
                 if shared > MOST_SHARED {
@@ -58,6 +67,11 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
             }
             Some(_) => d.line(line, n as u32).map_err(refuse)?,
         }
+    }
+    if dynamic && shared > 0 {
+        return Err(Refused::Text(
+            "shared memory of known and of unknown size; nobody has needed both".into(),
+        ));
     }
     let entry = entry.ok_or_else(|| Refused::Text("there is no entry".into()))?;
     let threads: u64 = group.iter().map(|&n| u64::from(n)).product();
@@ -79,6 +93,7 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
     Ok(Program {
         entry,
         capability: d.capability,
+        alone: d.alone,
         group,
         narrow: columns(File::Narrow),
         wide: columns(File::Wide),
@@ -87,18 +102,28 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
         constants64: constants(File::Wide).map(|((_, bits), &c)| (c, *bits)).collect(),
         specials: d.files.specials,
         params: d.files.params.into_iter().map(|(_, _, p)| p).collect(),
+        blobs: d.files.blobs.len(),
         param_bytes,
         shared,
+        dynamic,
         granule: d.granule,
         insts: d.insts,
         lines: d.lines,
+        lists: d.lists,
         text: text.to_string(),
     })
 }
 
 impl Decoder {
-    /// `.param .u64 b0`: the next of its size.
+    /// `.param .u64 b0`: the next of its size. `.param .align 64 .b8 t0[128]`: bytes.
     fn param(&mut self, line: &str, used: usize) -> Result<usize, String> {
+        if let [".param", ".align", align, ".b8", rest] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            let align: usize = align.parse().map_err(|_| "an alignment")?;
+            let (name, bytes) = rest.trim_end_matches(']').split_once('[').ok_or("a number of bytes")?;
+            let at = used.next_multiple_of(align);
+            self.files.blobs.insert(name.to_string(), at);
+            return Ok(at + bytes.parse::<usize>().map_err(|_| "a number of bytes")?);
+        }
         let mut words = line.split_whitespace().skip(1);
         let (Some(ty), Some(name)) = (words.next(), words.next()) else { return Err("a parameter".into()) };
         let (size, file) = match ty {
@@ -118,6 +143,17 @@ impl Decoder {
         let (name, count) =
             words.next().and_then(|w| w.trim_end_matches('>').split_once('<')).ok_or("a name")?;
         self.files.declare(ty, name, count.parse().map_err(|_| "a number of registers")?)
+    }
+    /// `.extern .shared .align 128 .b8 all[]`: as much as a launch gives.
+    fn extern_shared(&mut self, line: &str) -> Result<(), String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [".extern", ".shared", ".align", align, ".b8", name] = words[..] else {
+            return Err("something external that is no shared memory".into());
+        };
+        let name = name.strip_suffix("[]").ok_or("shared memory of unknown size")?;
+        let power = align.parse::<u32>().is_ok_and(u32::is_power_of_two);
+        self.files.shared.insert(name.to_string(), 0);
+        if power { Ok(()) } else { Err("an alignment".into()) }
     }
     /// `.shared .align 16 .b8 s0[64]`
     fn shared(&mut self, line: &str, used: usize) -> Result<usize, String> {

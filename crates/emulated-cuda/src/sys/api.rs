@@ -11,8 +11,9 @@
 #![allow(clippy::missing_safety_doc, reason = "as above")]
 #![allow(non_snake_case, reason = "as above")]
 
+use super::log::Log;
 use super::raw::HostBytes;
-use crate::device::{Device, Error, Operation, Work};
+use crate::device::{Device, Error, MOST_SHARED, Operation, Work};
 use crate::machine::Launch;
 use crate::settings::Settings;
 use std::cell::Cell;
@@ -138,7 +139,8 @@ pub extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, devi
                 5 => i32::MAX,
                 6 | 7 => 65535,
                 // Shared memory of a workgroup; lanes of a warp.
-                8 => 48 << 10,
+                8 => MOST_SHARED as c_int,
+                97 => d.settings().shared() as c_int,
                 10 => 32,
                 // Multiprocessors.
                 16 => 4,
@@ -341,40 +343,6 @@ pub extern "C" fn cuMemcpyPeerAsync(
 
 // Modules
 
-/// Where a caller wants to read why something was refused: options 5 and 6 of `CUjit_option`.
-struct Log {
-    at: *mut c_char,
-    room: usize,
-}
-
-impl Log {
-    /// # Safety
-    /// Both arrays have `count` elements.
-    unsafe fn of(count: c_uint, options: *const c_int, values: *const Handle) -> Log {
-        let mut log = Log { at: std::ptr::null_mut(), room: 0 };
-        for i in 0..count as usize {
-            // SAFETY: the caller's promise.
-            let (option, value) = unsafe { (*options.add(i), *values.add(i)) };
-            match option {
-                5 => log.at = value.cast(),
-                6 => log.room = value as usize,
-                _ => {}
-            }
-        }
-        log
-    }
-    fn write(&self, text: &str) {
-        eprintln!("emulated cuda: {text}");
-        if self.at.is_null() || self.room == 0 {
-            return;
-        }
-        for (i, b) in text.bytes().take(self.room - 1).chain([0]).enumerate() {
-            // SAFETY: the caller has `room` bytes there.
-            unsafe { self.at.add(i).write(b as c_char) };
-        }
-    }
-}
-
 /// A module that is being put together.
 struct Link {
     log: Log,
@@ -417,10 +385,17 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
             link.log.write("nothing is compiled");
             return Err(Error::INVALID_PTX);
         }
-        d.compile(text).map_err(|(error, why)| {
+        let program = d.compile(text).map_err(|(error, why)| {
             link.log.write(&why);
             error
         })?;
+        // With what only one capability has: 0x10000 and its number.
+        let alone = Some(0x1_0000 + program.capability as usize);
+        if program.alone && !d.settings().guesses && link.log.target != alone {
+            link.log
+                .write("ptxas fatal: a target of one capability alone cannot be compiled for the device's");
+            return Err(Error::INVALID_PTX);
+        }
         link.cubin = [CUBIN, &(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
         Ok(())
     })
@@ -502,6 +477,18 @@ pub unsafe extern "C" fn cuModuleGetFunction(to: *mut Handle, module: Handle, na
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_int, value: c_int) -> Status {
+    within(|d| {
+        let bytes = u32::try_from(value).map_err(|_| Error::INVALID_VALUE)?;
+        match attribute {
+            // Bytes of shared memory that a launch may add.
+            8 => d.allow_shared(function as u64, bytes),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: Handle,
     groups_x: c_uint,
@@ -519,9 +506,10 @@ pub unsafe extern "C" fn cuLaunchKernel(
         let program = d.program(function as u64)?.clone();
         let groups = [groups_x, groups_y, groups_z];
         let fits = groups.iter().all(|&n| n > 0) && groups_y <= 65535 && groups_z <= 65535;
-        if !fits || program.group != [threads_x, threads_y, threads_z] || shared != 0 {
+        if !fits || program.group != [threads_x, threads_y, threads_z] {
             return Err(Error::INVALID_VALUE);
         }
+        d.may_share(function as u64, shared)?;
         let mut block = vec![0; program.param_bytes];
         if params.is_null() {
             // SAFETY: pairs of a word and a value, ended by 0.
@@ -531,6 +519,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
             }
             // SAFETY: the caller has `size` bytes there.
             unsafe { block.as_mut_ptr().copy_from_nonoverlapping(at, size) };
+        } else if program.blobs > 0 {
+            // Nobody has needed it.
+            return Err(Error::INVALID_VALUE);
         } else {
             for (i, p) in program.params.iter().enumerate() {
                 // SAFETY: one pointer for each parameter, to as many bytes as it has.
@@ -540,7 +531,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
                 }
             }
         }
-        d.push(stream as u64, Operation::Work(Work::Launch(program, Launch { groups, params: block })))
+        let launch = Launch { groups, dynamic: shared, params: block };
+        d.push(stream as u64, Operation::Work(Work::Launch(program, launch)))
     })
 }
 

@@ -5,4 +5,6 @@
 pub mod api;
 pub mod best;
 pub mod blas;
+mod log;
+pub mod maps;
 pub mod raw;

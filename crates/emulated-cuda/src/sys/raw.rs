@@ -90,6 +90,12 @@ impl Raw {
         // SAFETY: just checked; `copy_from` allows overlaps. No workgroup runs while the device copies.
         unsafe { self.at.as_ptr().add(offset).copy_from(from.at.as_ptr().add(from_offset), bytes) }
     }
+    /// Bytes from a place on, which are there.
+    pub fn read(&self, offset: usize, to: &mut [u8]) {
+        assert!(offset + to.len() <= self.len, "the caller has checked bounds");
+        // SAFETY: just checked; the host's bytes are nobody else's. As loads, these are of what no workgroup writes meanwhile.
+        unsafe { to.as_mut_ptr().copy_from(self.at.as_ptr().add(offset), to.len()) }
+    }
     /// Everything set to a byte.
     pub fn fill(&self, byte: u8) {
         // SAFETY: all of it is ours.

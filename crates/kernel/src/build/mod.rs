@@ -26,8 +26,8 @@ pub use val::Val;
 
 use crate::arith;
 use crate::ir::{
-    Access, Atomic, Buffer, Builtin, Constant, Elem, Fragment, Inst, Kernel, Layout, Op, Param, Place,
-    Reduce, Region, Scalar, Shared, Type, Value,
+    Access, Atomic, Buffer, Builtin, Constant, Elem, Fetched, Fragment, Inst, Kernel, Layout, Op, Param,
+    Place, Reduce, Region, Scalar, Shared, Type, Value, View,
 };
 use std::cell::RefCell;
 
@@ -53,7 +53,9 @@ impl Builder {
             subgroup: None,
             buffers: Vec::new(),
             params: Vec::new(),
+            views: Vec::new(),
             shared: Vec::new(),
+            signals: 0,
             values: Vec::new(),
             body: Region::default(),
         };
@@ -94,6 +96,40 @@ impl Builder {
         let shared = &mut self.state.borrow_mut().kernel.shared;
         shared.push(Shared { name: name.to_string(), elem, len });
         Place::Shared(shared.len() as u32 - 1)
+    }
+
+    /// A buffer as a tensor of which boxes of so many lines are fetched: where its first element is, its sizes and strides, all of
+    /// them parameters. Gives its number.
+    ///
+    /// # Panics
+    /// If one of the numbers is no parameter.
+    pub fn view(
+        &self,
+        name: &str,
+        buffer: Place,
+        lines: u32,
+        offset: Val<'_>,
+        sizes: [Val<'_>; 3],
+        strides: [Val<'_>; 2],
+    ) -> u32 {
+        let number = |v: Val<'_>| {
+            let state = self.state.borrow();
+            let mut all = state.open.iter().flat_map(|r| &r.insts);
+            let found = all.find_map(|inst| match inst.op {
+                Op::Param(i) if inst.results == [v.id] => Some(i),
+                _ => None,
+            });
+            found.unwrap_or_else(|| panic!("{}: a number of {name} is no parameter", state.kernel.name))
+        };
+        let Place::Buffer(buffer) = buffer else { panic!("{}: {name} is of a buffer", self.name()) };
+        let (offset, sizes, strides) = (number(offset), sizes.map(number), strides.map(number));
+        let views = &mut self.state.borrow_mut().kernel.views;
+        views.push(View { name: name.to_string(), buffer, lines, offset, sizes, strides });
+        views.len() as u32 - 1
+    }
+    /// So many signals.
+    pub fn signals(&self, count: u32) {
+        self.state.borrow_mut().kernel.signals = count;
     }
 
     // Numbers
@@ -185,6 +221,36 @@ impl Builder {
     /// Waits until at most so many of the last groups are under way.
     pub fn wait_copies(&self, open: u8) {
         self.push_none(Op::WaitCopies(open));
+    }
+
+    // Boxes
+
+    /// Begins to bring boxes to shared memory, under a signal.
+    pub fn fetch(&self, signal: Val<'_>, boxes: Vec<Fetched>) {
+        self.push_none(Op::Fetch { signal: signal.id, boxes });
+    }
+    /// A box of a view, for [`Builder::fetch`].
+    pub fn fetched(&self, to: Place, at: Val<'_>, view: u32, from: [Val<'_>; 3]) -> Fetched {
+        Fetched { to, at: at.id, view, from: from.map(|v| v.id) }
+    }
+    /// Waits until a phase of a signal is over.
+    pub fn await_signal(&self, signal: Val<'_>, phase: Val<'_>) {
+        self.push_none(Op::Await(signal.id, phase.id));
+    }
+    /// Begins c + a * b of blocks in shared memory.
+    pub fn box_mul_add<'k>(
+        &'k self,
+        (a_lies, a, a_at): (Layout, Place, Val<'k>),
+        (b_lies, b, b_at): (Layout, Place, Val<'k>),
+        sums: &[Val<'k>],
+    ) -> Vec<Val<'k>> {
+        let sums: Vec<Value> = sums.iter().map(|v| v.id).collect();
+        let types = self.types(&sums);
+        self.push_many(Op::BoxMulAdd { a: (a_lies, a, a_at.id), b: (b_lies, b, b_at.id), sums }, &types)
+    }
+    /// Waits until at most so many of the last products are under way.
+    pub fn wait_products(&self, open: u8) {
+        self.push_none(Op::WaitProducts(open));
     }
 
     // Subgroups and fragments

@@ -30,11 +30,13 @@ pub struct Trace {
     atomic: bool,
     /// Is a copy to it under way?
     coming: bool,
+    /// How many products that are under way read it.
+    held: u8,
 }
 
 const NOBODY: Who = Who { group: NONE, lane: NONE, epoch: 0 };
 /// Untouched.
-pub const FRESH: Trace = Trace { load: NOBODY, store: NOBODY, atomic: false, coming: false };
+pub const FRESH: Trace = Trace { load: NOBODY, store: NOBODY, atomic: false, coming: false, held: 0 };
 
 /// Does the first come before the second only by chance?
 fn unordered(past: Who, now: Who) -> bool {
@@ -55,6 +57,14 @@ impl Trace {
         self.coming = true;
         conflict
     }
+    /// Notes that a product which reads it is under way.
+    pub fn hold(&mut self) {
+        self.held += 1;
+    }
+    /// Notes that such a product has been waited for.
+    pub fn release(&mut self) {
+        self.held -= 1;
+    }
     /// Notes that a copy has been waited for.
     pub fn arrive(&mut self, who: Who) {
         self.coming = false;
@@ -64,6 +74,9 @@ impl Trace {
     pub fn touch(&mut self, how: Touch, who: Who) -> Option<&'static str> {
         if self.coming {
             return Some("touches what a copy brings that nobody has waited for");
+        }
+        if self.held > 0 && how != Touch::Load {
+            return Some("changes what a product reads that nobody has waited for");
         }
         let after_store = unordered(self.store, who);
         let after_load = unordered(self.load, who);

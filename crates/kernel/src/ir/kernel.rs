@@ -1,7 +1,8 @@
 //! A kernel: what it is given, and what it does.
 
-use super::op::Op;
+use super::op::{Op, Place};
 use super::types::{Elem, Scalar, Type};
+use super::view::{BOX_LINE, BOX_ROUND, View};
 
 /// A value: a number into [`Kernel::values`]. Defined once, by an instruction or as an argument of a region; it can be
 /// used after that, in the same region and in those inside of it.
@@ -104,12 +105,27 @@ pub struct Kernel {
     pub buffers: Vec<Buffer>,
     /// Parameters, in the order of their block.
     pub params: Vec<Param>,
+    /// Buffers as tensors of which boxes are fetched.
+    pub views: Vec<View>,
     /// Shared memory.
     pub shared: Vec<Shared>,
+    /// How many signals there are, for boxes that are fetched.
+    pub signals: u32,
     /// The type of each value.
     pub values: Vec<Type>,
     /// What is done.
     pub body: Region,
+}
+
+/// Where shared memory lies, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPlaces {
+    /// Where each piece begins: at a multiple of 16, and of [`BOX_ROUND`] lines if it holds boxes.
+    pub pieces: Vec<u64>,
+    /// Where the signals begin, each of 8 bytes.
+    pub signals: u64,
+    /// All bytes.
+    pub bytes: u64,
 }
 
 /// What a device must have to run a kernel.
@@ -129,6 +145,8 @@ pub struct Features {
     pub fragments: bool,
     /// Copies that go on while the kernel does. Where a device has none, they are loads and stores.
     pub copies: bool,
+    /// Boxes of tensors, fetched to shared memory and multiplied there.
+    pub boxes: bool,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Invocations of a workgroup.
@@ -147,9 +165,36 @@ impl Kernel {
     pub fn invocations(&self) -> u32 {
         self.group.iter().product()
     }
-    /// Bytes of shared memory, each piece beginning at a multiple of 8.
+    /// Where pieces of shared memory lie, one behind the other.
+    pub fn shared_places(&self) -> SharedPlaces {
+        let boxes = self.boxes();
+        let mut end: u64 = 0;
+        let pieces = self.shared.iter().zip(boxes).map(|(s, boxes)| {
+            let at = end.next_multiple_of(if boxes { u64::from(BOX_ROUND * BOX_LINE) } else { 16 });
+            end = at + (u64::from(s.elem.size()) * u64::from(s.len)).next_multiple_of(16);
+            at
+        });
+        let pieces = pieces.collect();
+        SharedPlaces { pieces, signals: end, bytes: end + u64::from(self.signals) * 8 }
+    }
+    /// Which pieces of shared memory hold boxes.
+    pub fn boxes(&self) -> Vec<bool> {
+        let mut all = vec![false; self.shared.len()];
+        self.body.each_inst(&mut |inst| {
+            let Op::Fetch { boxes, .. } = &inst.op else { return };
+            for fetched in boxes {
+                if let Place::Shared(i) = fetched.to
+                    && let Some(mark) = all.get_mut(i as usize)
+                {
+                    *mark = true;
+                }
+            }
+        });
+        all
+    }
+    /// Bytes of shared memory.
     pub fn shared_bytes(&self) -> u64 {
-        self.shared.iter().map(|s| (u64::from(s.elem.size()) * u64::from(s.len)).next_multiple_of(8)).sum()
+        self.shared_places().bytes
     }
     /// What a device must have to run this kernel.
     pub fn features(&self) -> Features {
@@ -176,7 +221,10 @@ impl Kernel {
                 Elem::I32 | Elem::U32 | Elem::F32 => {}
             }
         }
-        self.body.each_inst(&mut |inst| f.copies |= matches!(inst.op, Op::Copy { .. }));
+        self.body.each_inst(&mut |inst| {
+            f.copies |= matches!(inst.op, Op::Copy { .. });
+            f.boxes |= matches!(inst.op, Op::Fetch { .. } | Op::BoxMulAdd { .. });
+        });
         f.fragments = self.values.iter().any(|t| matches!(t, Type::Fragment(_)));
         f
     }

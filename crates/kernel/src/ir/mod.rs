@@ -10,10 +10,14 @@ mod constant;
 mod kernel;
 mod op;
 mod types;
+mod view;
 mod walk;
 
 pub use constant::Constant;
-pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, Value};
+pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, SharedPlaces, Value};
 pub use op::{Atomic, Binary, Builtin, Compare, Layout, Op, Place, Reduce, Unary};
 pub use types::{Elem, Fragment, MatrixUnit, Role, Scalar, Type};
+pub use view::{
+    BLOCK, BLOCK_INVOCATIONS, BOX_ELEMENTS, BOX_LINE, BOX_ROUND, Fetched, MOST_BOX_LINES, View, misfit,
+};
 pub use walk::Nature;

@@ -7,6 +7,7 @@
 use super::constant::Constant;
 use super::kernel::{Region, Value};
 use super::types::{Fragment, Scalar};
+use super::view::Fetched;
 
 /// Operations on one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,6 +166,11 @@ pub enum Layout {
 /// invocation's `WaitCopies` ends that, and the elements then count as stored by it there, so that others see them after a
 /// barrier. A kernel ends with no copy under way.
 ///
+/// **Boxes** are fetched by the workgroup, and go on their way as copies do: from its `Fetch` on nobody may touch a box, and the
+/// `Await` of its signal ends that, for all invocations, without a barrier. How a box lies in shared memory only the device knows:
+/// shared memory to which boxes are fetched is for them alone, and products (`BoxMulAdd`) alone read it. These go on, too:
+/// until a `WaitProducts` has waited for one, nobody may change what it reads or look at its sums. A kernel ends with none under way.
+///
 /// **Uniform.** What is marked so must be reached by all invocations of a workgroup or by none: inside of branches
 /// and loops whose conditions and bounds are the same for all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -253,6 +259,33 @@ pub enum Op {
     FragmentOf(Fragment, Vec<Value>),
     /// A fragment to memory: place, where it begins, elements from row to row, what. Uniform.
     FragmentStore(Layout, Place, Value, Value, Value),
+    /// Begins to bring boxes of views to shared memory: when all of them are there, the phase of the signal is over. There are two
+    /// phases, 0 and 1, in turn, and the first is 0. Nothing else may be under way for the signal. Uniform, also in its operands.
+    Fetch {
+        /// Which signal.
+        signal: Value,
+        /// What is brought.
+        boxes: Vec<Fetched>,
+    },
+    /// Waits until a phase (0 or 1) of a signal is over: it is, if the signal is in the other one. To wait for a phase in which
+    /// nothing is under way is to wait for ever, and a mistake. Uniform, also in its operands.
+    Await(Value, Value),
+    /// Begins products of blocks in shared memory. Each [`super::BLOCK_INVOCATIONS`] of the workgroup have 64 rows, of which each
+    /// subgroup of 32 has the next 16, and multiply 64 terms of them with as many columns as there are sums. Of rows one block is read, which
+    /// begins at `a`; of columns one block for each 64, one behind the other from `b` on. A block begins at a multiple of
+    /// [`super::BLOCK`] elements and has 64 lines of 64: of rows by terms (`Rows` for a, `Columns` for b), or of terms. Sums are
+    /// fragments of 16 columns each, side by side; nothing else reads the old ones. How a device adds is as in `FragmentMulAdd`.
+    /// Uniform; `a` and `b` are the same for all invocations that work together.
+    BoxMulAdd {
+        /// Where the rows are, and how a block of them lies.
+        a: (Layout, Place, Value),
+        /// Where the columns are, and how a block of them lies.
+        b: (Layout, Place, Value),
+        /// c, which becomes c + a * b.
+        sums: Vec<Value>,
+    },
+    /// Waits until at most so many of the last `BoxMulAdd` are under way. Uniform.
+    WaitProducts(u8),
     /// The first region where the condition (one bool) is true, else the second. What a region yields are the results.
     If(Value, Region, Region),
     /// A counted loop.

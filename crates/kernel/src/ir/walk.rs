@@ -2,6 +2,7 @@
 
 use super::kernel::{Inst, Region, Value};
 use super::op::Op;
+use super::view::Fetched;
 
 /// What an instruction has to do with memory and with other invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,8 @@ macro_rules! each_operand {
             | Op::Builtin(_)
             | Op::Barrier
             | Op::CommitCopies
-            | Op::WaitCopies(_) => {}
+            | Op::WaitCopies(_)
+            | Op::WaitProducts(_) => {}
             Op::Unary(_, a)
             | Op::Convert(_, a)
             | Op::Whole(a)
@@ -48,12 +50,20 @@ macro_rules! each_operand {
             | Op::Store(_, a, b)
             | Op::Atomic(_, _, a, b)
             | Op::Shuffle(a, b)
+            | Op::Await(a, b)
             | Op::FragmentLoad(_, _, _, a, b) => [a, b].into_iter().for_each($f),
             Op::Fma(a, b, c)
             | Op::Select(a, b, c)
             | Op::FragmentMulAdd(a, b, c)
             | Op::FragmentStore(_, _, a, b, c) => [a, b, c].into_iter().for_each($f),
             Op::Copy { at, index, there, .. } => [at, index, there].into_iter().for_each($f),
+            Op::Fetch { signal, boxes } => {
+                $f(signal);
+                for Fetched { at, from: [i, line, plane], .. } in boxes {
+                    [at, i, line, plane].into_iter().for_each(&mut *$f);
+                }
+            }
+            Op::BoxMulAdd { a: (_, _, a), b: (_, _, b), sums } => [a, b].into_iter().chain(sums).for_each($f),
             Op::Compose(all) | Op::FragmentOf(_, all) => all.into_iter().for_each($f),
             Op::For { start, end, step, init, .. } => {
                 [start, end, step].into_iter().chain(init).for_each($f);
@@ -65,7 +75,7 @@ macro_rules! each_operand {
 impl Op {
     /// Calls `f` for each value that the instruction itself reads (its regions read more).
     pub fn each_operand(&self, f: &mut dyn FnMut(Value)) {
-        each_operand!(self, |v: &Value| f(*v));
+        each_operand!(self, &mut |v: &Value| f(*v));
     }
     /// Calls `f` for each value that the instruction itself reads, to change it.
     pub fn each_operand_mut(&mut self, f: &mut dyn FnMut(&mut Value)) {
@@ -104,9 +114,14 @@ impl Op {
             | Op::Extract(..) => Nature::Pure,
             Op::Load(..) => Nature::Load,
             Op::Store(..) | Op::Atomic(..) | Op::Copy { .. } => Nature::Change { together: false },
-            Op::Barrier | Op::CommitCopies | Op::WaitCopies(_) | Op::FragmentStore(..) => {
-                Nature::Change { together: true }
-            }
+            Op::Barrier
+            | Op::CommitCopies
+            | Op::WaitCopies(_)
+            | Op::FragmentStore(..)
+            | Op::Fetch { .. }
+            | Op::Await(..)
+            | Op::BoxMulAdd { .. }
+            | Op::WaitProducts(_) => Nature::Change { together: true },
             Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)

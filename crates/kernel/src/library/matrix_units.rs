@@ -8,13 +8,11 @@
 //!
 //! Terms come through registers while the step before is computed with, or, where operands lie in pieces of 16 bytes, by copies of
 //! which several steps are under way.
-//!
-//! In the end each subgroup hands its fragments, two side by side at a time, through shared memory, where its invocations find the
-//! elements that the epilogue is for.
 
 use super::contract::flow::{self, Flow};
 use super::contract::stage::{self, Stage};
 use super::contract::{Matrix, numbers_of};
+use super::finish::{Finish, Handing};
 use super::formula::{Compute, Formula};
 use super::index;
 use super::numbers::{self, Numbers};
@@ -117,18 +115,15 @@ impl Tile {
         let more = if along { flow::BYTES / self.unit.elem.size() } else { 8 };
         inner + more
     }
-    /// Fragments of sums that are handed over at a time.
-    pub(super) fn together(self) -> u32 {
-        if self.each[1].is_multiple_of(2) { 2 } else { 1 }
-    }
-    /// Columns of them, and from row to row in shared memory: half-warps store rows that begin in different banks.
-    pub(super) fn handed(self) -> (u32, u32) {
-        let columns = u32::from(self.unit.shape[1]) * self.together();
-        (columns, columns + 8)
-    }
-    /// Elements that a subgroup hands over at a time.
-    pub(super) fn sums(self) -> u32 {
-        u32::from(self.unit.shape[0]) * self.handed().1
+    /// How sums leave.
+    pub(super) fn handing(self) -> Handing {
+        Handing {
+            subgroups: self.subgroups[0] * self.subgroups[1],
+            lanes: self.lanes,
+            fragment: [0, 1].map(|side| u32::from(self.unit.shape[side])),
+            each: self.each,
+            together: if self.each[1].is_multiple_of(2) { 2 } else { 1 },
+        }
     }
     pub(super) fn shared_bytes(self) -> u32 {
         let staged = |side| {
@@ -138,7 +133,7 @@ impl Tile {
                 * self.unit.elem.size()
                 * self.slots.max(1)
         };
-        staged(0) + staged(1) + self.subgroups[0] * self.subgroups[1] * self.sums() * 4
+        staged(0) + staged(1) + self.handing().elements() * 4
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
     fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> Tile {
@@ -273,51 +268,21 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let p = Plan { k: &k, form, sizes: [m, n], terms, factors, staged, corner, index };
 
     let sums = p.sums();
-    let out = k.shared("sums", Elem::F32, t.subgroups[0] * t.subgroups[1] * t.sums());
-    let (columns, pitch) = t.handed();
-    let lane = k.builtin(Builtin::SubgroupLane);
-    let mine = k.builtin(Builtin::SubgroupId) * i64::from(t.sums());
-    let firsts = p.firsts();
-    let c = Compute::from(form.dtype);
-    // Neighbours of a row are stored at once where all of them are there, or none.
-    let width = u32::from(form.stores);
-    let (pieces, row) = (u32::from(t.unit.shape[0]) * columns / width, i64::from(columns / width));
-    for (f, sums) in sums.chunks(t.together() as usize).enumerate() {
-        let f = f as u32 * t.together();
-        let at = [f / t.each[1], f % t.each[1]];
-        if f > 0 {
-            // What was handed over before has been taken.
-            k.barrier();
-        }
-        for (i, &sum) in sums.iter().enumerate() {
-            let first = mine + i as i64 * i64::from(t.unit.shape[1]);
-            k.fragment_store(Order::Rows, out, first, k.u32(pitch), sum);
-        }
-        k.barrier();
-        for round in 0..pieces.div_ceil(t.lanes) {
-            let e = lane + i64::from(round * t.lanes);
-            let cell = [e / row, e % row * i64::from(width)];
-            let [i, j] = [0, 1].map(|side| {
-                let within = firsts[side] + i64::from(at[side] * u32::from(t.unit.shape[side])) + cell[side];
-                corner[side] + within.to(number)
-            });
-            let mut there = i.lt(m) & j.lt(n) & exists;
-            if (round + 1) * t.lanes > pieces {
-                there = there & e.lt(k.u32(pieces));
-            }
-            k.if_(there, || {
-                let from = mine + cell[0] * i64::from(pitch) + cell[1];
-                let mut given = vec![k.load(out, from, form.stores)];
-                given.extend(extra.iter().map(|e| {
-                    let each: Vec<Val> =
-                        (0..width).map(|v| k.load(e.place, e.at(i, j + i64::from(v)), 1)).collect();
-                    c.enter(k.join(&each))
-                }));
-                let result = epilogue.emit(&k, c, &given).splat(form.stores);
-                k.store(y, (batch * m + i) * n + j, result);
-            });
-        }
-    }
+    let finish = Finish {
+        k: &k,
+        handing: t.handing(),
+        epilogue,
+        compute: Compute::from(form.dtype),
+        extra: &extra,
+        y,
+        stores: form.stores,
+        corner,
+        firsts: p.firsts(),
+        sizes: [m, n],
+        batch,
+        exists,
+    };
+    finish.store(&sums);
     k.finish()
 }
 

@@ -9,11 +9,13 @@
 
 pub mod arg_fold;
 pub mod attention;
+pub mod boxes;
 pub mod chunks;
 pub mod contract;
 pub mod conv;
 pub mod copy;
 pub mod fill;
+mod finish;
 pub mod fold;
 pub mod formula;
 pub mod gather;

@@ -21,7 +21,7 @@ pub struct Numbers<'k> {
 }
 
 /// Do so many numbers need a buffer?
-fn need_buffer(scalar: Scalar, count: usize) -> bool {
+pub fn need_buffer(scalar: Scalar, count: usize) -> bool {
     count * scalar.bits() as usize / 8 > MOST_PARAMS
 }
 

@@ -169,6 +169,10 @@ impl Fold {
             | Op::Copy { .. }
             | Op::CommitCopies
             | Op::WaitCopies(_)
+            | Op::Fetch { .. }
+            | Op::Await(..)
+            | Op::BoxMulAdd { .. }
+            | Op::WaitProducts(_)
             | Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)

@@ -4,8 +4,8 @@
 
 use super::words::Word;
 use crate::ir::{
-    Access, Atomic, Binary, Buffer, Builtin, Compare, Constant, Elem, Fragment, Inst, Kernel, Layout, Op,
-    Param, Place, Reduce, Region, Role, Scalar, Shared, Type, Unary, Value,
+    Access, Atomic, Binary, Buffer, Builtin, Compare, Constant, Elem, Fetched, Fragment, Inst, Kernel,
+    Layout, Op, Param, Place, Reduce, Region, Role, Scalar, Shared, Type, Unary, Value, View,
 };
 use std::fmt;
 
@@ -68,7 +68,9 @@ fn split(text: &str) -> Vec<(usize, &str)> {
 struct Names {
     params: Vec<Param>,
     buffers: Vec<Buffer>,
+    views: Vec<View>,
     shared: Vec<Shared>,
+    signals: u32,
 }
 
 struct Parser<'a> {
@@ -150,6 +152,11 @@ impl<'a> Parser<'a> {
             } else if self.accept("param") {
                 let p = Param { name: self.name()?, scalar: self.known("a scalar type", Scalar::of)? };
                 self.names.params.push(p);
+            } else if self.accept("view") {
+                let v = self.view()?;
+                self.names.views.push(v);
+            } else if self.accept("signals") {
+                self.names.signals = self.u32()?;
             } else if self.accept("shared") {
                 let s = Shared {
                     name: self.name()?,
@@ -168,8 +175,35 @@ impl<'a> Parser<'a> {
             line,
             what: "the values are not numbered without gaps".to_string(),
         })?;
-        let Names { params, buffers, shared } = std::mem::take(&mut self.names);
-        Ok(Kernel { name, group, subgroup, buffers, params, shared, values, body })
+        let Names { params, buffers, views, shared, signals } = std::mem::take(&mut self.names);
+        Ok(Kernel { name, group, subgroup, buffers, params, views, shared, signals, values, body })
+    }
+
+    /// `vx x 64 offset n m b row plane`, behind its word.
+    fn view(&mut self) -> Read<View> {
+        let name = self.name()?;
+        let buffer = match self.place()? {
+            Place::Buffer(i) => i,
+            Place::Shared(_) => return self.wrong("a view of a buffer"),
+        };
+        let lines = self.u32()?;
+        let mut numbers = [0; 6];
+        for to in &mut numbers {
+            *to = self.param()?;
+        }
+        let [offset, a, b, c, d, e] = numbers;
+        Ok(View { name, buffer, lines, offset, sizes: [a, b, c], strides: [d, e] })
+    }
+    /// The name of a parameter.
+    fn param(&mut self) -> Read<u32> {
+        let name = self.peek();
+        match self.names.params.iter().position(|p| p.name == name) {
+            Some(i) => {
+                self.at += 1;
+                Ok(i as u32)
+            }
+            None => self.wrong("a parameter"),
+        }
     }
 
     /// Instructions up to and with the closing brace.
@@ -282,6 +316,21 @@ impl<'a> Parser<'a> {
         Ok((p, v))
     }
 
+    /// `s[%1] = vx[%2, %3, %4]`
+    fn fetched(&mut self) -> Read<Fetched> {
+        let (to, at) = self.indexed()?;
+        self.expect("=")?;
+        let name = self.peek();
+        let Some(view) = self.names.views.iter().position(|v| v.name == name) else {
+            return self.wrong("a view");
+        };
+        self.at += 1;
+        self.expect("[")?;
+        let from = self.values()?;
+        self.expect("]")?;
+        Ok(Fetched { to, at, view: view as u32, from })
+    }
+
     fn inst(&mut self) -> Read<Inst> {
         let mut defined = Vec::new();
         if self.peek().starts_with('%') {
@@ -328,16 +377,7 @@ impl<'a> Parser<'a> {
         }
         Ok(match word {
             "const" => Op::Const(self.known("a number of that type", |w| number(scalar, w))?),
-            "param" => {
-                let name = self.peek();
-                match self.names.params.iter().position(|p| p.name == name) {
-                    Some(i) => {
-                        self.at += 1;
-                        Op::Param(i as u32)
-                    }
-                    None => return self.wrong("a parameter"),
-                }
-            }
+            "param" => Op::Param(self.param()?),
             "fma" => {
                 let [a, b, c] = self.values()?;
                 Op::Fma(a, b, c)
@@ -377,6 +417,29 @@ impl<'a> Parser<'a> {
             }
             "commit_copies" => Op::CommitCopies,
             "wait_copies" => Op::WaitCopies(self.u8()?),
+            "fetch" => {
+                let signal = self.value()?;
+                let mut boxes = Vec::new();
+                while self.accept(",") {
+                    boxes.push(self.fetched()?);
+                }
+                Op::Fetch { signal, boxes }
+            }
+            "await" => {
+                let [signal, phase] = self.values()?;
+                Op::Await(signal, phase)
+            }
+            "box_mul_add" => {
+                let mut block = || -> Read<(Layout, Place, Value)> {
+                    let l = self.known("`rows` or `columns`", Layout::of)?;
+                    let (p, at) = self.indexed()?;
+                    self.expect(",")?;
+                    Ok((l, p, at))
+                };
+                let (a, b) = (block()?, block()?);
+                Op::BoxMulAdd { a, b, sums: self.list()? }
+            }
+            "wait_products" => Op::WaitProducts(self.u8()?),
             "shuffle" => {
                 let [v, lane] = self.values()?;
                 Op::Shuffle(v, lane)

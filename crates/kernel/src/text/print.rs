@@ -1,7 +1,7 @@
 //! From a kernel to text.
 
 use super::words::Word;
-use crate::ir::{Constant, Inst, Kernel, Op, Place, Region, Scalar, Value};
+use crate::ir::{Constant, Fetched, Inst, Kernel, Op, Place, Region, Scalar, Value};
 use std::fmt::Write;
 
 /// The text of a kernel.
@@ -18,8 +18,17 @@ pub fn print(k: &Kernel) -> String {
     for x in &k.params {
         p.line(&format!("param {} {}", x.name, x.scalar));
     }
+    for v in &k.views {
+        let name = |i: u32| k.params.get(i as usize).map_or("?", |p| p.name.as_str());
+        let buffer = k.buffers.get(v.buffer as usize).map_or("?", |b| &b.name);
+        let numbers = v.numbers().map(name).join(" ");
+        p.line(&format!("view {} {buffer} {} {numbers}", v.name, v.lines));
+    }
     for s in &k.shared {
         p.line(&format!("shared {} {} {}", s.name, s.elem, s.len));
+    }
+    if k.signals > 0 {
+        p.line(&format!("signals {}", k.signals));
     }
     p.region(&k.body);
     p.out.push_str("}\n");
@@ -130,6 +139,21 @@ impl Printer<'_> {
                 let place = self.place(*p);
                 format!("fragment_store {} {place}[%{}], %{} = %{}", l.word(), at.0, stride.0, v.0)
             }
+            Op::Fetch { signal, boxes } => {
+                let mut text = format!("fetch %{}", signal.0);
+                for Fetched { to, at, view, from } in boxes {
+                    let (to, from) = (self.place(*to), list(from));
+                    let view = self.kernel.views.get(*view as usize).map_or("?", |v| &v.name);
+                    let _ = write!(text, ", {to}[%{}] = {view}[{from}]", at.0);
+                }
+                text
+            }
+            Op::Await(signal, phase) => format!("await {}", list(&[*signal, *phase])),
+            Op::BoxMulAdd { a, b, sums } => {
+                let [a, b] = [a, b].map(|(l, p, at)| format!("{} {}[%{}]", l.word(), self.place(*p), at.0));
+                format!("box_mul_add {a}, {b}, {}", list(sums))
+            }
+            Op::WaitProducts(open) => format!("wait_products {open}"),
             Op::If(c, _, _) => format!("if %{}", c.0),
             Op::For { start, end, step, init, body } => {
                 let typed = self.typed(&body.args);

@@ -3,8 +3,10 @@
 //! * `types`: operands and results fit the instruction; memory is used as it was declared.
 //! * `scope`: values are defined once, before they are used, where they can be seen, and numbered in that order.
 //! * `uniform`: what must be reached by a whole workgroup is reached by all of it or by none.
+//! * `boxes`: views, and the shared memory and sums of products of boxes.
 //! * this file: sizes and names.
 
+mod boxes;
 mod scope;
 mod types;
 mod uniform;
@@ -45,6 +47,7 @@ pub fn verify(k: &Kernel) -> Check {
     header(k)?;
     scope::check(k)?;
     types::check(k)?;
+    boxes::check(k)?;
     uniform::check(k)
 }
 
@@ -74,6 +77,7 @@ fn header(k: &Kernel) -> Check {
     let mut names = HashSet::new();
     let all = (k.buffers.iter().map(|b| &b.name))
         .chain(k.params.iter().map(|p| &p.name))
+        .chain(k.views.iter().map(|v| &v.name))
         .chain(k.shared.iter().map(|s| &s.name));
     for name in std::iter::once(&k.name).chain(all) {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_';

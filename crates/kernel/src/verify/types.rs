@@ -1,6 +1,6 @@
 //! Operands and results fit the instruction.
 
-use super::{Check, at};
+use super::{Check, at, boxes};
 use crate::arith;
 use crate::ir::{Builtin, Elem, Fragment, Inst, Kernel, Op, Place, Region, Role, Scalar, Type, Value};
 
@@ -179,6 +179,24 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             copy(k, *to, *from, *count)?;
             return Ok(Gives::Nothing);
         }
+        Op::Fetch { signal, boxes: all } => {
+            signals(k, signal)?;
+            all.iter().try_for_each(|f| boxes::fetched(k, f))?;
+            if all.is_empty() {
+                return Err("nothing is fetched".to_string());
+            }
+            return Ok(Gives::Nothing);
+        }
+        Op::Await(signal, phase) => {
+            signals(k, signal)?;
+            boxes::word(k, phase)?;
+            return Ok(Gives::Nothing);
+        }
+        Op::BoxMulAdd { a, b, sums } => {
+            boxes::product(k, [a, b], sums)?;
+            return Ok(Gives::Many(sums.iter().map(ty).collect()));
+        }
+        Op::WaitProducts(_) => return Ok(Gives::Nothing),
         Op::Shuffle(v, lane) => {
             lanes(k)?;
             if ty(lane) != Type::U32 {
@@ -308,7 +326,7 @@ fn width(w: u8, one: bool) -> Said<()> {
         _ => Err(format!("a width of {w}; vectors have 2 or 4 numbers")),
     }
 }
-fn index(k: &Kernel, v: &Value) -> Said<()> {
+pub(super) fn index(k: &Kernel, v: &Value) -> Said<()> {
     let s = scalar(k, v)?;
     if s.is_int() { Ok(()) } else { Err(format!("%{} is {s}, and should be an integer", v.0)) }
 }
@@ -347,6 +365,10 @@ fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Said<()> {
         4 | 8 | 16 => Ok(()),
         bytes => Err(format!("a copy of {bytes} bytes; 4, 8 or 16 are copied at once")),
     }
+}
+fn signals(k: &Kernel, signal: &Value) -> Said<()> {
+    boxes::word(k, signal)?;
+    if k.signals > 0 { Ok(()) } else { Err("the kernel has no signals".to_string()) }
 }
 fn lanes(k: &Kernel) -> Said<u32> {
     k.subgroup.ok_or_else(|| "the kernel does not say how large its subgroups are".to_string())

@@ -110,6 +110,13 @@ impl<'a> Uniformity<'a> {
                     "only a part of the workgroup may come here: a condition or a bound around it differs between invocations",
                 );
             }
+            if matches!(inst.op, Op::Fetch { .. } | Op::Await(..)) {
+                let mut varies = None;
+                inst.op.each_operand(&mut |v| varies = varies.or(Some(v).filter(|v| !self.is_uniform(*v))));
+                if let Some(v) = varies {
+                    return at(self.kernel, inst, format_args!("%{} differs between invocations", v.0));
+                }
+            }
             let same = together
                 && match &inst.op {
                     Op::If(c, ..) => self.is_uniform(*c),

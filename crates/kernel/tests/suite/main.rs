@@ -3,6 +3,7 @@
 mod attention_units;
 mod attention_units_grad;
 mod backend;
+mod boxes;
 mod conv_by_units;
 mod copies;
 mod edges;
@@ -10,6 +11,7 @@ mod equal;
 mod interp;
 mod mutations;
 mod products_by_units;
+mod products_of_boxes;
 mod ptx;
 mod ptx_machine;
 mod random;

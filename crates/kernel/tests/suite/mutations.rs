@@ -9,7 +9,7 @@ use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Re
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::Floats;
 use elinvar_kernel::library::{
-    Steps, Work, arg_fold, attention, conv, fold, map, matrix_units, nonzero, scan, sort,
+    Steps, Work, arg_fold, attention, boxes, conv, fold, map, matrix_units, nonzero, scan, sort,
 };
 use elinvar_kernel::pass::compact;
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Scan};
@@ -209,7 +209,16 @@ fn unit_cases() -> Vec<Case> {
         let others = [noise(280, 4), halves(many, 5), noise(280, 6), Memory::of(d, result)];
         q_k_v.into_iter().chain(others).collect()
     };
+    // Five steps through two slots.
+    let tile = boxes::Tile { groups: 1, columns: 64, slots: 2 };
+    let (rows, columns) = (layout(&[1, 16, 264]), layout(&[1, 264, 64]));
+    let of_boxes = boxes::contract(&PLAIN, d, &rows, &columns, &[], tile).expect("it can be done so");
     vec![
+        case(
+            "product of boxes",
+            of_boxes,
+            vec![halves(16 * 264, 1), halves(64 * 264, 2), Memory::of(d, 16 * 64)],
+        ),
         case(
             "product by units",
             product,
@@ -312,7 +321,9 @@ fn a_barrier_is_missing() {
 fn a_wait_or_a_group_is_missing() {
     let mut places = 0;
     for c in cases().into_iter().chain(unit_cases()) {
-        let order = |op: &Op| matches!(op, Op::CommitCopies | Op::WaitCopies(_));
+        let order = |op: &Op| {
+            matches!(op, Op::CommitCopies | Op::WaitCopies(_) | Op::Await(..) | Op::WaitProducts(_))
+        };
         let (count, missed) = unseen(&c, &mut |inst, _| order(&inst.op).then(Vec::new));
         places += count;
         // The groups of steps beyond the last one are empty, and the last of them is for nobody.
@@ -320,6 +331,7 @@ fn a_wait_or_a_group_is_missing() {
         // Waiting for one group less.
         let (count, missed) = unseen(&c, &mut |inst, _| match inst.op {
             Op::WaitCopies(n) => Some(vec![Inst { op: Op::WaitCopies(n + 1), results: Vec::new() }]),
+            Op::WaitProducts(n) => Some(vec![Inst { op: Op::WaitProducts(n + 1), results: Vec::new() }]),
             _ => None,
         });
         places += count;

@@ -6,12 +6,12 @@ use crate::spirv::{library, units};
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
-use elinvar_kernel::emit::ptx::{MATRIX_UNITS, OLDEST, Target, emit};
+use elinvar_kernel::emit::ptx::{BOXES, MATRIX_UNITS, OLDEST, Target, emit};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Builtin, Elem, Layout as Order, MatrixUnit, Role};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::conv::{self, How, Limits, Units};
-use elinvar_kernel::library::{attention, matrix_units};
+use elinvar_kernel::library::{attention, boxes, matrix_units};
 use elinvar_kernel::text::{parse, print};
 use elinvar_ops::backend::{Attention, Conv, Plain};
 use std::collections::BTreeSet;
@@ -19,10 +19,10 @@ use std::process::Command;
 
 /// Later devices than the oldest, with the first version of PTX that knows them.
 const LATER: [Target; 4] = [
-    Target { capability: 80, version: (7, 0) },
-    Target { capability: 90, version: (7, 8) },
-    Target { capability: 100, version: (8, 6) },
-    Target { capability: 120, version: (8, 7) },
+    Target { capability: 80, version: (7, 0), alone: false },
+    Target { capability: 90, version: (7, 8), alone: false },
+    Target { capability: 100, version: (8, 6), alone: false },
+    Target { capability: 120, version: (8, 7), alone: false },
 ];
 
 /// What a kernel needs of a device, as NVIDIA's assembler says.
@@ -254,6 +254,23 @@ fn large_units() -> Vec<Kernel> {
     all
 }
 
+/// Products of boxes: all tiles, factors that lie in all ways.
+fn of_boxes() -> Vec<Kernel> {
+    let e = OfEpilogue::<Plain, 0>(Plain);
+    let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
+    let mut all = Vec::new();
+    for (i, tile) in boxes::Tile::ALL.into_iter().enumerate() {
+        for turned in 0..4 {
+            let [x, w] = [turned & 1, turned & 2]
+                .map(|turned| if turned == 0 { matrix.clone() } else { matrix.transpose(1, 2) });
+            let dtype = if (i + turned) % 2 == 0 { DType::F16 } else { DType::BF16 };
+            let work = boxes::contract(&e, dtype, &x, &w, &[], tile);
+            all.push(work.expect("it can be done so").kernel());
+        }
+    }
+    all
+}
+
 /// Attention by matrix units, of all widths.
 fn attention_units() -> Vec<Kernel> {
     let forms = [32, 64, 128].map(|d| [(DType::F16, true, d), (DType::BF16, false, d)]).concat();
@@ -301,6 +318,16 @@ fn the_assembler_takes_every_kernel() {
             println!("{} sm_{}: {usage:?}", k.name, target.capability);
             most.push((usage.spilled, usage.registers, k.name.clone()));
         }
+    }
+    for k in of_boxes() {
+        let text = emit(&k, BOXES).unwrap_or_else(|e| panic!("{e}"));
+        nothing_is_left_open(&k, &text);
+        assert!(text.contains("wgmma.mma_async") && text.contains("cp.async.bulk.tensor"), "{}", k.name);
+        let usage = assemble(&k.name, &text, BOXES).expect("it was there before");
+        let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
+        println!("{} sm_90a: {usage:?}", k.name);
+        assert_eq!(usage.spilled, 0, "{}", k.name);
+        most.push((usage.spilled, usage.registers, k.name.clone()));
     }
     let units = [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32));
     for k in units.chain(large_units()).chain(attention_units()) {

@@ -15,12 +15,17 @@ const OLDEST: u32 = ptx::OLDEST.capability;
 
 // Numbers of `CUdevice_attribute`.
 const MAX_THREADS_PER_BLOCK: c_int = 1;
-const MAX_SHARED_MEMORY_PER_BLOCK: c_int = 8;
+/// What a workgroup may have if the kernel asks for it (`Module`); without that it is 48 KiB on all devices.
+const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
 const WARP_SIZE: c_int = 10;
 const INTEGRATED: c_int = 18;
 const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 const COMPUTE_CAPABILITY_MINOR: c_int = 76;
 const MEMORY_POOLS_SUPPORTED: c_int = 115;
+/// Set to 0, kernels that fetch boxes are not used: for comparisons.
+const NO_BOXES: &str = "ELINVAR_CUDA_BOXES";
+/// The first driver that takes the PTX of kernels that fetch boxes: CUDA 12.0.
+const BOXES_SINCE: c_int = 12000;
 /// A stream that does not wait for the one that has no name.
 const NON_BLOCKING: u32 = 1;
 
@@ -81,6 +86,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
     };
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let boxes = std::env::var_os(NO_BOXES).is_none_or(|v| v != "0");
     Ok(Physical {
         raw,
         capability,
@@ -94,7 +100,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             largest: memory as u64,
             alignment: 256,
             subgroup: [attribute(WARP_SIZE)?; 2],
-            shared: attribute(MAX_SHARED_MEMORY_PER_BLOCK)?,
+            shared: attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             invocations: attribute(MAX_THREADS_PER_BLOCK)?,
             // Parameters take 4096 bytes, and an address 8.
             buffers: 64,
@@ -104,6 +110,10 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             bytes: true,
             short: false,
             asynchronous: capability >= ptx::COPIES.capability,
+            boxes: boxes
+                && capability == ptx::BOXES.capability
+                && api.version >= BOXES_SINCE
+                && t.encode_map.is_some(),
             units: units(capability),
         },
     })

@@ -16,6 +16,7 @@ mod device;
 mod error;
 mod graph;
 mod library;
+mod maps;
 mod mark;
 mod memory;
 mod module;

@@ -5,7 +5,8 @@ use super::device::Shared;
 use super::table::Handle;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
-use elinvar_kernel::ir::Param;
+use elinvar_kernel::emit::ptx;
+use elinvar_kernel::ir::{Elem, Param, View};
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,12 @@ const LOG: usize = 8 << 10;
 // Numbers of `CUjit_option`, and of `CUjitInputType`.
 const ERROR_LOG_BUFFER: c_int = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
+const TARGET: c_int = 9;
 const PTX: c_int = 1;
+/// Of `CUjit_target`: sm_90a.
+const COMPUTE_90A: usize = 0x1_0000 + 90;
+/// Of `CUfunction_attribute`: bytes of shared memory that launches may ask for.
+const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
 
 /// A kernel, ready to be started.
 pub struct Module {
@@ -24,8 +30,12 @@ pub struct Module {
     pub(super) function: Handle,
     pub(super) name: String,
     pub(super) group: [u32; 3],
+    /// Bytes of shared memory that a launch asks for.
+    pub(super) dynamic: u32,
     pub(super) buffers: usize,
     pub(super) params: Vec<Param>,
+    /// What boxes are fetched of, and what lies there.
+    pub(super) views: Vec<(View, Elem)>,
 }
 
 // SAFETY: handles that any thread may use once the context is its own.
@@ -45,7 +55,12 @@ impl Module {
         let raw = match kept {
             Some(raw) => raw,
             None => {
-                let cubin = compile(shared, kernel, text)?;
+                let cubin = compile(shared, kernel, text, None).or_else(|e| {
+                    // Does a linker that takes its target from the device think of all that a device of this capability has? What is
+                    // written about it does not say, so if it refuses, it is told.
+                    let told = kernel.features().boxes.then_some(COMPUTE_90A).ok_or(e.clone())?;
+                    compile(shared, kernel, text, Some(told)).map_err(|_| e)
+                })?;
                 let raw = load(shared, &cubin).map_err(|e| e.at(format!("cuda: {}", kernel.name)))?;
                 cache::save(&path, &cubin);
                 raw
@@ -57,30 +72,42 @@ impl Module {
             function: std::ptr::null_mut(),
             name: kernel.name.clone(),
             group: kernel.group,
+            dynamic: ptx::dynamic_shared(kernel),
             buffers: kernel.buffers.len(),
             params: kernel.params.clone(),
+            views: (kernel.views.iter())
+                .map(|v| (v.clone(), kernel.buffers[v.buffer as usize].elem))
+                .collect(),
         };
         let to = &raw mut module.function;
         // SAFETY: the module was just loaded; the name ends with 0, and the place for the result is valid.
         let found = unsafe { (shared.api.table.function)(to, raw, c"main".as_ptr()) };
         shared.api.check(found, || format!("{}: its entry", kernel.name))?;
+        if module.dynamic > 0 {
+            // The device has so much: `fits` has seen to it.
+            let (f, bytes) = (module.function, module.dynamic as c_int);
+            // SAFETY: the function was just found.
+            let set = unsafe { (shared.api.table.set_attribute)(f, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) };
+            shared.api.check(set, || format!("{}: {bytes} bytes of shared memory", kernel.name))?;
+        }
         Ok(module)
     }
 }
 
-/// The driver's compiler's output for a text.
-fn compile(shared: &Shared, kernel: &Kernel, text: &str) -> Result<Vec<u8>> {
+/// The driver's compiler's output for a text, and for a target that is not the device's as it is known to the driver.
+fn compile(shared: &Shared, kernel: &Kernel, text: &str, target: Option<usize>) -> Result<Vec<u8>> {
     let t = &shared.api.table;
     let text = CString::new(text).map_err(|_| Error::unsupported("cuda: a text has no zeros"))?;
     let text = text.as_bytes_with_nul();
     let mut log = vec![0u8; LOG];
-    let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
-    let values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG)];
+    let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES, TARGET];
+    let number = std::ptr::without_provenance_mut;
+    let values: [*mut c_void; 3] = [log.as_mut_ptr().cast(), number(LOG), number(target.unwrap_or(0))];
     let (mut state, mut cubin, mut size) = (std::ptr::null_mut(), std::ptr::null_mut(), 0usize);
     // SAFETY: options, their values, the log and the text live as long as the state, which is destroyed below; the places for
     // results are valid. What the compiler made belongs to the state, and is copied before.
     let made = unsafe {
-        let count = options.len() as u32;
+        let count = if target.is_some() { 3 } else { 2 };
         let begun = (t.link_create)(count, options.as_ptr(), values.as_ptr(), &raw mut state);
         shared.api.check(begun, || kernel.name.clone())?;
         let (name, none) = (c"kernel.ptx".as_ptr(), std::ptr::null());

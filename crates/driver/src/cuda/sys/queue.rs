@@ -2,6 +2,7 @@
 
 use super::blas::Blas;
 use super::device::Shared;
+use super::maps::maps;
 use super::mark::Mark;
 use super::memory;
 use super::module::Module;
@@ -52,15 +53,15 @@ pub fn start<'a>(
     if x == 0 || y == 0 || z == 0 {
         return Ok(());
     }
-    let mut block: Vec<u8> = Vec::with_capacity(8 * kernel.buffers + params.len());
-    for operand in operands {
-        let at = match operand {
-            Operand::Slice(b) => b.memory.at + b.offset,
-            Operand::At(at) => at,
-        };
-        block.extend(at.to_le_bytes());
-    }
-    assert_eq!(block.len(), 8 * kernel.buffers, "{kernel:?} gets as many buffers as it has");
+    let address = |operand| match operand {
+        Operand::Slice(b) => b.memory.at + b.offset,
+        Operand::At(at) => at,
+    };
+    let buffers: Vec<Address> = operands.map(address).collect();
+    assert_eq!(buffers.len(), kernel.buffers, "{kernel:?} gets as many buffers as it has");
+    // Maps begin at multiples of their size, and all else behind them.
+    let mut block = maps(shared, kernel, &buffers, &launch.params)?;
+    block.extend(buffers.iter().flat_map(|at| at.to_le_bytes()));
     block.extend(params);
     let mut size = block.len();
     // CU_LAUNCH_PARAM_BUFFER_POINTER and where it is, CU_LAUNCH_PARAM_BUFFER_SIZE and where that is, the end.
@@ -78,7 +79,8 @@ pub fn start<'a>(
     let started = unsafe {
         let none = std::ptr::null_mut();
         let extra = extra.as_mut_ptr();
-        (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, 0, stream, none, extra)
+        let dynamic = kernel.dynamic;
+        (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, dynamic, stream, none, extra)
     };
     shared.api.check(started, || kernel.name.clone())
 }

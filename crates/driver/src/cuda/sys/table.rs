@@ -74,6 +74,7 @@ table! {
         load_module: "cuModuleLoadDataEx" (*mut Handle, *const c_void, c_uint, *const c_int, *const *mut c_void);
         unload_module: "cuModuleUnload" (Handle);
         function: "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
+        set_attribute: "cuFuncSetAttribute" (Handle, c_int, c_int);
         launch: "cuLaunchKernel"
             (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     }
@@ -91,10 +92,29 @@ table! {
         launch_graph: "cuGraphLaunch" (Handle, Handle);
         destroy_graph: "cuGraphDestroy" (Handle);
         destroy_ready_graph: "cuGraphExecDestroy" (Handle);
+        // Maps of tensors came with CUDA 12.0.
+        encode_map: "cuTensorMapEncodeTiled"
+            (*mut c_void, c_int, c_uint, Address, *const u64, *const u64, *const u32, *const u32, c_int, c_int, c_int, c_int);
         // A library that only emulates a device says so.
         is_emulated: "elinvar_emulated_cuda" ();
     }
 }
+
+/// What makes a map of a tensor.
+pub type EncodeMap = unsafe extern "system" fn(
+    *mut c_void,
+    c_int,
+    c_uint,
+    Address,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+) -> Status;
 
 /// What graphs need: a capture's begin and end, making a graph ready, launching it, destroying both forms of it.
 #[derive(Clone, Copy)]

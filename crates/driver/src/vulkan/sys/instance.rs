@@ -227,6 +227,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         bytes: on(f12.storage_buffer8_bit_access),
         short: false,
         asynchronous: false,
+        boxes: false,
         units: matrix::units(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
     };
     // A mode for one width and none for another needs widths that are independent of each other.

@@ -62,6 +62,7 @@ impl Emitter<'_> {
         }
         for (&arg, registers) in body.args.iter().zip(&carried) {
             self.values[arg.0 as usize] = registers.clone();
+            self.own[arg.0 as usize] = true;
         }
         let (s, index, end, step) =
             (self.scalar(start), carried[0][0].clone(), self.one(end), self.one(step));
@@ -69,13 +70,18 @@ impl Emitter<'_> {
         let ends = self.inst(crate::ir::Scalar::Bool, &format!("setp.ge.{}", ty(s)), &[&index, &end]);
         self.line(&format!("@{ends} bra {after}"));
         self.region(body)?;
-        // What is carried may be yielded in another order, so all of it is put aside first.
-        let aside: Vec<Vec<Register>> = body.yields.iter().map(|&v| self.fresh(v)).collect();
-        for (to, &v) in aside.iter().zip(&body.yields) {
+        // What is where it is carried stays there; sums of products that are under way must not even be copied. All else may be
+        // yielded in another order than it is carried in, so it is put aside first.
+        let moved: Vec<(&Vec<Register>, Value)> = (carried[1..].iter().zip(&body.yields))
+            .filter(|(to, v)| self.values[v.0 as usize] != **to)
+            .map(|(to, &v)| (to, v))
+            .collect();
+        let aside: Vec<Vec<Register>> = moved.iter().map(|&(_, v)| self.fresh(v)).collect();
+        for (to, &(_, v)) in aside.iter().zip(&moved) {
             self.assign(to, v);
         }
-        for ((to, from), &v) in carried[1..].iter().zip(&aside).zip(&body.yields) {
-            let (s, _) = self.registers_of(v);
+        for ((to, v), from) in moved.iter().zip(&aside) {
+            let (s, _) = self.registers_of(*v);
             for (to, from) in to.iter().zip(from) {
                 self.copy(s, to, from);
             }
@@ -85,6 +91,7 @@ impl Emitter<'_> {
         self.place(&after);
         for (&v, registers) in results.iter().zip(&carried[1..]) {
             self.values[v.0 as usize] = registers.clone();
+            self.own[v.0 as usize] = true;
         }
         Ok(())
     }

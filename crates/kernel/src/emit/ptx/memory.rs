@@ -52,10 +52,20 @@ impl Emitter<'_> {
                     64 => self.inst(Scalar::U32, "cvt.u32.u64", &[&index]),
                     _ => index,
                 };
-                let base = self.inst(Scalar::U32, "mov.u32", &[&format!("s{i}")]);
+                let base = self.shared_base(i);
                 (self.inst(Scalar::U32, "mad.lo.u32", &[&index, &size.to_string(), &base]), "shared")
             }
         }
+    }
+
+    /// Where a piece of shared memory begins.
+    fn shared_base(&mut self, i: u32) -> Register {
+        let name = if self.dynamic {
+            format!("dynamic+{}", self.places.pieces[i as usize])
+        } else {
+            format!("s{i}")
+        };
+        self.inst(Scalar::U32, "mov.u32", &[&name])
     }
 
     pub(super) fn load(&mut self, p: Place, at: Value, width: u8) -> Vec<Register> {

@@ -8,9 +8,11 @@
 //! A value is a register for each of its numbers, so vectors, and taking them apart, cost nothing. Registers may be written
 //! twice, so what branches and loops yield is copied at their ends.
 //!
-//! Parameters of the entry `main`: the address of each buffer, in the kernel's order, then the kernel's parameters.
+//! Parameters of the entry `main`: a tensor map for each view, the address of each buffer, in the kernel's order, then the
+//! kernel's parameters.
 
 mod arith;
+mod boxes;
 mod control;
 mod convert;
 mod fragment;
@@ -18,7 +20,7 @@ mod memory;
 mod multiple;
 mod subgroup;
 
-use crate::ir::{Builtin, Fragment, Kernel, Op, Region, Scalar, Type, Value};
+use crate::ir::{Builtin, Fragment, Kernel, Op, Region, Scalar, SharedPlaces, Type, Value};
 use crate::pass::{self, Lacking, Wants};
 use multiple::Multiples;
 use std::fmt::Write;
@@ -30,21 +32,29 @@ pub struct Target {
     pub capability: u32,
     /// As in `.version 6.3`.
     pub version: (u32, u32),
+    /// Is it for devices of this capability alone, with what no others have? As in `sm_90a`.
+    pub alone: bool,
 }
 
 /// The oldest devices that are supported (Turing). What is compiled for them runs on all later ones.
-pub const OLDEST: Target = Target { capability: 75, version: (6, 3) };
+pub const OLDEST: Target = Target { capability: 75, version: (6, 3), alone: false };
 
 /// The oldest devices whose matrix units are used (Ampere): what kernels with fragments are compiled for.
-pub const MATRIX_UNITS: Target = Target { capability: 80, version: (7, 0) };
+pub const MATRIX_UNITS: Target = Target { capability: 80, version: (7, 0), alone: false };
 
 /// The oldest devices that copy to shared memory while a kernel goes on (Ampere).
-pub const COPIES: Target = Target { capability: 80, version: (7, 0) };
+pub const COPIES: Target = Target { capability: 80, version: (7, 0), alone: false };
+
+/// The devices that fetch boxes of tensors and multiply them in shared memory (Hopper). Later ones do it in other ways.
+pub const BOXES: Target = Target { capability: 90, version: (8, 0), alone: true };
 
 /// What a kernel is compiled for on a device of this capability: the oldest devices that have what it uses, so that there is one
 /// text for as many as possible. Copies are used where the device has them.
 pub fn target(kernel: &Kernel, capability: u32) -> Target {
     let needs = kernel.features();
+    if needs.boxes {
+        return BOXES;
+    }
     if needs.fragments {
         return MATRIX_UNITS;
     }
@@ -62,6 +72,22 @@ const CROWD: u32 = 256;
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
+
+/// Bytes of a tensor map, which the driver makes of a view.
+pub const TENSOR_MAP: usize = 128;
+
+/// Bytes of shared memory that a text may declare. A workgroup that needs more gets all of it from its launch, which has to be
+/// told how much it is ([`dynamic_shared`]).
+const MOST_DECLARED: u64 = 48 << 10;
+
+/// Bytes of shared memory that a launch of a kernel has to ask for beside those that its text declares.
+pub fn dynamic_shared(kernel: &Kernel) -> u32 {
+    let bytes = kernel.shared_bytes();
+    // Boxes begin at places of their own.
+    let declared = bytes <= MOST_DECLARED && kernel.signals == 0;
+    // The verifier knows a limit far below this type's.
+    if declared { 0 } else { u32::try_from(bytes).unwrap_or(u32::MAX) }
+}
 
 /// The text of a module with the entry `main`.
 ///
@@ -88,6 +114,9 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
     if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP) {
         return Err(Lacking(format!("{}: subgroups of {lanes} lanes; a warp has {WARP}", k.name)));
     }
+    if k.features().boxes && !(target.alone && target.capability == BOXES.capability) {
+        return Err(Lacking(format!("{}: boxes of tensors are for sm_{}a alone", k.name, BOXES.capability)));
+    }
     if k.features().fragments && target.capability < MATRIX_UNITS.capability {
         return Err(Lacking(format!(
             "{}: matrix units are used from sm_{} on",
@@ -96,6 +125,9 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
     }
     let mut e = Emitter {
         k: &k,
+        places: k.shared_places(),
+        dynamic: dynamic_shared(&k) > 0,
+        own: vec![false; k.values.len()],
         multiples: Multiples::of(&k),
         rounds_bf16: target.capability >= MATRIX_UNITS.capability,
         body: String::new(),
@@ -104,6 +136,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
         labels: 0,
     };
     let region = &k.body;
+    e.prepare_signals();
     e.region(region)?;
     Ok(e.module(target))
 }
@@ -171,6 +204,11 @@ type Register = String;
 
 struct Emitter<'a> {
     k: &'a Kernel,
+    /// Where shared memory lies, if launches give it.
+    places: SharedPlaces,
+    dynamic: bool,
+    /// Which values are in registers that nobody else has: what is changed where it is has to be.
+    own: Vec<bool>,
     /// What indices are multiples of.
     multiples: Multiples<'a>,
     /// Has the target an instruction that rounds to bf16?
@@ -185,14 +223,19 @@ struct Emitter<'a> {
 
 impl Emitter<'_> {
     fn module(self, target: Target) -> String {
-        let Target { capability, version: (major, minor) } = target;
+        let Target { capability, version: (major, minor), alone } = target;
+        let alone = if alone { "a" } else { "" };
         let mut all = format!(
-            "// {}\n.version {major}.{minor}\n.target sm_{capability}\n.address_size 64\n\n",
+            "// {}\n.version {major}.{minor}\n.target sm_{capability}{alone}\n.address_size 64\n\n",
             self.k.name
         );
+        if self.dynamic {
+            all += ".extern .shared .align 1024 .b8 dynamic[];\n";
+        }
+        let maps = (0..self.k.views.len()).map(|i| format!(".param .align 64 .b8 t{i}[{TENSOR_MAP}]"));
         let buffers = (0..self.k.buffers.len()).map(|i| format!(".param .u64 b{i}"));
         let params = self.k.params.iter().enumerate().map(|(i, p)| format!(".param .{} p{i}", ty(p.scalar)));
-        let list: Vec<String> = buffers.chain(params).collect();
+        let list: Vec<String> = maps.chain(buffers).chain(params).collect();
         let [x, y, z] = self.k.group;
         let _ = writeln!(all, ".visible .entry main(\n  {}\n)\n.reqntid {x}, {y}, {z}", list.join(",\n  "));
         let needs = self.k.features();
@@ -207,7 +250,7 @@ impl Emitter<'_> {
             let (name, ty) = class.names();
             let _ = writeln!(all, "  .reg .{ty} {name}<{count}>;");
         }
-        for (i, s) in self.k.shared.iter().enumerate() {
+        for (i, s) in self.k.shared.iter().enumerate().filter(|_| !self.dynamic) {
             let _ = writeln!(all, "  .shared .align 16 .b8 s{i}[{}];", s.elem.size() * s.len);
         }
         all + &self.body + "  ret;\n}\n"
@@ -366,6 +409,22 @@ impl Emitter<'_> {
             Op::FragmentOf(f, all) => self.fragment_of(*f, all)?,
             Op::FragmentStore(order, p, at, stride, v) => {
                 self.fragment_store(*order, *p, *at, *stride, *v);
+                Vec::new()
+            }
+            Op::Fetch { signal, boxes } => {
+                self.fetch(*signal, boxes);
+                Vec::new()
+            }
+            Op::Await(signal, phase) => {
+                self.await_signal(*signal, *phase);
+                Vec::new()
+            }
+            Op::BoxMulAdd { a, b, sums } => {
+                self.box_mul_add([a, b], sums, results);
+                return Ok(());
+            }
+            Op::WaitProducts(open) => {
+                self.line(&format!("wgmma.wait_group.sync.aligned {open}"));
                 Vec::new()
             }
             Op::If(c, then, other) => return self.branch(*c, then, other, results),

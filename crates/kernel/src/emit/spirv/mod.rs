@@ -56,6 +56,12 @@ pub struct Device {
 /// [`Lacking`] if the kernel is not valid, or needs what the device lacks or this emitter has not.
 pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
     crate::verify::verify(kernel).map_err(|e| Lacking(e.0))?;
+    if kernel.features().boxes {
+        return Err(Lacking(format!(
+            "{}: SPIR-V fetches no boxes of tensors and multiplies none",
+            kernel.name
+        )));
+    }
     let mut k = kernel.clone();
     pass::optimise(&mut k);
     let wants = Wants {
@@ -366,6 +372,9 @@ impl<'a> Emitter<'a> {
             Op::FragmentLoad(f, l, p, at, stride) => self.fragment_load(*f, *l, *p, [*at, *stride]),
             Op::FragmentFill(f, v) => self.fragment_fill(*f, *v),
             Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(made(), [*a, *b, *c]),
+            Op::Fetch { .. } | Op::Await(..) | Op::BoxMulAdd { .. } | Op::WaitProducts(_) => {
+                return self.lacking("boxes of tensors");
+            }
             Op::FragmentNumbers(..) | Op::FragmentOf(..) => {
                 return self.lacking("which lane has which number of a fragment is not known to SPIR-V");
             }

@@ -174,6 +174,10 @@ impl Machine<'_> {
             | Op::FragmentNumbers(..)
             | Op::FragmentOf(..)
             | Op::FragmentStore(..) => self.together(&inst.op, r, lanes)?,
+            Op::Fetch { .. } | Op::Await(..) | Op::BoxMulAdd { .. } | Op::WaitProducts(_) => {
+                self.all_here(lanes)?;
+                self.boxes(&inst.op, &inst.results)?;
+            }
             Op::If(..) | Op::For { .. } => unreachable!("regions are run by `region`"),
         }
         Ok(())

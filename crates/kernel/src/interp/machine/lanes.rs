@@ -70,6 +70,7 @@ impl Machine<'_> {
             }
             Op::FragmentMulAdd(a, b, c) => {
                 self.all_here(lanes)?;
+                self.is_done(*c)?;
                 let Type::Fragment(Fragment { m, n, k, .. }) = self.kernel.ty(*c) else {
                     unreachable!("{checked}")
                 };
@@ -88,6 +89,7 @@ impl Machine<'_> {
             }
             Op::FragmentNumbers(v, i) => {
                 self.all_here(lanes)?;
+                self.is_done(*v)?;
                 let Type::Fragment(f) = self.kernel.ty(*v) else { unreachable!("{checked}") };
                 let (rows, columns) = f.shape();
                 let (mut out, x) = (self.room(r), self.slot(*v));
@@ -117,6 +119,7 @@ impl Machine<'_> {
             }
             Op::FragmentStore(layout, p, at, stride, v) => {
                 self.all_here(lanes)?;
+                self.is_done(*v)?;
                 let Type::Fragment(f) = self.kernel.ty(*v) else { unreachable!("{checked}") };
                 let (rows, columns) = f.shape();
                 let encode = arith::encode(self.memory(*p).elem);
@@ -143,7 +146,7 @@ impl Machine<'_> {
         }
         self.put(r, out);
     }
-    fn all_here(&self, lanes: &[usize]) -> Done {
+    pub(super) fn all_here(&self, lanes: &[usize]) -> Done {
         if lanes.len() == self.n {
             return Ok(());
         }

@@ -1,7 +1,8 @@
 //! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `copies` what is brought while others
-//! go on, `lanes` what is done together.
+//! go on, `boxes` what is fetched and multiplied so, `lanes` what is done together.
 
 mod access;
+mod boxes;
 mod compute;
 mod copies;
 mod lanes;
@@ -36,6 +37,7 @@ pub struct Machine<'a> {
     group_number: u32,
     epoch: u32,
     copies: copies::Copies,
+    boxes: boxes::Boxes,
 }
 
 impl<'a> Machine<'a> {
@@ -57,6 +59,7 @@ impl<'a> Machine<'a> {
             group_number: 0,
             epoch: 0,
             copies: copies::Copies::default(),
+            boxes: boxes::Boxes::default(),
         }
     }
 
@@ -70,8 +73,10 @@ impl<'a> Machine<'a> {
                     self.epoch = 0;
                     self.shared_traces = self.shared.iter().map(|s| vec![FRESH; s.cells.len()]).collect();
                     let kernel = self.kernel;
+                    self.boxes = boxes::Boxes::new(kernel.signals as usize, kernel.values.len());
                     self.region(&kernel.body, &all)?;
                     self.no_copies()?;
+                    self.no_boxes()?;
                     self.group_number += 1;
                 }
             }
@@ -89,6 +94,11 @@ impl<'a> Machine<'a> {
                     for (lanes, region) in [(yes, then), (no, other)] {
                         if !lanes.is_empty() {
                             self.region(region, &lanes)?;
+                            let yields = region.yields.iter();
+                            yields
+                                .copied()
+                                .try_for_each(|v| self.is_done(v))
+                                .map_err(|p| self.fault(inst, &p))?;
                             self.hand_over(&region.yields, &inst.results, &lanes);
                         }
                     }
@@ -128,6 +138,7 @@ impl<'a> Machine<'a> {
     /// Copies values for some invocations, all at once.
     fn hand_over(&mut self, from: &[Value], to: &[Value], lanes: &[usize]) {
         let copies: Vec<Vec<u64>> = from.iter().map(|v| self.slots[v.0 as usize].clone()).collect();
+        self.boxes.hand_over(from, to);
         for (copy, &t) in copies.into_iter().zip(to) {
             match self.kernel.ty(t) {
                 // Only uniform code has fragments, so all of it is handed over.
@@ -158,6 +169,8 @@ impl<'a> Machine<'a> {
         let (index, carried) = (body.args[0], &body.args[1..]);
         self.hand_over(&[start], &[index], active);
         self.hand_over(init, carried, active);
+        // Into a loop, what is carried is copied.
+        init.iter().try_for_each(|&v| self.is_done(v)).map_err(|p| self.fault(inst, &p))?;
         let slot = |v: Value| v.0 as usize;
         let mut going = active.to_vec();
         loop {

@@ -184,17 +184,18 @@ impl<'k> Plan<'k, '_> {
     /// Hands sums over to the epilogue through shared memory, some fragments side by side at a time.
     fn store(&self, h: &Head<'k>, epilogue: &dyn Formula, corner: [Val<'k>; 2], sums: &[Val<'k>]) {
         let (k, t) = (self.k, self.form.tile);
-        let out = k.shared("sums", Elem::F32, t.subgroups[0] * t.subgroups[1] * t.sums());
-        let (columns, pitch) = t.handed();
+        let handing = t.handing();
+        let out = k.shared("sums", Elem::F32, handing.elements());
+        let (columns, pitch) = handing.handed();
         let lane = k.builtin(Builtin::SubgroupLane);
-        let mine = k.builtin(Builtin::SubgroupId) * i64::from(t.sums());
+        let mine = k.builtin(Builtin::SubgroupId) * i64::from(handing.sums());
         let firsts = self.firsts();
         let width = u32::from(self.form.base.staged.as_ref().map_or(1, |s| s.stores));
         // Pieces of a row of fragments, and of all of their rows.
         let row = columns / width;
         let pieces = u32::from(t.unit.shape[0]) * row;
-        for (f, sums) in sums.chunks(t.together() as usize).enumerate() {
-            let f = f as u32 * t.together();
+        for (f, sums) in sums.chunks(handing.together as usize).enumerate() {
+            let f = f as u32 * handing.together;
             let at = [f / t.each[1], f % t.each[1]];
             if f > 0 {
                 // What was handed over before has been taken.

@@ -1,0 +1,285 @@
+//! Products by four warps together, of blocks in shared memory ("PTX ISA", 9.7.16), and boxes on their way there (9.7.9.27).
+//!
+//! A product reads its factors when it is waited for, which on a device is the latest moment; if they are others by then than they were when it
+//! was begun, that is told. Until then its sums are in nobody's registers: whoever looks finds what is no number.
+
+use super::access::lanes;
+use super::matrix::number;
+use super::shared::{SharedMemory, Touch};
+use super::signal::Flight;
+use super::tensor::{self, TensorMap};
+use super::{Fault, FaultKind, Group, LANES, Warp};
+use crate::ptx::PARAM_WINDOW;
+use crate::ptx::inst::{Column, Factor, Inst};
+use std::collections::VecDeque;
+
+/// Terms of an instruction, and rows of a warp.
+const TERMS: usize = 16;
+const ROWS: usize = 16;
+/// What stands in registers whose sums are under way.
+const NOBODYS: u32 = 0x7fdb_dbdb;
+
+/// A product that was begun.
+#[derive(Clone, Debug)]
+struct Product {
+    /// The list of its registers.
+    sums: u32,
+    factor: Factor,
+    /// Rows and columns: descriptions of where they are, and what was there.
+    blocks: [Block; 2],
+    found: [Vec<f32>; 2],
+}
+
+/// Lines of factors, as a description says where they are.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    start: u32,
+    /// Bytes from 64 rows (or columns) to the next, for lines of rows; from eight lines to the next.
+    beside: u32,
+    below: u32,
+    /// Are lines of rows (or columns), one for each term?
+    turned: bool,
+    /// The first row (or column), and how many.
+    first: usize,
+    count: usize,
+}
+
+/// Products of a warp.
+#[derive(Clone, Debug, Default)]
+pub struct Products {
+    open: Vec<Product>,
+    groups: VecDeque<Vec<Product>>,
+    /// The sums that are under way, by their registers' list.
+    sums: Vec<(u32, Vec<[u32; LANES]>)>,
+    fenced: bool,
+    /// How many were begun: the same for four warps.
+    pub begun: u64,
+}
+
+fn wrong<T>(what: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::new(FaultKind::Illegal, what))
+}
+
+impl Block {
+    fn of(description: u64, turned: bool, first: usize, count: usize) -> Result<Block, Fault> {
+        let bits = |from: u32, n: u32| (description >> from & ((1 << n) - 1)) as u32;
+        let block = Block {
+            start: bits(0, 14) * 16,
+            beside: bits(16, 14) * 16,
+            below: bits(32, 14) * 16,
+            turned,
+            first,
+            count,
+        };
+        // The first, and nothing else is emulated, is the swizzle of 128 bytes.
+        if bits(62, 2) != 1 || description & !0xc000_3fff_3fff_3fff != 0 {
+            return wrong(format!("the description {description:#x} of a block"));
+        }
+        if block.start >> 7 & 7 != 0
+            || (!turned && block.start % 128 > 96)
+            || (turned && !block.start.is_multiple_of(128))
+        {
+            return wrong(format!("a block that begins at byte {} of shared memory", block.start));
+        }
+        Ok(block)
+    }
+    /// Where a number is: of a row (or column), of a term.
+    fn at(&self, place: usize, term: usize) -> u32 {
+        let (place, term) = (place as u32, term as u32);
+        let logical = if self.turned {
+            place / 64 * self.beside + term / 8 * self.below + term % 8 * 128 + place % 64 * 2
+        } else {
+            place / 8 * self.below + place % 8 * 128 + term * 2
+        };
+        tensor::swizzled(self.start + logical)
+    }
+    /// All numbers, those of a row (or column) side by side.
+    fn read(&self, factor: Factor, thread: u16, shared: &mut SharedMemory) -> Result<Vec<f32>, Fault> {
+        let mut all = Vec::with_capacity(self.count * TERMS);
+        for place in self.first..self.first + self.count {
+            for term in 0..TERMS {
+                let at = shared.touch(self.at(place, term), 2, thread, Touch::Read)?;
+                all.push(number(factor, shared.get(at, 2) as u32));
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Warp {
+    /// The same number in all lanes.
+    fn uniform(&self, column: Column, what: &str) -> Result<u64, Fault> {
+        let all = &self.wide[column as usize];
+        if all.iter().all(|v| *v == all[0]) {
+            Ok(all[0])
+        } else {
+            wrong(format!("{what} differs between lanes"))
+        }
+    }
+
+    /// An instruction that has to do with boxes or their products.
+    pub fn boxes(&mut self, inst: Inst, group: &mut Group<'_>) -> Result<(), Fault> {
+        let thread = |warp: &Warp, lane: usize| warp.first + lane as u16;
+        match inst {
+            Inst::SignalInit { at, offset, count } => {
+                for lane in lanes(self.mask()) {
+                    let [at, count] = [at, count].map(|c| self.narrow[c as usize][lane]);
+                    group.shared.init_signal(at + offset, count, thread(self, lane))?;
+                }
+            }
+            Inst::SignalFence => group.shared.fence_signals(),
+            Inst::SignalExpect { at, offset, bytes } => {
+                for lane in lanes(self.mask()) {
+                    let [at, bytes] = [at, bytes].map(|c| self.narrow[c as usize][lane]);
+                    group.shared.expect(at + offset, bytes, thread(self, lane))?;
+                }
+            }
+            Inst::FetchBox { to, map, from, signal } => {
+                for lane in lanes(self.mask()) {
+                    let [to, signal] = [to, signal].map(|c| self.narrow[c as usize][lane]);
+                    let from = from.map(|c| i64::from(self.narrow[c as usize][lane] as i32));
+                    let flight = brought(self.wide[map as usize][lane], from, to, thread(self, lane), group)?;
+                    group.shared.send(signal, flight)?;
+                }
+            }
+            Inst::GroupFence => {
+                self.together("a fence of products")?;
+                self.products.fenced = true;
+            }
+            Inst::GroupMma { factor, sums, a, b, scaled, turned } => {
+                self.begin_product((factor, sums), [a, b], scaled, turned, group)?;
+            }
+            Inst::GroupCommit => {
+                self.together("the end of a group of products")?;
+                let open = std::mem::take(&mut self.products.open);
+                self.products.groups.push_back(open);
+            }
+            Inst::GroupWait(open) => self.wait_products(open as usize, group)?,
+            other => unreachable!("{other:?} has nothing to do with boxes"),
+        }
+        Ok(())
+    }
+
+    fn begin_product(
+        &mut self,
+        (factor, sums): (Factor, u32),
+        descriptions: [Column; 2],
+        scaled: Column,
+        turned: [bool; 2],
+        group: &mut Group<'_>,
+    ) -> Result<(), Fault> {
+        if self.mask() != u32::MAX || self.predicates[scaled as usize] != u32::MAX {
+            return wrong(
+                "a product of four warps that a part of the lanes reaches, or that forgets its sums",
+            );
+        }
+        if !self.products.fenced {
+            return wrong("a product is begun without a fence behind what touched its registers");
+        }
+        let columns = &group.program.lists[sums as usize];
+        let (warp, n) = (usize::from(self.first) / LANES % 4, 2 * columns.len());
+        let [a, b] = descriptions;
+        let [a, b] =
+            [self.uniform(a, "a description of rows")?, self.uniform(b, "a description of columns")?];
+        let blocks = [Block::of(a, turned[0], ROWS * warp, ROWS)?, Block::of(b, turned[1], 0, n)?];
+        let [x, w] = blocks.map(|b| b.read(factor, self.first, &mut group.shared));
+        if !self.products.sums.iter().any(|(s, _)| *s == sums) {
+            let now = columns.iter().map(|&c| self.narrow[c as usize]).collect();
+            self.products.sums.push((sums, now));
+        }
+        columns.iter().for_each(|&c| self.narrow[c as usize] = [NOBODYS; LANES]);
+        self.products.open.push(Product { sums, factor, blocks, found: [x?, w?] });
+        self.products.begun += 1;
+        Ok(())
+    }
+
+    fn wait_products(&mut self, open: usize, group: &mut Group<'_>) -> Result<(), Fault> {
+        self.together("a wait for products")?;
+        if !self.products.open.is_empty() {
+            return wrong("products are waited for while some are in no group");
+        }
+        while self.products.groups.len() > open {
+            for product in self.products.groups.pop_front().unwrap_or_default() {
+                self.multiply(&product, group)?;
+            }
+        }
+        // Those that are in no product any more go back to their registers.
+        let going: Vec<u32> = self.products.groups.iter().flatten().map(|p| p.sums).collect();
+        let (stay, done) =
+            std::mem::take(&mut self.products.sums).into_iter().partition(|(list, _)| going.contains(list));
+        self.products.sums = stay;
+        for (list, sums) in done {
+            for (&column, sums) in group.program.lists[list as usize].iter().zip(sums) {
+                self.narrow[column as usize] = sums;
+            }
+            self.products.fenced = false;
+        }
+        Ok(())
+    }
+
+    /// sums\[16, n\] += a\[16, 16\] * b\[16, n\]. With g = lane / 4 and t = 2 (lane % 4), a lane holds of each eight columns (row g,
+    /// column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). In which order a device adds is not specified; here products are added in
+    /// the order of k, each sum rounded.
+    fn multiply(&mut self, p: &Product, group: &mut Group<'_>) -> Result<(), Fault> {
+        let [a, b] = p.blocks.map(|b| b.read(p.factor, self.first, &mut group.shared));
+        let (a, b) = (a?, b?);
+        let same = |x: &[f32], y: &[f32]| x.iter().zip(y).all(|(x, y)| x.to_bits() == y.to_bits());
+        if !same(&a, &p.found[0]) || !same(&b, &p.found[1]) {
+            return wrong("shared memory was changed while a product was reading it");
+        }
+        let found = self.products.sums.iter_mut().find(|(list, _)| *list == p.sums);
+        let (_, sums) = found.expect("they were put there when the product was begun");
+        for (i, sums) in sums.iter_mut().enumerate() {
+            for (lane, sum) in sums.iter_mut().enumerate() {
+                let row = lane / 4 + i / 2 % 2 * 8;
+                let column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+                let (x, w) = (&a[row * TERMS..][..TERMS], &b[column * TERMS..][..TERMS]);
+                let all = x.iter().zip(w).fold(f32::from_bits(*sum), |sum, (x, w)| sum + x * w);
+                *sum = if all.is_nan() { 0x7fff_ffff } else { all.to_bits() };
+            }
+        }
+        Ok(())
+    }
+
+    /// That no product is under way where a warp ends.
+    pub fn no_products(&self) -> Result<(), Fault> {
+        if self.products.open.is_empty() && self.products.groups.is_empty() {
+            return Ok(());
+        }
+        wrong("a warp ends while its products are under way")
+    }
+}
+
+/// A box, read now: what its tensor holds may not change before it arrives.
+fn brought(map: u64, from: [i64; 3], to: u32, thread: u16, group: &Group<'_>) -> Result<Flight, Fault> {
+    let place = map.checked_sub(PARAM_WINDOW).and_then(|at| usize::try_from(at).ok());
+    let bytes =
+        place.filter(|at| at.is_multiple_of(64)).and_then(|at| group.params.get(at..at + tensor::BYTES));
+    let Some(bytes) = bytes else { return wrong(format!("a tensor map at {map:#x}")) };
+    let map = TensorMap::of(bytes)?;
+    if !to.is_multiple_of(128) {
+        let what = format!("a box goes to byte {to} of shared memory, no multiple of 128");
+        return Err(Fault::new(FaultKind::Misaligned, what));
+    }
+    let mut pieces = Vec::with_capacity(map.box_bytes() / 16);
+    let [i, line, plane] = from;
+    let lines = (0..map.shape[2]).flat_map(|p| (0..map.shape[1]).map(move |l| (p, l)));
+    for (number, (p, l)) in lines.enumerate() {
+        let part = map.line([i, line + l as i64, plane + p as i64]);
+        let mut all = [0; tensor::LINE];
+        if part.there > 0 {
+            let Some((raw, at)) = group.memory.range(part.address, part.there as u64) else {
+                return wrong(format!(
+                    "a box reads {} bytes at {:#x}, beyond what is allocated",
+                    part.there, part.address
+                ));
+            };
+            raw.read(at, &mut all[part.before..part.before + part.there]);
+        }
+        for (piece, bytes) in all.chunks_exact(16).enumerate() {
+            let at = tensor::swizzled(to + (number * tensor::LINE + piece * 16) as u32);
+            pieces.push((at, std::array::from_fn(|b| bytes[b])));
+        }
+    }
+    Ok(Flight { pieces, thread })
+}

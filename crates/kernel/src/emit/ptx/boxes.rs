@@ -1,0 +1,135 @@
+//! Boxes of tensors: fetched by the engine that copies tensors (`cp.async.bulk.tensor`), counted by barriers in memory
+//! (`mbarrier`), multiplied where they lie (`wgmma`). "PTX ISA", 9.7.9.27, 9.7.13 and 9.7.16.
+//!
+//! A line of a box is 128 bytes, and its pieces of 16 bytes lie swizzled: piece p of line l in the place of piece p ^ (l mod 8). The
+//! engine stores them so, and the matrix units look for them so; both count lines from multiples of 1024 bytes, where boxes begin.
+//!
+//! What a fetch has to know of a view is a tensor map, an object of 128 bytes that the driver makes, and a parameter of the entry.
+//!
+//! Sums stay in their registers: a product changes them where they are. Between its beginning and its end nobody may touch these
+//! registers, not even to copy them, so loops carry them where they are, too (`control.rs`).
+
+use super::{Emitter, Register};
+use crate::ir::{BLOCK, BOX_ELEMENTS, BOX_LINE, BOX_ROUND, Elem, Fetched, Layout, Place, Scalar, Value};
+
+/// Terms of one instruction: 16 of the 64 that a block has.
+const TERMS: u32 = 16;
+/// The kind of swizzle of 128 bytes, in the last bits of a description.
+const SWIZZLED: u64 = 1 << 62;
+
+impl Emitter<'_> {
+    /// What comes before everything else: signals are made ready, by one invocation, and for the engine, too.
+    pub(super) fn prepare_signals(&mut self) {
+        if self.k.signals == 0 {
+            return;
+        }
+        let after = self.only_first();
+        for i in 0..self.k.signals {
+            let at = self.inst(
+                Scalar::U32,
+                "mov.u32",
+                &[&format!("dynamic+{}", self.places.signals + u64::from(i) * 8)],
+            );
+            self.line(&format!("mbarrier.init.shared::cta.b64 [{at}], 1"));
+        }
+        self.line("fence.mbarrier_init.release.cluster");
+        self.place(&after);
+        self.line("bar.sync 0");
+    }
+    /// From here on only the first invocation, up to where the label is placed.
+    fn only_first(&mut self) -> String {
+        let after = self.label();
+        let index = self.local_index();
+        let first = self.inst(Scalar::Bool, "setp.eq.u32", &[&index, "0"]);
+        self.line(&format!("@!{first} bra {after}"));
+        after
+    }
+    /// Where a signal is.
+    fn signal(&mut self, signal: Value) -> Register {
+        let all = self.inst(Scalar::U32, "mov.u32", &[&format!("dynamic+{}", self.places.signals)]);
+        let signal = self.one(signal);
+        self.inst(Scalar::U32, "mad.lo.u32", &[&signal, "8", &all])
+    }
+
+    pub(super) fn fetch(&mut self, signal: Value, boxes: &[Fetched]) {
+        let signal = self.signal(signal);
+        let after = self.only_first();
+        let bytes: u32 = boxes.iter().map(|f| self.k.views[f.view as usize].bytes()).sum();
+        self.line(&format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{signal}], {bytes}"));
+        for f in boxes {
+            let (to, _) = self.address(f.to, f.at);
+            let map = self.inst(Scalar::U64, "mov.b64", &[&format!("t{}", f.view)]);
+            let map = self.inst(Scalar::U64, "cvta.param.u64", &[&map]);
+            let [i, line, plane] = f.from.map(|v| self.one(v));
+            self.line(&format!(
+                "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{to}], \
+                 [{map}, {{{i}, {line}, {plane}}}], [{signal}]"
+            ));
+        }
+        self.place(&after);
+    }
+
+    /// Asks again and again: the instruction itself waits for a while.
+    pub(super) fn await_signal(&mut self, signal: Value, phase: Value) {
+        let (signal, phase) = (self.signal(signal), self.one(phase));
+        let (again, over) = (self.label(), self.scalar_register(Scalar::Bool));
+        self.place(&again);
+        self.line(&format!("mbarrier.try_wait.parity.shared::cta.b64 {over}, [{signal}], {phase}"));
+        self.line(&format!("@!{over} bra {again}"));
+    }
+
+    /// A description of a block's first terms for the matrix units; and what has to be added to it for the next terms.
+    ///
+    /// Addresses and distances count in 16 bytes. Lines of eight rounds of terms follow each other (64 bits, bits 32 to 45); blocks
+    /// of lines of rows or columns lie side by side (bits 16 to 29, which nobody looks at for lines of terms).
+    fn block(&mut self, place: Place, at: Value, of_terms: bool) -> (Register, u32) {
+        let (at, _) = self.address(place, at);
+        let at = self.inst(Scalar::U32, "shr.u32", &[&at, "4"]);
+        let at = self.inst(Scalar::U32, "and.b32", &[&at, "16383"]);
+        let at = self.inst(Scalar::U64, "cvt.u64.u32", &[&at]);
+        let (round, block) = (u64::from(BOX_ROUND * BOX_LINE / 16), u64::from(BLOCK * 2 / 16));
+        let beside = if of_terms { 1 } else { block };
+        let rest = format!("0x{:X}", SWIZZLED | round << 32 | beside << 16);
+        let step = if of_terms { TERMS * 2 } else { TERMS * BOX_LINE };
+        (self.inst(Scalar::U64, "or.b64", &[&at, &rest]), step / 16)
+    }
+
+    pub(super) fn box_mul_add(
+        &mut self,
+        [a, b]: [&(Layout, Place, Value); 2],
+        sums: &[Value],
+        results: &[Value],
+    ) {
+        let elem = self.elem(a.1);
+        let word = if elem == Elem::BF16 { "bf16" } else { "f16" };
+        let of_terms = [a.0 == Layout::Rows, b.0 == Layout::Columns];
+        let [(mut x, x_step), (mut w, w_step)] =
+            [(a, 0), (b, 1)].map(|((_, p, at), i)| self.block(*p, *at, of_terms[i]));
+        // Sums that are not in registers of their own get some.
+        let mut registers = Vec::new();
+        for (&v, &r) in sums.iter().zip(results) {
+            let mut own = self.all(v);
+            if !self.own[v.0 as usize] {
+                own = own.iter().map(|from| self.inst(Scalar::F32, "mov.f32", &[from])).collect();
+            }
+            registers.extend(own.iter().cloned());
+            self.own[r.0 as usize] = true;
+            self.values[r.0 as usize] = own;
+        }
+        let (columns, list) = (16 * sums.len(), registers.join(", "));
+        let always = self.inst(Scalar::Bool, "setp.ne.u32", &["1", "0"]);
+        let [a_turned, b_turned] = of_terms.map(|along| u32::from(!along));
+        self.line("wgmma.fence.sync.aligned");
+        for part in 0..BOX_ELEMENTS / TERMS {
+            if part > 0 {
+                x = self.inst(Scalar::U64, "add.u64", &[&x, &x_step.to_string()]);
+                w = self.inst(Scalar::U64, "add.u64", &[&w, &w_step.to_string()]);
+            }
+            self.line(&format!(
+                "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{word}.{word} {{{list}}}, {x}, {w}, {always}, 1, 1, \
+                 {a_turned}, {b_turned}"
+            ));
+        }
+        self.line("wgmma.commit_group.sync.aligned");
+    }
+}

@@ -1,0 +1,249 @@
+//! Boxes of tensors, fetched to shared memory and multiplied there.
+//!
+//! A box arrives when its signal is awaited and not before, which on a device is the latest moment. A product is computed when it is
+//! begun, but until it has been waited for nobody may change what it reads, and nobody may read its sums; so it does not
+//! matter when a device computes it.
+
+use super::{Done, Fault, Machine, Problem};
+use crate::arith;
+use crate::interp::race::{Touch, Who};
+use crate::ir::{
+    BLOCK, BLOCK_INVOCATIONS, BOX_ELEMENTS, BOX_ROUND, Fetched, Layout, Op, Place, Scalar, Value, misfit,
+};
+use std::collections::VecDeque;
+
+/// Elements of shared memory: which memory, from where, how many.
+type Piece = (u32, usize, usize);
+
+/// What is on its way under a signal: where to, and the elements.
+type Flight = Vec<(u32, usize, Vec<u64>)>;
+
+/// Signals, and products under way.
+#[derive(Default)]
+pub struct Boxes {
+    /// In which phase each signal is, and what is on its way in it.
+    signals: Vec<(u64, Option<Flight>)>,
+    /// What each product that is under way reads.
+    products: VecDeque<Vec<Piece>>,
+    /// How many were begun.
+    begun: u64,
+    /// The product that made a value, counted from 1; 0: none.
+    makers: Vec<u64>,
+}
+
+impl Boxes {
+    /// A workgroup begins.
+    pub fn new(signals: usize, values: usize) -> Boxes {
+        let signals = (0..signals).map(|_| (0, None)).collect();
+        Boxes { signals, makers: vec![0; values], ..Boxes::default() }
+    }
+    /// Values are others from now on, all at once.
+    pub fn hand_over(&mut self, from: &[Value], to: &[Value]) {
+        let makers: Vec<u64> = from.iter().map(|v| self.makers[v.0 as usize]).collect();
+        for (&to, maker) in to.iter().zip(makers) {
+            self.makers[to.0 as usize] = maker;
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// An instruction that has to do with boxes; the whole workgroup is here.
+    pub(super) fn boxes(&mut self, op: &Op, results: &[Value]) -> Done {
+        match op {
+            Op::Fetch { signal, boxes } => self.fetch(*signal, boxes),
+            Op::Await(signal, phase) => self.await_signal(*signal, *phase),
+            Op::BoxMulAdd { a, b, sums } => self.box_mul_add([*a, *b], sums, results),
+            Op::WaitProducts(open) => self.wait_products(usize::from(*open)),
+            _ => unreachable!("it has nothing to do with boxes"),
+        }
+    }
+
+    fn signal(&self, v: Value) -> Result<usize, Problem> {
+        let (at, count) = (self.index(v, 0), self.boxes.signals.len());
+        if at < 0 || at >= count as i128 {
+            return Err(Problem { lane: 0, what: format!("signal {at} of {count}") });
+        }
+        Ok(at as usize)
+    }
+
+    fn fetch(&mut self, signal: Value, boxes: &[Fetched]) -> Done {
+        let number = self.signal(signal)?;
+        let problem = |what: String| Err(Problem { lane: 0, what });
+        if self.boxes.signals[number].1.is_some() {
+            return problem(format!("something is under way for signal {number} already"));
+        }
+        let mut flight = Flight::new();
+        for f in boxes {
+            let Place::Shared(to) = f.to else { unreachable!("the verifier has seen it") };
+            let view = &self.kernel.views[f.view as usize];
+            let [lines, elements] = [view.lines, view.elements()].map(|n| n as usize);
+            let at = self.reach(f.to, f.at, 0, elements, (BOX_ROUND * BOX_ELEMENTS) as usize)?;
+            let cells = self.brought(f, lines)?;
+            let who = self.who(0);
+            for i in at..at + elements {
+                if let Some(what) = self.shared_traces[to as usize][i].begin(who) {
+                    return problem(format!("element {i}: {what}"));
+                }
+            }
+            flight.push((to, at, cells));
+        }
+        self.boxes.signals[number].1 = Some(flight);
+        Ok(())
+    }
+
+    /// The elements of a box.
+    fn brought(&self, f: &Fetched, lines: usize) -> Result<Vec<u64>, Problem> {
+        let view = &self.kernel.views[f.view as usize];
+        let problem = |what: String| Problem { lane: 0, what };
+        let number = |i: u32| {
+            let c = self.launch.params[i as usize];
+            if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
+        };
+        let numbers = view.numbers().map(number);
+        if let Some(what) = misfit(numbers) {
+            return Err(problem(format!("view {}: {what}: {numbers:?}", view.name)));
+        }
+        let [offset, inner, rows, planes, line_step, plane_step] = numbers;
+        let [first, line, plane] = f.from.map(|v| self.index(v, 0) as i64);
+        let memory = &self.buffers[view.buffer as usize].cells;
+        let mut cells = Vec::with_capacity(lines * BOX_ELEMENTS as usize);
+        for l in line..line + lines as i64 {
+            for i in first..first + i64::from(BOX_ELEMENTS) {
+                let there = (0..inner).contains(&i) && (0..rows).contains(&l) && (0..planes).contains(&plane);
+                if !there {
+                    cells.push(0);
+                    continue;
+                }
+                let at = offset + i + l * line_step + plane * plane_step;
+                let cell = usize::try_from(at).ok().and_then(|at| memory.get(at));
+                let beyond = || problem(format!("view {}: index {at} of {}", view.name, memory.len()));
+                cells.push(*cell.ok_or_else(beyond)?);
+            }
+        }
+        Ok(cells)
+    }
+
+    fn await_signal(&mut self, signal: Value, phase: Value) -> Done {
+        let (number, phase) = (self.signal(signal)?, self.index(phase, 0));
+        let problem = |what: String| Err(Problem { lane: 0, what });
+        if !(0..2).contains(&phase) {
+            return problem(format!("phase {phase}; there are 0 and 1"));
+        }
+        let (now, flight) = &mut self.boxes.signals[number];
+        if i128::from(*now % 2) != phase {
+            return Ok(());
+        }
+        let Some(flight) = flight.take() else {
+            return problem(format!("waits for ever: nothing is under way for signal {number}"));
+        };
+        *now += 1;
+        // Everybody has waited, so everybody may look at once: as if stored before any barrier.
+        let who = Who { epoch: u32::MAX, ..self.who(0) };
+        for (to, at, cells) in flight {
+            for (i, cell) in (at..).zip(cells) {
+                self.shared_traces[to as usize][i].arrive(who);
+                self.shared[to as usize].cells[i] = cell;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a block begins for those who work together, of which `first` is the first.
+    fn block(&self, place: Place, at: Value, first: usize, blocks: usize) -> Result<Piece, Problem> {
+        let Place::Shared(i) = place else { unreachable!("the verifier has seen it") };
+        let len = blocks * BLOCK as usize;
+        let begin = self.reach(place, at, first, len, BLOCK as usize)?;
+        let others = first..first + BLOCK_INVOCATIONS as usize;
+        if let Some(lane) = others.into_iter().find(|&l| self.index(at, l) != begin as i128) {
+            return Err(Problem { lane, what: "a block begins elsewhere for others that work on it".into() });
+        }
+        Ok((i, begin, len))
+    }
+
+    /// Notes that several read a piece.
+    fn read_together(&mut self, (memory, at, len): Piece, first: usize) -> Done {
+        for i in at..at + len {
+            for lane in [first, first + BLOCK_INVOCATIONS as usize - 1] {
+                self.touch(Place::Shared(memory), i, lane, Touch::Load)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn box_mul_add(
+        &mut self,
+        blocks: [(Layout, Place, Value); 2],
+        sums: &[Value],
+        results: &[Value],
+    ) -> Done {
+        let [(a_lies, a, a_at), (b_lies, b, b_at)] = blocks;
+        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), BOX_ELEMENTS as usize);
+        let decode = arith::decode(self.memory(a).elem);
+        let mut new: Vec<Vec<u64>> = sums.iter().map(|&v| self.slot(v).to_vec()).collect();
+        let mut reads = Vec::new();
+        for (group, first) in (0..self.n).step_by(BLOCK_INVOCATIONS as usize).enumerate() {
+            let rows = self.block(a, a_at, first, 1)?;
+            let columns = self.block(b, b_at, first, sums.len() * 16 / side)?;
+            for piece in [rows, columns] {
+                self.read_together(piece, first)?;
+                reads.push(piece);
+            }
+            let number =
+                |(memory, at, _): Piece, i: usize| decode(self.shared[memory as usize].cells[at + i]);
+            for (f, new) in new.iter_mut().enumerate() {
+                for (row, column) in (0..side).flat_map(|i| (0..16).map(move |j| (i, j))) {
+                    let j = 16 * f + column;
+                    let sum = &mut new[(group * side + row) * 16 + column];
+                    *sum = (0..side).fold(*sum, |sum, t| {
+                        let a = if a_lies == Layout::Rows { row * side + t } else { t * side + row };
+                        let (block, j) = (j / side * BLOCK as usize, j % side);
+                        let b = block + if b_lies == Layout::Columns { j * side + t } else { t * side + j };
+                        fma(number(rows, a), number(columns, b), sum)
+                    });
+                }
+            }
+        }
+        for &(memory, at, len) in &reads {
+            self.shared_traces[memory as usize][at..at + len].iter_mut().for_each(|t| t.hold());
+        }
+        self.boxes.products.push_back(reads);
+        self.boxes.begun += 1;
+        for (&r, new) in results.iter().zip(new) {
+            self.put(r, new);
+            self.boxes.makers[r.0 as usize] = self.boxes.begun;
+        }
+        Ok(())
+    }
+
+    fn wait_products(&mut self, open: usize) -> Done {
+        while self.boxes.products.len() > open {
+            for (number, piece) in self.boxes.products.pop_front().unwrap_or_default().into_iter().enumerate()
+            {
+                let (memory, at, len) = piece;
+                self.shared_traces[memory as usize][at..at + len].iter_mut().for_each(|t| t.release());
+                // Each of those who worked together has two pieces.
+                self.read_together(piece, number / 2 * BLOCK_INVOCATIONS as usize)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// That no product of which this is a sum is under way.
+    pub(super) fn is_done(&self, v: Value) -> Done {
+        let done = self.boxes.begun - self.boxes.products.len() as u64;
+        if self.boxes.makers[v.0 as usize] <= done {
+            return Ok(());
+        }
+        Err(Problem { lane: 0, what: format!("%{} are sums of a product that nobody has waited for", v.0) })
+    }
+
+    /// That nothing is under way where a workgroup ends.
+    pub(super) fn no_boxes(&self) -> Result<(), Fault> {
+        let boxes = self.boxes.signals.iter().any(|(_, flight)| flight.is_some());
+        if !boxes && self.boxes.products.is_empty() {
+            return Ok(());
+        }
+        let what = if boxes { "boxes" } else { "products" };
+        Err(Fault(format!("{}: the kernel ends while {what} are under way", self.kernel.name)))
+    }
+}

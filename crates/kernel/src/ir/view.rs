@@ -1,0 +1,85 @@
+//! Tensors of which kernels bring boxes to shared memory.
+
+use super::kernel::Value;
+use super::op::Place;
+use super::types::Elem;
+
+/// Bytes of a line of a box.
+pub const BOX_LINE: u32 = 128;
+/// Lines of a box, at most; they are a multiple of [`BOX_ROUND`].
+pub const MOST_BOX_LINES: u32 = 256;
+/// Where a box begins in shared memory is a multiple of so many lines.
+pub const BOX_ROUND: u32 = 8;
+/// Elements of a line of a box: boxes are of 16-bit floats.
+pub const BOX_ELEMENTS: u32 = BOX_LINE / 2;
+/// Rows (or columns) and terms of the blocks that products of boxes are made of, as elements.
+pub const BLOCK: u32 = BOX_ELEMENTS * BOX_ELEMENTS;
+/// Invocations that multiply a block of rows together: four subgroups of 32.
+pub const BLOCK_INVOCATIONS: u32 = 128;
+
+/// A buffer as planes of lines of neighbours, of which boxes are fetched. Its numbers are parameters of the launch, by number; they
+/// are integers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// A word.
+    pub name: String,
+    /// Which buffer. It is only read.
+    pub buffer: u32,
+    /// Lines of a box; each is of [`BOX_LINE`] bytes.
+    pub lines: u32,
+    /// Where the first element is. It lies at a multiple of 16 bytes.
+    pub offset: u32,
+    /// How many elements a line has, how many lines a plane, and how many planes there are; none is 0.
+    pub sizes: [u32; 3],
+    /// Elements from line to line and from plane to plane: multiples of 16 bytes, above 0.
+    pub strides: [u32; 2],
+}
+
+impl View {
+    /// Bytes of a box.
+    pub const fn bytes(&self) -> u32 {
+        self.lines * BOX_LINE
+    }
+    /// Elements of a box.
+    pub const fn elements(&self) -> u32 {
+        self.lines * BOX_ELEMENTS
+    }
+    /// The parameters, in the order of the text form.
+    pub const fn numbers(&self) -> [u32; 6] {
+        let ([a, b, c], [d, e]) = (self.sizes, self.strides);
+        [self.offset, a, b, c, d, e]
+    }
+    /// Are such elements fetched?
+    pub const fn fetches(elem: Elem) -> bool {
+        matches!(elem, Elem::F16 | Elem::BF16)
+    }
+}
+
+/// What is wrong with the numbers of a view at a launch: offset, sizes, strides, all in elements. `None` if nothing is.
+pub fn misfit([offset, inner, lines, planes, line, plane]: [i64; 6]) -> Option<&'static str> {
+    // Elements of 16 bytes.
+    const PIECE: i64 = 8;
+    if offset < 0 || offset % PIECE != 0 {
+        return Some("it does not begin at a multiple of 16 bytes");
+    }
+    if inner < 1 || lines < 1 || planes < 1 {
+        return Some("it has no elements");
+    }
+    if line < 1 || plane < 1 || line % PIECE != 0 || plane % PIECE != 0 {
+        return Some("its lines or planes are no multiples of 16 bytes apart");
+    }
+    None
+}
+
+/// A box of a view, fetched to shared memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fetched {
+    /// Shared memory that holds boxes.
+    pub to: Place,
+    /// Where it goes, in elements: a multiple of [`BOX_ROUND`] lines.
+    pub at: Value,
+    /// The view, by number.
+    pub view: u32,
+    /// Where the box begins: element of a line, line, plane. Of 32 bits. What lies beyond the view's sizes is zeros.
+    pub from: [Value; 3],
+}

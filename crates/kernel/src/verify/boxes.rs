@@ -1,0 +1,152 @@
+//! Boxes of tensors: views, the shared memory that holds boxes, sums that products change.
+
+use super::{Check, whole};
+use crate::ir::{
+    BLOCK_INVOCATIONS, BOX_ROUND, Elem, Fetched, Fragment, Kernel, Layout, MOST_BOX_LINES, Op, Place, Role,
+    Scalar, Type, Value, View,
+};
+
+/// Signals, at most.
+const MOST_SIGNALS: u32 = 64;
+/// The sums of a product of boxes.
+const SUMS: Type = Type::Fragment(Fragment { role: Role::C, elem: Elem::F32, m: 16, n: 16, k: 16 });
+/// Fragments beside each other, at most: 256 columns. They are a multiple of a block's.
+const MOST_SUMS: usize = 16;
+const BLOCK_SUMS: usize = 4;
+
+pub(super) fn check(k: &Kernel) -> Check {
+    if k.signals > MOST_SIGNALS {
+        return whole(k, format_args!("{} signals; at most {MOST_SIGNALS}", k.signals));
+    }
+    for v in &k.views {
+        if let Err(what) = view(k, v) {
+            return whole(k, format_args!("view {}: {what}", v.name));
+        }
+    }
+    own_memory(k)?;
+    read_by_one(k)
+}
+
+fn view(k: &Kernel, v: &View) -> Result<(), String> {
+    let buffer =
+        k.buffers.get(v.buffer as usize).ok_or_else(|| format!("there is no buffer {}", v.buffer))?;
+    if buffer.access.writes() || !View::fetches(buffer.elem) {
+        return Err(format!(
+            "of {} that are {}; f16 or bf16 that are only read",
+            buffer.elem,
+            buffer.access.name()
+        ));
+    }
+    if v.lines == 0 || v.lines > MOST_BOX_LINES || !v.lines.is_multiple_of(BOX_ROUND) {
+        return Err(format!("{} lines; a multiple of {BOX_ROUND} up to {MOST_BOX_LINES}", v.lines));
+    }
+    for i in v.numbers() {
+        match k.params.get(i as usize) {
+            None => return Err(format!("there is no parameter {i}")),
+            Some(p) if !p.scalar.is_int() => return Err(format!("{} is no integer", p.name)),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// How boxes lie only the device knows: nothing else touches the memory that holds them.
+fn own_memory(k: &Kernel) -> Check {
+    let boxes = k.boxes();
+    let holds = |p: &Place| match p {
+        Place::Shared(i) => boxes.get(*i as usize).copied().unwrap_or(false),
+        Place::Buffer(_) => false,
+    };
+    let mut wrong = None;
+    k.body.each_inst(&mut |inst| {
+        let (own, place) = match &inst.op {
+            Op::Load(p, ..) | Op::Store(p, ..) | Op::Atomic(_, p, ..) | Op::Copy { to: p, .. } => (false, p),
+            Op::FragmentLoad(_, _, p, ..) | Op::FragmentStore(_, p, ..) => (false, p),
+            Op::BoxMulAdd { a: (_, a, _), b: (_, b, _), .. } => (true, if holds(a) { b } else { a }),
+            _ => return,
+        };
+        if holds(place) != own {
+            wrong = wrong.or(Some((inst, own)));
+        }
+    });
+    match wrong {
+        None => Ok(()),
+        Some((inst, true)) => super::at(k, inst, "no boxes are fetched to where they are multiplied"),
+        Some((inst, false)) => super::at(k, inst, "this shared memory is for boxes alone"),
+    }
+}
+
+/// Sums are changed where they are, so nobody else may read the old ones.
+fn read_by_one(k: &Kernel) -> Check {
+    let mut readers = vec![0u32; k.values.len()];
+    let mut count = |v: Value| readers[v.0 as usize] += 1;
+    k.body.each_inst(&mut |inst| {
+        inst.op.each_operand(&mut count);
+        inst.op.regions().iter().flat_map(|r| &r.yields).for_each(|&v| count(v));
+    });
+    let mut wrong = None;
+    k.body.each_inst(&mut |inst| {
+        if let Op::BoxMulAdd { sums, .. } = &inst.op
+            && let Some(v) = sums.iter().find(|v| readers[v.0 as usize] > 1)
+        {
+            wrong = wrong.or(Some((inst, *v)));
+        }
+    });
+    match wrong {
+        None => Ok(()),
+        Some((inst, v)) => {
+            super::at(k, inst, format_args!("%{} is changed here, and read elsewhere, too", v.0))
+        }
+    }
+}
+
+/// That boxes of a view fit where they are fetched to.
+pub(super) fn fetched(k: &Kernel, f: &Fetched) -> Result<(), String> {
+    let view = k.views.get(f.view as usize).ok_or_else(|| format!("there is no view {}", f.view))?;
+    let from = k.buffers.get(view.buffer as usize).map(|b| b.elem);
+    let Place::Shared(to) = f.to else { return Err("boxes are fetched to shared memory".to_string()) };
+    let to = k.shared.get(to as usize).ok_or_else(|| format!("there is no shared memory {to}"))?;
+    match from {
+        Some(from) if from == to.elem => {}
+        Some(from) => return Err(format!("{from} are fetched to where {} lie", to.elem)),
+        None => return Err(format!("there is no buffer {}", view.buffer)),
+    }
+    super::types::index(k, &f.at)?;
+    f.from.iter().try_for_each(|v| word(k, v))
+}
+
+/// An integer of 32 bits.
+pub(super) fn word(k: &Kernel, v: &Value) -> Result<(), String> {
+    match k.ty(*v) {
+        Type::Vector(Scalar::I32 | Scalar::U32, 1) => Ok(()),
+        t => Err(format!("%{} is {t}, and should be i32 or u32", v.0)),
+    }
+}
+
+/// That blocks are multiplied by those who can, and their sums are what they should be.
+pub(super) fn product(
+    k: &Kernel,
+    blocks: [&(Layout, Place, Value); 2],
+    sums: &[Value],
+) -> Result<(), String> {
+    if k.subgroup != Some(32) || !k.invocations().is_multiple_of(BLOCK_INVOCATIONS) {
+        return Err(format!("blocks are multiplied by {BLOCK_INVOCATIONS} invocations, in subgroups of 32"));
+    }
+    let mut elems = Vec::new();
+    for (_, place, at) in blocks {
+        super::types::index(k, at)?;
+        let Place::Shared(i) = place else { return Err("blocks lie in shared memory".to_string()) };
+        let shared = k.shared.get(*i as usize).ok_or_else(|| format!("there is no shared memory {i}"))?;
+        elems.push(shared.elem);
+    }
+    if elems[0] != elems[1] || !View::fetches(elems[0]) {
+        return Err(format!("blocks of {} and of {}; both are f16, or bf16", elems[0], elems[1]));
+    }
+    if sums.is_empty() || sums.len() > MOST_SUMS || !sums.len().is_multiple_of(BLOCK_SUMS) {
+        return Err(format!("{} sums; a multiple of {BLOCK_SUMS} up to {MOST_SUMS}", sums.len()));
+    }
+    match sums.iter().find(|v| k.ty(**v) != SUMS) {
+        None => Ok(()),
+        Some(v) => Err(format!("%{} is {}, and should be {SUMS}", v.0, k.ty(*v))),
+    }
+}
