@@ -185,11 +185,23 @@ def large():
     for n, c, k, side in [(64, 64, 64, 56), (64, 256, 256, 14)]:
         x, w = of(n, c, side, side), of(k, c, 3, 3)
         shape, flops = f"n{n}_c{c}_k{k}_h{side}_r3_s1_p1_g1", 2 * n * k * side * side * c * 9
-        row("conv2d_f", shape, lambda: F.conv2d(x, w, padding=1), flops=flops)
+
+        def conv(x, w, name, dtype, peer):
+            row(f"conv2d_f{name}", shape, lambda: F.conv2d(x, w, padding=1), dtype, flops, peer=peer)
+            with torch.enable_grad():
+                x, w = (v.clone().requires_grad_(True) for v in (x, w))
+                ones = torch.ones_like(F.conv2d(x, w, padding=1))
+
+                def both():
+                    torch.autograd.grad(F.conv2d(x, w, padding=1), (x, w), ones)
+
+                row(f"conv2d_fb{name}", shape, both, dtype, 3 * flops, peer=peer)
+
+        conv(x, w, "", "f32", "torch-eager")
         for form in [torch.contiguous_format, torch.channels_last]:
             a, f = (v.to(torch.bfloat16).contiguous(memory_format=form) for v in (x, w))
             peer = "torch-eager" if form == torch.contiguous_format else "torch-eager-nhwc"
-            row("conv2d_f_fast", shape, lambda: F.conv2d(a, f, padding=1), "bf16", flops, peer=peer)
+            conv(a, f, "_fast", "bf16", peer)
 
 
 with torch.no_grad():

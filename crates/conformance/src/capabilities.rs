@@ -13,6 +13,7 @@ use crate::twist::{Twist, Twisted, TwistedDevice, Work};
 use elinvar_core::{DType, ErrorKind, Precision, Result, Shape};
 use elinvar_devices::{Any, Device, devices};
 use elinvar_ops::args::Args;
+use elinvar_ops::catalogue::conv::Padding;
 use elinvar_ops::{Array, Backend, catalogue};
 use elinvar_tensor::Tensor;
 use std::fmt;
@@ -64,34 +65,67 @@ pub fn capabilities() -> Result<String> {
         let cells: Vec<String> = devices.iter().map(cell).collect();
         table += &format!("| {op} | {} |\n", cells.join(" | "));
     }
-    table += &format!(
-        "\n| products with `Precision::Fast` | {} |\n|---|{}\n",
-        names.join(" | "),
-        "---|".repeat(names.len())
-    );
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        let cells: Result<Vec<&str>> = devices.iter().map(|d| fast::<Any>(dtype, d)).collect();
-        table += &format!("| {dtype} | {} |\n", cells?.join(" | "));
+    for what in [Sums::Products, Sums::Convolutions] {
+        table += &format!(
+            "\n| {} with `Precision::Fast` | {} |\n|---|{}\n",
+            what.name(),
+            names.join(" | "),
+            "---|".repeat(names.len())
+        );
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+            let cells: Result<Vec<&str>> = devices.iter().map(|d| fast::<Any>(what, dtype, d)).collect();
+            table += &format!("| {dtype} | {} |\n", cells?.join(" | "));
+        }
     }
     Ok(table)
 }
 
-/// What a device makes of `Precision::Fast` for products of a type: the same bits, or others, every time.
+/// What may be fast.
+#[derive(Clone, Copy, Debug)]
+enum Sums {
+    Products,
+    Convolutions,
+}
+
+impl Sums {
+    fn name(self) -> &'static str {
+        match self {
+            Sums::Products => "products",
+            Sums::Convolutions => "convolutions",
+        }
+    }
+    /// The shapes of x and of n sums' weights.
+    fn shapes(self, n: usize) -> [Vec<usize>; 2] {
+        match self {
+            Sums::Products => [vec![1, 2048], vec![n, 2048]],
+            Sums::Convolutions => [vec![1, 256, 3, 3], vec![n, 256, 3, 3]],
+        }
+    }
+    fn run<B: Backend>(self, x: &Array<B>, w: &Array<B>, bias: Option<&Array<B>>) -> Result<Array<B>> {
+        match self {
+            Sums::Products => catalogue::linear(x, w, bias),
+            Sums::Convolutions => catalogue::conv2d(x, w, bias, &[1], &Padding::Valid, &[1], 1),
+        }
+    }
+}
+
+/// What a device makes of `Precision::Fast` for sums of a type: the same bits, or others, every time.
 ///
 /// # Errors
 /// What the device reports.
-fn fast<B: Backend>(dtype: DType, d: &B::Device) -> Result<&'static str> {
-    const K: usize = 2048;
+fn fast<B: Backend>(what: Sums, dtype: DType, d: &B::Device) -> Result<&'static str> {
     const N: usize = 256;
-    let noise = |len: usize, shape: &[usize]| {
+    let noise = |shape: &[usize]| {
+        let len: usize = shape.iter().product();
         let number = |i: usize| ((i * 7919 + len) % 2003) as f32 / 1000.0 - 1.0;
         Array::<B>::from_vec(d, (0..len).map(number).collect(), shape)?.cast(dtype)
     };
-    let (x, w) = (noise(K, &[1, K])?, noise(N * K, &[N, K])?);
+    let [x, w] = what.shapes(N);
+    let (x, w) = (noise(&x)?, noise(&w)?);
     // Most of the sums is taken away again: what is left shows how they were rounded, even where results have 8 bits.
-    let sums = Precision::Exact.scope(|| catalogue::linear(&x, &w, None))?;
+    let sums = Precision::Exact.scope(|| what.run(&x, &w, None))?;
     let less = catalogue::neg(&sums)?.reshape(&Shape::new(&[N])?)?;
-    let run = |p: Precision| p.scope(|| catalogue::linear(&x, &w, Some(&less)))?.to_host();
+    let run = |p: Precision| p.scope(|| what.run(&x, &w, Some(&less)))?.to_host();
     let [exact, one, other] = [run(Precision::Exact)?, run(Precision::Fast)?, run(Precision::Fast)?];
     Ok(match (one.data() == exact.data(), one.data() == other.data()) {
         (true, _) => "exact",

@@ -76,22 +76,26 @@ fn attention(causal: bool) -> [Row; 2] {
     [forwards.flops(flops), both.flops(flops / 2 * 7).recorded()]
 }
 
-/// Convolutions as ResNet-50's stages have them.
-fn conv([n, c, k, side]: [usize; 4], precision: Precision) -> Row {
-    let workload = match precision {
-        Precision::Exact => "conv2d_f",
-        Precision::Fast => "conv2d_f_fast",
-    };
-    let dtype = match precision {
-        Precision::Exact => DType::F32,
-        Precision::Fast => DType::BF16,
+/// Convolutions as ResNet-50's stages have them, and both of their gradients.
+fn conv([n, c, k, side]: [usize; 4], precision: Precision) -> [Row; 2] {
+    let ([one, both], dtype) = match precision {
+        Precision::Exact => (["conv2d_f", "conv2d_fb"], DType::F32),
+        Precision::Fast => (["conv2d_f_fast", "conv2d_fb_fast"], DType::BF16),
     };
     let shape = format!("n{n}_c{c}_k{k}_h{side}_r3_s1_p1_g1");
-    Row::new(Group::Large, workload, shape, dtype, move |data| {
+    let of = move |x: &Tensor, w: &Tensor| precision.scope(|| x.conv2d(w, None, &[1], &[1].into(), &[1], 1));
+    let flops = 2 * n * k * side * side * c * 9;
+    let forwards = Row::new(Group::Large, one, &*shape, dtype, move |data| {
         let (x, w) = (data.of(&[n, c, side, side], dtype), data.of(&[k, c, 3, 3], dtype));
-        forward(move || precision.scope(|| x.conv2d(&w, None, &[1], &[1].into(), &[1], 1)))
-    })
-    .flops(2 * n * k * side * side * c * 9)
+        forward(move || of(&x, &w))
+    });
+    let both = Row::new(Group::Large, both, &*shape, dtype, move |data| {
+        let (x, w) = (data.of(&[n, c, side, side], dtype), data.of(&[k, c, 3, 3], dtype));
+        let variables = vec![x.requires_grad(), w.requires_grad()];
+        let (x, w) = (variables[0].clone(), variables[1].clone());
+        both_ways(move || of(&x, &w), variables)
+    });
+    [forwards.flops(flops), both.flops(3 * flops).recorded()]
 }
 
 /// A step of Adam on 48 parameters of 2 Mi numbers, with the gradients there already.
@@ -133,7 +137,7 @@ pub(super) fn rows() -> Vec<Row> {
     }
     rows.extend([false, true].into_iter().flat_map(attention));
     for sizes in [[64, 64, 64, 56], [64, 256, 256, 14]] {
-        rows.extend([Precision::Exact, Precision::Fast].map(|precision| conv(sizes, precision)));
+        rows.extend([Precision::Exact, Precision::Fast].into_iter().flat_map(|p| conv(sizes, p)));
     }
     rows
 }

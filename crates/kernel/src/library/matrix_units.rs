@@ -125,7 +125,7 @@ impl Tile {
             together: if self.each[1].is_multiple_of(2) { 2 } else { 1 },
         }
     }
-    fn shared_bytes(self) -> u32 {
+    pub(super) fn shared_bytes(self) -> u32 {
         let staged = |side| {
             // Whichever way the lines lie.
             let along = self.size(side) * self.pitch(self.depth, true);

@@ -80,6 +80,32 @@ fn convolutions_of_several_chunks() {
     }
 }
 
+/// One channel in a group: several filters for each, strips beyond the last result, windows beyond both ends.
+#[test]
+fn depthwise_convolutions() {
+    let mut dice = Dice::new(11, 5);
+    let rows = [
+        (conv(&[1, 1], &[1, 1], &[1, 1], 5), 5, vec![9, 7], vec![3, 3], vec![9, 7]),
+        (conv(&[2, 1], &[2, 0], &[1, 2], 3), 6, vec![8, 9], vec![5, 3], vec![4, 5]),
+        (conv(&[1, 1], &[0, 3], &[2, 1], 2), 2, vec![6, 2], vec![2, 5], vec![4, 4]),
+        (conv(&[1], &[4], &[1], 4), 8, vec![70], vec![9], vec![70]),
+        (conv(&[1, 1, 2], &[1, 0, 1], &[1, 1, 1], 2), 2, vec![3, 4, 5], vec![3, 2, 3], vec![3, 3, 3]),
+        // More taps than are written out.
+        (conv(&[1, 1], &[3, 4], &[1, 1], 2), 2, vec![6, 5], vec![7, 8], vec![6, 6]),
+    ];
+    for (c, outs, spatial, taps, out) in rows {
+        let sizes = |a: usize, b: usize, rest: &[usize]| [&[a, b], rest].concat();
+        for dtype in [DType::F32, DType::BF16] {
+            let mut make = |dims: Vec<usize>| operand(&mut dice, dtype, &dims, Values::Tame);
+            let (x, w) = (make(sizes(2, c.groups, &spatial)), make(sizes(outs, 1, &taps)));
+            let g = make(sizes(2, outs, &out));
+            let (c, bias) = (c.clone(), Some(g.clone()));
+            same(&Call::Conv { c: c.clone(), x, w: w.clone(), out: out.clone(), bias });
+            same(&Call::ConvInputGrad { c, g, w, spatial: spatial.clone() });
+        }
+    }
+}
+
 #[test]
 fn a_window_over_nothing_but_padding() {
     let mut dice = Dice::new(11, 2);

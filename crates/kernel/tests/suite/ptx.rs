@@ -47,9 +47,12 @@ impl Usage {
 }
 
 /// Bytes that a kernel of the library may have beside registers. Scans of 64-bit integers hold 16 of them, and ptxas 13.5 keeps one
-/// of sm_75's apart; of convolutions with small tiles, it keeps a number or three apart that loops do not need, so that more workgroups
-/// fit; all others have none. (Random kernels may have any.)
-const SPILLED: u32 = 12;
+/// of sm_75's apart; all others have none. (Random kernels may have any.)
+const SPILLED: u32 = 8;
+
+/// The same of convolutions: ptxas 13.5 keeps a few of the numbers apart that come before the loop and are needed after it, so that
+/// more workgroups of small tiles fit.
+const SPILLED_BEFORE: u32 = 24;
 
 /// What NVIDIA's assembler makes of a text, or says of it; `None` if it is not there. `ELINVAR_PTXAS` names it, if it is not on
 /// the path. With `ELINVAR_PTX_DIR` set, the texts are written there, too, for whoever wants to see what becomes of them.
@@ -120,6 +123,15 @@ fn convolutions() -> Vec<Kernel> {
         (8, 64, 64, 28, 3, 1, DType::BF16),
     ];
     let mut all = Vec::new();
+    // One channel in a group.
+    for (taps, stride) in [(3, 1), (3, 2), (7, 1)] {
+        let c = Conv { groups: 144, ..square(taps, stride, Precision::Exact) };
+        let (x, w) = (layout(&[8, 144, 56, 56]), layout(&[144, 1, taps, taps]));
+        let e = &OfEpilogue::<Plain, 0>(Plain);
+        let out = [(56 - 1) / stride + 1; 2];
+        let steps = conv::steps(e, &c, DType::F32, [&x, &w], &out, &[], How::Plain);
+        all.extend(steps.steps.iter().map(|s| s.work.kernel()));
+    }
     for (n, channels, filters, size, taps, stride, dtype) in cases {
         let c = square(taps, stride, Precision::Exact);
         let out = (size - 1) / stride + 1;
@@ -213,7 +225,7 @@ fn the_assembler_takes_convolutions() {
             };
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
             println!("{} sm_{}: {usage:?}", k.name, target.capability);
-            assert!(usage.spilled <= SPILLED, "{}", k.name);
+            assert!(usage.spilled <= SPILLED_BEFORE, "{}", k.name);
         }
     }
 }

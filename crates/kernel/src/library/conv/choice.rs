@@ -42,7 +42,7 @@ const INVOCATIONS: f64 = 32768.0;
 /// Fewer rows share too little of what a column's terms cost.
 const FEWEST_ROWS: usize = 8;
 /// Fewer products are over before a tile is staged.
-const FEWEST_PRODUCTS: usize = 1 << 18;
+const FEWEST_PRODUCTS: usize = 1 << 12;
 
 /// Sizes and strides of parts of a number, the innermost last.
 type Digits = Vec<(usize, i64)>;

@@ -38,6 +38,24 @@ fn length(terms: usize) -> usize {
     SHORTEST.max(terms.div_ceil(PIECES).next_power_of_two())
 }
 
+/// So many subgroups keep a large device busy.
+const BUSY: usize = 512;
+
+/// A tile for as many products of rows by columns: those that products have, and one for the usual 64 filters, of which twice as many
+/// columns are computed with what is loaded of them.
+fn tile(units: Units, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
+    let Units { unit, lanes, limits } = units;
+    let terms = u32::from(unit.shape[2]);
+    let broad = matrix_units::Tile { unit, lanes, subgroups: [2, 2], each: [2, 4], depth: terms, slots: 3 };
+    let size = [0, 1].map(|side| broad.size(side) as usize);
+    let subgroups = 4 * batches * (0..2).map(|side| sums[side].div_ceil(size[side])).product::<usize>();
+    let fits = broad.invocations() <= limits.invocations && broad.shared_bytes() <= limits.shared;
+    if fits && subgroups >= BUSY && (size[0] / 2 + 1..=size[0]).contains(&sums[0]) {
+        return Some(broad);
+    }
+    matrix_units::Tile::of(unit, lanes, batches, sums, limits)
+}
+
 /// An operand for matrix units.
 struct Operand {
     slot: Slot,
@@ -180,7 +198,7 @@ impl Plan {
         let limits = Limits { shared: units.limits.shared.checked_sub(tables)?, ..units.limits };
         // All of its terms come by copies, which on some devices are loads and stores.
         let limits = Limits { asynchronous: true, ..limits };
-        let tile = matrix_units::Tile::of(units.unit, units.lanes, batches, sums, limits)?;
+        let tile = tile(Units { limits, ..units }, batches, sums)?;
         let stores = [4, 2].into_iter().find(|&p| self.stored().is_multiple_of(p)).unwrap_or(1);
         let base = head::Form {
             of: self.of,

@@ -130,7 +130,7 @@ pub(super) struct Strided<'k> {
 }
 
 impl<'k> Strided<'k> {
-    fn read(numbers: &Numbers<'k>, name: &str, rank: usize) -> Self {
+    pub fn read(numbers: &Numbers<'k>, name: &str, rank: usize) -> Self {
         let get = |what: &str| numbers.get(&format!("{name}_{what}"));
         let (first, group, one, two) = (get("offset"), get("group"), get("one"), get("two"));
         Strided { first, group, one, two, axes: index::strides(numbers, &format!("{name}_axis"), rank) }
@@ -138,7 +138,7 @@ impl<'k> Strided<'k> {
 }
 
 impl<'k> Strided<'k> {
-    fn at(&self, [group, one, two]: [Val<'k>; 3], axes: &[Val<'k>]) -> Val<'k> {
+    pub fn at(&self, [group, one, two]: [Val<'k>; 3], axes: &[Val<'k>]) -> Val<'k> {
         index::position(self.first + group * self.group + one * self.one + two * self.two, axes, &self.axes)
     }
 }

@@ -20,6 +20,7 @@ mod choice;
 mod fast;
 mod head;
 mod plain;
+mod planes;
 mod table;
 mod tiled;
 mod turn;
@@ -312,6 +313,13 @@ impl Plan {
     ) -> Steps<'a> {
         let elem = Elem::from(self.dtype);
         let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
+        if self.has_planes() && !matches!(how, How::Exactly(_)) {
+            let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
+            let others = (0..extra.len()).map(|i| Slot::Operand(2 + i));
+            let buffers = order.map(Slot::Operand).into_iter().chain(others).chain([Slot::Result(0)]);
+            all.push(self.planes(epilogue, elems, further), &buffers.collect::<Vec<_>>());
+            return all;
+        }
         let tile = self.tile(how);
         let chunks = self.chunks();
         // A few long chains: their chunks are computed side by side, and added in order afterwards.
