@@ -85,6 +85,25 @@ fn whole_numbers_are_exact() {
     }
 }
 
+/// One row that lies across its terms: the stride of an axis of one says nothing, and copies beside it read nothing.
+#[test]
+fn a_row_may_lie_in_any_way() {
+    for dtype in [DType::F16, DType::F32] {
+        for tile in tiles(dtype) {
+            let (m, k, n) = (1, 64, 64);
+            for along in [[false, true], [false, false], [true, false]] {
+                let got = product(dtype, tile, [m, k, n], along, &whole);
+                let of = |i: usize, j: usize| {
+                    let w = |t: usize| if along[1] { j * k + t } else { t * n + j };
+                    (0..k).map(|t| whole(0, i * k + t) * whole(1, w(t))).sum::<f32>() + whole(2, i * n + j)
+                };
+                let want = host(dtype, (0..m * n).map(|at| of(at / n, at % n)));
+                assert_eq!(got, want, "{dtype} {along:?} {tile:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn tiles_change_no_bit() {
     let uneven = |of: usize, i: usize| ((i * 37 + of) % 101) as f32 * 0.0173 - 0.9;
