@@ -37,9 +37,13 @@ pub enum ErrorKind {
     Format,
 }
 
-/// An error: a kind to match on and a sentence to act on.
+/// An error: a kind to match on and a sentence to act on. It is one pointer, so that a result which is a pointer or two is
+/// returned in registers.
 #[derive(Clone)]
-pub struct Error {
+pub struct Error(Box<Said>);
+
+#[derive(Clone)]
+struct Said {
     kind: ErrorKind,
     message: String,
 }
@@ -47,15 +51,15 @@ pub struct Error {
 impl Error {
     /// An error with this sentence: the op, what was seen, what would have fitted.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into() }
+        Error(Box::new(Said { kind, message: message.into() }))
     }
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
     /// The sentence.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
     /// Shapes do not fit together.
     pub fn shape(message: impl Into<String>) -> Self {
@@ -92,20 +96,20 @@ impl Error {
     /// The same error with the place where it happened put in front: `place: sentence`.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        self.0.message = format!("{place}: {}", self.0.message);
         self
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.kind, self.message)
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)
     }
 }
 

@@ -96,15 +96,20 @@ pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>> {
 ///
 /// # Errors
 /// `OutOfMemory` if the allocation is refused.
+#[inline]
 pub fn with_capacity<T>(len: usize) -> Result<Vec<T>> {
     let mut v = Vec::new();
     match v.try_reserve_exact(len) {
         Ok(()) => Ok(v),
-        Err(_) => Err(Error::memory(format!(
-            "out of memory: {len} elements of {} bytes do not fit into this machine's memory",
-            size_of::<T>()
-        ))),
+        Err(_) => Err(refused(len, size_of::<T>())),
     }
+}
+
+#[cold]
+fn refused(len: usize, size: usize) -> Error {
+    Error::memory(format!(
+        "out of memory: {len} elements of {size} bytes do not fit into this machine's memory"
+    ))
 }
 
 impl HostData {

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p elinvar-cpu --example time_conv [NAME..]`: only rows whose name has one of these in it.
 
-use elinvar_core::{DType, HostData, Layout, Shape};
+use elinvar_core::{DType, HostData, Layout, Precision, Shape};
 use elinvar_cpu::{Cpu, CpuBuffer, CpuDevice};
 use elinvar_ops::backend::*;
 use elinvar_ops::catalogue::normalize::{NormalProducts, Normalize, NormalizeGrad};
@@ -23,7 +23,13 @@ fn convolutions(t: &Timed) {
     for [n, c, k, h, r, s, p, g] in all {
         let name = format!("conv2d n{n} c{c} k{k} h{h} r{r} s{s} p{p} g{g}");
         let o = (h + 2 * p - r) / s + 1;
-        let conv = Conv { stride: vec![s; 2], padding: vec![p; 2], dilation: vec![1; 2], groups: g };
+        let conv = Conv {
+            stride: vec![s; 2],
+            padding: vec![p; 2],
+            dilation: vec![1; 2],
+            groups: g,
+            precision: Precision::Exact,
+        };
         let (x, w, gy) =
             (Tensor::new(&[n, c, h, h]), Tensor::new(&[k, c / g, r, r]), Tensor::new(&[n, k, o, o]));
         let y = |d: &CpuDevice| drop(Cpu::conv(d, &conv, x.view(), w.view(), &[o, o], &Plain, []).unwrap());

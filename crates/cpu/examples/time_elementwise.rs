@@ -131,7 +131,7 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
             elements: n,
             bytes,
             work: Box::new(move |d: &B::Device| {
-                let view = View { buffer: x.buffer().as_ref(), layout: &layout, dtype: x.dtype() };
+                let view = View { buffer: x.buffer(), layout: &layout, dtype: x.dtype() };
                 drop(black_box(B::copy(d, view, to).unwrap()));
             }),
         }
@@ -216,7 +216,7 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
         elements: n,
         bytes: n * 8,
         work: Box::new(move |d| {
-            let x = View { buffer: a.buffer().as_ref(), layout: &base, dtype: DType::F32 };
+            let x = View { buffer: a.buffer(), layout: &base, dtype: DType::F32 };
             drop(black_box(B::gather(d, x, 0, View { buffer: &*i, layout: &l, dtype: DType::I64 }).unwrap()));
         }),
     });
@@ -226,9 +226,8 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
         elements: n,
         bytes: n * 12,
         work: Box::new(move |d| {
-            let base =
-                View { buffer: a.buffer().as_ref(), layout: &rows512.slice(0, 0, s, 1), dtype: DType::F32 };
-            let src = View { buffer: a.buffer().as_ref(), layout: &rows512, dtype: DType::F32 };
+            let base = View { buffer: a.buffer(), layout: &rows512.slice(0, 0, s, 1), dtype: DType::F32 };
+            let src = View { buffer: a.buffer(), layout: &rows512, dtype: DType::F32 };
             let i = View { buffer: &*i, layout: &l, dtype: DType::I64 };
             drop(black_box(B::scatter(d, Scatter::Add, base, 0, i, src).unwrap()));
         }),
@@ -240,11 +239,8 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
         bytes: flags.shape().numel() * 5,
         work: Box::new(move |d| {
             drop(black_box(
-                B::nonzero(
-                    d,
-                    View { buffer: flags.buffer().as_ref(), layout: flags.layout(), dtype: DType::Bool },
-                )
-                .unwrap(),
+                B::nonzero(d, View { buffer: flags.buffer(), layout: flags.layout(), dtype: DType::Bool })
+                    .unwrap(),
             ));
         }),
     });

@@ -7,13 +7,12 @@
 //! one of its numbers.
 
 use crate::buffer::{CpuBuffer, View};
-use crate::isa::formula;
 use crate::lane::V;
 use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse, together};
 use crate::simd::room::{BLOCK, Block, Room, fresh_few, is_few};
 use crate::simd::windows::{self, Lanes, Piece, WINDOW, Windows};
-use crate::{Cpu, CpuDevice, Isa, chain, copy, host};
+use crate::{Cpu, CpuDevice, Isa, chain, copy, host, operand};
 use elinvar_core::{DType, Element, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_ops::int::Int;
@@ -76,14 +75,11 @@ fn floats<T: Number + Lane, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| formula::<T, _>(isa, Windows(Floats(m), all(x), room))
+    move |x, room| Windows::run_on(isa, Floats(m), all(x), room)
 }
 
 /// The operands of a formula of `N`.
-fn all<'a, T, const N: usize>(x: &[Piece<'a, T>]) -> [Piece<'a, T>; N]
-where
-    Piece<'a, T>: Copy,
-{
+fn all<'a, 'b, T, const N: usize>(x: &'b [Piece<'a, T>]) -> &'b [Piece<'a, T>; N] {
     x.try_into().expect("a formula is given as many operands as it has")
 }
 
@@ -102,7 +98,7 @@ fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| formula::<T, _>(isa, Windows(Ints(m), all(x), room))
+    move |x, room| Windows::run_on(isa, Ints(m), all(x), room)
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
@@ -115,54 +111,38 @@ fn stored(out: Out, dtype: DType) -> DType {
 /// Operands of the largest formula: four, their result and its gradient.
 pub(crate) const OPERANDS: usize = 6;
 
-/// A formula at every element of a few numbers that lie in memory as it reads them, or are one number; None of others.
-/// What is done here is most of the time of an op on four numbers.
-#[inline(always)]
-fn few<T: Number>(
-    d: &CpuDevice,
-    x: &[backend::View<'_, Cpu>],
-    f: &Formula<'_, T>,
-) -> Result<Option<CpuBuffer>> {
-    let len = x[0].shape().numel();
-    if !is_few(d, len) || len == 0 {
-        return Ok(None);
-    }
-    // One number is common, as in x * 2; two are not.
-    let mut copies = Block::<T, WINDOW>::of_any_size();
-    let mut number = None;
-    let mut all = [Piece::EMPTY; OPERANDS];
-    for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
-        let Some(data) = T::slice(v.buffer.data()?) else { return Ok(None) };
-        let first = v.layout.offset();
-        if v.layout.is_contiguous() {
-            *piece = Piece::of(&data[first..first + len]);
-        } else if v.layout.is_one() && number.is_none() {
-            number = Some((i, data[first]));
-        } else {
-            return Ok(None);
-        }
-    }
-    if let Some((i, value)) = number {
-        let n = windows::copies(len);
-        all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
-    }
-    let y = fresh_few(len, |room| f(&all[..x.len()], room))?;
-    Ok(Some(CpuBuffer::new(T::wrap(y))))
-}
-
-/// A formula at every element of views of any kind.
+/// A formula at every element of views of any kind. A few numbers that lie in memory as the formula reads them, or are one
+/// number, are done here: what it does for them is most of the time of an op on four numbers.
 fn blocks<T: Number>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
     to: DType,
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
-    if to == T::DTYPE
-        && let Some(y) = few(d, x, f)?
-    {
-        return Ok(y);
+    let len = x[0].shape().numel();
+    if to != T::DTYPE || !is_few(d, len) || len == 0 {
+        return many(d, x, to, f);
     }
-    many(d, x, to, f)
+    // One number is common, as in x * 2; two are not.
+    let mut copies = Block::<T, WINDOW>::of_any_size();
+    let mut number = None;
+    let mut all = [Piece::EMPTY; OPERANDS];
+    for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
+        let Some(data) = T::slice(v.buffer.data()?) else { return many(d, x, to, f) };
+        let first = v.layout.offset();
+        if v.layout.is_contiguous() {
+            *piece = Piece::of(&data[first..first + len]);
+        } else if v.layout.is_one() && number.is_none() {
+            number = Some((i, data[first]));
+        } else {
+            return many(d, x, to, f);
+        }
+    }
+    if let Some((i, value)) = number {
+        let n = windows::copies(len);
+        all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
+    }
+    Ok(CpuBuffer::new(T::wrap(fresh_few(len, |room| f(&all[..x.len()], room))?)))
 }
 
 /// As [`blocks`], of what is not a few numbers.
@@ -207,8 +187,17 @@ pub(crate) fn fill<T: Number>(
         held.extend(operands.iter().map(|_| Block::new()));
     }
     while room.left() > 0 {
-        let n = together(operands, start, room.left(), BLOCK);
         let mut all = [Piece::EMPTY; OPERANDS];
+        if let Some(rows) = operand::rows(operands, start, room.left()) {
+            for (piece, operand) in all.iter_mut().zip(operands) {
+                *piece = operand.piece_of_rows(start, rows);
+            }
+            let n = rows.len * rows.count;
+            room.part(n, |room| f(&all[..operands.len()], room));
+            start += n;
+            continue;
+        }
+        let n = together(operands, start, room.left(), BLOCK);
         let mut blocks = held.iter_mut();
         for (piece, operand) in all.iter_mut().zip(operands) {
             *piece = operand.piece(isa, blocks.next(), start, n);

@@ -265,11 +265,13 @@ pub(crate) fn keep(mut data: HostData) {
 ///
 /// # Errors
 /// `OutOfMemory` if the limit does not allow them.
+#[inline]
 fn within_limit(size: u64) -> Result<()> {
     let limit = LIMIT.load(Relaxed);
-    if limit == u64::MAX {
-        return Ok(());
-    }
+    if limit == u64::MAX { Ok(()) } else { within(size, limit) }
+}
+
+fn within(size: u64, limit: u64) -> Result<()> {
     let in_use = in_use();
     if in_use.saturating_add(size) > limit {
         return Err(Error::memory(format!(
@@ -291,12 +293,19 @@ pub(crate) fn allows(data: &HostData) -> Result<()> {
 ///
 /// # Errors
 /// `OutOfMemory` if the system or the limit refuses it.
+#[inline]
 pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<Vec<T>> {
     let size = len.saturating_mul(size_of::<T>());
     within_limit(size as u64)?;
     if size < MIDDLE || size > isize::MAX as usize / 2 {
         return host::with_capacity(len);
     }
+    kept_or_new(len)
+}
+
+/// As [`with_capacity`], of elements that are not few.
+fn kept_or_new<T: Element>(len: usize) -> Result<Vec<T>> {
+    let size = len * size_of::<T>();
     let class = class(size);
     if class < LARGE {
         return near(class).map_or_else(|| host::with_capacity(class / size_of::<T>()), Ok);

@@ -3,7 +3,7 @@
 use crate::convert;
 use crate::memory::with_capacity;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
-use crate::simd::windows::{self, Piece, WINDOW};
+use crate::simd::windows::{self, Piece, Rows, WINDOW};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, Layout, Result, bf16, f16};
@@ -191,6 +191,34 @@ impl<'a, T: Number> Operand<'a, T> {
             Operand::Blocks(..) => block,
         }
     }
+    /// Whole rows from `start` on that a formula can be called on at once, of `len` elements: at most so many.
+    fn rows_from(&self, start: usize, len: usize) -> usize {
+        match self {
+            Operand::Slice(_) | Operand::One(_) => usize::MAX,
+            Operand::Row(..) | Operand::Blocks(..) => 0,
+            Operand::Rows(_, walk) => match walk.row_step() {
+                Some((rows, _)) if walk.inner().0 == len => rows - start / len % rows,
+                _ => 0,
+            },
+        }
+    }
+    /// What a formula reads of [`rows`] from `start` on.
+    pub(crate) fn piece_of_rows<'b>(&'b self, start: usize, rows: Rows) -> Piece<'b, T> {
+        match self {
+            Operand::One(copies) => Piece::number_of(&copies[..], rows),
+            Operand::Slice(x) => Piece::rows(&x[start..], rows, rows.len),
+            Operand::Rows(x, walk) => {
+                let ((_, step), at) = (walk.inner(), walk.position(start));
+                let (_, next) = walk.row_step().expect("it has such rows");
+                if step == 1 {
+                    Piece::rows(&x[at..], rows, next)
+                } else {
+                    Piece::numbers(&x[at..], rows, next)
+                }
+            }
+            Operand::Row(..) | Operand::Blocks(..) => unreachable!("it has no such rows"),
+        }
+    }
     /// The elements number `start` to `start + n`, of [`together`]; `block` is this operand's own, if it
     /// [needs](Operand::needs_block) one.
     pub(crate) fn piece<'b, const MOST: usize>(
@@ -265,4 +293,18 @@ pub(crate) fn together<T: Number>(
     block: usize,
 ) -> usize {
     operands.iter().fold(most, |n, x| n.min(x.stretch(start, block)))
+}
+
+/// The rows from `start` on that a formula is called on at once, if there are several: one call for each would take longer than
+/// what is done with a thousand numbers.
+pub(crate) fn rows<T: Number>(operands: &[Operand<'_, T>], start: usize, most: usize) -> Option<Rows> {
+    let len = operands.iter().find_map(|x| match x {
+        Operand::Rows(_, walk) => Some(walk.inner().0),
+        Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Blocks(..) => None,
+    })?;
+    if !start.is_multiple_of(len) {
+        return None;
+    }
+    let count = operands.iter().fold(most / len, |n, x| n.min(x.rows_from(start, len)));
+    (count > 1).then_some(Rows { len, count })
 }

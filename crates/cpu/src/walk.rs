@@ -24,6 +24,11 @@ impl Walk {
         let last = self.dims.len() - 1;
         (self.dims[last], self.strides[0][last])
     }
+    /// The rows that the axis before the innermost counts, and their distance, if they follow one another upwards.
+    pub(crate) fn row_step(&self) -> Option<(usize, usize)> {
+        let outer = self.dims.len().checked_sub(2)?;
+        Some((self.dims[outer], usize::try_from(self.strides[0][outer]).ok()?))
+    }
     /// Do all elements lie in one place?
     pub(crate) fn is_one(&self) -> bool {
         self.strides[0].iter().all(|&s| s == 0) || self.dims.iter().all(|&n| n == 1)

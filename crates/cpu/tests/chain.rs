@@ -4,7 +4,7 @@ use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue::gelu::Approximate;
 use elinvar_reference::{Reference, ReferenceDevice};
-use elinvar_tensor::{Generator, Tensor};
+use elinvar_tensor::{Generator, Tensor, step};
 
 /// Devices that put everything off, and one that puts nothing off.
 fn devices() -> Vec<CpuDevice> {
@@ -155,5 +155,34 @@ fn rows_that_are_repeated() {
     // Around what is written out several times, and what is read where it lies.
     for n in [1, 3, 255, 256, 257, 700, 1023, 1024, 1025, 3000] {
         same(&Repeated(n), &format!("rows of {n}"));
+    }
+}
+
+#[test]
+fn rows_that_share_an_operand_or_have_a_number_each() {
+    struct Rows(usize);
+    impl Program for Rows {
+        fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
+            let n = self.0;
+            let x = draw::<B>(d, 1, &[5, 7, 3, n]);
+            // What the rows read: numbers of some axes or others, whole rows, every other row, rows from the last to the first.
+            let others = [
+                draw::<B>(d, 2, &[7, 3, 1]),
+                draw::<B>(d, 3, &[5, 1, 3, 1]),
+                draw::<B>(d, 4, &[5, 7, 1, 1]),
+                draw::<B>(d, 5, &[7, 1, n]),
+                draw::<B>(d, 6, &[5, 1, 1, n]),
+                draw::<B>(d, 7, &[7, 6, n]).i((.., step(0..6, 2))),
+                draw::<B>(d, 8, &[3, n]).flip(&[0]),
+                draw::<B>(d, 9, &[7, 3, 2]).i((.., .., 1..2)),
+            ];
+            let mut all: Vec<_> = others.iter().map(|y| bits(&(&x - y))).collect();
+            let [a, b, .., c] = &others;
+            all.push(bits(&((&x * a + b) * c - &others[3])));
+            all
+        }
+    }
+    for n in [256, 257, 1000] {
+        same(&Rows(n), &format!("rows of {n}"));
     }
 }

@@ -4,7 +4,7 @@ use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::chain;
 use crate::device::GpuDevice;
-use crate::fast::Fast;
+use crate::fast::{Fast, limits, unit_of};
 use crate::pool::Part;
 use crate::range::Range;
 use crate::record::Graph;
@@ -12,7 +12,7 @@ use crate::tune::Case;
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
-use elinvar_driver::{Driver, Info};
+use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
 use elinvar_kernel::library::formula::{Floats, Ints};
@@ -103,6 +103,21 @@ fn memory_of(e: Elem) -> DType {
 /// Layouts and dtypes of views.
 pub(crate) fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
+}
+
+/// How a convolution of such numbers is done.
+fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
+    let limits = limits(i);
+    if c.precision == Precision::Fast
+        && let Some(unit) = unit_of(i, dtype)
+    {
+        return conv::How::Fast(conv::Units { unit, lanes: i.subgroup[1], limits });
+    }
+    match i.kind {
+        // Its barriers cost more than they save.
+        Kind::Software => conv::How::Plain,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits),
+    }
 }
 
 /// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
@@ -332,7 +347,8 @@ impl<D: Driver> Backend for Gpu<D> {
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
         let e = OfEpilogue::<E, N>(*e);
-        let work = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), None);
+        let how = conv_how(d.info()?, c, x.dtype);
+        let work = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), how);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
         let [y] = steps(d, &work, &operands)?;
         Ok(y)
@@ -344,7 +360,8 @@ impl<D: Driver> Backend for Gpu<D> {
         w: Look<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        let work = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, None);
+        let work =
+            conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, conv_how(d.info()?, c, g.dtype));
         let [y] = steps(d, &work, &[g, w])?;
         Ok(y)
     }
@@ -355,7 +372,8 @@ impl<D: Driver> Backend for Gpu<D> {
         g: Look<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        let work = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, None);
+        let work =
+            conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, conv_how(d.info()?, c, g.dtype));
         let [y] = steps(d, &work, &[x, g])?;
         Ok(y)
     }

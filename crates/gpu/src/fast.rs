@@ -12,7 +12,7 @@ use crate::tune::{Case, Who};
 use crate::vendor;
 use elinvar_core::{DType, Result};
 use elinvar_driver::{Driver, Info};
-use elinvar_kernel::ir::Elem;
+use elinvar_kernel::ir::{Elem, MatrixUnit};
 use elinvar_kernel::library::matrix_units::Limits;
 use elinvar_kernel::library::{Formula, boxes, matrix_units};
 use std::time::Duration;
@@ -31,13 +31,21 @@ pub(crate) struct Fast<'a, D: Driver> {
     boxes: Vec<boxes::Tile>,
 }
 
+/// What a device's matrix units multiply of such numbers; `None` if they do not know them. Of several shapes the largest: most
+/// products for what is read.
+pub(crate) fn unit_of(i: &Info, dtype: DType) -> Option<MatrixUnit> {
+    let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
+    units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>()).copied()
+}
+
+/// What a device has for a workgroup.
+pub(crate) fn limits(i: &Info) -> Limits {
+    Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous }
+}
+
 /// How a device's matrix units take a product of so many sums; `None` if they do not know such numbers.
 fn unit_tile(i: &Info, dtype: DType, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
-    let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
-    // Of several shapes the largest: most products for what is read.
-    let unit = units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>())?;
-    let limits = Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous };
-    matrix_units::Tile::of(*unit, i.subgroup[1], batches, sums, limits)
+    matrix_units::Tile::of(unit_of(i, dtype)?, i.subgroup[1], batches, sums, limits(i))
 }
 
 impl<'a, D: Driver> Fast<'a, D> {

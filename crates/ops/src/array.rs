@@ -8,39 +8,47 @@ use std::sync::Arc;
 
 /// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is never written again;
 /// what changes numbers where they lie (see [`mod@crate::update`]) does so in memory that one `Array` alone holds.
-pub struct Array<B: Backend> {
+///
+/// It is one pointer: an op on a few numbers would notice each time that more is handed on.
+pub struct Array<B: Backend>(Arc<Inner<B>>);
+
+struct Inner<B: Backend> {
     device: B::Device,
-    buffer: Arc<B::Buffer>,
+    memory: Memory<B>,
     layout: Layout,
     dtype: DType,
 }
 
+enum Memory<B: Backend> {
+    /// Its own.
+    Own(B::Buffer),
+    /// That of a tensor which has its own.
+    Of(Array<B>),
+}
+
 impl<B: Backend> Clone for Array<B> {
+    #[inline]
     fn clone(&self) -> Self {
-        Array {
-            device: self.device.clone(),
-            buffer: self.buffer.clone(),
-            layout: self.layout.clone(),
-            dtype: self.dtype,
-        }
+        Array(self.0.clone())
     }
 }
 
 impl<B: Backend> std::fmt::Debug for Array<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Array({}, {}, {})", self.shape(), self.dtype, self.device)
+        write!(f, "Array({}, {}, {})", self.shape(), self.dtype(), self.device())
     }
 }
 
 impl<B: Backend> Array<B> {
     /// A contiguous tensor around a buffer that a backend just returned.
     pub fn new(device: &B::Device, buffer: B::Buffer, shape: Shape, dtype: DType) -> Self {
-        Array { device: device.clone(), buffer: Arc::new(buffer), layout: Layout::contiguous(shape), dtype }
+        Self::laid(device, buffer, Layout::contiguous(shape), dtype)
     }
     /// The same under a layout that is there already, and is [plain](Layout::is_plain).
+    #[inline]
     fn laid(device: &B::Device, buffer: B::Buffer, layout: Layout, dtype: DType) -> Self {
         debug_assert!(layout.is_plain());
-        Array { device: device.clone(), buffer: Arc::new(buffer), layout, dtype }
+        Array(Arc::new(Inner { device: device.clone(), memory: Memory::Own(buffer), layout, dtype }))
     }
     /// Host memory, moved to the device.
     ///
@@ -78,7 +86,7 @@ impl<B: Backend> Array<B> {
     /// What the device reports; `Unsupported` in a function that is recorded.
     pub fn to_host(&self) -> Result<HostTensor> {
         recording::refuse("reading numbers")?;
-        HostTensor::new(self.shape().clone(), B::download(&self.device, self.view())?)
+        HostTensor::new(self.shape().clone(), B::download(self.device(), self.view())?)
     }
 
     /// Waits until the elements are computed: a backend may put that off until somebody reads them.
@@ -86,7 +94,7 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// What the device reports; `OutOfMemory`.
     pub fn block_until_ready(&self) -> Result<()> {
-        B::finish(&self.device, &self.buffer)
+        B::finish(self.device(), self.buffer())
     }
 
     /// Keeps a copy of this matrix, \[k, n\], in the order in which products read their right factor: see
@@ -101,28 +109,50 @@ impl<B: Backend> Array<B> {
                 self.shape()
             )));
         }
-        B::prepack(&self.device, self.view())
+        B::prepack(self.device(), self.view())
     }
 
     /// Where it lives.
     pub fn device(&self) -> &B::Device {
-        &self.device
+        &self.0.device
     }
     /// The memory.
-    pub fn buffer(&self) -> &Arc<B::Buffer> {
-        &self.buffer
+    #[inline]
+    pub fn buffer(&self) -> &B::Buffer {
+        match &self.0.memory {
+            Memory::Own(buffer) => buffer,
+            Memory::Of(other) => other.buffer(),
+        }
+    }
+    /// Do both look at one piece of memory?
+    pub fn shares_memory_with(&self, other: &Array<B>) -> bool {
+        std::ptr::eq(self.buffer(), other.buffer())
+    }
+    /// Does anybody hold the memory of one of these besides these?
+    pub fn is_held_besides(all: &[&Array<B>]) -> bool {
+        all.iter().any(|x| {
+            let handles = all.iter().filter(|y| Arc::ptr_eq(&x.0, &y.0)).count();
+            let mut views: Vec<*const Inner<B>> = all
+                .iter()
+                .filter(|y| matches!(&y.0.memory, Memory::Of(z) if Arc::ptr_eq(&z.0, &x.0)))
+                .map(|y| Arc::as_ptr(&y.0))
+                .collect();
+            views.sort();
+            views.dedup();
+            Arc::strong_count(&x.0) > handles + views.len()
+        })
     }
     /// Shape, strides, offset.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.0.layout
     }
     /// The shape.
     pub fn shape(&self) -> &Shape {
-        self.layout.shape()
+        self.0.layout.shape()
     }
     /// The element type.
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.0.dtype
     }
     /// Makes the memory this tensor's own, so that it can be written: held by nobody else, with the elements row-major
     /// from its first on. That is a copy, unless it is so already. The numbers stay what they are.
@@ -130,62 +160,76 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// `OutOfMemory`, after which the tensor is as it was.
     pub fn own(&mut self) -> Result<()> {
-        if !self.layout.is_plain() || Arc::get_mut(&mut self.buffer).is_none() {
+        if !self.layout().is_plain() || self.buffer_mut().is_none() {
             *self = self.copy()?;
         }
         Ok(())
     }
     /// The memory, to be written, if nobody else holds it.
     pub(crate) fn buffer_mut(&mut self) -> Option<&mut B::Buffer> {
-        Arc::get_mut(&mut self.buffer)
+        match &mut Arc::get_mut(&mut self.0)?.memory {
+            Memory::Own(buffer) => Some(buffer),
+            Memory::Of(_) => None,
+        }
     }
     /// What a backend takes.
+    #[inline]
     pub fn view(&self) -> View<'_, B> {
-        self.view_as(&self.layout)
+        self.view_as(self.layout())
     }
     /// The same memory under another layout, for a backend; the caller makes sure that it stays inside.
+    #[inline]
     pub fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a, B> {
-        View { buffer: &self.buffer, layout, dtype: self.dtype }
+        View { buffer: self.buffer(), layout, dtype: self.dtype() }
     }
     /// The same memory under another layout; the caller makes sure that it stays inside.
     pub fn with_layout(&self, layout: Layout) -> Self {
-        Array { layout, ..self.clone() }
+        let owner = match &self.0.memory {
+            Memory::Own(_) => self.clone(),
+            Memory::Of(other) => other.clone(),
+        };
+        Array(Arc::new(Inner {
+            device: self.device().clone(),
+            memory: Memory::Of(owner),
+            layout,
+            dtype: self.dtype(),
+        }))
     }
     /// Broadcast to a larger shape, as a view.
     ///
     /// # Errors
     /// `ShapeMismatch` if it does not broadcast.
     pub fn broadcast_to(&self, shape: &Shape, op: &str) -> Result<Self> {
-        Ok(self.with_layout(self.layout.broadcast_to(shape, op)?))
+        Ok(self.with_layout(self.layout().broadcast_to(shape, op)?))
     }
     /// Itself if it is contiguous, else a copy that is.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub fn contiguous(&self) -> Result<Self> {
-        if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copy() }
+        if self.layout().is_contiguous() { Ok(self.clone()) } else { self.copy() }
     }
     /// A contiguous copy.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub fn copy(&self) -> Result<Self> {
-        self.copy_as(self.dtype)
+        self.copy_as(self.dtype())
     }
     fn copy_as(&self, to: DType) -> Result<Self> {
-        let b = B::copy(&self.device, self.view(), to)?;
-        Ok(Self::new(&self.device, b, self.shape().clone(), to))
+        let b = B::copy(self.device(), self.view(), to)?;
+        Ok(Self::new(self.device(), b, self.shape().clone(), to))
     }
     /// On another device of its backend; itself if it lives there.
     ///
     /// # Errors
     /// `OutOfMemory`, or what the devices report.
     pub fn on(&self, device: &B::Device) -> Result<Self> {
-        if *device == self.device {
+        if device == self.device() {
             return Ok(self.clone());
         }
-        match B::receive(device, &self.device, self.view())? {
-            Some(buffer) => Ok(Self::new(device, buffer, self.shape().clone(), self.dtype)),
+        match B::receive(device, self.device(), self.view())? {
+            Some(buffer) => Ok(Self::new(device, buffer, self.shape().clone(), self.dtype())),
             None => Self::from_host(device, self.to_host()?),
         }
     }
@@ -194,7 +238,7 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// `OutOfMemory`.
     pub fn cast(&self, to: DType) -> Result<Self> {
-        if to == self.dtype { Ok(self.clone()) } else { self.copy_as(to) }
+        if to == self.dtype() { Ok(self.clone()) } else { self.copy_as(to) }
     }
     /// The same elements, row-major, under another shape: a view where possible, else a copy.
     ///
@@ -209,7 +253,7 @@ impl<B: Backend> Array<B> {
                 shape.numel()
             )));
         }
-        match self.layout.reshape(shape) {
+        match self.layout().reshape(shape) {
             Some(l) => Ok(self.with_layout(l)),
             None => {
                 let c = self.copy()?;
@@ -223,12 +267,17 @@ impl<B: Backend> Array<B> {
 ///
 /// # Errors
 /// `DeviceMismatch`.
+#[inline]
 pub fn one_device<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<()> {
-    match x.iter().find(|a| a.device != x[0].device) {
+    match x.iter().find(|a| a.device() != x[0].device()) {
         None => Ok(()),
         Some(other) => Err(Error::new(
             ErrorKind::DeviceMismatch,
-            format!("{op}: operands live on {} and {}; move one with to_device", x[0].device, other.device),
+            format!(
+                "{op}: operands live on {} and {}; move one with to_device",
+                x[0].device(),
+                other.device()
+            ),
         )),
     }
 }
@@ -237,17 +286,18 @@ pub fn one_device<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<()> {
 ///
 /// # Errors
 /// `DTypeMismatch`.
+#[inline]
 pub fn one_dtype<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<DType> {
     let mut seen = DType::Bool;
     for a in x {
-        if a.dtype != DType::Bool {
-            if seen != DType::Bool && seen != a.dtype {
+        if a.dtype() != DType::Bool {
+            if seen != DType::Bool && seen != a.dtype() {
                 return Err(Error::dtype(format!(
                     "{op}: operands are {seen} and {}; convert one with to_dtype",
-                    a.dtype
+                    a.dtype()
                 )));
             }
-            seen = a.dtype;
+            seen = a.dtype();
         }
     }
     Ok(seen)
@@ -265,14 +315,16 @@ pub fn broadcast_shape<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<Shape> {
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`.
+#[inline]
 pub fn align<'a, B: Backend, const N: usize>(op: &str, x: [&'a Array<B>; N]) -> Result<Aligned<'a, B, N>> {
     one_device(op, &x)?;
     let dtype = one_dtype(op, &x)?;
-    if x[1..].iter().all(|a| a.layout.has_shape_of(&x[0].layout)) {
+    if x[1..].iter().all(|a| a.layout().has_shape_of(x[0].layout())) {
         return Ok(Aligned { x, layouts: None, dtype });
     }
     let shape = broadcast_shape(op, &x)?;
-    let fit = |a: &Array<B>| a.layout.broadcast_to(&shape, op).expect("the common shape fits every operand");
+    let fit =
+        |a: &Array<B>| a.layout().broadcast_to(&shape, op).expect("the common shape fits every operand");
     Ok(Aligned { x, layouts: Some(x.map(fit)), dtype })
 }
 
@@ -287,6 +339,7 @@ pub struct Aligned<'a, B: Backend, const N: usize> {
 
 impl<B: Backend, const N: usize> Aligned<'_, B, N> {
     /// What a backend takes.
+    #[inline]
     pub fn views(&self) -> [View<'_, B>; N] {
         match &self.layouts {
             None => self.x.map(Array::view),
@@ -298,13 +351,14 @@ impl<B: Backend, const N: usize> Aligned<'_, B, N> {
         self.first().shape()
     }
     fn first(&self) -> &Layout {
-        self.layouts.as_ref().map_or(&self.x[0].layout, |all| &all[0])
+        self.layouts.as_ref().map_or(self.x[0].layout(), |all| &all[0])
     }
     /// The layout of a result.
+    #[inline]
     fn layout(&self) -> Layout {
         // Most often one of the operands lies so, and its layout can be shared.
         let first = self.first();
-        let own = self.x.iter().map(|x| &x.layout).find(|l| l.is_plain() && l.has_shape_of(first));
+        let own = self.x.iter().map(|x| x.layout()).find(|l| l.is_plain() && l.has_shape_of(first));
         own.cloned().unwrap_or_else(|| Layout::contiguous(self.shape().clone()))
     }
 }
@@ -314,17 +368,15 @@ impl<B: Backend, const N: usize> Aligned<'_, B, N> {
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
-    let device = &x[0].device;
-    let all = align(M::NAME, x)?;
-    let dtype = all.dtype;
-    if !dtype.is_float() {
-        return Err(Error::dtype(format!(
-            "{}: not defined for {dtype}; convert with to_dtype to a float type",
-            M::NAME
-        )));
-    }
-    let b = B::map(device, m, all.views(), dtype)?;
-    Ok(Array::laid(device, b, all.layout(), out_dtype(M::OUT, dtype)))
+    pointwise(M::NAME, M::OUT, x, &|device, views, dtype| {
+        if !dtype.is_float() {
+            return Err(Error::dtype(format!(
+                "{}: not defined for {dtype}; convert with to_dtype to a float type",
+                M::NAME
+            )));
+        }
+        B::map(device, m, views, dtype)
+    })
 }
 
 /// An integer formula at every element, operands broadcast.
@@ -332,17 +384,32 @@ pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> R
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map_int<B: Backend, M: IntMap<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
-    let device = &x[0].device;
-    let all = align(M::NAME, x)?;
-    let dtype = all.dtype;
-    if dtype.is_float() {
-        return Err(Error::dtype(format!(
-            "{}: not defined for {dtype}, only for integers and bool",
-            M::NAME
-        )));
-    }
-    let b = B::map_int(device, m, all.views(), dtype)?;
-    Ok(Array::laid(device, b, all.layout(), out_dtype(M::OUT, dtype)))
+    pointwise(M::NAME, M::OUT, x, &|device, views, dtype| {
+        if dtype.is_float() {
+            return Err(Error::dtype(format!(
+                "{}: not defined for {dtype}, only for integers and bool",
+                M::NAME
+            )));
+        }
+        B::map_int(device, m, views, dtype)
+    })
+}
+
+/// How a backend computes a formula of `N` operands of this dtype.
+type Work<'a, B, const N: usize> =
+    dyn Fn(&<B as Backend>::Device, [View<'_, B>; N], DType) -> Result<<B as Backend>::Buffer> + 'a;
+
+/// What all formulas share, compiled once: on four numbers it takes longer than any of them.
+fn pointwise<B: Backend, const N: usize>(
+    op: &str,
+    out: Out,
+    x: [&Array<B>; N],
+    work: &Work<'_, B, N>,
+) -> Result<Array<B>> {
+    let device = x[0].device();
+    let all = align(op, x)?;
+    let buffer = work(device, all.views(), all.dtype)?;
+    Ok(Array::laid(device, buffer, all.layout(), out_dtype(out, all.dtype)))
 }
 
 fn out_dtype(out: Out, dtype: DType) -> DType {

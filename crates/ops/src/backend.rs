@@ -164,6 +164,8 @@ pub struct Conv {
     pub dilation: Vec<usize>,
     /// Channel groups; input and output channels are divided by it.
     pub groups: usize,
+    /// [`Precision::Fast`] allows another order and flushed subnormals; a backend that has nothing faster stays exact.
+    pub precision: Precision,
 }
 
 /// How a pool combines a window.

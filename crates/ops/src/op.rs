@@ -76,7 +76,8 @@ pub struct Context<'a, V: Value> {
 }
 
 impl<'a, V: Value> Context<'a, V> {
-    /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them.
+    /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them; `operands` may be, if there are
+    /// `inputs`, which say the same.
     pub fn new(
         inputs: &'a [V],
         outputs: &'a [V],
@@ -95,19 +96,19 @@ impl<'a, V: Value> Context<'a, V> {
     }
     /// Number of operands.
     pub fn len(&self) -> usize {
-        self.operands.len()
+        self.wanted.len()
     }
     /// No operands?
     pub fn is_empty(&self) -> bool {
-        self.operands.is_empty()
+        self.wanted.is_empty()
     }
     /// The shape of operand `i`.
     pub fn shape(&self, i: usize) -> &Shape {
-        self.operands[i].0.shape()
+        self.operands.get(i).map_or_else(|| self.inputs[i].shape(), |(layout, _)| layout.shape())
     }
     /// The dtype of operand `i`.
     pub fn dtype(&self, i: usize) -> DType {
-        self.operands[i].1
+        self.operands.get(i).map_or_else(|| self.inputs[i].dtype(), |(_, dtype)| *dtype)
     }
     /// Does anybody need the gradient by operand `i`?
     pub fn wants(&self, i: usize) -> bool {

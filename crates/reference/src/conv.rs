@@ -233,11 +233,17 @@ fn backward_weight<C: Compute>(grid: &Grid, g: &Groups, x: &[C], gy: &[C]) -> Re
 mod tests {
     use super::*;
     use crate::tests::{layout, noise, view};
-    use elinvar_core::{DType, order};
+    use elinvar_core::{DType, Precision, order};
     use elinvar_ops::backend::{AddBias, Plain};
 
     fn simple(rank: usize) -> Conv {
-        Conv { stride: vec![1; rank], padding: vec![0; rank], dilation: vec![1; rank], groups: 1 }
+        Conv {
+            stride: vec![1; rank],
+            padding: vec![0; rank],
+            dilation: vec![1; rank],
+            groups: 1,
+            precision: Precision::Exact,
+        }
     }
     fn f32s(v: &[f32]) -> HostData {
         HostData::F32(v.to_vec())
@@ -255,8 +261,13 @@ mod tests {
             (1, 0, 2, &[31.0, 42.0]),
         ];
         for (stride, padding, dilation, want) in rows {
-            let c =
-                Conv { stride: vec![stride], padding: vec![padding], dilation: vec![dilation], groups: 1 };
+            let c = Conv {
+                stride: vec![stride],
+                padding: vec![padding],
+                dilation: vec![dilation],
+                groups: 1,
+                precision: Precision::Exact,
+            };
             let (four, two) = (layout(&[1, 1, 4]), layout(&[1, 1, 2]));
             let (xv, wv) = (view(&x, &four), view(&w, &two));
             let y = conv(&c, &xv, &wv, &[want.len()], &Plain, &[]).unwrap();
@@ -329,6 +340,7 @@ mod tests {
             padding: padding.into(),
             dilation: dilation.into(),
             groups,
+            precision: Precision::Exact,
         };
         vec![
             (c(&[1], &[0], &[1], 1), [2, 3, 2], vec![7], vec![3], vec![5]),

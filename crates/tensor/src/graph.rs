@@ -6,7 +6,7 @@ use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::recording::{Watch, observe};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 type Function<B> = dyn Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync;
 
@@ -121,7 +121,7 @@ impl<B: Backend> Graph<B> {
         let mut new = Recorded { work: None, inputs: Vec::new(), outputs: Vec::new(), watches: Vec::new() };
         new.work = B::record(&self.device, &mut |keep| {
             for (i, x) in given.iter().enumerate() {
-                let before = before.get(i).map(|x| &**x.buffer());
+                let before = before.get(i).map(Array::buffer);
                 let buffer = B::input(&self.device, x.array().view(), before)?;
                 new.inputs.push(Array::new(&self.device, buffer, x.shape().clone(), x.dtype()));
             }
@@ -129,13 +129,10 @@ impl<B: Backend> Graph<B> {
             (new.outputs, new.watches) = self.call(&inputs)?;
             new.outputs.iter().try_for_each(|y| keep(y.buffer()))
         })?;
-        for x in &new.inputs {
-            let results = new.outputs.iter().filter(|y| Arc::ptr_eq(x.buffer(), y.buffer())).count();
-            if Arc::strong_count(x.buffer()) > 1 + results {
-                return Err(Error::argument(
-                    "graph: the function keeps one of its inputs, which will change",
-                ));
-            }
+        let of_input = |y: &&Array<B>| new.inputs.iter().any(|x| x.shares_memory_with(y));
+        let all: Vec<&Array<B>> = new.inputs.iter().chain(new.outputs.iter().filter(of_input)).collect();
+        if Array::is_held_besides(&all) {
+            return Err(Error::argument("graph: the function keeps one of its inputs, which will change"));
         }
         Ok(new)
     }
@@ -183,7 +180,7 @@ impl<B: Backend> Recorded<B> {
             return Ok(None);
         }
         let inputs: Vec<_> =
-            given.iter().zip(&self.inputs).map(|(x, to)| (x.array().view(), &**to.buffer())).collect();
+            given.iter().zip(&self.inputs).map(|(x, to)| (x.array().view(), to.buffer())).collect();
         if !B::replay(&graph.device, work, &inputs)? {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! The tensor itself: numbers, and where they came from.
 
 use crate::fail::OrFail;
-use crate::tape::node::{Edge, Node, run, run_one};
+use crate::tape::node::{Node, run, run_one};
 use crate::tape::{Backward, Gradients, Hook, backward};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::array::Array;
@@ -16,17 +16,14 @@ use std::sync::{Arc, Weak};
 /// Methods have PyTorch's and NumPy's names. They panic with a sentence on a programmer's mistake (shapes that do
 /// not fit), as indexing does in std; [`crate::try_run`] gives the error back instead.
 pub struct Tensor<B: Backend> {
-    inner: Arc<Inner<B>>,
-}
-
-struct Inner<B: Backend> {
     array: Array<B>,
-    edge: Option<Edge<B>>,
+    /// Of which it is the result, if it depends on a variable. With one pointer each a tensor is returned in registers.
+    node: Option<Arc<Node<B>>>,
 }
 
 impl<B: Backend> Clone for Tensor<B> {
     fn clone(&self) -> Self {
-        Tensor { inner: self.inner.clone() }
+        Tensor { array: self.array.clone(), node: self.node.clone() }
     }
 }
 
@@ -34,10 +31,10 @@ impl<B: Backend> Value for Tensor<B> {
     type B = B;
     const TRACKS: bool = true;
     fn array(&self) -> &Array<B> {
-        &self.inner.array
+        &self.array
     }
     fn from_array(a: Array<B>) -> Self {
-        Self::with_edge(a, None)
+        Self::with_node(a, None)
     }
     fn apply_many<O: Op>(op: O, x: &[&Self]) -> Result<Vec<Self>> {
         Ok(run(op, x)?.into_vec())
@@ -48,31 +45,28 @@ impl<B: Backend> Value for Tensor<B> {
 }
 
 impl<B: Backend> Tensor<B> {
-    pub(crate) fn with_edge(array: Array<B>, edge: Option<Edge<B>>) -> Self {
-        Tensor { inner: Arc::new(Inner { array, edge }) }
+    #[inline]
+    pub(crate) fn with_node(array: Array<B>, node: Option<Arc<Node<B>>>) -> Self {
+        Tensor { array, node }
     }
-    pub(crate) fn edge(&self) -> Option<&Edge<B>> {
-        self.inner.edge.as_ref()
+    #[inline]
+    pub(crate) fn node(&self) -> Option<&Arc<Node<B>>> {
+        self.node.as_ref()
     }
 
     /// The numbers, without the tape.
     pub fn array(&self) -> &Array<B> {
-        &self.inner.array
+        &self.array
     }
-    /// The numbers, for whoever changes them where they lie: an optimiser, say. Other handles on this tensor are parted from
-    /// it first and keep what they have. A variable stays the same variable until [`Tensor::renew`].
+    /// The numbers, for whoever changes them where they lie: an optimiser, say. Other handles on this tensor keep what they
+    /// have. A variable stays the same variable until [`Tensor::renew`].
     pub fn array_mut(&mut self) -> &mut Array<B> {
-        if Arc::get_mut(&mut self.inner).is_none() {
-            *self = Self::with_edge(self.array().clone(), self.edge().cloned());
-        }
-        &mut Arc::get_mut(&mut self.inner).expect("nobody else holds it").array
+        &mut self.array
     }
     /// Makes a variable a new one, to which no gradient belongs yet, and anything else a constant: what it was computed
     /// from does not matter any more.
     pub fn renew(&mut self) {
-        let edge =
-            self.is_variable().then(|| Edge { node: Node::leaf(self.name().map(str::to_owned)), output: 0 });
-        *self = Self::with_edge(self.array().clone(), edge);
+        self.node = self.is_variable().then(|| Node::leaf(self.name().map(str::to_owned)));
     }
     /// The sizes of the axes.
     pub fn shape(&self) -> &Shape {
@@ -116,11 +110,11 @@ impl<B: Backend> Tensor<B> {
 
     /// Does it depend on a variable, or is it one?
     pub fn is_tracked(&self) -> bool {
-        self.edge().is_some()
+        self.node.is_some()
     }
     /// Is it a variable itself?
     pub fn is_variable(&self) -> bool {
-        self.edge().is_some_and(|e| e.node.is_leaf())
+        self.node.as_ref().is_some_and(|node| node.is_leaf())
     }
     /// A new variable with these numbers: gradients by it can be asked for. What the tensor was computed from does
     /// not matter any more.
@@ -146,15 +140,15 @@ impl<B: Backend> Tensor<B> {
                 self.dtype()
             )));
         }
-        Ok(Self::with_edge(self.array().clone(), Some(Edge { node: Node::leaf(name), output: 0 })))
+        Ok(Self::with_node(self.array.clone(), Some(Node::leaf(name))))
     }
     /// The variable's name.
     pub fn name(&self) -> Option<&str> {
-        self.edge().and_then(|e| e.node.name.as_deref())
+        self.node.as_ref().and_then(|node| node.name.as_deref())
     }
     /// The op that made it, if that was recorded.
     pub fn op_name(&self) -> Option<&'static str> {
-        self.edge().map(|e| e.node.op_name())
+        self.node.as_ref().map(|node| node.op_name())
     }
     /// The same numbers, depending on nothing.
     pub fn detach(&self) -> Tensor<B> {
@@ -197,9 +191,9 @@ impl<B: Backend> Tensor<B> {
         &self,
         hook: impl Fn(&Tensor<B>) -> Option<Tensor<B>> + Send + Sync + 'static,
     ) -> HookHandle<B> {
-        let edge = self.edge_for("register_hook").or_fail();
+        let node = self.node_for("register_hook").or_fail();
         let hook: Hook<B> = Box::new(hook);
-        HookHandle { number: edge.node.add_hook(edge.output, hook), node: Arc::downgrade(&edge.node) }
+        HookHandle { number: node.add_hook(hook), node: Arc::downgrade(node) }
     }
     /// Makes backward passes report the gradient by this tensor although it is no variable.
     ///
@@ -207,11 +201,10 @@ impl<B: Backend> Tensor<B> {
     /// If the tensor depends on no variable.
     #[track_caller]
     pub fn retain_grad(&self) {
-        let edge = self.edge_for("retain_grad").or_fail();
-        edge.node.keep_gradient(edge.output);
+        self.node_for("retain_grad").or_fail().keep_gradient();
     }
-    fn edge_for(&self, op: &str) -> Result<&Edge<B>> {
-        self.edge().ok_or_else(|| {
+    fn node_for(&self, op: &str) -> Result<&Arc<Node<B>>> {
+        self.node.as_ref().ok_or_else(|| {
             Error::autograd(format!(
                 "{op}: the tensor depends on no variable, so no gradient will ever arrive"
             ))
@@ -253,7 +246,7 @@ impl<B: Backend> Tensor<B> {
     }
     /// Numbers that depend on nothing.
     pub fn from_array(array: Array<B>) -> Tensor<B> {
-        Self::with_edge(array, None)
+        Self::with_node(array, None)
     }
     /// A copy on another device, possibly of another backend, depending on nothing.
     ///

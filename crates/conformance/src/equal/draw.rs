@@ -3,7 +3,7 @@
 use super::call::{Call, Operand};
 use super::dice::{Dice, Values};
 use crate::twist::Work;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Pool, PoolKind, Random, Scan, Scatter, Windows};
 use elinvar_reference::Reference;
 
@@ -189,7 +189,8 @@ fn convolution(dice: &mut Dice, work: Work, dtype: DType, values: Values) -> Cal
     let channels = groups * dice.pick(&[1, 2, 3, 17]);
     let outs = groups * dice.pick(&[1, 2, 5, 16]);
     let n = dice.between(1, 2);
-    let mut c = Conv { stride: vec![], padding: vec![], dilation: vec![], groups };
+    let mut c =
+        Conv { stride: vec![], padding: vec![], dilation: vec![], groups, precision: Precision::Exact };
     let (mut spatial, mut taps, mut out) = (vec![], vec![], vec![]);
     for _ in 0..spatial_rank {
         let (tap, stride, dilation) = (dice.between(1, 3), dice.between(1, 3), dice.between(1, 2));

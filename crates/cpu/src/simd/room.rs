@@ -348,6 +348,7 @@ pub(crate) fn fresh_pieces<T: Element>(
 /// # Errors
 /// `OutOfMemory`.
 #[allow(unsafe_code, reason = "a vector of what was written")]
+#[inline(always)]
 pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)) -> Result<Vec<T>> {
     let mut v = with_capacity(len)?;
     let mut room = Room::new(&mut v.spare_capacity_mut()[..len]);

@@ -2,13 +2,17 @@
 //!
 //! An operand is elements that lie one after the other, or one number for all. Both are one loop: a number is a window of
 //! copies, and the loop stays on it where it would go on to the next. So a formula is compiled once, and no row of copies is
-//! written for a number.
+//! written for a number. Rows of one length that share an operand, or have a number each, are done in one call.
 //!
 //! How it can be wrong: at the end, where there is no whole window. What is left goes through a small window that is filled up
 //! with zeros, and what comes of those is thrown away.
 
-use super::isa::Kernel;
+#[cfg(target_arch = "x86_64")]
+use super::isa::Level;
+use super::isa::{Isa, Kernel, formula};
 use super::room::Room;
+#[cfg(target_arch = "x86_64")]
+use super::x86::ends;
 use elinvar_core::Element;
 use std::mem::MaybeUninit;
 
@@ -18,33 +22,92 @@ pub(crate) const WINDOW: usize = 256;
 /// Elements of a window at the end: one register of AVX-512 of f32.
 const FEW: usize = 16;
 
-/// An operand of a formula.
+/// An operand of a formula, for one row of elements or several of the same length.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a, T> {
+    /// The elements, a window of copies, or the numbers of rows.
+    data: &'a [T],
+    kind: Kind,
+    /// Elements of a row, if there are several.
+    len: usize,
+    /// From a row to the next, in `data`.
+    step: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Elements.
+    Elements,
+    /// A window of copies of one number.
+    Copies,
+    /// A number for each row.
+    Numbers,
+}
+
+/// Rows that a formula is called on at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// Elements of each.
+    pub(crate) len: usize,
+    pub(crate) count: usize,
+}
+
+impl<'a, T: Element> Piece<'a, T> {
+    /// Nothing.
+    pub(crate) const EMPTY: Piece<'a, T> =
+        Piece { data: &[], kind: Kind::Elements, len: usize::MAX, step: 0 };
+    /// Elements.
+    pub(crate) fn of(data: &'a [T]) -> Self {
+        Piece { data, ..Piece::EMPTY }
+    }
+    /// One number for all elements: as many copies as [`copies`] says, or more.
+    pub(crate) fn number(copies: &'a [T]) -> Self {
+        Piece { data: copies, kind: Kind::Copies, ..Piece::EMPTY }
+    }
+    /// Rows that start `step` apart in `data`.
+    pub(crate) fn rows(data: &'a [T], rows: Rows, step: usize) -> Self {
+        Piece { data, kind: Kind::Elements, len: rows.len, step }
+    }
+    /// A number for each row, `step` apart in `data`.
+    pub(crate) fn numbers(data: &'a [T], rows: Rows, step: usize) -> Self {
+        Piece { data, kind: Kind::Numbers, len: rows.len, step }
+    }
+    /// The same number for all elements of rows.
+    pub(crate) fn number_of(copies: &'a [T], rows: Rows) -> Self {
+        Piece { len: rows.len, ..Piece::number(copies) }
+    }
+    /// The `n` elements of a row: `copies` is room for those of its number.
+    #[inline(always)]
+    fn row<'b>(&self, row: usize, n: usize, copies: &'b mut MaybeUninit<[T; WINDOW]>) -> Line<'b, T>
+    where
+        'a: 'b,
+    {
+        match self.kind {
+            Kind::Elements => Line { data: &self.data[row * self.step..][..n], step: 1 },
+            Kind::Copies => Line { data: self.data, step: 0 },
+            Kind::Numbers => Line { data: copies.write([self.data[row * self.step]; WINDOW]), step: 0 },
+        }
+    }
+}
+
+/// An operand in one row.
+#[derive(Clone, Copy)]
+struct Line<'a, T> {
     /// The elements, or a window of copies.
     data: &'a [T],
     /// From a window to the next: 1, or 0 for a number.
     step: usize,
 }
 
-impl<'a, T: Element> Piece<'a, T> {
-    /// Nothing.
-    pub(crate) const EMPTY: Piece<'a, T> = Piece { data: &[], step: 1 };
-    /// Elements.
-    pub(crate) fn of(data: &'a [T]) -> Self {
-        Piece { data, step: 1 }
-    }
-    /// One number for all elements: as many copies as [`copies`] says, or more.
-    pub(crate) fn number(copies: &'a [T]) -> Self {
-        Piece { data: copies, step: 0 }
-    }
+impl<'a, T: Element> Line<'a, T> {
+    const EMPTY: Line<'a, T> = Line { data: &[], step: 1 };
     #[inline(always)]
     fn window(&self, number: usize) -> &'a [T; WINDOW] {
         &self.data.as_chunks().0[number * self.step]
     }
     /// The `n` elements from `at` on, in `room` unless there are so many behind them that they can be read where they lie.
     #[inline(always)]
-    fn few<'b>(&self, at: usize, n: usize, room: &'b mut [T; FEW]) -> &'b [T; FEW]
+    fn few<'b>(&self, at: usize, n: usize, room: &'b mut [T; FEW], ends: Ends) -> &'b [T; FEW]
     where
         'a: 'b,
     {
@@ -52,9 +115,63 @@ impl<'a, T: Element> Piece<'a, T> {
         match rest.first_chunk() {
             Some(all) => all,
             None => {
-                room[..n].copy_from_slice(&rest[..n]);
+                ends.load(&rest[..n], room);
                 room
             }
+        }
+    }
+}
+
+/// How fewer elements than [`FEW`] are copied.
+#[derive(Clone, Copy)]
+enum Ends {
+    /// By a loop.
+    Plain,
+    /// By masks of AVX2.
+    #[cfg(target_arch = "x86_64")]
+    Masks256,
+    /// By masks of AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Masks512,
+}
+
+impl Ends {
+    #[cfg(target_arch = "x86_64")]
+    fn of<T>(isa: Isa) -> Ends {
+        match isa.level() {
+            Level::Avx512 if size_of::<T>() == 4 => Ends::Masks512,
+            Level::Avx2 if size_of::<T>() == 4 => Ends::Masks256,
+            Level::Plain | Level::Avx2 | Level::Avx512 => Ends::Plain,
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fn of<T>(_: Isa) -> Ends {
+        Ends::Plain
+    }
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "instructions that not every processor has")]
+    fn load<T: Element>(self, from: &[T], to: &mut [T; FEW]) {
+        match self {
+            Ends::Plain => to[..from.len()].copy_from_slice(from),
+            // SAFETY: `of` makes it only from an `Isa` that has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Ends::Masks256 => unsafe { ends::load_256(from, to) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Ends::Masks512 => unsafe { ends::load_512(from, to) },
+        }
+    }
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "instructions that not every processor has")]
+    fn store<T: Element>(self, from: &[MaybeUninit<T>; FEW], to: &mut [MaybeUninit<T>]) {
+        match self {
+            Ends::Plain => to.copy_from_slice(&from[..to.len()]),
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Ends::Masks256 => unsafe { ends::store_256(from, to) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Ends::Masks512 => unsafe { ends::store_512(from, to) },
         }
     }
 }
@@ -73,11 +190,15 @@ pub(crate) trait Lanes<T, const N: usize>: Copy {
 
 /// A kernel that fills the room with a formula's results. The formula is held by value: attributes behind a reference would
 /// be read anew for each element.
-pub(crate) struct Windows<'a, 'r, T, F, const N: usize>(
-    pub(crate) F,
-    pub(crate) [Piece<'a, T>; N],
-    pub(crate) &'a mut Room<'r, T>,
-);
+pub(crate) struct Windows<'a, 'r, T, F, const N: usize>(F, &'a [Piece<'a, T>; N], &'a mut Room<'r, T>, Ends);
+
+impl<'a, 'r, T: Element, F: Lanes<T, N>, const N: usize> Windows<'a, 'r, T, F, N> {
+    /// Runs it in its copy for this instruction set.
+    #[inline]
+    pub(crate) fn run_on(isa: Isa, f: F, x: &'a [Piece<'a, T>; N], room: &'a mut Room<'r, T>) {
+        formula::<T, _>(isa, Windows(f, x, room, Ends::of::<T>(isa)));
+    }
+}
 
 /// Element `j` of each operand.
 #[inline(always)]
@@ -105,28 +226,49 @@ impl<T: Element, F: Lanes<T, N>, const N: usize> Kernel for Windows<'_, '_, T, F
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Windows(f, x, room) = self;
+        let Windows(f, x, room, ends) = self;
         let n = room.left();
-        let (whole, rest) = room.unwritten().as_chunks_mut::<WINDOW>();
-        for (number, y) in whole.iter_mut().enumerate() {
-            let mut all = [x[0].window(number); N];
-            for (all, x) in all.iter_mut().zip(&x) {
-                *all = x.window(number);
-            }
-            window(f, all, y);
+        if n == 0 {
+            return;
         }
-        let mut at = whole.len() * WINDOW;
-        for y in rest.chunks_mut(FEW) {
-            let zeros = [T::ZERO; FEW];
-            let (mut staged, mut all) = ([zeros; N], [&zeros; N]);
-            for ((all, x), staged) in all.iter_mut().zip(&x).zip(&mut staged) {
-                *all = x.few(at, y.len(), staged);
+        let mut copies = [const { MaybeUninit::uninit() }; N];
+        for (number, y) in room.unwritten().chunks_mut(x[0].len.min(n)).enumerate() {
+            let mut line = [Line::EMPTY; N];
+            for ((line, x), copies) in line.iter_mut().zip(x).zip(&mut copies) {
+                *line = x.row(number, y.len(), copies);
             }
-            let mut results = [MaybeUninit::uninit(); FEW];
-            window(f, all, &mut results);
-            y.copy_from_slice(&results[..y.len()]);
-            at += FEW;
+            row(f, &line, y, ends);
         }
         room.count(n);
+    }
+}
+
+/// A row of results.
+#[inline(always)]
+fn row<T: Element, F: Lanes<T, N>, const N: usize>(
+    f: F,
+    x: &[Line<'_, T>; N],
+    y: &mut [MaybeUninit<T>],
+    ends: Ends,
+) {
+    let (whole, rest) = y.as_chunks_mut::<WINDOW>();
+    for (number, y) in whole.iter_mut().enumerate() {
+        let mut all = [x[0].window(number); N];
+        for (all, x) in all.iter_mut().zip(x) {
+            *all = x.window(number);
+        }
+        window(f, all, y);
+    }
+    let mut at = whole.len() * WINDOW;
+    for y in rest.chunks_mut(FEW) {
+        let zeros = [T::ZERO; FEW];
+        let (mut staged, mut all) = ([zeros; N], [&zeros; N]);
+        for ((all, x), staged) in all.iter_mut().zip(x).zip(&mut staged) {
+            *all = x.few(at, y.len(), staged, ends);
+        }
+        let mut results = [MaybeUninit::uninit(); FEW];
+        window(f, all, &mut results);
+        ends.store(&results, y);
+        at += FEW;
     }
 }

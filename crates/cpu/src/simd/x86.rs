@@ -174,3 +174,73 @@ macro_rules! pairs {
 }
 pairs!(Pairs(__m512, __m512bh): _mm512_dpbf16_ps);
 pairs!(ShortPairs(__m256, __m256bh): _mm256_dpbf16_ps);
+
+/// The ends of what a formula works on: fewer elements of four bytes than 16. A mask loads and stores them, because 16 that were
+/// put together from several stores are not read before all of those have left for the cache, which takes as long as a cheap
+/// formula on a few numbers.
+pub(super) mod ends {
+    use std::arch::x86_64::*;
+    use std::mem::MaybeUninit;
+
+    /// Which of 16 lanes are among the first `n`.
+    fn lanes(n: usize) -> __mmask16 {
+        ((1u32 << n) - 1) as __mmask16
+    }
+    /// The same for eight lanes from `first` on, as signs.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn signs(n: usize, first: i32) -> __m256i {
+        let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32 - first), numbers)
+    }
+    /// Elements, and zeros behind them.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    pub(in super::super) fn load_512<T: Copy>(from: &[T], to: &mut [T; 16]) {
+        assert!(size_of::<T>() == 4 && from.len() <= 16);
+        // SAFETY: the mask lets no element be read that is not there; 16 of four bytes are written.
+        unsafe {
+            let x = _mm512_maskz_loadu_epi32(lanes(from.len()), from.as_ptr().cast());
+            _mm512_storeu_epi32(to.as_mut_ptr().cast(), x);
+        }
+    }
+    /// The first of 16 elements.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    pub(in super::super) fn store_512<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
+        assert!(size_of::<T>() == 4 && to.len() <= 16);
+        // SAFETY: 16 elements of four bytes are read, and the mask lets no more be written than there is room for.
+        unsafe {
+            let x = _mm512_loadu_epi32(from.as_ptr().cast());
+            _mm512_mask_storeu_epi32(to.as_mut_ptr().cast(), lanes(to.len()), x);
+        }
+    }
+    /// As [`load_512`].
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(in super::super) fn load_256<T: Copy>(from: &[T], to: &mut [T; 16]) {
+        assert!(size_of::<T>() == 4 && from.len() <= 16);
+        let (n, from, to) = (from.len(), from.as_ptr().cast::<i32>(), to.as_mut_ptr().cast::<i32>());
+        for first in [0, 8] {
+            // SAFETY: as above; what the mask keeps out may lie anywhere.
+            unsafe {
+                let x = _mm256_maskload_epi32(from.wrapping_add(first), signs(n, first as i32));
+                _mm256_storeu_si256(to.add(first).cast(), x);
+            }
+        }
+    }
+    /// As [`store_512`].
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(in super::super) fn store_256<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
+        assert!(size_of::<T>() == 4 && to.len() <= 16);
+        let (n, from, to) = (to.len(), from.as_ptr().cast::<i32>(), to.as_mut_ptr().cast::<i32>());
+        for first in [0, 8] {
+            // SAFETY: as above.
+            unsafe {
+                let x = _mm256_loadu_si256(from.add(first).cast());
+                _mm256_maskstore_epi32(to.wrapping_add(first), signs(n, first as i32), x);
+            }
+        }
+    }
+}

@@ -9,7 +9,6 @@ use elinvar_ops::lane::Lane;
 use elinvar_ops::update::{Part, Update, update};
 use elinvar_ops::{Array, Backend};
 use elinvar_reference::{Reference, ReferenceDevice};
-use std::sync::Arc;
 
 /// As many numbers as the largest optimiser has. Each result reads all old numbers, so that one that is written too
 /// early shows.
@@ -113,7 +112,7 @@ fn large_and_small_tensors_share_the_threads() {
 #[test]
 fn memory_that_nobody_else_holds_stays_where_it_is() {
     let d = CpuDevice::new(Isa::best(), 2).unwrap();
-    let place = |x: &Array<Cpu>| (Arc::as_ptr(x.buffer()).addr(), first(x));
+    let place = |x: &Array<Cpu>| (std::ptr::from_ref(x.buffer()).addr(), first(x));
     fn first(x: &Array<Cpu>) -> usize {
         elinvar_core::each_data!(x.buffer().numbers(), v => v.as_ptr().addr())
     }

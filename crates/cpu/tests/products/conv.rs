@@ -1,7 +1,7 @@
 //! Convolutions and their gradients.
 
 use crate::tools::{Dice, Operand, devices, same};
-use elinvar_core::DType;
+use elinvar_core::{DType, Precision};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{AddBias, Conv, Plain};
@@ -76,7 +76,7 @@ fn draw(dice: &mut Dice) -> Case {
         outs: dice.pick(&[1, 2, 5, 16, 33]),
         plane: vec![],
         taps: vec![],
-        c: Conv { stride: vec![], padding: vec![], dilation: vec![], groups },
+        c: Conv { stride: vec![], padding: vec![], dilation: vec![], groups, precision: Precision::Exact },
     };
     for _ in 0..rank {
         let (tap, stride, dilation) = (1 + dice.below(3), 1 + dice.below(3), 1 + dice.below(2));
@@ -104,7 +104,13 @@ fn any_window_strides_dtypes_and_values() {
 }
 
 fn two(images: usize, channels: usize, outs: usize, plane: usize, taps: usize, stride: usize) -> Case {
-    let c = Conv { stride: vec![stride; 2], padding: vec![taps / 2; 2], dilation: vec![1; 2], groups: 1 };
+    let c = Conv {
+        stride: vec![stride; 2],
+        padding: vec![taps / 2; 2],
+        dilation: vec![1; 2],
+        groups: 1,
+        precision: Precision::Exact,
+    };
     Case { images, channels, outs, plane: vec![plane; 2], taps: vec![taps; 2], c }
 }
 
@@ -127,7 +133,13 @@ fn every_run_edge() {
     let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for n in (1..=35).chain([63, 64, 65, 300]) {
         for stride in [1, 2] {
-            let c = Conv { stride: vec![1, stride], padding: vec![1, 2], dilation: vec![1, 1], groups: 1 };
+            let c = Conv {
+                stride: vec![1, stride],
+                padding: vec![1, 2],
+                dilation: vec![1, 1],
+                groups: 1,
+                precision: Precision::Exact,
+            };
             let case = Case { images: 2, channels: 2, outs: 3, plane: vec![3, n], taps: vec![3, 3], c };
             case.check(&mut dice, &on, DType::F32, false);
         }
@@ -145,11 +157,18 @@ fn registers_of_one_row_and_of_two() {
             padding: vec![1, n % 3],
             dilation: vec![1, 1 + n % 4 / 2],
             groups: 1 + n % 5 / 4,
+            precision: Precision::Exact,
         };
         let case = Case { images: 2, channels: 3, outs: 4 + n % 13, plane: vec![7, n], taps: vec![3, 3], c };
         case.check(&mut dice, &on, if n % 7 == 0 { DType::F64 } else { DType::F32 }, n % 6 == 0);
     }
-    let c = Conv { stride: vec![1; 3], padding: vec![1; 3], dilation: vec![1; 3], groups: 1 };
+    let c = Conv {
+        stride: vec![1; 3],
+        padding: vec![1; 3],
+        dilation: vec![1; 3],
+        groups: 1,
+        precision: Precision::Exact,
+    };
     let case = Case { images: 1, channels: 2, outs: 5, plane: vec![3, 4, 21], taps: vec![3; 3], c };
     case.check(&mut dice, &on, DType::F32, true);
     two(1, 62, 16, 40, 3, 1).check(&mut dice, &on[on.len() - 1..], DType::F32, false);
@@ -186,7 +205,13 @@ fn planes_as_they_lie() {
             if h + 2 * padding[0] < 3 || w + 2 * padding[1] < 5 {
                 continue;
             }
-            let c = Conv { stride: vec![1; 2], padding, dilation: vec![1, 1 + (i + j) % 2], groups: 3 };
+            let c = Conv {
+                stride: vec![1; 2],
+                padding,
+                dilation: vec![1, 1 + (i + j) % 2],
+                groups: 3,
+                precision: Precision::Exact,
+            };
             let case =
                 Case { images: 2, channels: 1, outs: 1 + j % 2, plane: vec![h, w], taps: vec![3; 2], c };
             case.check(&mut dice, &on, if i == 4 { DType::F64 } else { DType::F32 }, j % 3 == 0);
@@ -198,7 +223,13 @@ fn planes_as_they_lie() {
 fn one_channel_for_each_group() {
     let (mut dice, on) = (Dice::new(14), devices());
     for (groups, outs, plane, stride) in [(5, 1, 20, 1), (3, 2, 33, 2), (70, 1, 5, 1)] {
-        let c = Conv { stride: vec![stride; 2], padding: vec![1; 2], dilation: vec![1; 2], groups };
+        let c = Conv {
+            stride: vec![stride; 2],
+            padding: vec![1; 2],
+            dilation: vec![1; 2],
+            groups,
+            precision: Precision::Exact,
+        };
         let case = Case { images: 2, channels: 1, outs, plane: vec![plane; 2], taps: vec![3; 2], c };
         case.check(&mut dice, &on, DType::F32, true);
         case.check(&mut dice, &on, DType::F64, false);
@@ -211,7 +242,13 @@ fn many_groups_side_by_side() {
     let (mut dice, on) = (Dice::new(16), devices());
     for (groups, channels, outs) in [(4, 1, 1), (15, 1, 2), (16, 2, 1), (17, 2, 2), (33, 1, 1), (34, 1, 4)] {
         for stride in [1, 2, 3] {
-            let c = Conv { stride: vec![1, stride], padding: vec![1, 2], dilation: vec![1, stride], groups };
+            let c = Conv {
+                stride: vec![1, stride],
+                padding: vec![1, 2],
+                dilation: vec![1, stride],
+                groups,
+                precision: Precision::Exact,
+            };
             let case = Case { images: 3, channels, outs, plane: vec![13, 17], taps: vec![3, 3], c };
             case.check(&mut dice, &on[..on.len().min(4 + stride)], DType::F32, stride == 2);
             case.check(&mut dice, &on[on.len() - 2..], DType::F64, false);
@@ -227,7 +264,13 @@ fn few_results_of_many_terms() {
     let on: Vec<_> = on.into_iter().filter(|d| d.threads() == 2).collect();
     for few in 1..=4 {
         for stride in [1, 2] {
-            let c = Conv { stride: vec![stride; 2], padding: vec![1, 0], dilation: vec![1; 2], groups: 1 };
+            let c = Conv {
+                stride: vec![stride; 2],
+                padding: vec![1, 0],
+                dilation: vec![1; 2],
+                groups: 1,
+                precision: Precision::Exact,
+            };
             for (channels, outs) in [(64, few), (few, 64)] {
                 let plane = vec![24, 37];
                 let case = Case { images: 1, channels, outs, plane, taps: vec![3, 3], c: c.clone() };
@@ -246,8 +289,13 @@ fn long_lines() {
         [(2, 5, vec![2100], 1), (3, 4, vec![4200], 2), (32, 2, vec![2500], 1), (1, 1, vec![2, 2050], 1)]
     {
         let rank = plane.len();
-        let c =
-            Conv { stride: vec![stride; rank], padding: vec![1; rank], dilation: vec![2; rank], groups: 1 };
+        let c = Conv {
+            stride: vec![stride; rank],
+            padding: vec![1; rank],
+            dilation: vec![2; rank],
+            groups: 1,
+            precision: Precision::Exact,
+        };
         let case = Case { images: 2, channels, outs, plane, taps: vec![2; rank], c };
         case.check(&mut dice, &on, DType::F32, false);
     }

@@ -191,6 +191,35 @@ fn attention_by_units() {
     }
 }
 
+/// A convolution and its gradients, fast beside exact, of whole numbers; by other kernels where the device has units for such.
+fn convolutions<D: Driver>(d: &GpuDevice<D>) {
+    for (dtype, stride, groups) in [(DType::BF16, 1, 1), (DType::F16, 2, 2), (DType::F32, 1, 1)] {
+        let units = d.info().unwrap().units.iter().any(|u| u.elem == Elem::from(dtype));
+        let make = |seed, dims: &[usize]| whole(d, dtype, seed, dims).requires_grad();
+        let (x, w) = (make(1, &[2, 20, 7, 6]), make(2, &[24, 20 / groups, 3, 3]));
+        let run = |p: Precision| {
+            let before = d.kernels().unwrap();
+            let y = p.scope(|| x.conv2d(&w, None, &[stride], &[1].into(), &[1], groups));
+            let g = (&y * &make(3, y.dims())).sum().backward();
+            let all = [y.detach(), g.get(&x).unwrap().clone(), g.get(&w).unwrap().clone()];
+            (all.map(|t| bits(&t)), d.kernels().unwrap() > before)
+        };
+        let (exact, _) = run(Precision::Exact);
+        let (fast, new) = run(Precision::Fast);
+        assert!(exact == fast, "{dtype}, stride {stride}");
+        assert_eq!(new, units, "{dtype}: is there another kernel?");
+    }
+}
+
+#[test]
+fn convolutions_by_units() {
+    convolutions(&super::interp());
+    convolutions(&super::cuda());
+    if let Some(d) = super::vulkan() {
+        convolutions(&d);
+    }
+}
+
 #[test]
 fn interpreted_units_multiply() {
     let d = super::interp();

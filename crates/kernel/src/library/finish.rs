@@ -24,12 +24,12 @@ pub(super) struct Handing {
 impl Handing {
     /// Columns that are handed over at a time, and from row to row in shared memory: half-warps store rows that begin in different
     /// banks.
-    fn handed(self) -> (u32, u32) {
+    pub fn handed(self) -> (u32, u32) {
         let columns = self.fragment[1] * self.together;
         (columns, columns + 8)
     }
     /// Elements that a subgroup hands over at a time.
-    fn sums(self) -> u32 {
+    pub fn sums(self) -> u32 {
         self.fragment[0] * self.handed().1
     }
     /// Elements of shared memory, of f32.

@@ -161,6 +161,10 @@ impl<'k> Axes<'k> {
     pub fn read_any(numbers: &Numbers<'k>, name: &str, rank: usize, wide: bool) -> Self {
         Axes { any: true, ..Axes::read(numbers, name, rank, wide) }
     }
+    /// The size of an axis, not the first.
+    pub fn size(&self, axis: usize) -> Val<'k> {
+        self.each[axis - 1][0]
+    }
     /// The index of element `i`.
     pub fn index(&self, i: Val<'k>) -> Vec<Val<'k>> {
         if self.rank == 0 {

@@ -102,21 +102,21 @@ impl Tile {
     }
 
     /// Rows (side 0) or columns (side 1) of a workgroup.
-    fn size(self, side: usize) -> u32 {
+    pub(super) fn size(self, side: usize) -> u32 {
         self.subgroups[side] * self.each[side] * u32::from(self.unit.shape[side])
     }
-    fn invocations(self) -> u32 {
+    pub(super) fn invocations(self) -> u32 {
         self.subgroups[0] * self.subgroups[1] * self.lanes
     }
     /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of 16 bytes apart, eight lie in
     /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
     /// it takes 32 bytes more than a multiple of all banks.
-    fn pitch(self, inner: u32, along: bool) -> u32 {
+    pub(super) fn pitch(self, inner: u32, along: bool) -> u32 {
         let more = if along { flow::BYTES / self.unit.elem.size() } else { 8 };
         inner + more
     }
     /// How sums leave.
-    fn handing(self) -> Handing {
+    pub(super) fn handing(self) -> Handing {
         Handing {
             subgroups: self.subgroups[0] * self.subgroups[1],
             lanes: self.lanes,

@@ -46,6 +46,14 @@ pub struct Device {
     pub tile: Option<Tile>,
     /// How products are cut into pieces.
     pub product: Option<contract::Tile>,
+    /// How convolutions are, if not as products.
+    pub conv: Option<conv::How>,
+}
+
+impl Device {
+    fn conv(&self) -> conv::How {
+        self.conv.unwrap_or_else(|| self.product.map_or(conv::How::Plain, conv::How::Exactly))
+    }
 }
 
 impl fmt::Display for Device {
@@ -450,7 +458,7 @@ impl Backend for Interpreted {
     ) -> Result<HostData> {
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
         let e = OfEpilogue::<E, N>(*e);
-        let steps = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.product);
+        let steps = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.conv());
         let mut inputs = vec![x.buffer, w.buffer];
         inputs.extend(extra.iter().map(|v| v.buffer));
         Ok(host(&run_steps(&steps, &inputs)[0]))
@@ -462,7 +470,7 @@ impl Backend for Interpreted {
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<HostData> {
-        let steps = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, d.product);
+        let steps = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, d.conv());
         Ok(host(&run_steps(&steps, &[g.buffer, w.buffer])[0]))
     }
     fn conv_weight_grad(
@@ -472,7 +480,7 @@ impl Backend for Interpreted {
         g: View<'_, Self>,
         taps: &[usize],
     ) -> Result<HostData> {
-        let steps = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, d.product);
+        let steps = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, d.conv());
         Ok(host(&run_steps(&steps, &[x.buffer, g.buffer])[0]))
     }
     fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {

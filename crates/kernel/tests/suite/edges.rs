@@ -4,7 +4,7 @@ use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
-use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, Precision, Scalar, Shape};
 use elinvar_kernel::library::contract;
 use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scan, Scatter, Windows};
 use elinvar_reference::Reference;
@@ -34,7 +34,13 @@ fn tame(dice: &mut Dice, shape: &[usize]) -> Operand {
 }
 
 fn conv(stride: &[usize], padding: &[usize], dilation: &[usize], groups: usize) -> Conv {
-    Conv { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups }
+    Conv {
+        stride: stride.into(),
+        padding: padding.into(),
+        dilation: dilation.into(),
+        groups,
+        precision: Precision::Exact,
+    }
 }
 
 #[test]
@@ -58,7 +64,8 @@ fn convolutions_of_several_chunks() {
         // Chunks side by side, and one after the other.
         let product = Some(contract::Tile { group: [2, 8], each: [2, 3], depth: 0, slots: 0 });
         let large = Some(contract::Tile { group: [1, 16], each: [8, 4], depth: 0, slots: 0 });
-        for product in [None, product, large] {
+        let staged = |slots| Some(contract::Tile { group: [4, 8], each: [4, 2], depth: 8, slots });
+        for product in [None, product, large, staged(0), staged(3)] {
             let device = Device { product, ..Device::default() };
             let (c, x, w, g) = (c.clone(), x.clone(), w.clone(), g.clone());
             let bias = Some(g.clone());

@@ -211,8 +211,22 @@ fn convolutions() {
             let product = Some(contract::Tile { group, each, depth: 0, slots: 0 });
             check(&Device { product, ..Device::default() }, work, 3, 300);
         }
+        // Terms that are staged, through registers and by copies.
+        for (group, each, depth, slots) in STAGED {
+            let product = Some(contract::Tile { group, each, depth, slots });
+            check(&Device { product, ..Device::default() }, work, 6, 300);
+        }
     }
 }
+
+/// Tiles of convolutions whose terms are staged: workgroups of more and of fewer invocations than a step has lines.
+const STAGED: [([u32; 2], [u32; 2], u32, u32); 5] = [
+    ([2, 2], [2, 4], 8, 0),
+    ([4, 4], [4, 2], 4, 3),
+    ([4, 8], [1, 4], 8, 2),
+    ([8, 8], [2, 2], 8, 3),
+    ([2, 4], [3, 5], 4, 4),
+];
 
 #[test]
 fn pools() {

@@ -4,6 +4,7 @@ mod attention_units;
 mod attention_units_grad;
 mod backend;
 mod boxes;
+mod conv_by_units;
 mod copies;
 mod edges;
 mod equal;

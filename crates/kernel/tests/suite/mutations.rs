@@ -2,7 +2,7 @@
 //! says what is wrong, or the numbers differ.
 
 use elinvar_core::philox::{Stream, unit_f32};
-use elinvar_core::{DType, Layout, Shape};
+use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Region, Type, Value};
@@ -90,7 +90,8 @@ fn cases() -> Vec<Case> {
     let l = layout(&[5, 7]);
     let t = layout(&[7, 5]).transpose(0, 1);
     let some = |w: Option<Work<'static>>| w.expect("there are elements");
-    let c = Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1 };
+    let c =
+        Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1, precision: Precision::Exact };
     let a = Attention::exact(0.5, false);
     let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
     let tile = Tile { group: [2, 2], each: [2, 2], depth: 4, slots: 0 };
@@ -100,6 +101,10 @@ fn cases() -> Vec<Case> {
     // Columns in pieces of 16 bytes.
     let even = layout(&[1, 12, 8]);
     let product = |tile| some(contract::contract(&PLAIN, d, &m, &w, &[], tile));
+    let copied_conv = |x: [usize; 3], w: [usize; 3]| {
+        let how = conv::How::Exactly(Tile { group: [4, 4], ..copied });
+        launch(conv::steps(&PLAIN, &c, d, [&layout(&x), &layout(&w)], &[5], &[], how), 0)
+    };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
     vec![
@@ -144,12 +149,32 @@ fn cases() -> Vec<Case> {
                     [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
                     &[5],
                     &[],
-                    Some(plain),
+                    conv::How::Exactly(plain),
                 ),
                 0,
             ),
             vec![x(54), y(36), f32s(40)],
         ),
+        // An invocation reads what others know of a term.
+        case(
+            "staged conv",
+            launch(
+                conv::steps(
+                    &PLAIN,
+                    &c,
+                    d,
+                    [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
+                    &[5],
+                    &[],
+                    conv::How::Exactly(Tile { group: [2, 4], ..tile }),
+                ),
+                0,
+            ),
+            vec![x(54), y(36), f32s(40)],
+        ),
+        case("copied conv", copied_conv([2, 3, 9], [8, 3, 3]), vec![x(54), y(72), f32s(80)])
+            // Of few terms, which are all begun before the first turn.
+            .and(copied_conv([2, 1, 9], [8, 1, 3]), vec![x(18), y(24), f32s(80)]),
         case(
             "attention",
             some(attention::attention(&a, d, [&q, &kv, &kv], None)),

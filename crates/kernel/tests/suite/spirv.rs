@@ -3,7 +3,7 @@
 use crate::backend::FULL;
 use crate::random::{Dice, kernel};
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, Layout, Shape};
+use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv::{Device, emit};
 use elinvar_kernel::ir::MatrixUnit;
@@ -65,7 +65,13 @@ pub fn library() -> Vec<Kernel> {
 fn several() -> Vec<Steps<'static>> {
     let l = layout(&[2, 700]);
     let (x, w, g) = (layout(&[1, 2, 40, 20]), layout(&[3, 2, 3, 3]), layout(&[1, 3, 40, 20]));
-    let c = Conv { stride: vec![1, 1], padding: vec![1, 1], dilation: vec![1, 1], groups: 1 };
+    let c = Conv {
+        stride: vec![1, 1],
+        padding: vec![1, 1],
+        dilation: vec![1, 1],
+        groups: 1,
+        precision: Precision::Exact,
+    };
     let (q, mask, lse) = (layout(&[1, 2, 9, 4]), layout(&[1, 2, 9, 9]), layout(&[1, 2, 9]));
     let a = Attention::exact(0.5, true);
     let mut all = Vec::new();
@@ -77,8 +83,11 @@ fn several() -> Vec<Steps<'static>> {
             all.push(scatter::scatter(how, d, &l, 1, &l, &l));
         }
         if d.is_float() {
-            all.push(conv::conv_input_grad(&c, d, &g, &w, &[40, 20], None));
-            all.push(conv::conv_weight_grad(&c, d, &x, &g, &[3, 3], None));
+            let tile = Tile { group: [8, 8], each: [2, 2], depth: 4, slots: 2 };
+            for how in [conv::How::Plain, conv::How::Exactly(tile)] {
+                all.push(conv::conv_input_grad(&c, d, &g, &w, &[40, 20], how));
+                all.push(conv::conv_weight_grad(&c, d, &x, &g, &[3, 3], how));
+            }
             let mask = Some((&mask, d));
             all.push(attention::attention_grad(
                 &a,

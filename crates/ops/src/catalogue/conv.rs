@@ -7,6 +7,7 @@
 //! How it can be wrong: a size. Several input sizes give one output size when the stride is above 1, so the ops carry
 //! the size of what they give instead of guessing it back.
 
+use super::matmul::precision;
 use super::{add, pad, reshape, sum};
 use crate::array;
 use crate::prelude::*;
@@ -199,8 +200,8 @@ pub(super) struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// Stride and dilation per axis, without padding.
-    fn conv(&self) -> Result<Conv> {
+    /// Stride and dilation per axis, without padding, as precise as products of `x` are.
+    fn conv<V: Value>(&self, x: &V) -> Result<Conv> {
         if self.groups == 0 {
             return Err(Error::argument(format!("{}: groups is 0; it must be 1 at least", self.op)));
         }
@@ -209,6 +210,7 @@ impl Given<'_> {
             padding: vec![0; self.axes],
             dilation: per_axis(self.op, "dilation", self.dilation, self.axes, 1)?,
             groups: self.groups,
+            precision: precision(x),
         })
     }
     /// Checks ranks, dtypes, channels and bias; `x` comes back with a batch axis, and with whether it had one.
@@ -279,7 +281,7 @@ impl Given<'_> {
     /// A convolution.
     pub(super) fn forward<V: Value>(&self, x: &V, w: &V, bias: Option<&V>, padding: &Padding) -> Result<V> {
         let op = self.op;
-        let mut conv = self.conv()?;
+        let mut conv = self.conv(x)?;
         let (mut x, batched) = self.operands(x, w, bias, false)?;
         let taps = spatial(w.shape());
         match padding {
@@ -333,7 +335,7 @@ impl Given<'_> {
         output_padding: &[usize],
     ) -> Result<V> {
         let op = self.op;
-        let mut conv = self.conv()?;
+        let mut conv = self.conv(x)?;
         conv.padding = per_axis(op, "padding", padding, self.axes, 0)?;
         let extra = per_axis(op, "output_padding", output_padding, self.axes, 0)?;
         let (x, batched) = self.operands(x, w, bias, true)?;

@@ -113,7 +113,7 @@ impl<B: Backend> Tensor<B> {
     #[track_caller]
     pub fn contiguous(&self) -> Tensor<B> {
         let array = self.array().contiguous().or_fail();
-        Tensor::with_edge(array, self.edge().cloned())
+        Tensor::with_node(array, self.node().cloned())
     }
     /// Tensors joined along an axis.
     ///

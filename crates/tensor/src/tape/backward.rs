@@ -3,7 +3,7 @@
 use crate::Tensor;
 use crate::tape::gradients::Gradients;
 use crate::tape::mode;
-use crate::tape::node::{Edges, Flow, Node, Recorded, State};
+use crate::tape::node::{Flow, Live, Node, State};
 use elinvar_core::{Error, Result, Scalar};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
@@ -48,7 +48,7 @@ fn seeds<B: Backend, G>(
     f: impl Fn(Tensor<B>) -> G,
 ) -> Result<Vec<Pending<B, G>>> {
     let one = |(y, seed): &(&Tensor<B>, Option<&Tensor<B>>)| {
-        let Some(edge) = y.edge() else {
+        let Some(node) = y.node() else {
             return Err(Error::autograd(
                 "backward: the output depends on no variable; make one with requires_grad(), and mind no_grad and \
                  detach",
@@ -82,38 +82,29 @@ fn seeds<B: Backend, G>(
             )));
         }
         elinvar_ops::array::one_device("backward", &[seed.array(), y.array()])?;
-        Ok(Pending { node: edge.node.clone(), output: edge.output, g: f(seed) })
+        Ok(Pending { node: node.clone(), output: 0, g: f(seed) })
     };
     outputs.iter().map(one).collect()
 }
 
-/// A gradient on its way to a result of a node.
+/// A gradient on its way to a node.
 pub(crate) struct Pending<B: Backend, G> {
     pub(crate) node: Arc<Node<B>>,
+    /// Which of an op's results it belongs to, where the op has several and this is its node.
     pub(crate) output: usize,
     pub(crate) g: G,
 }
 
 /// Gradients as numbers, or as tensors that are recorded again.
 pub(crate) trait Gradient<B: Backend>: Value<B = B> {
-    fn backward(
-        op: &dyn Recorded<B>,
-        node: &Arc<Node<B>>,
-        inputs: &Edges<B>,
-        g: Vec<Option<Self>>,
-    ) -> Result<Flow<B, Self>>;
+    fn backward(live: &Live<B>, node: &Arc<Node<B>>, g: Vec<Option<Self>>) -> Result<Flow<B, Self>>;
     fn into_tensor(self) -> Tensor<B>;
     fn from_tensor(t: Tensor<B>) -> Self;
 }
 
 impl<B: Backend> Gradient<B> for Array<B> {
-    fn backward(
-        op: &dyn Recorded<B>,
-        _: &Arc<Node<B>>,
-        inputs: &Edges<B>,
-        g: Vec<Option<Self>>,
-    ) -> Result<Flow<B, Self>> {
-        op.arrays(inputs, g)
+    fn backward(live: &Live<B>, _: &Arc<Node<B>>, g: Vec<Option<Self>>) -> Result<Flow<B, Self>> {
+        live.arrays(g)
     }
     fn into_tensor(self) -> Tensor<B> {
         Tensor::from_array(self)
@@ -124,13 +115,8 @@ impl<B: Backend> Gradient<B> for Array<B> {
 }
 
 impl<B: Backend> Gradient<B> for Tensor<B> {
-    fn backward(
-        op: &dyn Recorded<B>,
-        node: &Arc<Node<B>>,
-        inputs: &Edges<B>,
-        g: Vec<Option<Self>>,
-    ) -> Result<Flow<B, Self>> {
-        op.tensors(node, inputs, g)
+    fn backward(live: &Live<B>, node: &Arc<Node<B>>, g: Vec<Option<Self>>) -> Result<Flow<B, Self>> {
+        live.tensors(node, g)
     }
     fn into_tensor(self) -> Tensor<B> {
         self
@@ -163,41 +149,46 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
         && *id >= floor
     {
         let (id, Waiting { node, mut g }) = waiting.pop_last().expect("it was there a line ago");
-        for (output, slot) in g.iter_mut().enumerate() {
-            let Some(mut here) = slot.take() else { continue };
-            for hook in node.hooks(output) {
+        // Who looks at gradients looks at those of results, which have one each.
+        if let [slot] = &mut g[..]
+            && let Some(here) = slot
+        {
+            for hook in node.hooks() {
                 if let Some(other) = hook(&here.clone().into_tensor()) {
-                    here = G::from_tensor(other);
+                    *here = G::from_tensor(other);
                 }
             }
-            if node.keeps_gradient(output) {
-                found.insert((id, output), node.name.clone(), here.clone().into_tensor());
-            }
-            *slot = Some(here);
-        }
-        let live = match node.state(retain) {
-            State::Leaf => {
-                let here = g.swap_remove(0).expect("a variable has one result");
-                found.insert((id, 0), node.name.clone(), here.into_tensor());
-                continue;
-            }
-            State::Live(live) => live,
-            State::Freed => {
-                return Err(Error::autograd(
-                    "backward: this part of the graph was freed by an earlier backward pass; run that one with \
-                     retain_graph",
-                ));
-            }
-        };
-        let (inputs, others) = G::backward(&live.op, &node, &live.inputs, g)?;
-        for (g, edge) in inputs.into_iter().zip(&live.inputs) {
-            if let (Some(g), Some(edge)) = (g, edge) {
-                arrive(&mut waiting, Pending { node: edge.node.clone(), output: edge.output, g })?;
+            if node.keeps_gradient() {
+                found.insert(id, node.name.as_deref(), here.clone().into_tensor());
             }
         }
-        for p in others {
-            arrive(&mut waiting, p)?;
-        }
+        node.visit(retain, |state| {
+            let live = match state {
+                State::Leaf => {
+                    let here = g.swap_remove(0).expect("a variable has one result");
+                    found.insert(id, node.name.as_deref(), here.into_tensor());
+                    return Ok(());
+                }
+                State::Result(run, output) => {
+                    let g = g.swap_remove(0).expect("a result has one gradient");
+                    return arrive(&mut waiting, Pending { node: run.clone(), output: *output, g });
+                }
+                State::Live(live) => live,
+                State::Freed => {
+                    return Err(Error::autograd(
+                        "backward: this part of the graph was freed by an earlier backward pass; run that one with \
+                         retain_graph",
+                    ));
+                }
+            };
+            let (inputs, others) = G::backward(live, &node, g)?;
+            for (g, node) in inputs.into_iter().zip(&live.inputs) {
+                if let (Some(g), Some(node)) = (g, node) {
+                    arrive(&mut waiting, Pending { node: node.clone(), output: 0, g })?;
+                }
+            }
+            others.into_iter().try_for_each(|p| arrive(&mut waiting, p))
+        })?;
     }
     let rest = |w: Waiting<B, G>| {
         let Waiting { node, g } = w;

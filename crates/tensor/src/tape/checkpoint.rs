@@ -4,7 +4,7 @@ use crate::Tensor;
 use crate::tape::backward::{Gradient, Pending, walk};
 use crate::tape::gradients::Gradients;
 use crate::tape::mode::{enable_grad, is_grad_enabled, no_grad};
-use crate::tape::node::{Edge, Edges, Flow, Live, Node, Recorded, State, next_id};
+use crate::tape::node::{Edges, Flow, Live, Node, Recorded, State, next_id};
 use elinvar_core::{Error, Result};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
@@ -37,10 +37,10 @@ pub fn checkpoint<B: Backend>(
     if !y.dtype().is_float() {
         return Err(Error::autograd(format!("checkpoint: the segment gave {}, not floats", y.dtype())));
     }
-    let edges: Edges<B> = inputs.iter().map(|t| t.edge().cloned()).collect();
+    let edges: Edges<B> = inputs.iter().map(|t| t.node().cloned()).collect();
     let segment = Segment { f, inputs: inputs.iter().map(|t| t.array().clone()).collect() };
-    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges, op: segment })));
-    Ok(Tensor::with_edge(y.array().clone(), Some(Edge { node, output: 0 })))
+    let node = Node::new(State::Live(Live::new(edges, Box::new(segment))));
+    Ok(Tensor::with_node(y.array().clone(), Some(node)))
 }
 
 impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment<B, F> {
@@ -49,13 +49,13 @@ impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment
     fn again<G: Gradient<B>>(&self, edges: &Edges<B>, g: Vec<Option<G>>, retain: bool) -> Result<Flow<B, G>> {
         let floor = next_id();
         let inputs: Vec<Tensor<B>> =
-            self.inputs.iter().zip(edges).map(|(a, e)| Tensor::with_edge(a.clone(), e.clone())).collect();
+            self.inputs.iter().zip(edges).map(|(a, e)| Tensor::with_node(a.clone(), e.clone())).collect();
         let y = enable_grad(|| (self.f)(&inputs))?;
         let none = vec![None; edges.len()];
-        let (Some(edge), Some(g)) = (y.edge(), g.into_iter().next().flatten()) else {
+        let (Some(node), Some(g)) = (y.node(), g.into_iter().next().flatten()) else {
             return Ok((none, vec![]));
         };
-        let seed = Pending { node: edge.node.clone(), output: edge.output, g };
+        let seed = Pending { node: node.clone(), output: 0, g };
         let mut found = Gradients::new();
         Ok((none, walk(vec![seed], retain, floor, &mut found)?))
     }
@@ -65,15 +65,15 @@ impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Recorde
     fn name(&self) -> &'static str {
         "checkpoint"
     }
-    fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
-        self.again(inputs, g, false)
+    fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
+        self.again(&live.inputs, g, false)
     }
     fn tensors(
         &self,
+        live: &Live<B>,
         _: &Arc<Node<B>>,
-        inputs: &Edges<B>,
         g: Vec<Option<Tensor<B>>>,
     ) -> Result<Flow<B, Tensor<B>>> {
-        self.again(inputs, g, true)
+        self.again(&live.inputs, g, true)
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// Gradients by variable. A variable that the outputs do not depend on has none.
 #[derive(Clone)]
 pub struct Gradients<B: Backend> {
-    /// By (number of the node, number of its result), which is the order in which variables were made.
-    by: BTreeMap<(u64, usize), (Option<String>, Tensor<B>)>,
+    /// By the number of the node, which is the order in which variables were made.
+    by: BTreeMap<u64, (Option<Box<str>>, Tensor<B>)>,
 }
 
 impl<B: Backend> Default for Gradients<B> {
@@ -32,11 +32,11 @@ impl<B: Backend> Gradients<B> {
     pub fn new() -> Self {
         Self::default()
     }
-    pub(crate) fn insert(&mut self, key: (u64, usize), name: Option<String>, g: Tensor<B>) {
-        self.by.insert(key, (name, g));
+    pub(crate) fn insert(&mut self, key: u64, name: Option<&str>, g: Tensor<B>) {
+        self.by.insert(key, (name.map(Box::from), g));
     }
-    fn key(x: &Tensor<B>) -> Option<(u64, usize)> {
-        x.edge().map(|e| (e.node.id, e.output))
+    fn key(x: &Tensor<B>) -> Option<u64> {
+        x.node().map(|node| node.id)
     }
     /// The gradient by this variable.
     pub fn get(&self, variable: &Tensor<B>) -> Option<&Tensor<B>> {
@@ -52,8 +52,8 @@ impl<B: Backend> Gradients<B> {
     }
     /// Puts another gradient in the place of a variable's: a clipped one, say.
     pub fn set(&mut self, variable: &Tensor<B>, g: Tensor<B>) {
-        if let Some(edge) = variable.edge() {
-            self.insert((edge.node.id, edge.output), edge.node.name.clone(), g);
+        if let Some(node) = variable.node() {
+            self.insert(node.id, node.name.as_deref(), g);
         }
     }
     /// All gradients with the names of their variables, in the order in which the variables were made.

@@ -8,7 +8,7 @@ use elinvar_ops::backend::Backend;
 use elinvar_ops::op::{Context, Op, Saves};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 /// Numbers nodes in the order of their creation. Whatever depends on a node has a larger number, so walking from
 /// the largest number down is a topological order, and always the same one for the same program.
@@ -19,209 +19,251 @@ pub(crate) fn next_id() -> u64 {
     NEXT.load(Ordering::Relaxed)
 }
 
-/// One result of a node.
-pub(crate) struct Edge<B: Backend> {
-    pub(crate) node: Arc<Node<B>>,
-    pub(crate) output: usize,
-}
-
-impl<B: Backend> Clone for Edge<B> {
-    fn clone(&self) -> Self {
-        Edge { node: self.node.clone(), output: self.output }
-    }
-}
-
-/// The edges to a node's operands; `None` for operands that depend on nothing.
-pub(crate) type Edges<B> = SmallVec<[Option<Edge<B>>; 2]>;
+/// The edges to a node's operands: the nodes of which they are the results; `None` for operands that depend on nothing.
+pub(crate) type Edges<B> = SmallVec<[Option<Arc<Node<B>>>; 2]>;
 
 /// A function on a gradient: it may replace it by returning another.
 pub type Hook<B> = Box<dyn Fn(&Tensor<B>) -> Option<Tensor<B>> + Send + Sync>;
 
+/// It has one result. The results of an op with several have a node each, which pass their gradients to the op's.
 pub(crate) struct Node<B: Backend> {
     pub(crate) id: u64,
-    pub(crate) name: Option<String>,
-    state: Mutex<State<B>>,
+    pub(crate) name: Option<Box<str>>,
+    state: RwLock<State<B>>,
     /// Rare, so they do not make every node larger.
     extras: Mutex<Option<Box<Extras<B>>>>,
     has_extras: AtomicBool,
 }
 
 struct Extras<B: Backend> {
-    /// (result, number of the hook, hook)
-    hooks: Vec<(usize, u64, Arc<Hook<B>>)>,
-    /// Results whose gradient is to be reported although they are no variables.
-    keep: Vec<usize>,
+    /// (number of the hook, hook)
+    hooks: Vec<(u64, Arc<Hook<B>>)>,
+    /// Is the gradient to be reported although this is no variable?
+    keep: bool,
+    /// The nodes of the results, if there are several.
+    results: Vec<Weak<Node<B>>>,
 }
 
 pub(crate) enum State<B: Backend> {
     /// A variable: gradients end here.
     Leaf,
-    /// A run of an op.
-    Live(Arc<Live<B>>),
+    /// A run of an op. It lies in the node, which so is one piece of memory for most ops: those without attributes.
+    Live(Live<B>),
+    /// One result of a run that has several: the node of the run, and which of its results.
+    Result(Arc<Node<B>>, usize),
     /// What the gradient needs was given back by an earlier backward pass.
     Freed,
 }
 
-impl<B: Backend> Clone for State<B> {
-    fn clone(&self) -> Self {
-        match self {
-            State::Leaf => State::Leaf,
-            State::Live(l) => State::Live(l.clone()),
-            State::Freed => State::Freed,
-        }
-    }
-}
-
-pub(crate) struct Live<B: Backend, R: ?Sized = dyn Recorded<B>> {
+pub(crate) struct Live<B: Backend> {
     pub(crate) inputs: Edges<B>,
-    /// Last, because its size depends on the op: so all of this is one piece of memory.
-    pub(crate) op: R,
+    kept: Kept<B>,
+    op: Box<dyn Recorded<B>>,
 }
 
 /// The gradients by each operand, and contributions to nodes that are no operands (see `checkpoint`).
 pub(crate) type Flow<B, G> = (Vec<Option<G>>, Vec<Pending<B, G>>);
 
-/// What the tape keeps of an op's run. Two methods, because a trait object cannot be generic: gradients that
-/// are just numbers, and gradients that are recorded themselves.
+/// An op on the tape. Two methods, because a trait object cannot be generic: gradients that are just numbers, and gradients that
+/// are recorded themselves.
 pub(crate) trait Recorded<B: Backend>: Send + Sync {
     fn name(&self) -> &'static str;
-    fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>>;
+    fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>>;
     fn tensors(
         &self,
+        live: &Live<B>,
         node: &Arc<Node<B>>,
-        inputs: &Edges<B>,
         g: Vec<Option<Tensor<B>>>,
     ) -> Result<Flow<B, Tensor<B>>>;
 }
 
+impl<B: Backend> Live<B> {
+    /// A run of an op that keeps what it needs itself.
+    pub(crate) fn new(inputs: Edges<B>, op: Box<dyn Recorded<B>>) -> Self {
+        Live { inputs, kept: Kept::nothing(), op }
+    }
+    /// See [`Recorded::arrays`].
+    pub(crate) fn arrays(&self, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
+        self.op.arrays(self, g)
+    }
+    /// See [`Recorded::tensors`].
+    pub(crate) fn tensors(
+        &self,
+        node: &Arc<Node<B>>,
+        g: Vec<Option<Tensor<B>>>,
+    ) -> Result<Flow<B, Tensor<B>>> {
+        self.op.tensors(self, node, g)
+    }
+}
+
 /// Locks without caring whether another thread panicked: the data are whole at every moment.
-fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn read<T>(m: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    m.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl<B: Backend> Node<B> {
-    pub(crate) fn new(name: Option<String>, state: State<B>) -> Arc<Self> {
+    #[inline(always)]
+    pub(crate) fn new(state: State<B>) -> Arc<Self> {
+        Self::of_name(None, state)
+    }
+    #[inline(always)]
+    fn of_name(name: Option<String>, state: State<B>) -> Arc<Self> {
         Arc::new(Node {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            name,
-            state: Mutex::new(state),
+            name: name.map(String::into_boxed_str),
+            state: RwLock::new(state),
             extras: Mutex::new(None),
             has_extras: AtomicBool::new(false),
         })
     }
     pub(crate) fn leaf(name: Option<String>) -> Arc<Self> {
-        Self::new(name, State::Leaf)
+        Self::of_name(name, State::Leaf)
+    }
+    /// The node of one of a run's several results.
+    fn result(run: &Arc<Self>, output: usize) -> Arc<Self> {
+        let known = run.extras(|e| e.results.get(output).and_then(Weak::upgrade));
+        known.unwrap_or_else(|| {
+            let node = Self::new(State::Result(run.clone(), output));
+            run.extras(|e| {
+                if e.results.len() <= output {
+                    e.results.resize(output + 1, Weak::new());
+                }
+                e.results[output] = Arc::downgrade(&node);
+            });
+            node
+        })
     }
     pub(crate) fn is_leaf(&self) -> bool {
-        matches!(*lock(&self.state), State::Leaf)
+        matches!(*read(&self.state), State::Leaf)
     }
-    /// What the node holds; it forgets it unless it is to retain it.
-    pub(crate) fn state(&self, retain: bool) -> State<B> {
-        let mut state = lock(&self.state);
-        match &*state {
-            State::Live(_) if !retain => std::mem::replace(&mut state, State::Freed),
-            other => other.clone(),
+    /// Runs `f` on what the node holds; it forgets it unless it is to retain it.
+    pub(crate) fn visit<T>(&self, retain: bool, f: impl FnOnce(&State<B>) -> T) -> T {
+        let held = read(&self.state);
+        match &*held {
+            State::Live(_) | State::Result(..) if !retain => {
+                drop(held);
+                let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+                let state = std::mem::replace(&mut *state, State::Freed);
+                f(&state)
+            }
+            state => f(state),
         }
     }
     pub(crate) fn op_name(&self) -> &'static str {
-        match &*lock(&self.state) {
+        match &*read(&self.state) {
             State::Leaf => "variable",
             State::Live(l) => l.op.name(),
+            State::Result(run, _) => run.op_name(),
             State::Freed => "freed",
         }
     }
     fn extras<T>(&self, f: impl FnOnce(&mut Extras<B>) -> T) -> T {
         self.has_extras.store(true, Ordering::Release);
-        f(lock(&self.extras).get_or_insert_with(|| Box::new(Extras { hooks: vec![], keep: vec![] })))
+        let new = || Box::new(Extras { hooks: vec![], keep: false, results: vec![] });
+        f(lock(&self.extras).get_or_insert_with(new))
     }
-    pub(crate) fn add_hook(&self, output: usize, hook: Hook<B>) -> u64 {
+    pub(crate) fn add_hook(&self, hook: Hook<B>) -> u64 {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.extras(|e| e.hooks.push((output, number, Arc::new(hook))));
+        self.extras(|e| e.hooks.push((number, Arc::new(hook))));
         number
     }
     pub(crate) fn remove_hook(&self, number: u64) {
-        self.extras(|e| e.hooks.retain(|h| h.1 != number));
+        self.extras(|e| e.hooks.retain(|h| h.0 != number));
     }
-    pub(crate) fn keep_gradient(&self, output: usize) {
-        self.extras(|e| e.keep.push(output));
+    pub(crate) fn keep_gradient(&self) {
+        self.extras(|e| e.keep = true);
     }
-    pub(crate) fn keeps_gradient(&self, output: usize) -> bool {
-        self.has_extras.load(Ordering::Acquire) && self.extras(|e| e.keep.contains(&output))
+    pub(crate) fn keeps_gradient(&self) -> bool {
+        self.has_extras.load(Ordering::Acquire) && self.extras(|e| e.keep)
     }
-    pub(crate) fn hooks(&self, output: usize) -> Vec<Arc<Hook<B>>> {
+    pub(crate) fn hooks(&self) -> Vec<Arc<Hook<B>>> {
         if !self.has_extras.load(Ordering::Acquire) {
             return vec![];
         }
-        self.extras(|e| e.hooks.iter().filter(|h| h.0 == output).map(|h| h.2.clone()).collect())
+        self.extras(|e| e.hooks.iter().map(|h| h.1.clone()).collect())
     }
 }
 
 /// A chain of a million nodes is freed in a loop: the compiler's own drop would recurse through it.
-impl<B: Backend, R: ?Sized> Drop for Live<B, R> {
+impl<B: Backend> Drop for Live<B> {
     fn drop(&mut self) {
-        let mut waiting: Vec<Arc<Live<B>>> = Vec::new();
-        release(&mut self.inputs, &mut waiting);
-        while let Some(mut live) = waiting.pop() {
-            // What somebody else holds he will free.
-            if let Some(live) = Arc::get_mut(&mut live) {
-                release(&mut live.inputs, &mut waiting);
+        let mut waiting = SmallVec::new();
+        take(&mut self.inputs, &mut waiting);
+        while let Some(mut node) = waiting.pop() {
+            match Arc::get_mut(&mut node) {
+                Some(node) => release(&mut node.state, &mut waiting),
+                // Somebody waits to see whether it is still there.
+                None => let_go(node, &mut waiting),
             }
         }
     }
 }
 
-/// Lets go of nodes; the runs of those that nobody else holds are left in `waiting`.
-fn release<B: Backend>(inputs: &mut Edges<B>, waiting: &mut Vec<Arc<Live<B>>>) {
-    for edge in inputs.drain(..).flatten() {
-        let Some(node) = Arc::into_inner(edge.node) else { continue };
-        let state = node.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let State::Live(live) = state {
-            waiting.push(live);
+/// Nodes that nobody else holds.
+type Waiting<B> = SmallVec<[Arc<Node<B>>; 4]>;
+
+/// Takes the edges out of a node that goes.
+fn release<B: Backend>(state: &mut RwLock<State<B>>, waiting: &mut Waiting<B>) {
+    let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
+    match state {
+        State::Live(live) => take(&mut live.inputs, waiting),
+        State::Result(..) => {
+            if let State::Result(run, _) = std::mem::replace(state, State::Freed) {
+                waiting.push(run);
+            }
         }
+        State::Leaf | State::Freed => {}
+    }
+}
+
+fn take<B: Backend>(inputs: &mut Edges<B>, waiting: &mut Waiting<B>) {
+    for node in inputs.iter_mut().filter_map(Option::take) {
+        if Arc::strong_count(&node) == 1 { waiting.push(node) } else { let_go(node, waiting) }
+    }
+}
+
+/// Others hold it; or they let go of it in this moment, and then one of them gets it here.
+fn let_go<B: Backend>(node: Arc<Node<B>>, waiting: &mut Waiting<B>) {
+    if let Some(mut node) = Arc::into_inner(node) {
+        release(&mut node.state, waiting);
     }
 }
 
 /// An op of the catalogue on the tape.
-struct Run<O: Op, B: Backend> {
-    op: O,
-    kept: Kept<B>,
-}
+struct Run<O: Op>(O);
 
 /// What a run leaves behind. Everything that does not depend on the op is done here: it is compiled once, and the
 /// methods of `Run` once per op.
 struct Kept<B: Backend> {
-    /// Empty if the gradient reads none; so are the results. Vectors, because most ops keep nothing or little of what a
-    /// list in place would make every node larger by.
-    inputs: Vec<Array<B>>,
-    outputs: Vec<Array<B>>,
+    /// Empty if the gradient reads none; so are the results.
+    inputs: SmallVec<[Array<B>; 2]>,
+    outputs: SmallVec<[Array<B>; 2]>,
+    /// Empty if the inputs, which say the same, are there.
     operands: SmallVec<[(Layout, DType); 2]>,
 }
 
 impl<B: Backend> Kept<B> {
-    fn new(saves: Saves, inputs: &[&Array<B>], outputs: &[Array<B>]) -> Self {
-        let operands = inputs.iter().map(|a| (a.layout().clone(), a.dtype())).collect();
-        let inputs = if saves.inputs { inputs.iter().copied().cloned().collect() } else { Vec::new() };
-        let outputs = if saves.outputs { outputs.to_vec() } else { Vec::new() };
-        Kept { inputs, outputs, operands }
+    fn nothing() -> Self {
+        Kept { inputs: SmallVec::new(), outputs: SmallVec::new(), operands: SmallVec::new() }
     }
+}
+
+impl<B: Backend> Live<B> {
     /// Runs `f` on what a gradient of numbers reads.
-    fn arrays<T>(&self, edges: &Edges<B>, f: impl FnOnce(&Context<Array<B>>) -> T) -> T {
-        f(&Context::new(&self.inputs, &self.outputs, &self.operands, &wanted(edges)))
+    fn with_arrays<T>(&self, f: impl FnOnce(&Context<Array<B>>) -> T) -> T {
+        let Kept { inputs, outputs, operands } = &self.kept;
+        f(&Context::new(inputs, outputs, operands, &wanted(&self.inputs)))
     }
     /// Runs `f` on what a gradient that is recorded reads.
-    fn tensors<T>(
-        &self,
-        node: &Arc<Node<B>>,
-        edges: &Edges<B>,
-        f: impl FnOnce(&Context<Tensor<B>>) -> T,
-    ) -> T {
-        let input = |(a, e): (&Array<B>, &Option<Edge<B>>)| Tensor::with_edge(a.clone(), e.clone());
-        let output = |(output, a): (usize, &Array<B>)| {
-            Tensor::with_edge(a.clone(), Some(Edge { node: node.clone(), output }))
-        };
-        let inputs: Vec<_> = self.inputs.iter().zip(edges).map(input).collect();
-        let outputs: Vec<_> = self.outputs.iter().enumerate().map(output).collect();
-        f(&Context::new(&inputs, &outputs, &self.operands, &wanted(edges)))
+    fn with_tensors<T>(&self, node: &Arc<Node<B>>, f: impl FnOnce(&Context<Tensor<B>>) -> T) -> T {
+        let Kept { inputs, outputs, operands } = &self.kept;
+        let input = |(a, e): (&Array<B>, &Option<Arc<Node<B>>>)| Tensor::with_node(a.clone(), e.clone());
+        let inputs: Vec<_> = inputs.iter().zip(&self.inputs).map(input).collect();
+        f(&Context::new(&inputs, &results(node, outputs.clone()), operands, &wanted(&self.inputs)))
     }
 }
 
@@ -229,20 +271,20 @@ fn wanted<B: Backend>(edges: &Edges<B>) -> SmallVec<[bool; 2]> {
     edges.iter().map(Option::is_some).collect()
 }
 
-impl<O: Op, B: Backend> Recorded<B> for Run<O, B> {
+impl<O: Op, B: Backend> Recorded<B> for Run<O> {
     fn name(&self) -> &'static str {
         O::NAME
     }
-    fn arrays(&self, inputs: &Edges<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
-        self.kept.arrays(inputs, |c| Ok((self.op.backward(c, &g)?, Vec::new())))
+    fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
+        live.with_arrays(|c| Ok((self.0.backward(c, &g)?, Vec::new())))
     }
     fn tensors(
         &self,
+        live: &Live<B>,
         node: &Arc<Node<B>>,
-        inputs: &Edges<B>,
         g: Vec<Option<Tensor<B>>>,
     ) -> Result<Flow<B, Tensor<B>>> {
-        self.kept.tensors(node, inputs, |c| Ok((self.op.backward(c, &g)?, Vec::new())))
+        live.with_tensors(node, |c| Ok((self.0.backward(c, &g)?, Vec::new())))
     }
 }
 
@@ -264,9 +306,8 @@ pub(crate) fn run_one<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<Tens
     if !records(x) {
         return Ok(Tensor::from_array(output));
     }
-    let kept = Kept::new(op.saves(float_dtype(arrays)), arrays, std::slice::from_ref(&output));
-    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges(x), op: Run { op, kept } })));
-    Ok(tracked(&node, 0, output))
+    let saves = op.saves(float_dtype(arrays));
+    Ok(tracked(output, |output| live(x, Box::new(Run(op)), saves, arrays, std::slice::from_ref(output))))
 }
 
 /// Runs an op on tensors and records it if the thread records and an operand depends on a variable.
@@ -276,14 +317,51 @@ pub(crate) fn run<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<SmallVec
     if !records(x) {
         return Ok(outputs.into_iter().map(Tensor::from_array).collect());
     }
-    let kept = Kept::new(op.saves(float_dtype(&arrays)), &arrays, &outputs);
-    let node = Node::new(None, State::Live(Arc::new(Live { inputs: edges(x), op: Run { op, kept } })));
-    Ok(outputs.into_iter().enumerate().map(|(output, a)| tracked(&node, output, a)).collect())
+    let saves = op.saves(float_dtype(&arrays));
+    Ok(results(&live(x, Box::new(Run(op)), saves, &arrays, &outputs), outputs))
+}
+
+/// The node of an op's run.
+fn live<B: Backend>(
+    x: &[&Tensor<B>],
+    op: Box<dyn Recorded<B>>,
+    saves: Saves,
+    arrays: &[&Array<B>],
+    outputs: &[Array<B>],
+) -> Arc<Node<B>> {
+    let mut node = Node::new(State::Live(Live::new(Edges::new(), op)));
+    // Filled where it lies: moving what was just written costs more than making it.
+    let state = &mut Arc::get_mut(&mut node).expect("nobody else has it yet").state;
+    let State::Live(live) = state.get_mut().unwrap_or_else(PoisonError::into_inner) else {
+        unreachable!("it was made so");
+    };
+    x.iter().for_each(|t| live.inputs.push(t.node().cloned()));
+    if saves.inputs {
+        arrays.iter().for_each(|&a| live.kept.inputs.push(a.clone()));
+    } else {
+        arrays.iter().for_each(|a| live.kept.operands.push((a.layout().clone(), a.dtype())));
+    }
+    if saves.outputs {
+        outputs.iter().for_each(|a| live.kept.outputs.push(a.clone()));
+    }
+    node
+}
+
+/// The results of a node as tensors.
+fn results<B: Backend>(
+    node: &Arc<Node<B>>,
+    arrays: impl IntoIterator<Item = Array<B>, IntoIter: ExactSizeIterator>,
+) -> SmallVec<[Tensor<B>; 1]> {
+    let arrays = arrays.into_iter();
+    let only = arrays.len() == 1;
+    let one = |(output, a)| tracked(a, |_| if only { node.clone() } else { Node::result(node, output) });
+    arrays.enumerate().map(one).collect()
 }
 
 /// Operands of most ops, at most.
 const FEW: usize = 4;
 
+#[inline(always)]
 fn arrays_of<'a, B: Backend>(x: &[&'a Tensor<B>], first: &'a Array<B>) -> [&'a Array<B>; FEW] {
     let mut all = [first; FEW];
     for (a, t) in all.iter_mut().zip(x) {
@@ -296,12 +374,8 @@ fn arrays<'a, B: Backend>(x: &[&'a Tensor<B>]) -> Vec<&'a Array<B>> {
     x.iter().map(|t| t.array()).collect()
 }
 
-fn edges<B: Backend>(x: &[&Tensor<B>]) -> Edges<B> {
-    x.iter().map(|t| t.edge().cloned()).collect()
-}
-
 fn records<B: Backend>(x: &[&Tensor<B>]) -> bool {
-    super::is_grad_enabled() && x.iter().any(|t| t.edge().is_some())
+    super::is_grad_enabled() && x.iter().any(|t| t.node().is_some())
 }
 
 fn float_dtype<B: Backend>(x: &[&Array<B>]) -> DType {
@@ -309,7 +383,7 @@ fn float_dtype<B: Backend>(x: &[&Array<B>]) -> DType {
 }
 
 /// A result of a node. Indices and masks are results too, but nothing flows back through them.
-fn tracked<B: Backend>(node: &Arc<Node<B>>, output: usize, a: Array<B>) -> Tensor<B> {
-    let edge = a.dtype().is_float().then(|| Edge { node: node.clone(), output });
-    Tensor::with_edge(a, edge)
+fn tracked<B: Backend>(a: Array<B>, node: impl FnOnce(&Array<B>) -> Arc<Node<B>>) -> Tensor<B> {
+    let node = a.dtype().is_float().then(|| node(&a));
+    Tensor::with_node(a, node)
 }

@@ -7,13 +7,14 @@
 //! What lies side by side in device memory lies so in shared memory: lines of terms, one for each row (or column), where
 //! neighbouring terms lie together, else lines of rows (or columns), one for each term.
 
-use super::stage::Stage;
+use super::Matrix;
+use super::stage::{Asked, Source, Stage};
 use crate::build::Val;
 use crate::ir::{Place, Scalar};
 
 /// Steps of both sides.
-pub(in crate::library) struct Flow<'k> {
-    pub stages: [Stage<'k>; 2],
+pub(in crate::library) struct Flow<'k, S = Matrix<'k>> {
+    pub stages: [Stage<'k, S>; 2],
     /// Where to, and from line to line there, in elements.
     pub to: [Place; 2],
     pub pitch: [u32; 2],
@@ -35,7 +36,7 @@ pub(in crate::library) fn slot_elements(along: bool, size: u32, depth: u32, pitc
 /// What a step makes of the sums.
 pub(in crate::library) type Compute<'a, 'k> = dyn Fn(Val<'k>, [Val<'k>; 2], &[Val<'k>]) -> Vec<Val<'k>> + 'a;
 
-impl<'k> Flow<'k> {
+impl<'k, S: Source<'k>> Flow<'k, S> {
     /// Begins the first steps, from term `start` on.
     pub fn open(&self, start: Val<'k>) {
         let (k, depth) = (self.stages[0].k, self.stages[0].depth);
@@ -91,29 +92,30 @@ impl<'k> Flow<'k> {
     }
 }
 
-impl<'k> Stage<'k> {
+impl<'k, S: Source<'k>> Stage<'k, S> {
     /// Begins copies of the terms from `first` on to shared memory: where, from which element on, from line to line. What is not
     /// there is padding.
     pub fn copy(&self, [first, end]: [Val<'k>; 2], (to, base, pitch): (Place, Val<'k>, u32)) {
         let (k, number) = (self.k, self.limit.scalar());
         let pitch = i64::from(pitch);
-        for (place, term, has) in self.rounds() {
-            let (i, t) = (self.corner + place.to(number), first + term.to(number));
+        for (round, (place, term, has)) in self.rounds().into_iter().enumerate() {
             let line = if self.along { place * pitch + term } else { term * pitch + place };
             let to = (to, base + line.to(Scalar::U32));
-            let from =
-                (self.from.place, if self.side == 0 { self.from.at(i, t) } else { self.from.at(t, i) });
-            let (of_side, of_terms) = (i.lt(self.limit), t.lt(end));
-            let all = || {
-                if self.padding.bits == 0 {
-                    return k.copy(to, from, self.width, of_side & of_terms);
+            let found = self.from.find(self, Asked { round, place, term: first + term.to(number), end });
+            let from = (self.from.place(), found.at);
+            let always = || k.constant(true.into());
+            let of_side = found.of_side.unwrap_or_else(always);
+            let all = || match found.of_terms {
+                None => k.copy(to, from, self.width, of_side),
+                Some(of_terms) if self.padding.bits == 0 => {
+                    k.copy(to, from, self.width, of_side & of_terms);
                 }
                 // Copies can bring zeros and nothing else. Past the last row or column that will do: nobody reads them.
-                k.if_or(
+                Some(of_terms) => k.if_or(
                     of_terms,
                     || k.copy(to, from, self.width, of_side),
                     || k.store(to.0, to.1, k.constant(self.padding).splat(self.width)),
-                );
+                ),
             };
             match has {
                 Some(has) => k.if_(has, all),

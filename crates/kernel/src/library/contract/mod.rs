@@ -10,6 +10,7 @@
 //! computed and thrown away.
 
 pub(super) mod flow;
+pub(super) mod micro;
 mod shared;
 pub(super) mod stage;
 
@@ -17,15 +18,16 @@ use super::chunks;
 use super::formula::{Compute, Formula};
 use super::index;
 use super::numbers::{self, Numbers};
-use super::row::elem;
 use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
-use crate::ir::{Access, Builtin, Constant, Elem, Kernel, Place, Scalar};
+use crate::ir::{Access, Builtin, Elem, Kernel, Place};
 use crate::lane::{Float, Term, W32, W64};
 use elinvar_core::{DType, Layout, order};
 use elinvar_ops::backend::{Epilogue, Plain};
 use elinvar_ops::map::Out;
+use micro::{Chunks, Micro};
+use stage::Stage;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,13 +49,11 @@ impl Tile {
     /// 64 by 64 with 256 invocations: 16 sums each, for 8 loads from shared memory.
     pub const SHARED: Tile = Tile { group: [16, 16], each: [4, 4], depth: 16, slots: 0 };
 
-    fn rows(self) -> u32 {
-        self.group[0] * self.each[0]
+    /// Rows (side 0) or columns (side 1) of a workgroup.
+    pub(super) fn size(self, side: usize) -> u32 {
+        self.group[side] * self.each[side]
     }
-    fn columns(self) -> u32 {
-        self.group[1] * self.each[1]
-    }
-    fn invocations(self) -> u32 {
+    pub(super) fn invocations(self) -> u32 {
         self.group[0] * self.group[1]
     }
 }
@@ -137,7 +137,7 @@ pub fn steps<'a>(
     let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
     let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
     let factors = [Slot::Operand(0), Slot::Operand(1)];
-    let units = b * m.div_ceil(tile.rows() as usize) * n.div_ceil(tile.columns() as usize);
+    let units = b * m.div_ceil(tile.size(0) as usize) * n.div_ceil(tile.size(1) as usize);
     let chunks = k.div_ceil(order::CHUNK);
     if !dtype.is_float() || !chunks::are_apart(units, BUSY, chunks, len) {
         if let Some(work) = contract(epilogue, dtype, x, w, extra, tile) {
@@ -201,7 +201,7 @@ fn launch<'a>(
         wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
             || index::are_many(b * m * n * apart.unwrap_or(1)),
     };
-    let (mut all, tiles) = numbers_of(x, w, extra, [tile.rows(), tile.columns()]);
+    let (mut all, tiles) = numbers_of(x, w, extra, [tile.size(0), tile.size(1)]);
     let groups = grid((apart.unwrap_or(1) * tiles) as u64);
     if let Some(chunks) = apart {
         all.push(chunks as i64);
@@ -247,37 +247,11 @@ impl Form {
             self.dtype
         )
     }
-    /// The type of sums. bool is 0 or 1 in a u32.
-    fn scalar(&self) -> Scalar {
-        match Compute::from(self.dtype) {
-            Compute::Bool => Scalar::U32,
-            c @ (Compute::F32 | Compute::F64 | Compute::I64 | Compute::I32 | Compute::U8) => c.scalar(),
-        }
-    }
-    /// sum + a * b: floats round once, integers wrap, bool is or and and.
-    fn chain<'k>(&self, a: Val<'k>, b: Val<'k>, sum: Val<'k>) -> Val<'k> {
-        match Compute::from(self.dtype) {
-            Compute::F32 | Compute::F64 => a.fma(b, sum),
-            Compute::I64 | Compute::I32 | Compute::U8 => sum + a * b,
-            Compute::Bool => sum | (a & b),
-        }
-    }
-    fn plus<'k>(&self, a: Val<'k>, b: Val<'k>) -> Val<'k> {
-        match Compute::from(self.dtype) {
-            Compute::F32 | Compute::F64 | Compute::I64 | Compute::I32 | Compute::U8 => a + b,
-            Compute::Bool => a | b,
-        }
-    }
-    /// What x is padded with; w is padded with 0.
-    fn padding(&self) -> Constant {
-        let s = self.scalar();
-        if s.is_float() { Constant::float(s, -0.0) } else { Constant::int(s, 0) }
-    }
 }
 
 /// An operand with three axes, in a kernel.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix<'k> {
+pub(in crate::library) struct Matrix<'k> {
     pub place: Place,
     /// Where this batch begins.
     first: Val<'k>,
@@ -289,6 +263,10 @@ impl<'k> Matrix<'k> {
         let offset = numbers.get(&format!("{name}_offset"));
         let [b, row, column] = std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}")));
         Matrix { place, first: offset + batch * b, strides: [row, column] }
+    }
+    /// A matrix that begins somewhere, with strides from row to row and from column to column.
+    pub fn new(place: Place, first: Val<'k>, strides: [Val<'k>; 2]) -> Self {
+        Matrix { place, first, strides }
     }
     /// Rows that begin somewhere, of numbers side by side.
     pub fn rows(place: Place, first: Val<'k>, stride: Val<'k>) -> Self {
@@ -303,6 +281,7 @@ impl<'k> Matrix<'k> {
 struct Plan<'k, 'f> {
     k: &'k Builder,
     form: &'f Form,
+    micro: Micro<'k>,
     /// Sizes: rows, columns, terms.
     m: Val<'k>,
     n: Val<'k>,
@@ -311,8 +290,7 @@ struct Plan<'k, 'f> {
     w: Matrix<'k>,
     /// The first row and column of the workgroup.
     corner: [Val<'k>; 2],
-    /// Which invocation along m and n, and of all.
-    local: [Val<'k>; 2],
+    /// Which invocation.
     index: Val<'k>,
 }
 
@@ -335,7 +313,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let batch = if form.apart { asked % batches } else { asked.min(batches - 1) };
     let tile = group % in_batch;
     let corner =
-        [tile / tiles_n * i64::from(form.tile.rows()), tile % tiles_n * i64::from(form.tile.columns())];
+        [tile / tiles_n * i64::from(form.tile.size(0)), tile % tiles_n * i64::from(form.tile.size(1))];
     let x = Matrix::read(&numbers, "x", places[0], batch);
     let w = Matrix::read(&numbers, "w", places[1], batch);
     let extra: Vec<Matrix> = (extras.iter().enumerate())
@@ -348,12 +326,12 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         None => asked.lt(batches),
     };
     let index = k.builtin(Builtin::LocalIndex);
-    let local = form.tile.local(index).map(|v| v.to(number));
-    let p = Plan { k: &k, form, m, n, terms, x, w, corner, local, index };
+    let micro = Micro { k: &k, dtype: form.dtype, tile: form.tile, along: form.along, index };
+    let p = Plan { k: &k, form, micro, m, n, terms, x, w, corner, index };
 
     let sums = p.sums(chunk.map(|(c, chunks)| c.min(chunks - 1)));
     let c = Compute::from(form.dtype);
-    let [rows, columns] = [0, 1].map(|side| p.places(side));
+    let [rows, columns] = [0, 1].map(|side| p.micro.places(side, p.corner[side]));
     // Neighbours of a row are stored at once where all of them are there, or none.
     let width = form.stores;
     for (u, &i) in rows.iter().enumerate() {
@@ -381,73 +359,61 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 }
 
 impl<'k> Plan<'k, '_> {
-    /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours, or pieces of some.
-    fn places(&self, side: usize) -> Vec<Val<'k>> {
-        let Tile { group, each, .. } = self.form.tile;
-        let p = self.form.tile.neighbours(side, self.form.along[side]);
-        let first = self.corner[side] + self.local[side] * i64::from(p);
-        (0..each[side]).map(|u| first + i64::from(u / p * p * group[side] + u % p)).collect()
-    }
-
     /// The sums of an invocation, row by row. `of`: of this chunk alone.
     fn sums(&self, of: Option<Val<'k>>) -> Vec<Val<'k>> {
-        let k = self.k;
-        let Tile { each, depth, .. } = self.form.tile;
-        let zero = k.constant(Constant::int(self.form.scalar(), 0));
-        let none = vec![zero; (each[0] * each[1]) as usize];
-        let staged = (depth > 0).then(|| {
-            let scalar = elem(self.form.scalar());
-            [(0, "rows"), (1, "columns")].map(|(side, name)| k.shared(name, scalar, self.form.staged(side)))
-        });
-        if let (Some(places), true) = (staged, self.form.tile.slots > 0) {
-            return self.flowing(of, &none, places);
+        let Tile { depth, slots, .. } = self.form.tile;
+        let none = self.micro.none();
+        let chunks = Chunks { terms: self.terms, many: self.form.many, of, before: None };
+        if depth == 0 {
+            return self.micro.chunks(&chunks, &none, &|start, end| self.plain(start, end, &none));
         }
-        let chunk = |start: Val<'k>, end: Val<'k>| match staged {
-            None => self.plain(start, end, &none),
-            Some(places) => self.shared(start, end, &none, places),
-        };
-        let begin = self.terms.like(0);
-        if let Some(of) = of {
-            let start = of * order::CHUNK as i64;
-            return chunk(start, (start + order::CHUNK as i64).min(self.terms));
+        let places = self.micro.shared();
+        let stages = [0, 1].map(|side| self.stage(side));
+        if slots > 0 {
+            return self.micro.flowing(stages, places, &chunks, &none);
         }
-        if !self.form.many {
-            return chunk(begin, self.terms);
-        }
-        let length = order::CHUNK as i64;
-        k.for_(begin, self.terms, self.terms.like(length), &none, |start, totals| {
-            let sums = chunk(start, (start + length).min(self.terms));
-            self.join(start, totals, &sums)
-        })
+        self.micro.staged(&stages, places, &chunks, &none)
     }
 
-    /// The totals after the chunk that begins with a term.
-    fn join(&self, start: Val<'k>, totals: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
-        let is_first = start.eq(start.like(0));
-        let join = |(&total, &sum): (&Val<'k>, &Val<'k>)| is_first.select(sum, self.form.plus(total, sum));
-        totals.iter().zip(sums).map(join).collect()
-    }
-
-    /// One more term for every sum.
-    fn chains(&self, a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
-        let each = |(i, &sum): (usize, &Val<'k>)| self.form.chain(a[i / b.len()], b[i % b.len()], sum);
-        sums.iter().enumerate().map(each).collect()
+    fn stage(&self, side: usize) -> Stage<'k> {
+        let Form { tile, along, width, .. } = self.form;
+        Stage {
+            k: self.k,
+            side,
+            index: self.index,
+            invocations: tile.invocations(),
+            size: tile.group[side] * tile.each[side],
+            depth: tile.depth,
+            along: along[side],
+            // Of f64, two are 16 bytes.
+            width: if tile.slots > 0 {
+                (flow::BYTES / self.form.dtype.size() as u32) as u8
+            } else {
+                width[side]
+            },
+            from: [self.x, self.w][side],
+            corner: self.corner[side],
+            limit: [self.m, self.n][side],
+            padding: self.micro.padding(side),
+        }
     }
 
     /// The terms `start..end` from device memory.
     fn plain(&self, start: Val<'k>, end: Val<'k>, none: &[Val<'k>]) -> Vec<Val<'k>> {
         let k = self.k;
-        // Rows and columns past the last one are the last one.
-        let rows: Vec<Val> = self.places(0).iter().map(|i| i.min(self.m - 1)).collect();
-        let columns: Vec<Val> = self.places(1).iter().map(|j| j.min(self.n - 1)).collect();
+        let places = |side: usize, last: Val<'k>| -> Vec<Val<'k>> {
+            // Rows and columns past the last one are the last one.
+            self.micro.places(side, self.corner[side]).iter().map(|i| i.min(last - 1)).collect()
+        };
+        let (rows, columns) = (places(0, self.m), places(1, self.n));
         k.for_(start, end, start.like(1), none, |t, sums| {
             let a: Vec<Val> = rows.iter().map(|&i| self.load(&self.x, i, t)).collect();
             let b: Vec<Val> = columns.iter().map(|&j| self.load(&self.w, t, j)).collect();
-            self.chains(&a, &b, sums)
+            self.micro.chains(&a, &b, sums)
         })
     }
 
     fn load(&self, from: &Matrix<'k>, i: Val<'k>, j: Val<'k>) -> Val<'k> {
-        self.k.load(from.place, from.at(i, j), 1).to(self.form.scalar())
+        self.k.load(from.place, from.at(i, j), 1).to(self.micro.scalar())
     }
 }

@@ -16,10 +16,20 @@
 //!
 //! Sizes, strides, padding and dilation are numbers of the launch; only the number of spatial axes is in the form.
 
-mod kernel;
+mod choice;
+mod fast;
+mod head;
+mod plain;
+mod table;
+mod tiled;
+mod turn;
+mod units;
 
 pub use super::contract::Tile;
-pub use kernel::{Form, Of, build};
+pub use super::matrix_units::Limits;
+pub use choice::How;
+pub use fast::Units;
+pub use head::{Form, Of, Staged};
 
 use super::chunks;
 use super::contract::OfEpilogue;
@@ -67,6 +77,9 @@ struct Plan {
     /// Elements of the result.
     len: usize,
     wide: bool,
+    /// As in [`Form`]; and how many of a column's outer parts are stored then, of those that memory has.
+    channels_last: bool,
+    outers: usize,
 }
 
 fn product(all: &[usize]) -> usize {
@@ -102,8 +115,7 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
     })
 }
 
-/// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y. With
-/// a tile that is asked for, it is one launch.
+/// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y.
 pub fn steps<'a>(
     epilogue: &'a dyn Formula,
     c: &Conv,
@@ -111,27 +123,16 @@ pub fn steps<'a>(
     [x, w]: [&Layout; 2],
     out: &[usize],
     extra: &[(&Layout, DType)],
-    tile: Option<Tile>,
+    how: How,
 ) -> Steps<'a> {
+    if let How::Fast(units) = how
+        && let Some(all) = fast::forward(epilogue, c, dtype, [x, w], out, extra, units)
+    {
+        return all;
+    }
     let plan = Plan::forward(c, dtype, [x, w], out, extra);
     let further = plan.further(extra);
-    plan.steps([0, 1], tile, epilogue, extra, &further)
-}
-
-/// The work of a convolution in one launch: x, w, further operands of the epilogue, then the result. `None` if there is no
-/// result.
-pub fn conv<'a>(
-    epilogue: &'a dyn Formula,
-    c: &Conv,
-    dtype: DType,
-    [x, w]: [&Layout; 2],
-    out: &[usize],
-    extra: &[(&Layout, DType)],
-    tile: Option<Tile>,
-) -> Option<Work<'a>> {
-    let plan = Plan::forward(c, dtype, [x, w], out, extra);
-    let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-    plan.launch(epilogue, elems, &plan.further(extra), tile, None)
+    plan.steps([0, 1], how, epilogue, extra, &further)
 }
 
 /// The work of the gradient by x. Operands: g, w. Result: the gradient, of spatial sizes `spatial`.
@@ -141,34 +142,14 @@ pub fn conv_input_grad(
     g: &Layout,
     w: &Layout,
     spatial: &[usize],
-    tile: Option<Tile>,
+    how: How,
 ) -> Steps<'static> {
-    let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
-    let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
-    let y = row_major(&[&[n, channels * c.groups], spatial].concat());
-    let step = |a: usize| gcd(c.stride[a], c.dilation[a]);
-    let plain = |a: usize| taps[a] == 1 && c.stride[a] == 1 && c.padding[a] == 0 && out[a] >= spatial[a];
-    let plan = Plan {
-        of: Of::Input,
-        dtype,
-        groups: c.groups,
-        rows: channels,
-        columns: std::iter::once(n).chain((0..out.len()).map(|a| spatial[a].div_ceil(c.stride[a]))).collect(),
-        terms: [&[outs], taps].concat(),
-        left: factor(w, outs, 0, [1, 0]),
-        right: factor(g, outs, 1, [0, 1]),
-        windows: (0..out.len()).map(|a| [1, 0, -((c.dilation[a] / step(a)) as i64), out[a] as i64]).collect(),
-        classes: (0..out.len())
-            .map(|a| [c.stride[a], c.dilation[a], c.padding[a], spatial[a], c.stride[a] / step(a)])
-            .map(|all| all.map(|v| v as i64))
-            .collect(),
-        padded: !(0..out.len()).all(plain),
-        void: g.shape().numel() == 0,
-        result: [&[channels as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
-        len: n * channels * c.groups * product(spatial),
-        wide: index::is_wide(g) || index::is_wide(w),
-    };
-    plan.steps([1, 0], tile, &PLAIN, &[], &[])
+    if let How::Fast(units) = how
+        && let Some(all) = fast::input(c, dtype, [g, w], spatial, units)
+    {
+        return all;
+    }
+    Plan::input(c, dtype, [g, w], spatial).steps([1, 0], how, &PLAIN, &[], &[])
 }
 
 /// The work of the gradient by w. Operands: x, g. Result: the gradient, of `taps`.
@@ -178,32 +159,15 @@ pub fn conv_weight_grad(
     x: &Layout,
     g: &Layout,
     taps: &[usize],
-    tile: Option<Tile>,
+    how: How,
 ) -> Steps<'static> {
-    let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
-    let (n, channels, outs) = (x.shape()[0], x.shape()[1] / c.groups, g.shape()[1]);
-    let rows = outs / c.groups;
-    let y = row_major(&[&[outs, channels], taps].concat());
-    let plan = Plan {
-        of: Of::Weight,
-        dtype,
-        groups: c.groups,
-        rows,
-        columns: [&[channels], taps].concat(),
-        terms: [&[n], out].concat(),
-        left: factor(g, rows, 1, [1, 0]),
-        right: factor(x, channels, 1, [1, 0]),
-        windows: (0..out.len())
-            .map(|a| [c.dilation[a] as i64, -(c.padding[a] as i64), c.stride[a] as i64, spatial[a] as i64])
-            .collect(),
-        classes: Vec::new(),
-        padded: windows(c, spatial, taps, out),
-        void: x.shape().numel() == 0,
-        result: [&[rows as i64 * y[0], y[0], y[1]], &y[2..]].concat(),
-        len: outs * channels * product(taps),
-        wide: index::is_wide(x) || index::is_wide(g),
-    };
-    plan.steps([1, 0], tile, &PLAIN, &[], &[])
+    if let How::Fast(units) = how
+        && let Some(all) = fast::weight(c, dtype, [x, g], taps, units)
+    {
+        return all;
+    }
+    let sizes = [g.shape()[1] / c.groups, x.shape()[1] / c.groups];
+    Plan::weight(c, dtype, [x, g], taps, sizes).steps([1, 0], how, &PLAIN, &[], &[])
 }
 
 /// So many workgroups keep a large device busy.
@@ -242,58 +206,116 @@ impl Plan {
             void: x.shape().numel() == 0,
             result: [&[rows as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
             len: n * outs * product(out),
+            channels_last: false,
+            outers: n,
             wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide),
+        }
+    }
+    /// The gradient by x.
+    fn input(c: &Conv, dtype: DType, [g, w]: [&Layout; 2], spatial: &[usize]) -> Plan {
+        let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
+        let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
+        let y = row_major(&[&[n, channels * c.groups], spatial].concat());
+        let step = |a: usize| gcd(c.stride[a], c.dilation[a]);
+        let plain = |a: usize| taps[a] == 1 && c.stride[a] == 1 && c.padding[a] == 0 && out[a] >= spatial[a];
+        Plan {
+            of: Of::Input,
+            dtype,
+            groups: c.groups,
+            rows: channels,
+            columns: std::iter::once(n)
+                .chain((0..out.len()).map(|a| spatial[a].div_ceil(c.stride[a])))
+                .collect(),
+            terms: [&[outs], taps].concat(),
+            left: factor(w, outs, 0, [1, 0]),
+            right: factor(g, outs, 1, [0, 1]),
+            windows: (0..out.len())
+                .map(|a| [1, 0, -((c.dilation[a] / step(a)) as i64), out[a] as i64])
+                .collect(),
+            classes: (0..out.len())
+                .map(|a| [c.stride[a], c.dilation[a], c.padding[a], spatial[a], c.stride[a] / step(a)])
+                .map(|all| all.map(|v| v as i64))
+                .collect(),
+            padded: !(0..out.len()).all(plain),
+            void: g.shape().numel() == 0,
+            result: [&[channels as i64 * y[1], y[1], y[0]], &y[2..]].concat(),
+            len: n * channels * c.groups * product(spatial),
+            channels_last: false,
+            outers: n,
+            wide: index::is_wide(g) || index::is_wide(w),
+        }
+    }
+    /// The gradient by w, of so many filters and channels of a group; x and g may have more, which are left out.
+    fn weight(
+        c: &Conv,
+        dtype: DType,
+        [x, g]: [&Layout; 2],
+        taps: &[usize],
+        [rows, channels]: [usize; 2],
+    ) -> Plan {
+        let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
+        let (n, outs) = (x.shape()[0], rows * c.groups);
+        let [in_x, in_g] = [x, g].map(|l| l.shape()[1] / c.groups);
+        let y = row_major(&[&[outs, channels], taps].concat());
+        Plan {
+            of: Of::Weight,
+            dtype,
+            groups: c.groups,
+            rows,
+            columns: [&[in_x], taps].concat(),
+            terms: [&[n], out].concat(),
+            left: factor(g, in_g, 1, [1, 0]),
+            right: factor(x, in_x, 1, [1, 0]),
+            windows: (0..out.len())
+                .map(|a| {
+                    [c.dilation[a] as i64, -(c.padding[a] as i64), c.stride[a] as i64, spatial[a] as i64]
+                })
+                .collect(),
+            classes: Vec::new(),
+            padded: windows(c, spatial, taps, out),
+            void: x.shape().numel() == 0,
+            result: [&[rows as i64 * y[0], y[0], y[1]], &y[2..]].concat(),
+            len: outs * channels * product(taps),
+            channels_last: false,
+            outers: channels,
+            wide: index::is_wide(x) || index::is_wide(g),
         }
     }
     /// Further operands of a convolution's epilogue.
     fn further(&self, extra: &[(&Layout, DType)]) -> Vec<Factor> {
         extra.iter().map(|(l, _)| factor(l, self.rows, 1, [1, 0])).collect()
     }
-    /// A tile that fits: neighbours along columns, which lie side by side in memory.
-    fn tile(&self) -> Tile {
-        let tile = |each: u32| {
-            let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
-            Tile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
-        };
-        // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
-        let large = tile(8);
-        if self.rows >= 32 && self.tiles(large).iter().product::<usize>() * self.groups >= BUSY / 2 {
-            return large;
-        }
-        tile(if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 })
-    }
-    fn tiles(&self, t: Tile) -> [usize; 2] {
-        let columns = product(&self.columns);
-        [
-            self.rows.div_ceil((t.group[0] * t.each[0]) as usize),
-            columns.div_ceil((t.group[1] * t.each[1]) as usize),
-        ]
-    }
-    fn chunks(&self) -> usize {
-        product(&self.terms).div_ceil(order::CHUNK)
-    }
     fn class_count(&self) -> usize {
         self.classes.iter().map(|c| c[0] as usize).product()
+    }
+    /// The chunks of the gradient by x are not the same for all positions.
+    fn are_apart(&self, tile: Tile) -> bool {
+        let busy = if tile.depth > 0 { BUSY / 4 } else { BUSY };
+        self.of != Of::Input && chunks::are_apart(self.units(tile), busy, self.chunks(), self.len)
+    }
+    fn units(&self, tile: Tile) -> usize {
+        self.tiles(tile).iter().product::<usize>() * self.groups * self.class_count()
+    }
+    fn tiles(&self, t: Tile) -> [usize; 2] {
+        let sizes = [self.rows, product(&self.columns)];
+        [0, 1].map(|side| sizes[side].div_ceil(t.size(side) as usize))
     }
 
     /// The launches. `order`: which operands are the two factors, in the order of the kernel.
     fn steps<'a>(
         self,
         order: [usize; 2],
-        tile: Option<Tile>,
+        how: How,
         epilogue: &'a dyn Formula,
         extra: &[(&Layout, DType)],
         further: &[Factor],
     ) -> Steps<'a> {
         let elem = Elem::from(self.dtype);
         let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
-        let tiles = self.tiles(tile.unwrap_or(self.tile()));
-        let units = tiles[0] * tiles[1] * self.groups * self.class_count();
+        let tile = self.tile(how);
         let chunks = self.chunks();
-        // A few long chains: their chunks are computed side by side, and added in order afterwards. (The chunks of the
-        // gradient by x are not the same for all positions.)
-        let apart =
-            self.of != Of::Input && tile.is_none() && chunks::are_apart(units, BUSY, chunks, self.len);
+        // A few long chains: their chunks are computed side by side, and added in order afterwards.
+        let apart = self.are_apart(tile) && !matches!(how, How::Exactly(_));
         let mut buffers = order.map(Slot::Operand).to_vec();
         let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
         if !apart {
@@ -322,35 +344,72 @@ impl Plan {
         epilogue: &'a dyn Formula,
         extra: Vec<Elem>,
         further: &[Factor],
-        tile: Option<Tile>,
+        tile: Tile,
         apart: Option<usize>,
     ) -> Option<Work<'a>> {
         if self.len == 0 {
             return None;
         }
-        let tile = tile.unwrap_or(self.tile());
         let made = self.len * apart.unwrap_or(1);
+        let wide = self.wide || index::are_many(made);
+        let staged = self.staged(tile);
+        let tile = if staged.is_some() { self.flows(tile) } else { Tile { depth: 0, slots: 0, ..tile } };
         let form = Form {
             of: self.of,
+            channels_last: false,
             dtype: self.dtype,
             extra,
             tile,
             rank: self.windows.len(),
             padded: self.padded,
-            masked: self.padded && self.of != Of::Weight && product(&self.terms[1..]) <= 32,
+            masked: staged.is_none()
+                && self.padded
+                && self.of != Of::Weight
+                && product(&self.terms[1..]) <= 32,
             void: self.void,
-            many: product(&self.terms) > order::CHUNK,
+            many: product(&self.terms) > order::CHUNK && apart.is_none(),
             apart: apart.is_some(),
-            wide: self.wide || index::are_many(made),
+            staged: staged.clone(),
+            wide,
         };
-        let tiles = self.tiles(tile);
-        let classes = self.class_count();
-        let outermost = apart.unwrap_or(classes);
+        let outermost = apart.unwrap_or(self.class_count());
+        let (all, units) = self.numbers(&form, outermost, self.tiles(tile), further);
+        let groups = grid(units as u64);
+        let key = epilogue.key(Key::of("conv").with(&form));
+        let scalar = index::scalar(form.wide);
+        Some(numbers::work(
+            key,
+            move || {
+                if form.staged.is_some() {
+                    tiled::build(epilogue, &form)
+                } else {
+                    plain::build(epilogue, &form)
+                }
+            },
+            groups,
+            scalar,
+            &all,
+        ))
+    }
+
+    /// The numbers of a launch, as `Head` asks for them, and its workgroups: over so many chunks or classes, and tiles.
+    fn numbers(
+        &self,
+        form: &Form,
+        outermost: usize,
+        tiles: [usize; 2],
+        further: &[Factor],
+    ) -> (Vec<i64>, usize) {
         let mut all: Vec<i64> =
             [outermost, self.groups, tiles[0], tiles[1], self.rows, product(&self.columns)]
                 .map(|v| v as i64)
                 .to_vec();
-        all.extend(index::sizes_any(&self.columns, form.wide));
+        if form.columns_last() {
+            let dims = [&[1], &self.columns[1..], &self.columns[..1]].concat();
+            all.extend(index::sizes_any(&dims, form.wide));
+        } else {
+            all.extend(index::sizes_any(&self.columns, form.wide));
+        }
         all.extend(self.terms.iter().map(|&t| t as i64));
         all.extend(self.windows.iter().flatten());
         all.extend(self.classes.iter().flatten());
@@ -362,9 +421,12 @@ impl Plan {
             all.push(f.offset as i64);
             all.extend(f.strides.iter().map(|&s| s as i64));
         }
-        let groups = grid((outermost * self.groups * tiles[0] * tiles[1]) as u64);
-        let key = epilogue.key(Key::of("conv").with(&form));
-        let scalar = index::scalar(form.wide);
-        Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
+        if form.staged.is_some() {
+            all.push(self.left_step().unwrap_or(0));
+        }
+        if form.columns_last() {
+            all.push(self.outers as i64);
+        }
+        (all, outermost * self.groups * tiles[0] * tiles[1])
     }
 }

@@ -1,0 +1,253 @@
+//! Which kernel a convolution is done by, with which tile, and how terms are read there. No bit depends on it.
+
+use super::head::{Of, Staged};
+use super::table::{Span, most_taps};
+use super::{BUSY, Factor, Limits, Plan, Tile, Units, product};
+use crate::ir::Elem;
+use crate::library::formula::Compute;
+use crate::library::{index, row};
+use elinvar_core::{DType, order};
+
+/// How the work is given to invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Each reads its terms by itself: for devices on which a barrier is dear.
+    Plain,
+    /// As it suits the sizes, on a device that has so much.
+    Within(Limits),
+    /// By matrix units, in an order of sums that is not the definition's; as above where they gain nothing.
+    Fast(Units),
+    /// With this tile, in one launch. What cannot be staged is read by each invocation for itself.
+    Exactly(Tile),
+}
+
+/// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
+/// the part of all instructions that are products, times what latency leaves.
+const TILES: [(Tile, f64); 9] = [
+    (tile([16, 16], [8, 8]), 1.0),
+    (tile([8, 16], [8, 8]), 0.95),
+    (tile([16, 16], [8, 4]), 0.85),
+    (tile([8, 16], [8, 4]), 0.8),
+    (tile([4, 32], [8, 4]), 0.8),
+    (tile([8, 16], [4, 4]), 0.6),
+    (tile([8, 8], [4, 4]), 0.5),
+    (tile([16, 16], [4, 2]), 0.4),
+    (tile([8, 16], [4, 2]), 0.4),
+];
+const fn tile(group: [u32; 2], each: [u32; 2]) -> Tile {
+    Tile { group, each, depth: 8, slots: 3 }
+}
+/// So many invocations keep a large device busy.
+const INVOCATIONS: f64 = 32768.0;
+/// Fewer rows share too little of what a column's terms cost.
+const FEWEST_ROWS: usize = 8;
+/// Fewer products are over before a tile is staged.
+const FEWEST_PRODUCTS: usize = 1 << 18;
+
+/// Sizes and strides of parts of a number, the innermost last.
+type Digits = Vec<(usize, i64)>;
+
+/// The elements that lie evenly along the innermost parts: how many, and from one to the next; and the strides of the others.
+fn run(digits: &Digits) -> (usize, i64, Vec<i64>) {
+    let mut all = digits.iter().rev().filter(|d| d.0 != 1).peekable();
+    let Some(&(mut count, stride)) = all.next() else { return (1, 1, Vec::new()) };
+    while let Some(&&(n, s)) = all.peek() {
+        if s != stride * count as i64 {
+            break;
+        }
+        count *= n;
+        all.next();
+    }
+    (count, stride, all.map(|d| d.1).collect())
+}
+
+/// A factor as it is read: lines (rows or columns), terms, and where all of it begins.
+struct Side {
+    lines: Digits,
+    terms: Digits,
+    begin: Vec<i64>,
+}
+
+impl Side {
+    /// How many neighbours can be read at once, along terms or along lines; lines of a tile have `line` of them.
+    fn width(&self, along: bool, line: u32, most: u8) -> u8 {
+        let (inner, outer) = if along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
+        let (count, stride, others) = run(inner);
+        let mut all = others.into_iter().chain(outer.iter().filter(|d| d.0 != 1).map(|d| d.1));
+        let strides: Vec<i64> = all.by_ref().chain(self.begin.iter().copied()).collect();
+        let fits = |w: u8| {
+            let w = usize::from(w);
+            stride == 1
+                && (line as usize).is_multiple_of(w)
+                && count.is_multiple_of(w)
+                && strides.iter().all(|s| s.unsigned_abs().is_multiple_of(w as u64))
+        };
+        [4, 2].into_iter().find(|&w| w <= most && fits(w)).unwrap_or(1)
+    }
+    /// Whether to read along terms, and how many at once.
+    fn direction(&self, tile: Tile, side: usize, most: u8, vectors: bool) -> (bool, u8) {
+        let most = if vectors { most } else { 1 };
+        let across = self.width(false, tile.size(side), most);
+        let along = self.width(true, tile.depth, most);
+        let [lines, terms] = [&self.lines, &self.terms].map(|d| run(d).1.unsigned_abs());
+        let along_is_better = if along == across { lines != 1 && terms < lines } else { along > across };
+        if along_is_better { (true, along) } else { (false, across) }
+    }
+}
+
+impl Plan {
+    /// The outer part, and the axes; or the axes first.
+    fn digits(outer: (usize, isize), axes: impl Iterator<Item = (usize, i64)>, last: bool) -> Digits {
+        let outer = (outer.0, outer.1 as i64);
+        if last { axes.chain([outer]).collect() } else { std::iter::once(outer).chain(axes).collect() }
+    }
+    fn terms_last(&self) -> bool {
+        self.channels_last && self.of != Of::Weight
+    }
+    fn axes<'a>(&'a self, f: &'a Factor) -> impl Iterator<Item = (usize, i64)> + 'a {
+        f.strides[3..].iter().map(|&s| s as i64).enumerate()
+    }
+    fn left_side(&self) -> Side {
+        let s = &self.left.strides;
+        let terms = self.axes(&self.left).map(|(a, s)| (self.terms[a + 1], s));
+        Side {
+            lines: vec![(self.rows, s[1] as i64)],
+            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
+            begin: vec![self.left.offset as i64, if self.groups > 1 { s[0] as i64 } else { 0 }],
+        }
+    }
+    fn right_side(&self) -> Side {
+        let s = &self.right.strides;
+        let lines = self.axes(&self.right).map(|(a, s)| (self.columns[a + 1], s * self.windows[a][0]));
+        let terms = self.axes(&self.right).map(|(a, s)| (self.terms[a + 1], s * self.windows[a][2]));
+        let from = self.axes(&self.right).map(|(a, s)| s * self.windows[a][1]).sum();
+        Side {
+            lines: Plan::digits((self.columns[0], s[1]), lines, self.channels_last && !self.terms_last()),
+            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
+            begin: vec![self.right.offset as i64, from, if self.groups > 1 { s[0] as i64 } else { 0 }],
+        }
+    }
+    /// From term to term of the left factor, if all of its terms lie evenly.
+    pub(super) fn left_step(&self) -> Option<i64> {
+        let (_, step, others) = run(&self.left_side().terms);
+        (self.class_count() == 1 && others.is_empty()).then_some(step)
+    }
+    /// Taps of all axes together, whose places inside or outside are known bit by bit.
+    fn taps(&self) -> usize {
+        let taps = if self.of == Of::Weight { &self.columns } else { &self.terms };
+        if self.padded { taps[1..].iter().sum() } else { 0 }
+    }
+    pub(super) fn words(&self) -> Option<u8> {
+        [1, 3].into_iter().find(|&words| self.taps() <= most_taps(words))
+    }
+    /// Columns of the result that lie side by side.
+    pub(super) fn stored(&self) -> usize {
+        let digits: Digits = self.columns.iter().copied().zip(self.result[2..].iter().copied()).collect();
+        let (count, stride, _) = run(&digits);
+        let in_order = !self.channels_last || self.terms_last();
+        if self.class_count() == 1 && stride == 1 && in_order { count } else { 1 }
+    }
+
+    /// A tile with its terms brought by copies, if they need no conversion.
+    pub(super) fn flows(&self, tile: Tile) -> Tile {
+        let whole = row::elem(Compute::from(self.dtype).scalar()) == Elem::from(self.dtype);
+        Tile { slots: if whole { tile.slots } else { 0 }, ..tile }
+    }
+
+    /// How terms are staged for a tile; `None` if they cannot be, or are not.
+    pub(super) fn staged(&self, tile: Tile) -> Option<Staged> {
+        if tile.depth == 0 || self.void || self.wide || index::are_many(self.len) {
+            return None;
+        }
+        let tile = self.flows(tile);
+        // A copy of f64 brings two.
+        let most = if tile.slots > 0 { (16 / self.dtype.size()) as u8 } else { 4 };
+        let matrix = self.left_step().is_some();
+        let one_class = self.class_count() == 1;
+        let left = self.left_side().direction(tile, 0, most, one_class);
+        let right = self.right_side().direction(tile, 1, most, one_class && !self.padded);
+        let along = [left.0, right.0];
+        let stores = [4, 2].into_iter().find(|&p| {
+            tile.neighbours(1, along[1]).is_multiple_of(u32::from(p))
+                && self.stored().is_multiple_of(usize::from(p))
+        });
+        Some(Staged {
+            along,
+            width: [left.1, right.1],
+            matrix,
+            words: self.words()?,
+            // Of a class there are terms for each of the outer part.
+            whole: self.terms[0].is_multiple_of(tile.depth as usize)
+                || one_class && product(&self.terms).is_multiple_of(tile.depth as usize),
+            stores: stores.unwrap_or(1),
+        })
+    }
+
+    /// Bytes of shared memory that a tile takes.
+    fn shared_bytes(&self, tile: Tile, words: u8) -> u32 {
+        let tile = self.flows(tile);
+        let chunks = if tile.slots > 0 && self.chunks() > 1 { 2 } else { 1 };
+        tile.shared_elements() * self.dtype.compute().size() as u32
+            + 4 * Span::chunks(chunks).elements(words, self.left_step().is_some())
+    }
+
+    pub(super) fn tile(&self, how: How) -> Tile {
+        match how {
+            How::Plain => self.plain_tile(),
+            How::Exactly(tile) => tile,
+            How::Within(limits) | How::Fast(Units { limits, .. }) => {
+                self.staged_tile(limits).unwrap_or_else(|| self.plain_tile())
+            }
+        }
+    }
+
+    /// The tile that is good for most, of those that a device has room for; `None` if terms had better not be staged.
+    fn staged_tile(&self, limits: Limits) -> Option<Tile> {
+        let words = self.words()?;
+        let sizes = [self.rows, product(&self.columns)];
+        let products = self.len.saturating_mul(product(&self.terms)) / self.class_count();
+        if self.rows < FEWEST_ROWS || products < FEWEST_PRODUCTS {
+            return None;
+        }
+        let goodness = |&(tile, peak): &(Tile, f64)| {
+            let used = |side: usize| {
+                let size = tile.size(side) as usize;
+                sizes[side] as f64 / sizes[side].next_multiple_of(size) as f64
+            };
+            let apart = if self.are_apart(tile) { self.chunks() } else { 1 };
+            let busy = (self.units(tile) * apart) as f64 * f64::from(tile.invocations());
+            peak * used(0) * used(1) * (busy / INVOCATIONS).min(1.0)
+        };
+        let all = TILES.iter().map(|&(tile, peak)| {
+            let slots = if limits.asynchronous { tile.slots } else { 0 };
+            (self.flows(Tile { slots, ..tile }), peak)
+        });
+        let fits = |(tile, _): &(Tile, f64)| {
+            // Sums of f64 take two registers each; and what is on its way through registers takes some, too.
+            let most = (if self.dtype == DType::F64 { 16 } else { 64 }) / if tile.slots > 0 { 1 } else { 2 };
+            tile.each[0] * tile.each[1] <= most
+                && tile.invocations() <= limits.invocations
+                && self.shared_bytes(*tile, words) <= limits.shared
+        };
+        let best = all.filter(fits).max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
+        best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
+    }
+
+    /// A tile without staging that fits: neighbours along columns, which lie side by side in memory.
+    fn plain_tile(&self) -> Tile {
+        let tile = |each: u32| {
+            let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
+            Tile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
+        };
+        // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
+        let large = tile(8);
+        if self.rows >= 32 && self.tiles(large).iter().product::<usize>() * self.groups >= BUSY / 2 {
+            return large;
+        }
+        tile(if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 })
+    }
+
+    pub(super) fn chunks(&self) -> usize {
+        product(&self.terms).div_ceil(order::CHUNK)
+    }
+}
