@@ -26,8 +26,12 @@ fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
 /// All tiles, with copies and without.
 fn tiles(dtype: DType) -> Vec<Tile> {
     let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
-    let limits = |asynchronous| Limits { invocations: 1024, shared: 48 << 10, asynchronous };
-    [false, true].into_iter().flat_map(|a| Tile::all(unit, 32, limits(a))).collect()
+    let limits = |asynchronous| Limits { invocations: 1024, shared: 99 << 10, asynchronous };
+    let mut all: Vec<Tile> = [false, true].into_iter().flat_map(|a| Tile::all(unit, 32, limits(a))).collect();
+    // Those that are only tried are larger: the largest of them, once.
+    let tried = Tile::tried(unit, 32, [512, 512], limits(true));
+    all.extend(tried.into_iter().map(|(_, t)| t).filter(|t| !all.contains(t)).collect::<Vec<_>>());
+    all
 }
 
 /// A product, and a sum beside it: rows, terms, columns; which factors lie along their terms.
