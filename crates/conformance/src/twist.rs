@@ -10,7 +10,7 @@ use elinvar_ops::backend::{
     UpdateItem, View,
 };
 use elinvar_ops::map::{IntMap, Map, Out};
-use elinvar_ops::rows::{RowOut, Rows};
+use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
 use std::fmt;
@@ -385,10 +385,8 @@ impl<B: Backend> Backend for Twisted<B> {
         kept: usize,
         dtype: DType,
     ) -> Result<B::Buffer> {
-        let len = match R::OUT {
-            RowOut::Each => x[0].shape().numel(),
-            RowOut::Once => rows_of(x[0].shape(), kept),
-        };
+        let n = x[0].shape()[kept..].iter().product();
+        let len = rows_of(x[0].shape(), kept) * R::OUT.width(n, R::FOLDS.len());
         after::<B>(d, Work::Rows, B::rows(&d.inner, r, x.map(inner), kept, dtype)?, dtype, len)
     }
     fn sort(d: &Self::Device, x: View<'_, Self>, descending: bool) -> Result<(B::Buffer, B::Buffer)> {

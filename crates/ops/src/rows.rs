@@ -22,6 +22,19 @@ pub enum RowOut {
     Each,
     /// A value for each row.
     Once,
+    /// All statistics of each row, side by side.
+    Statistics,
+}
+
+impl RowOut {
+    /// Values that come out of a row of `n` elements with so many statistics.
+    pub fn width(self, n: usize, statistics: usize) -> usize {
+        match self {
+            RowOut::Each => n,
+            RowOut::Once => 1,
+            RowOut::Statistics => statistics,
+        }
+    }
 }
 
 /// A row-wise op: formulas over `N` operands of one shape.
@@ -42,7 +55,7 @@ pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn finish<L: Lane>(&self, _k: usize, folded: L, _s: [L; STATS], _n: L) -> L {
         folded
     }
-    /// The result at one element, or for a row (then `x` is NaN).
+    /// The result at one element, or for a row (then `x` is NaN). Of [`RowOut::Statistics`] it is not asked for.
     fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
 
     /// Are the terms of the first statistic the elements of the first operand, as they are? A backend may then fold these where
@@ -67,7 +80,8 @@ pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>>;
 }
 
-/// A row-wise op over chosen axes, on the tape. Results per row keep their axes with size 1.
+/// A row-wise op over chosen axes, on the tape. Results per row keep their axes with size 1; the statistics of a row are a new
+/// last axis.
 #[derive(Clone, Debug)]
 pub struct RowsOp<R, const N: usize> {
     /// The formulas.
@@ -100,6 +114,11 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
         let buffer = B::rows(device, &self.rows, views, kept, dtype)?;
         Ok(Outputs::from_iter([match R::OUT {
             RowOut::Once => Array::new(device, buffer, shape.without(&self.axes, true), dtype),
+            RowOut::Statistics => {
+                let mut dims = Dims::from_slice(&shape.without(&self.axes, true));
+                dims.push(R::FOLDS.len());
+                Array::new(device, buffer, Shape::new(&dims)?, dtype)
+            }
             RowOut::Each => {
                 let y = Array::new(device, buffer, permuted, dtype);
                 let mut back = Dims::from_elem(0, order.len());
@@ -122,7 +141,8 @@ pub fn rows_last(shape: &Shape, axes: &[usize]) -> Dims {
     kept.chain(row).collect()
 }
 
-/// Runs a row-wise op over `axes`, operands broadcast to one shape; a result per row keeps its axes with size 1.
+/// Runs a row-wise op over `axes`, operands broadcast to one shape; a result per row keeps its axes with size 1, and its
+/// statistics are a new last axis.
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors

@@ -27,10 +27,7 @@ fn compute<C: Compute, R: Rows<N>, const N: usize>(
     let length = C::lit(n as f64);
     let at = |i: usize| at(&x, i);
     let mut terms = filled(n, C::ZERO)?;
-    let mut y = with_capacity(match R::OUT {
-        RowOut::Each => rows * n,
-        RowOut::Once => rows,
-    })?;
+    let mut y = with_capacity(rows * R::OUT.width(n, R::FOLDS.len()))?;
     for row in 0..rows {
         // Statistics that a formula has not, or not yet, are 0.
         let mut s = [C::ZERO; STATS];
@@ -47,6 +44,7 @@ fn compute<C: Compute, R: Rows<N>, const N: usize>(
                 }
             }
             RowOut::Once => y.push(r.out([C::lit(f64::NAN); N], s, length)),
+            RowOut::Statistics => y.extend_from_slice(&s[..R::FOLDS.len()]),
         }
     }
     Ok(y)

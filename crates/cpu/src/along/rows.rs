@@ -11,7 +11,7 @@ use crate::CpuDevice;
 use crate::View;
 use crate::isa::{Isa, Kernel, formula};
 use crate::lane::V;
-use crate::memory::filled;
+use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
@@ -45,7 +45,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let each = R::OUT == RowOut::Each;
-    let width = if each { n } else { 1 };
+    let width = R::OUT.width(n, R::FOLDS.len());
     if rows * width == 0 {
         return Ok(Vec::new());
     }
@@ -71,7 +71,11 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             }
         }
         if !each {
-            return Ok(all.iter().map(|s| work.once(s)).collect());
+            let mut y = with_capacity(rows * width)?;
+            for s in &all {
+                y.extend_from_slice(&work.of_row(s)[..width]);
+            }
+            return Ok(y);
         }
         return fresh_pieces(d, rows * n, 4 * BLOCK, NS, &|mut at, room| {
             let mut scratch = Scratch::new()?;
@@ -254,8 +258,14 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
         self.r.finish(k, C::join(R::FOLDS[k], blocks), *s, self.length())
     }
-    fn once(&self, s: &[C; STATS]) -> C {
-        self.r.out([C::lit(f64::NAN); N], *s, self.length())
+    /// The values of a row, the first of these, unless there is one for each element.
+    fn of_row(&self, s: &[C; STATS]) -> [C; STATS] {
+        match R::OUT {
+            RowOut::Statistics => *s,
+            RowOut::Each | RowOut::Once => {
+                [self.r.out([C::lit(f64::NAN); N], *s, self.length()), C::ZERO, C::ZERO, C::ZERO]
+            }
+        }
     }
     /// The results of `len` elements from `start` on, all of one row. If the formula keeps terms, they are kept from `kept` on,
     /// or they are to be made anew.
@@ -311,7 +321,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             s[k] = self.finish(k, &blocks, &s);
         }
         match R::OUT {
-            RowOut::Once => room.copy(&[self.once(&s)]),
+            RowOut::Once => room.copy(&self.of_row(&s)[..1]),
+            RowOut::Statistics => room.copy(&s[..R::FOLDS.len()]),
             RowOut::Each => self.write(first, n, &s, keeps::<R, N>().then_some(0), room, scratch)?,
         }
         Ok(())
@@ -510,14 +521,16 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
                 k += 1;
             }
             if let Some(y) = &mut self.y {
-                let s = s.map(V);
+                let v = s.map(V);
                 if R::OUT == RowOut::Once {
-                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], s, n).0]);
+                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], v, n).0]);
+                } else if R::OUT == RowOut::Statistics {
+                    y.copy(&s[..R::FOLDS.len()]);
                 } else if keeps::<R, N>() {
                     let terms = self.kept[..padded].as_chunks().0;
-                    terms::finish(OfTerms { r, terms, s, n }, len, y);
+                    terms::finish(OfTerms { r, terms, s: v, n }, len, y);
                 } else {
-                    terms::finish(Results { r, x, s, n }, len, y);
+                    terms::finish(Results { r, x, s: v, n }, len, y);
                 }
             }
         }

@@ -44,10 +44,7 @@ pub fn steps<'a>(f: &'a dyn RowFormula, dtype: DType, x: &[(&Layout, DType)], ke
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
     let n: usize = shape[kept..].iter().product();
-    let len = match f.out() {
-        RowOut::Each => count * n,
-        RowOut::Once => count,
-    };
+    let len = count * f.out().width(n, f.folds().len());
     let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
     let operands: Vec<Slot> = (0..x.len()).map(Slot::Operand).collect();
     if count >= MANY_ROWS || n <= 2 * order::BLOCK {
@@ -99,7 +96,7 @@ fn launch<'a>(
     let pieces = match (fold, f.out()) {
         (Some(_), _) => n.div_ceil(order::BLOCK),
         (None, RowOut::Each) => n.div_ceil((i64::from(GROUP) * EACH) as usize),
-        (None, RowOut::Once) => 1,
+        (None, RowOut::Once | RowOut::Statistics) => 1,
     };
     let mut all = vec![count as i64, n as i64, pieces as i64];
     all.extend(index::sizes(&outer.dims, form.wide));
@@ -198,6 +195,11 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
             let leads = exists & t.eq(t.like(0));
             let none = vec![Term::Number(Constant::float(c.scalar(), f64::NAN)); f.arity()];
             k.if_(leads, || k.store(y, row, f.result(c, &none, &s, length).value(&k)));
+        }
+        (None, RowOut::Statistics) => {
+            let leads = exists & t.eq(t.like(0));
+            let width = f.folds().len() as i64;
+            k.if_(leads, || (0..width).for_each(|j| k.store(y, row * width + j, s[j as usize].value(&k))));
         }
     }
     k.finish()

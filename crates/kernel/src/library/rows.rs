@@ -183,11 +183,7 @@ pub(super) fn rows_to<'a>(
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
     let n: usize = shape[kept..].iter().product();
-    let none = match f.out() {
-        RowOut::Each => count * n == 0,
-        RowOut::Once => count == 0,
-    };
-    if none {
+    if count * f.out().width(n, f.folds().len()) == 0 {
         return None;
     }
     let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
@@ -283,6 +279,10 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
         RowOut::Once => k.if_(r.lane.eq(r.lane.like(0)), || {
             let none = vec![Term::Number(Constant::float(c.scalar(), f64::NAN)); f.arity()];
             k.store(y, row, f.result(c, &none, &s, length).value(&k));
+        }),
+        RowOut::Statistics => k.if_(r.lane.eq(r.lane.like(0)), || {
+            let width = f.folds().len() as i64;
+            (0..width).for_each(|j| k.store(y, row * width + j, s[j as usize].value(&k)));
         }),
         RowOut::Each => {
             k.each(r.lane, n, n.like(i64::from(form.tile.lanes)), |i| {

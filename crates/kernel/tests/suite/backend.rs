@@ -24,7 +24,7 @@ use elinvar_ops::backend::{
     View,
 };
 use elinvar_ops::map::{IntMap, Map, Out};
-use elinvar_ops::rows::{RowOut, Rows};
+use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -404,10 +404,8 @@ impl Backend for Interpreted {
     ) -> Result<HostData> {
         let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
         let shape = x[0].shape();
-        let len = match F::OUT {
-            RowOut::Each => shape.numel(),
-            RowOut::Once => shape[..kept].iter().product(),
-        };
+        let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
+        let len = rows * F::OUT.width(n, F::FOLDS.len());
         let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
         let all = run_steps(&long_rows::steps(&OfRows::<F, N>(*f), dtype, &operands, kept), &inputs);
         assert_eq!(all[0].cells.len(), len);

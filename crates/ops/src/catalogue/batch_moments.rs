@@ -2,11 +2,11 @@
 //! the gradient.
 //!
 //! As a row-wise formula, [`super::normalize`] takes them anew wherever they are needed, while a row is in the cache. A channel
-//! of a batch is no short row: each pass over it is one over memory. So here they are operands, and what a gradient sums over
-//! a channel serves x, weight and bias.
+//! of a batch is no short row: each pass over it is one over memory. So here they are operands, which both come of one pass, and
+//! what a gradient sums over a channel serves x, weight and bias.
 
 use super::normalize::{Normalize, Spread, signed};
-use super::{div, mean, mul, sub, sum};
+use super::{div, mean, mul, select, sub, sum};
 use crate::array;
 use crate::op::Outputs;
 use crate::prelude::*;
@@ -29,22 +29,27 @@ impl<const N: usize> Map<N> for ByMoments {
     }
 }
 
-/// The sum of (x - mean)^2 over a row, from (x, mean).
+/// The mean of a row and the sum of (x - mean)^2, while the row is in a cache.
 #[derive(Clone, Copy, Debug)]
-struct Squares;
+struct MeanAndSquares;
 
-impl Rows<2> for Squares {
+impl Rows<1> for MeanAndSquares {
     const NAME: &'static str = "batch_norm";
-    const FOLDS: &'static [Fold] = &[Fold::Sum];
-    const OUT: RowOut = RowOut::Once;
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Statistics;
+    const PLAIN: bool = true;
 
     #[inline(always)]
-    fn term<L: Lane>(&self, _: usize, [x, mean]: [L; 2], _: [L; STATS], _: L) -> L {
-        (x - mean) * (x - mean)
+    fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
+        if k == 0 { x } else { (x - s[0]) * (x - s[0]) }
     }
     #[inline(always)]
-    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
-        s[0]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        if k == 0 { folded / n } else { folded }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
+        s[1]
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(Error::autograd("batch_norm: its statistics are part of its own gradient"))
@@ -215,8 +220,8 @@ pub(super) fn batch_moments<V: Value>(
 ) -> Result<Moments<V>> {
     let n = axes.iter().map(|&a| x.shape()[a]).product::<usize>() as f64;
     let numbers = x.detached();
-    let mean = mean(&numbers, Some(&signed(axes)), true)?;
-    let squares = rows(Squares, axes, [&numbers, &mean])?;
+    let both = rows(MeanAndSquares, axes, [&numbers])?;
+    let [mean, squares] = [select(&both, -1, 0)?, select(&both, -1, 1)?];
     let of = |a: Array<V::B>| V::from_array(a);
     let spread = of(array::map(&SpreadOf { n, eps }, [squares.array()])?);
     let variance = of(array::map(&VarianceOf { n }, [squares.array()])?);
