@@ -408,18 +408,18 @@ impl<D: Driver> Backend for Gpu<D> {
         v: Look<'_, D>,
         mask: Option<Look<'_, D>>,
     ) -> Result<(Self::Buffer, Self::Buffer)> {
+        let layouts = [q.layout, k.layout, v.layout];
+        if let Some(unit) = attention_unit(d.info()?, a, q.dtype)
+            && attention::units::fits(unit, q.dtype, layouts, mask.is_some())
+        {
+            let all = attention::parts::steps(a, q.dtype, layouts);
+            let [y, lse] = steps(d, &all, &[q, k, v])?;
+            return Ok((y, lse));
+        }
         let rows: usize = q.shape()[..3].iter().product();
         let y = GpuBuffer::room(d, q.dtype, rows * v.shape()[3])?;
         let lse = GpuBuffer::room(d, q.dtype.compute(), rows)?;
-        let layouts = [q.layout, k.layout, v.layout];
-        let unit = attention_unit(d.info()?, a, q.dtype);
-        let work = match unit {
-            Some(unit) if attention::units::fits(unit, q.dtype, layouts, mask.is_some()) => {
-                attention::units::attention(a, q.dtype, layouts)
-            }
-            Some(_) | None => attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))),
-        };
-        if let Some(work) = work {
+        if let Some(work) = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))) {
             let operands: Vec<Look<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
             let mut buffers = parts(&operands)?;
             buffers.extend([y.part()?, lse.part()?]);

@@ -25,10 +25,10 @@ pub(crate) struct Fast<'a, D: Driver> {
     plain: bool,
     /// x, w, and further operands of the epilogue.
     operands: &'a [Look<'a, D>],
-    /// How fragments take it.
-    units: matrix_units::Tile,
-    /// How boxes take it, if they can; the first is for its size.
-    boxes: Vec<boxes::Tile>,
+    /// How fragments take it, by its size.
+    fragments: matrix_units::Tile,
+    /// How boxes take it, by its size, if they can.
+    boxes: Option<boxes::Tile>,
 }
 
 /// What a device's matrix units multiply of such numbers; `None` if they do not know them. Of several shapes the largest: most
@@ -41,11 +41,6 @@ pub(crate) fn unit_of(i: &Info, dtype: DType) -> Option<MatrixUnit> {
 /// What a device has for a workgroup.
 pub(crate) fn limits(i: &Info) -> Limits {
     Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous }
-}
-
-/// How a device's matrix units take a product of so many sums; `None` if they do not know such numbers.
-fn unit_tile(i: &Info, dtype: DType, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
-    matrix_units::Tile::of(unit_of(i, dtype)?, i.subgroup[1], batches, sums, limits(i))
 }
 
 impl<'a, D: Driver> Fast<'a, D> {
@@ -61,15 +56,12 @@ impl<'a, D: Driver> Fast<'a, D> {
     ) -> Result<Option<Fast<'a, D>>> {
         let (info, [x, w, ..]) = (d.info()?, operands) else { return Ok(None) };
         let (batches, sums) = (x.shape()[0], [x.shape()[1], w.shape()[2]]);
-        let Some(units) = unit_tile(info, x.dtype, batches, sums) else { return Ok(None) };
-        let first = boxes::Tile::of(batches, sums, info.shared).filter(|_| info.boxes);
-        let first = first.filter(|_| boxes::fits(x.dtype, x.layout, w.layout, &looks(&operands[2..])));
-        let boxes = first.map(|first| {
-            let others =
-                boxes::Tile::ALL.into_iter().filter(|t| *t != first && t.shared_bytes() <= info.shared);
-            std::iter::once(first).chain(others).collect()
-        });
-        Ok(Some(Fast { d, epilogue, plain, operands, units, boxes: boxes.unwrap_or_default() }))
+        let Some(unit) = unit_of(info, x.dtype) else { return Ok(None) };
+        let fragments = matrix_units::Tile::of(unit, info.subgroup[1], batches, sums, limits(info));
+        let Some(fragments) = fragments else { return Ok(None) };
+        let can = || info.boxes && boxes::fits(x.dtype, x.layout, w.layout, &looks(&operands[2..]));
+        let boxes = boxes::Tile::of(batches, sums, info.shared).filter(|_| can());
+        Ok(Some(Fast { d, epilogue, plain, operands, fragments, boxes }))
     }
 
     /// The result, by whoever is known to be the fastest.
@@ -78,14 +70,7 @@ impl<'a, D: Driver> Fast<'a, D> {
     /// `OutOfMemory`, `DeviceLost`.
     pub(crate) fn run(&self) -> Result<GpuBuffer<D>> {
         let [x, w] = self.factors();
-        let mut ways = vec![Who::Ours];
-        ways.extend(self.boxes.iter().skip(1).map(|&t| Who::Boxes(t)));
-        if !self.boxes.is_empty() {
-            ways.push(Who::Fragments);
-        }
-        if self.plain && vendor::product(x.dtype, x.layout, w.layout).is_some() {
-            ways.push(Who::Vendor);
-        }
+        let info = self.d.info()?;
         let time = |who: Who| -> Result<Option<Duration>> {
             self.d.unrecorded(|| match self.by(who)? {
                 None => Ok(None),
@@ -93,12 +78,30 @@ impl<'a, D: Driver> Fast<'a, D> {
             })
         };
         let case = Case::of(x.dtype, x.layout, w.layout);
-        let who = self.d.tuner()?.who(case, &ways, &time)?;
+        let who = self.d.tuner()?.who(case, &|| self.ways(info), &time)?;
         // Of one case, some products can be done in a way and others not: those whose elements lie far apart, say.
         match self.by(who)? {
             Some(y) => Ok(y),
             None => self.ours(),
         }
+    }
+    /// All ways in which it may be done, the one that is taken without trying first.
+    fn ways(&self, info: &Info) -> Vec<Who> {
+        let mut all = vec![Who::Ours];
+        if let Some(chosen) = self.boxes {
+            let others = |t: &boxes::Tile| *t != chosen && t.shared_bytes() <= info.shared;
+            all.extend(boxes::Tile::ALL.into_iter().filter(others).map(Who::Boxes));
+        }
+        let [x, w] = self.factors();
+        let sums = [x.shape()[1], w.shape()[2]];
+        let (unit, lanes) = (self.fragments.unit, self.fragments.lanes);
+        let tried = matrix_units::Tile::tried(unit, lanes, sums, limits(info));
+        let others = tried.into_iter().filter(|(_, t)| self.boxes.is_some() || *t != self.fragments);
+        all.extend(others.map(|(cut, _)| Who::Fragments(cut)));
+        if self.plain {
+            all.push(Who::Vendor);
+        }
+        all
     }
     fn factors(&self) -> [Look<'a, D>; 2] {
         [self.operands[0], self.operands[1]]
@@ -107,17 +110,21 @@ impl<'a, D: Driver> Fast<'a, D> {
     fn by(&self, who: Who) -> Result<Option<GpuBuffer<D>>> {
         match who {
             Who::Ours => self.ours().map(Some),
-            Who::Boxes(tile) if self.boxes.contains(&tile) => self.by_boxes(tile).map(Some),
+            Who::Boxes(tile) if self.boxes.is_some() => self.by_boxes(tile).map(Some),
             Who::Boxes(_) => Ok(None),
-            Who::Fragments => self.by_fragments().map(Some),
+            Who::Fragments(cut) => {
+                let (unit, lanes) = (self.fragments.unit, self.fragments.lanes);
+                let tile = matrix_units::Tile::cut(unit, lanes, cut, limits(self.d.info()?));
+                tile.map(|tile| self.by_fragments(tile)).transpose()
+            }
             Who::Vendor if !self.plain => Ok(None),
             Who::Vendor => vendor::multiply(self.d, self.factors()),
         }
     }
     fn ours(&self) -> Result<GpuBuffer<D>> {
-        match self.boxes.first() {
-            Some(&tile) => self.by_boxes(tile),
-            None => self.by_fragments(),
+        match self.boxes {
+            Some(tile) => self.by_boxes(tile),
+            None => self.by_fragments(self.fragments),
         }
     }
     fn by_boxes(&self, tile: boxes::Tile) -> Result<GpuBuffer<D>> {
@@ -126,10 +133,10 @@ impl<'a, D: Driver> Fast<'a, D> {
         let work = boxes::contract(self.epilogue, x.dtype, x.layout, w.layout, &extra, tile);
         one(self.d, work, self.operands, x.dtype, self.len())
     }
-    fn by_fragments(&self) -> Result<GpuBuffer<D>> {
+    fn by_fragments(&self, tile: matrix_units::Tile) -> Result<GpuBuffer<D>> {
         let [x, w] = self.factors();
         let extra = looks(&self.operands[2..]);
-        let work = matrix_units::contract(self.epilogue, x.dtype, x.layout, w.layout, &extra, self.units);
+        let work = matrix_units::contract(self.epilogue, x.dtype, x.layout, w.layout, &extra, tile);
         one(self.d, work, self.operands, x.dtype, self.len())
     }
     fn len(&self) -> usize {

@@ -11,6 +11,7 @@ use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::library::boxes;
 use elinvar_kernel::library::contract::Tile;
+use elinvar_kernel::library::matrix_units::Cut;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -99,8 +100,8 @@ pub(crate) enum Who {
     Ours,
     /// Our kernel of boxes, with this tile.
     Boxes(boxes::Tile),
-    /// Our kernel of fragments, where it is not the one that is chosen.
-    Fragments,
+    /// Our kernel of fragments, with a tile that is cut so.
+    Fragments(Cut),
     /// The library of the device's vendor.
     Vendor,
 }
@@ -111,14 +112,16 @@ impl Who {
         match self {
             Who::Ours => "our kernel".to_string(),
             Who::Boxes(t) => format!("our kernel, boxes for {} x {}", t.size(0), t.size(1)),
-            Who::Fragments => "our kernel, fragments".to_string(),
+            Who::Fragments(Cut { subgroups: [a, b], each: [c, d], deep, slots }) => {
+                format!("our kernel, fragments {a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
+            }
             Who::Vendor => "the vendor's library".to_string(),
         }
     }
     /// All of them.
     fn all() -> impl Iterator<Item = Who> {
         let boxes = boxes::Tile::ALL.into_iter().map(Who::Boxes);
-        [Who::Ours, Who::Fragments, Who::Vendor].into_iter().chain(boxes)
+        [Who::Ours, Who::Vendor].into_iter().chain(boxes).chain(Cut::all().map(Who::Fragments))
     }
 }
 
@@ -161,7 +164,7 @@ impl Tuner {
     pub(crate) fn who(
         &self,
         case: Case,
-        ways: &[Who],
+        ways: &dyn Fn() -> Vec<Who>,
         time: &dyn Fn(Who) -> Result<Option<Duration>>,
     ) -> Result<Who> {
         let known = self.lock_who().get(&case.word()).copied();
@@ -171,7 +174,7 @@ impl Tuner {
             // The library that the file speaks of may be gone.
             Some((Who::Vendor, false)) if time(Who::Vendor)?.is_none() => Who::Ours,
             Some((who, false)) => who,
-            None => self.fastest(ways, time)?,
+            None => self.fastest(&ways(), time)?,
         };
         self.lock_who().insert(case.word(), (who, true));
         if known.is_none() {
@@ -304,11 +307,13 @@ mod tests {
             Tuner { tries, file: file.clone(), best: Mutex::default(), free: Mutex::new(Tuner::free(&text)) }
         };
         let tile = boxes::Tile::ALL[2];
-        let ways = [Who::Ours, Who::Boxes(tile), Who::Fragments, Who::Vendor];
+        let cut = Cut::all().next().unwrap();
+        let ways = [Who::Ours, Who::Boxes(tile), Who::Fragments(cut), Who::Vendor];
+        let (all, one) = (|| ways.to_vec(), || ways[..1].to_vec());
         let never = |who: Who| -> Result<Option<Duration>> { panic!("{who:?} is tried") };
         // Without trying, as it is; with one way alone, too.
-        assert_eq!(tuner(false).who(case, &ways, &never).unwrap(), Who::Ours);
-        assert_eq!(tuner(true).who(case, &ways[..1], &never).unwrap(), Who::Ours);
+        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), Who::Ours);
+        assert_eq!(tuner(true).who(case, &one, &never).unwrap(), Who::Ours);
         std::fs::remove_dir_all(&dir).unwrap();
         let tried = RefCell::new(Vec::new());
         let time = |who: Who| {
@@ -317,17 +322,17 @@ mod tests {
             match who {
                 Who::Ours => there(5),
                 Who::Boxes(_) => there(3),
-                Who::Fragments => there(9),
+                Who::Fragments(_) => there(9),
                 Who::Vendor => Ok(None),
             }
         };
         let t = tuner(true);
-        assert_eq!(t.who(case, &ways, &time).unwrap(), Who::Boxes(tile));
+        assert_eq!(t.who(case, &all, &time).unwrap(), Who::Boxes(tile));
         // All but what cannot be done, and that once.
         assert_eq!(tried.borrow().len(), 3 * (RUNS + 1) + 1);
-        assert_eq!(t.who(case, &ways, &never).unwrap(), Who::Boxes(tile));
+        assert_eq!(t.who(case, &all, &never).unwrap(), Who::Boxes(tile));
         // Another program finds it in the file.
-        assert_eq!(tuner(false).who(case, &ways, &never).unwrap(), Who::Boxes(tile));
+        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), Who::Boxes(tile));
         let text = std::fs::read_to_string(dir.join("tiles")).unwrap();
         assert_eq!(text, "fast f16 0 7 7 7 true false: our kernel, boxes for 64 x 128\n");
         // What it speaks of may be gone.
@@ -336,7 +341,7 @@ mod tests {
             text.replace("our kernel, boxes for 64 x 128", "the vendor's library"),
         )
         .unwrap();
-        assert_eq!(tuner(false).who(case, &ways, &time).unwrap(), Who::Ours);
+        assert_eq!(tuner(false).who(case, &all, &time).unwrap(), Who::Ours);
         assert!(Who::all().all(|who| Who::all().filter(|other| other.word() == who.word()).count() == 1));
         std::fs::remove_dir_all(dir).unwrap();
     }

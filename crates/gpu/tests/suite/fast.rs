@@ -4,10 +4,10 @@ use elinvar_core::{DType, HostData, Precision};
 use elinvar_driver::Driver;
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_kernel::ir::Elem;
-use elinvar_tensor::Tensor;
+use elinvar_tensor::{Graph, Tensor};
 
 /// Shapes at and around the ends of tiles: batch, rows, terms, columns.
-const SHAPES: [[usize; 4]; 9] = [
+const SHAPES: [[usize; 4]; 10] = [
     [1, 1, 1, 1],
     [1, 16, 16, 16],
     [2, 33, 17, 31],
@@ -15,6 +15,8 @@ const SHAPES: [[usize; 4]; 9] = [
     [3, 5, 130, 9],
     [1, 129, 40, 66],
     [1, 0, 8, 3],
+    // One row, of terms that may lie across.
+    [1, 1, 64, 64],
     // In pieces of 16 bytes, of whole tiles and of parts.
     [1, 64, 72, 40],
     [1, 136, 56, 144],
@@ -137,6 +139,47 @@ fn attention<D: Driver>(d: &GpuDevice<D>, has: bool) {
         let (exact, _) = run(Precision::Exact, Some(&seen));
         assert!(run(Precision::Fast, Some(&seen)) == (exact, false), "{dtype}: with a mask it is exact");
     }
+}
+
+/// Attention of few queries to many keys, as in generation: in parts that are joined, fast beside exact, and the same recorded.
+fn attention_in_parts<D: Driver>(d: &GpuDevice<D>) {
+    for (dtype, near) in [(DType::F16, 0.004), (DType::BF16, 0.03)] {
+        let make = |seed: usize, dims: &[usize]| {
+            let x = whole(d, DType::F32, seed, dims) * 0.21 + whole(d, DType::F32, seed + 1, dims) * 0.037;
+            x.to_dtype(dtype)
+        };
+        let (q, kv) = (make(1, &[2, 2, 3, 32]), [make(3, &[2, 1, 1100, 32]), make(5, &[2, 1, 1100, 32])]);
+        let run = |p: Precision, q: &On<D>| {
+            p.scope(|| q.scaled_dot_product_attention(&kv[0], &kv[1], None, false, None, true))
+        };
+        let numbers = |y: &On<D>| y.to_dtype(DType::F32).to_vec::<f32>().unwrap();
+        let exact = numbers(&run(Precision::Exact, &q));
+        let (kernels, launches) = (d.kernels().unwrap(), d.launches().unwrap());
+        let y = run(Precision::Fast, &q);
+        assert_eq!(d.kernels().unwrap() - kernels, 2, "{dtype}: parts, and the join");
+        assert_eq!(d.launches().unwrap() - launches, 2, "{dtype}");
+        let fast = numbers(&y);
+        let most = exact.iter().fold(0f32, |m, v| m.max(v.abs()));
+        let far = fast.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(far <= near * most && far > 0.0, "{dtype}: {far} off, of {most}");
+        // One query of one head alone has the bits that it has among others.
+        let one = numbers(&run(Precision::Fast, &q.narrow(2, 1, 1)));
+        assert!(one[..32] == fast[32..64], "{dtype}");
+        let graph = Graph::record(&[&q], {
+            let kv = kv.clone();
+            move |x: &[On<D>]| {
+                let f = || x[0].scaled_dot_product_attention(&kv[0], &kv[1], None, false, None, true);
+                Ok(vec![Precision::Fast.scope(f)])
+            }
+        });
+        assert!(numbers(&graph.unwrap().run(&[&q]).unwrap()[0]) == fast, "{dtype}: recorded");
+    }
+}
+
+#[test]
+fn attention_of_few_queries_in_parts() {
+    attention_in_parts(&super::interp());
+    attention_in_parts(&super::cuda());
 }
 
 #[test]

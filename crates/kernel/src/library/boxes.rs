@@ -64,13 +64,13 @@ impl Tile {
 
     /// A tile for as many products of m by n sums, if the device has room for it.
     pub fn of(batches: usize, sums: [usize; 2], shared: u32) -> Option<Tile> {
-        let all: Vec<Tile> = Tile::ALL.into_iter().filter(|t| t.shared_bytes() <= shared).collect();
+        let all = || Tile::ALL.into_iter().filter(|t| t.shared_bytes() <= shared);
         // Not those whose rows and columns are mostly beyond the ends of y.
-        let fits = |t: &&Tile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(64));
+        let fits = |t: &Tile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(64));
         let count = |t: &Tile| {
             batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
         };
-        all.iter().filter(fits).find(|t| count(t) >= BUSY).or(all.last()).copied()
+        all().filter(fits).find(|t| count(t) >= BUSY).or(all().next_back())
     }
 
     /// Rows (side 0) or columns (side 1) of a workgroup.

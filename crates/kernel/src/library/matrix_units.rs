@@ -39,6 +39,41 @@ pub struct Tile {
     pub slots: u32,
 }
 
+/// How a tile is cut, whatever the unit: subgroups and fragments of each along m and n, fragments along the terms of a step, slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cut {
+    /// Subgroups of a workgroup along m and n.
+    pub subgroups: [u32; 2],
+    /// Fragments of a subgroup along m and n.
+    pub each: [u32; 2],
+    /// Fragments along the terms of a step.
+    pub deep: u32,
+    /// Steps that have room, where copies bring them.
+    pub slots: u32,
+}
+
+impl Cut {
+    /// From the largest to the smallest. Of the first, 48 KiB hold three slots of as many terms as a unit takes, and registers no more
+    /// than those of one step beside all sums.
+    const CHOSEN: [Cut; 4] = [
+        Cut { subgroups: [2, 2], each: [4, 4], deep: 1, slots: 3 },
+        Cut { subgroups: [2, 2], each: [2, 2], deep: DEEPEST, slots: 3 },
+        Cut { subgroups: [1, 4], each: [1, 1], deep: DEEPEST, slots: 4 },
+        Cut { subgroups: [1, 1], each: [1, 1], deep: DEEPEST, slots: 4 },
+    ];
+    /// For devices with more shared memory: fewer barriers, or fewer loads from memory for each product, at the price of fewer
+    /// workgroups side by side. Which of it counts more has to be tried.
+    const LARGE: [Cut; 3] = [
+        Cut { subgroups: [2, 4], each: [4, 4], deep: 1, slots: 4 },
+        Cut { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 3 },
+        Cut { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 4 },
+    ];
+    /// All that there are.
+    pub fn all() -> impl Iterator<Item = Cut> {
+        Cut::CHOSEN.into_iter().chain(Cut::LARGE)
+    }
+}
+
 /// Fragments along the terms of a step, at most; others are a divisor of it.
 const DEEPEST: u32 = 2;
 /// So many subgroups keep a large device busy.
@@ -65,8 +100,7 @@ impl Tile {
         limits: Limits,
     ) -> Option<Tile> {
         let all = Tile::all(unit, lanes, limits);
-        // Not those whose rows and columns are mostly beyond the ends of y.
-        let fits = |t: &&Tile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(32));
+        let fits = |t: &&Tile| t.is_for(sums);
         let subgroups = |t: &Tile| {
             let each = (t.subgroups[0] * t.subgroups[1]) as usize;
             each * batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
@@ -80,25 +114,26 @@ impl Tile {
     /// The tiles that a device has room for, from the largest to the smallest. They are made for speed alone: a sum has the same
     /// bits with each of them.
     pub fn all(unit: MatrixUnit, lanes: u32, limits: Limits) -> Vec<Tile> {
+        Cut::CHOSEN.into_iter().filter_map(|cut| Tile::cut(unit, lanes, cut, limits)).collect()
+    }
+    /// The tiles that are worth a try for so many sums, and how they are cut: also those for which nobody knows without.
+    pub fn tried(unit: MatrixUnit, lanes: u32, sums: [usize; 2], limits: Limits) -> Vec<(Cut, Tile)> {
+        let one = |cut: Cut| Some((cut, Tile::cut(unit, lanes, cut, limits).filter(|t| t.is_for(sums))?));
+        // What comes through registers has no room for more of it there.
+        let large = Cut::LARGE.into_iter().filter(|_| limits.asynchronous);
+        Cut::CHOSEN.into_iter().chain(large).filter_map(one).collect()
+    }
+    /// The tile that is cut so, if the device has room for it.
+    pub fn cut(unit: MatrixUnit, lanes: u32, cut: Cut, limits: Limits) -> Option<Tile> {
         let Limits { invocations, shared, asynchronous } = limits;
-        let terms = u32::from(unit.shape[2]);
-        let tile = |subgroups, each, depth, slots| Tile {
-            unit,
-            lanes,
-            subgroups,
-            each,
-            depth,
-            slots: if asynchronous { slots } else { 0 },
-        };
-        // Of the first, 48 KiB hold three slots of as many terms as a unit takes, and registers no more than those of one step beside
-        // all sums.
-        let all = [
-            tile([2, 2], [4, 4], terms, 3),
-            tile([2, 2], [2, 2], DEEPEST * terms, 3),
-            tile([1, 4], [1, 1], DEEPEST * terms, 4),
-            tile([1, 1], [1, 1], DEEPEST * terms, 4),
-        ];
-        all.into_iter().filter(|t| t.invocations() <= invocations && t.shared_bytes() <= shared).collect()
+        let Cut { subgroups, each, deep, slots } = cut;
+        let depth = deep * u32::from(unit.shape[2]);
+        let tile = Tile { unit, lanes, subgroups, each, depth, slots: if asynchronous { slots } else { 0 } };
+        (tile.invocations() <= invocations && tile.shared_bytes() <= shared).then_some(tile)
+    }
+    /// Are its rows and columns not mostly beyond the ends of y?
+    fn is_for(self, sums: [usize; 2]) -> bool {
+        (0..2).all(|side| self.size(side) as usize <= sums[side].next_multiple_of(32))
     }
 
     /// Rows (side 0) or columns (side 1) of a workgroup.

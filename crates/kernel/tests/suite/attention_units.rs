@@ -1,11 +1,11 @@
 //! Attention by matrix units: near the definition, computed in f64, and equal to it where nothing is rounded.
 
-use crate::backend::run_work;
+use crate::backend::{run_steps, run_work};
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_kernel::interp::Memory;
 use elinvar_kernel::ir::{Elem, MatrixUnit};
-use elinvar_kernel::library::attention::units;
+use elinvar_kernel::library::attention::{parts, units};
 use elinvar_ops::backend::Attention;
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -56,6 +56,16 @@ impl Case {
         let [b, h, j, l, s, d] = self.sizes;
         [layout(&[b, h, l, d]), layout(&[b, j, s, d]), layout(&[b, j, s, d])]
     }
+    /// y and lse as a device is given the work: of few queries and many keys, in parts.
+    fn by_steps(&self) -> [HostData; 2] {
+        let layouts = self.layouts();
+        let [q, k, v] = &layouts;
+        let all = parts::steps(&self.a, self.dtype, [q, k, v]);
+        assert_eq!(all.steps.len(), if parts::are_few(&self.a, [q, k, v]) { 2 } else { 1 });
+        let operands = self.numbers.each_ref().map(|x| host(self.dtype, x));
+        let got = run_steps(&all, &operands.each_ref());
+        [0, 1].map(|i| got[i].to_host().expect("it has a dtype"))
+    }
     /// y and lse by the units' kernel, in the interpreter and on a machine for PTX.
     fn by_units(&self) -> [HostData; 2] {
         let (layouts, [b, h, _, l, _, d]) = (self.layouts(), self.sizes);
@@ -77,9 +87,12 @@ impl Case {
 
     /// In f64, with a bound for each number.
     fn check(&self) {
+        self.is_near(self.by_units());
+    }
+    fn is_near(&self, got: [HostData; 2]) {
         let [b, h, j, l, s, d] = self.sizes;
         let what = format!("{} {:?} {:?}", self.dtype, self.sizes, self.a);
-        let [y, lse] = self.by_units().each_ref().map(floats);
+        let [y, lse] = got.each_ref().map(floats);
         let eps = if self.dtype == DType::F16 { 2f64.powi(-11) } else { 2f64.powi(-8) };
         let number = |i: usize, at: usize| f64::from(half(self.dtype, self.numbers[i][at]));
         for (head, i) in (0..b * h).flat_map(|head| (0..l).map(move |i| (head, i))) {
@@ -136,6 +149,60 @@ fn attention_is_near_the_definition() {
             Case { dtype, sizes, a: Attention::exact(scale, causal), numbers }.check();
         }
     }
+}
+
+/// Whole parts and a piece of one; one part more than there is; keys that one part alone sees something of.
+#[test]
+fn parts_are_joined() {
+    let rows: [(Sizes, f64, DType); 4] = [
+        ([2, 2, 1, 1, 1030, 32], 0.3, DType::F16),
+        ([1, 2, 2, 16, 513, 64], 0.125, DType::BF16),
+        ([1, 1, 1, 3, 1024, 128], 0.09, DType::F16),
+        // Not many keys: one launch.
+        ([1, 1, 1, 2, 512, 64], 0.125, DType::F16),
+    ];
+    for (n, (sizes, scale, dtype)) in rows.into_iter().enumerate() {
+        let [b, h, j, l, s, d] = sizes;
+        let mut keys = noise(3 * n as u64 + 40, b * j * s * d, 2.0);
+        // Some keys count for much more than others, in the last part.
+        keys[(s - 3) * d..(s - 2) * d].iter_mut().for_each(|k| *k *= 4.0);
+        let numbers = [
+            noise(3 * n as u64 + 41, b * h * l * d, 2.0),
+            keys,
+            noise(3 * n as u64 + 42, b * j * s * d, 3.0),
+        ];
+        let c = Case { dtype, sizes, a: Attention::exact(scale, false), numbers };
+        let got = c.by_steps();
+        c.is_near(got);
+    }
+    // A row has the bits that it has alone.
+    let (d, s) = (64, 600);
+    let numbers = [noise(1, 5 * d, 2.0), noise(2, s * d, 2.0), noise(3, s * d, 1.0)];
+    let case = |queries: std::ops::Range<usize>| {
+        let q = numbers[0][queries.start * d..queries.end * d].to_vec();
+        let (sizes, a) = ([1, 1, 1, queries.len(), s, d], Attention::exact(0.125, false));
+        Case { dtype: DType::F16, sizes, a, numbers: [q, numbers[1].clone(), numbers[2].clone()] }.by_steps()
+    };
+    let [y, lse] = case(0..5).each_ref().map(floats);
+    let [one_y, one_lse] = case(3..4).each_ref().map(floats);
+    assert_eq!((&y[3 * d..4 * d], lse[3]), (&one_y[..], one_lse[0]));
+    // What is not a number stays none, in its row.
+    let mut bad = numbers.clone();
+    bad[0][d + 7] = f32::NAN;
+    let a = Attention::exact(0.125, false);
+    let [y, lse] = Case { dtype: DType::F16, sizes: [1, 1, 1, 5, s, d], a, numbers: bad }.by_steps();
+    let (y, lse) = (floats(&y), floats(&lse));
+    for i in 0..5 {
+        assert_eq!(lse[i].is_nan(), i == 1, "row {i}");
+        assert!(y[i * d..(i + 1) * d].iter().all(|v| v.is_nan() == (i == 1)), "row {i}");
+    }
+    // Few queries that are not causal, and no others.
+    let layouts = [layout(&[1, 1, 4, 64]), layout(&[1, 1, 600, 64]), layout(&[1, 1, 600, 64])];
+    let all = layouts.each_ref();
+    assert!(parts::are_few(&Attention::exact(1.0, false), all));
+    assert!(!parts::are_few(&Attention::exact(1.0, true), all));
+    let many = layout(&[1, 1, 17, 64]);
+    assert!(!parts::are_few(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
 }
 
 /// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm, which is the definition's.

@@ -26,8 +26,12 @@ fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
 /// All tiles, with copies and without.
 fn tiles(dtype: DType) -> Vec<Tile> {
     let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
-    let limits = |asynchronous| Limits { invocations: 1024, shared: 48 << 10, asynchronous };
-    [false, true].into_iter().flat_map(|a| Tile::all(unit, 32, limits(a))).collect()
+    let limits = |asynchronous| Limits { invocations: 1024, shared: 99 << 10, asynchronous };
+    let mut all: Vec<Tile> = [false, true].into_iter().flat_map(|a| Tile::all(unit, 32, limits(a))).collect();
+    // Those that are only tried are larger: the largest of them, once.
+    let tried = Tile::tried(unit, 32, [512, 512], limits(true));
+    all.extend(tried.into_iter().map(|(_, t)| t).filter(|t| !all.contains(t)).collect::<Vec<_>>());
+    all
 }
 
 /// A product, and a sum beside it: rows, terms, columns; which factors lie along their terms.
@@ -80,6 +84,25 @@ fn whole_numbers_are_exact() {
                 let [x, w, bias] = [view(&x, &layouts[0]), view(&w, &layouts[1]), view(&bias, &layouts[2])];
                 let want = Reference::contract(&ReferenceDevice, Precision::Exact, x, w, &AddBias, [bias]);
                 assert_eq!(got, want.expect("it runs"), "{dtype} {m} x {k} x {n} {along:?} {tile:?}");
+            }
+        }
+    }
+}
+
+/// One row that lies across its terms: the stride of an axis of one says nothing, and copies beside it read nothing.
+#[test]
+fn a_row_may_lie_in_any_way() {
+    for dtype in [DType::F16, DType::F32] {
+        for tile in tiles(dtype) {
+            let (m, k, n) = (1, 64, 64);
+            for along in [[false, true], [false, false], [true, false]] {
+                let got = product(dtype, tile, [m, k, n], along, &whole);
+                let of = |i: usize, j: usize| {
+                    let w = |t: usize| if along[1] { j * k + t } else { t * n + j };
+                    (0..k).map(|t| whole(0, i * k + t) * whole(1, w(t))).sum::<f32>() + whole(2, i * n + j)
+                };
+                let want = host(dtype, (0..m * n).map(|at| of(at / n, at % n)));
+                assert_eq!(got, want, "{dtype} {along:?} {tile:?}");
             }
         }
     }

@@ -237,11 +237,12 @@ fn large_units() -> Vec<Kernel> {
     let mut all = Vec::new();
     for (dtype, terms) in [(DType::F16, 16), (DType::BF16, 16), (DType::F32, 8)] {
         let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, terms] };
-        for asynchronous in [false, true] {
-            let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous };
-            let tiles = matrix_units::Tile::all(unit, 32, limits);
-            assert_eq!(tiles.len(), 4);
-            for tile in tiles {
+        // As much shared memory as all devices have, and as those have that have copies.
+        for (asynchronous, shared, count) in [(false, 48 << 10, 4), (true, 99 << 10, 7)] {
+            let limits = Limits { invocations: 1024, shared, asynchronous };
+            let tiles = matrix_units::Tile::tried(unit, 32, [512, 512], limits);
+            assert_eq!(tiles.len(), count, "{tiles:?}");
+            for (_, tile) in tiles {
                 for w in [matrix.clone(), matrix.transpose(1, 2)] {
                     let work = matrix_units::contract(&e, dtype, &matrix, &w, &[], tile);
                     let k = work.expect("there are elements").kernel();
@@ -271,6 +272,21 @@ fn of_boxes() -> Vec<Kernel> {
     all
 }
 
+/// Attention of few queries to many keys: parts of all widths, and the join.
+fn attention_parts() -> [Vec<Kernel>; 2] {
+    let kernels = |(dtype, d): (DType, usize)| {
+        let layout = |l: usize| Layout::contiguous(Shape::new(&[1, 4, l, d]).expect("small"));
+        let (q, kv) = (layout(3), layout(2000));
+        let all = attention::parts::steps(&Attention::exact(0.125, false), dtype, [&q, &kv, &kv]);
+        let [part, join] = &all.steps[..] else { panic!("a launch for the parts, and the join") };
+        [part.work.kernel(), join.work.kernel()]
+    };
+    let all = [(DType::F16, 32), (DType::BF16, 64), (DType::F16, 128)].map(kernels);
+    let [a, b, c] = all;
+    let ([a, x], [b, y], [c, _]) = (a, b, c);
+    [vec![a, b, c], vec![x, y]]
+}
+
 /// Attention by matrix units, of all widths.
 fn attention_units() -> Vec<Kernel> {
     let forms = [32, 64, 128].map(|d| [(DType::F16, true, d), (DType::BF16, false, d)]).concat();
@@ -293,7 +309,9 @@ fn attention_units() -> Vec<Kernel> {
 
 #[test]
 fn the_assembler_takes_every_kernel() {
+    let [by_parts, joins] = attention_parts();
     let mut all = library();
+    all.extend(joins);
     all.extend((0..60).map(|seed| kernel(&mut Dice::new(seed))));
     let mut most = Vec::new();
     for (i, k) in all.iter().enumerate() {
@@ -330,7 +348,7 @@ fn the_assembler_takes_every_kernel() {
         most.push((usage.spilled, usage.registers, k.name.clone()));
     }
     let units = [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32));
-    for k in units.chain(large_units()).chain(attention_units()) {
+    for k in units.chain(large_units()).chain(attention_units()).chain(by_parts) {
         let text = emit(&k, MATRIX_UNITS).unwrap_or_else(|e| panic!("{e}"));
         nothing_is_left_open(&k, &text);
         // What is staged is loaded a matrix at a time.

@@ -6,10 +6,12 @@
 //! of a tile visit the same others, and only scores on the diagonal are chosen element by element.
 //!
 //! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
-//! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`.
+//! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
+//!   queries are few.
 
 mod forward;
 mod grad;
+pub mod parts;
 pub mod units;
 pub mod units_grad;
 

@@ -9,6 +9,7 @@
 //! Exponents are of 2, and a polynomial: the weights are rounded to eleven bits at most, of which it leaves none wrong but the
 //! last, rarely. What rows hold knows nothing of other rows, and blocks follow one another in order.
 
+use super::parts::PART;
 use super::{Operand, buffer, push, scale, words};
 use crate::build::{Builder, Val};
 use crate::ir::{
@@ -52,6 +53,8 @@ pub struct Form {
     pub width: u32,
     /// Query `i` sees keys `0..=i` only.
     pub causal: bool,
+    /// Of few queries, does each workgroup take a part of the keys, and leave what it finds as it is?
+    pub part: bool,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
@@ -74,6 +77,15 @@ pub fn fits(unit: MatrixUnit, dtype: DType, operands: [&Layout; 3], masked: bool
 /// # Panics
 /// If it does not fit ([`fits`]).
 pub fn attention(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Option<Work<'static>> {
+    work(a, dtype, operands, false)
+}
+
+/// The work on parts of the keys: q, k, v, then results and statistics of each part (`parts`).
+pub(super) fn part(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Option<Work<'static>> {
+    work(a, dtype, operands, true)
+}
+
+fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], part: bool) -> Option<Work<'static>> {
     let unit = MatrixUnit { elem: dtype.into(), shape: [16; 3] };
     assert!(fits(unit, dtype, operands, false), "attention by matrix units: {operands:?} of {dtype}");
     let [q, k, _] = operands;
@@ -82,19 +94,26 @@ pub fn attention(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Option<
     if b * h * l == 0 {
         return None;
     }
-    let wide = operands.iter().any(|l| index::is_wide(l)) || index::are_many(b * h * l * d);
-    let form = Form { dtype, width: d as u32, causal: a.causal, wide };
+    let parts = if part { s.div_ceil(PART) } else { 1 };
+    let wide = operands.iter().any(|l| index::is_wide(l)) || index::are_many(parts * b * h * l * d);
+    let form = Form { dtype, width: d as u32, causal: a.causal, part, wide };
     let tiles = l.div_ceil(form.rows() as usize);
-    let mut all = [b * h, h, h / j.max(1), l, s, tiles].map(|v| v as i64).to_vec();
+    let mut all = [b * h, h, h / j.max(1), l, s, tiles, parts].map(|v| v as i64).to_vec();
     all.extend(words(Scalar::F32, a.scale));
     operands.iter().for_each(|l| push(&mut all, l));
     let key = Key::of("attention by units").with(&form);
-    Some(numbers::work(key, move || build(&form), grid((b * h * tiles) as u64), index::scalar(wide), &all))
+    Some(numbers::work(
+        key,
+        move || build(&form),
+        grid((b * h * tiles * parts) as u64),
+        index::scalar(wide),
+        &all,
+    ))
 }
 
 impl Form {
     fn name(&self) -> String {
-        let flags = [(self.causal, "_causal"), (self.wide, "_wide")];
+        let flags = [(self.causal, "_causal"), (self.part, "_part"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         format!("attention_units_{}_{}{flags}", self.dtype, self.width)
     }
@@ -102,9 +121,13 @@ impl Form {
     fn slots(self) -> u32 {
         if self.width > 64 { 2 } else { 4 }
     }
-    /// Queries of a workgroup: as many as there is room for where keys will be.
-    fn rows(self) -> u32 {
+    /// Lines of shared memory, for keys and for values.
+    fn room(self) -> u32 {
         self.slots() * BLOCK
+    }
+    /// Queries of a workgroup: as many as there is room for where keys will be; a sixteen for each subgroup if they are few.
+    fn rows(self) -> u32 {
+        if self.part { SUBGROUPS * SIXTEEN } else { self.room() }
     }
     /// Sixteens of a subgroup.
     fn tiles(self) -> u32 {
@@ -130,18 +153,21 @@ pub fn build(form: &Form) -> Kernel {
 fn write<'k>(k: &'k Builder, form: Form) {
     let elem = Elem::from(form.dtype);
     let places = ["q", "k", "v"].map(|n| buffer(k, n, elem));
-    let y = k.buffer("y", elem, Access::Write);
+    let y = k.buffer("y", if form.part { Elem::F32 } else { elem }, Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
     let number = index::scalar(form.wide);
-    let numbers = Numbers::new(k, number, 8 + 5 * 3);
-    let [heads, h, group, l, s, tiles] = ["heads", "h", "group", "l", "s", "tiles"].map(|n| numbers.get(n));
+    let numbers = Numbers::new(k, number, 9 + 5 * 3);
+    let [heads, h, group, l, s, tiles, parts] =
+        ["heads", "h", "group", "l", "s", "tiles", "parts"].map(|n| numbers.get(n));
     // Exponents are of 2.
     let scale = scale(&numbers, Scalar::F32) * k.float(Scalar::F32, std::f64::consts::LOG2_E);
     let [q, key, v] = [0, 1, 2].map(|i| Operand::read(&numbers, ["q", "k", "v"][i], places[i]));
-    let staged = ["keys", "values"].map(|n| k.shared(n, elem, form.rows() * form.pitch()));
+    let staged = ["keys", "values"].map(|n| k.shared(n, elem, form.room() * form.pitch()));
 
     // Which head and queries: of a causal head the last ones, which see most, first.
     let unit = group_number(k, number);
+    // Parts of one head lie side by side.
+    let (unit, part) = if form.part { (unit / parts, unit % parts) } else { (unit, parts.like(0)) };
     let asked = unit / tiles;
     let head = asked.min(heads - 1);
     let (batch, own) = (head / h, head % h);
@@ -172,11 +198,13 @@ fn write<'k>(k: &'k Builder, form: Form) {
     k.barrier();
 
     let seen = if form.causal { s.min(first_row + i64::from(form.rows())) } else { s };
+    let from = part * PART as i64;
+    let seen = if form.part { seen.min(from + PART as i64) } else { seen };
     let kept = own / group;
     let stages = [stage(&key, kept, BLOCK), stage(&v, kept, BLOCK)];
     let flow =
         Flow { stages, to: staged, pitch: [form.pitch(); 2], slots: form.slots(), end: seen, upto: seen };
-    flow.open(zero);
+    flow.open(from);
     let turn = |masked: bool| {
         let (rows, queries) = (&rows, &queries);
         move |first: Val<'k>, bases: [Val<'k>; 2], old: &[Val<'k>]| {
@@ -187,8 +215,11 @@ fn write<'k>(k: &'k Builder, form: Form) {
     // Blocks that all queries see as a whole, then those on the diagonal and the one that keys end in.
     let block = i64::from(BLOCK);
     let whole = if form.causal { first_row.min(seen) } else { seen } / block * block;
-    let (slot, state) = flow.steps([zero, whole], k.u32(0), &rows.begin(), &turn(false));
+    let (slot, state) = flow.steps([from, whole], k.u32(0), &rows.begin(), &turn(false));
     let (_, state) = flow.steps([whole, seen], slot, &state, &turn(true));
+    if form.part {
+        return rows.leave(&state, asked.lt(heads), [part, parts, head, heads, l], [y, lse]);
+    }
     rows.end(&state, asked.lt(heads), [head, l], [y, lse]);
 }
 
@@ -361,6 +392,39 @@ impl<'k> Rows<'k> {
             }
         }
         (Two { m, sum }, alphas, weights)
+    }
+
+    /// Stores what a part found of those rows that there are: results as they are; maxima, and behind those of all parts sums.
+    fn leave(
+        &self,
+        state: &[Val<'k>],
+        exists: Val<'k>,
+        [part, parts, head, heads, l]: [Val<'k>; 5],
+        [results, statistics]: [Place; 2],
+    ) {
+        let (k, form) = (self.k, self.form);
+        let (maxima, state) = state.split_at(2);
+        let (sums, fragments) = state.split_at(2);
+        let total =
+            [0, 1].map(|i| self.others.iter().fold(sums[i], |sum, &other| sum + k.shuffle(sum, other)));
+        let numbers: Vec<Val> =
+            fragments.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half))).collect();
+        for i in 0..2 {
+            let row = self.each[0][i];
+            k.if_(row.lt(l) & exists, || {
+                let line = (part * heads + head) * l + row;
+                for (eighth, four) in numbers.iter().enumerate() {
+                    let first = 2 * i as u8;
+                    let pair = k.compose(&[four.extract(first), four.extract(first + 1)]);
+                    let column = self.column + 8 * eighth as i64;
+                    k.store(results, line * i64::from(form.width) + column.to(line.scalar()), pair);
+                }
+                k.if_(self.column.eq(k.u32(0)), || {
+                    k.store(statistics, line, maxima[i]);
+                    k.store(statistics, parts * heads * l + line, total[i]);
+                });
+            });
+        }
     }
 
     /// Stores results and statistics of those rows that there are.

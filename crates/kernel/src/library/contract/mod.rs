@@ -223,7 +223,9 @@ pub(super) fn numbers_of(
     let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
     for l in [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)) {
         all.push(l.offset() as i64);
-        all.extend(l.strides().iter().map(|&s| s as i64));
+        // Of an axis of one there is no second, and its stride may be anything. A copy that brings zeros in its place still has an
+        // address, which should be a multiple of 16 bytes as others are.
+        all.extend(l.shape().iter().zip(l.strides()).map(|(&n, &s)| if n == 1 { 0 } else { s as i64 }));
     }
     (all, b * tiles[0] * tiles[1])
 }
