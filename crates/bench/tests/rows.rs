@@ -39,7 +39,7 @@ fn rows_are_chosen_by_group_or_text() {
         ("attention", 4, "a group"),
         ("|softmax|", 2, "a workload, whole"),
         ("", 103, "every name has it, but large work is asked for by its group"),
-        ("large", 24, "a group"),
+        ("large", 28, "a group"),
         ("i. large|adam", 1, "a text that begins as these names do"),
         ("|f16", 1, "a dtype"),
         ("nothing like it", 0, "nothing"),
