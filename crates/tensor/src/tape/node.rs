@@ -125,15 +125,16 @@ impl<B: Backend> Node<B> {
     }
     /// The node of one of a run's several results.
     fn result(run: &Arc<Self>, output: usize) -> Arc<Self> {
-        let known = run.extras(|e| e.results.get(output).and_then(Weak::upgrade));
-        known.unwrap_or_else(|| {
+        // Under one lock: two threads that ask at once get the same node.
+        run.extras(|e| {
+            if let Some(node) = e.results.get(output).and_then(Weak::upgrade) {
+                return node;
+            }
             let node = Self::new(State::Result(run.clone(), output));
-            run.extras(|e| {
-                if e.results.len() <= output {
-                    e.results.resize(output + 1, Weak::new());
-                }
-                e.results[output] = Arc::downgrade(&node);
-            });
+            if e.results.len() <= output {
+                e.results.resize(output + 1, Weak::new());
+            }
+            e.results[output] = Arc::downgrade(&node);
             node
         })
     }
