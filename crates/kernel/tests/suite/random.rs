@@ -91,6 +91,7 @@ fn body<'k>(k: &'k Builder, dice: &mut Dice, pool: &mut Vec<Val<'k>>, steps: usi
                 _ => continue,
             },
             2..=4 => match dice.pick(&BINARY) {
+                Binary::CopySign if s.is_float() => a.binary(Binary::CopySign, number(k, b)),
                 op if elinvar_kernel::arith::binary(op, s).is_some() => a.binary(op, b),
                 _ => continue,
             },
@@ -106,7 +107,7 @@ fn body<'k>(k: &'k Builder, dice: &mut Dice, pool: &mut Vec<Val<'k>>, steps: usi
             8 => a.to(dice.pick(&Scalar::ALL)),
             9 => {
                 let to = dice.pick(&Scalar::ALL);
-                if elinvar_kernel::arith::bits(s, to) && s != to { a.bits(to) } else { continue }
+                if elinvar_kernel::arith::bits(s, to) && s != to { number(k, a).bits(to) } else { continue }
             }
             10 => match t {
                 Type::Vector(_, 1) => a.splat(dice.pick(&[2, 4])),
@@ -149,6 +150,15 @@ fn body<'k>(k: &'k Builder, dice: &mut Dice, pool: &mut Vec<Val<'k>>, steps: usi
         };
         pool.push(new);
     }
+}
+
+/// A value of which the bits may be looked at: 0.5 stands for each NaN, since the bits of those are not specified.
+fn number<'k>(k: &'k Builder, v: Val<'k>) -> Val<'k> {
+    if !v.scalar().is_float() {
+        return v;
+    }
+    let half = k.constant(Constant::float(v.scalar(), 0.5)).splat(v.ty().width());
+    v.compare(Compare::Eq, v).select(v, half)
 }
 
 /// Buffers and a launch for a random kernel.
