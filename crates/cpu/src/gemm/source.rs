@@ -128,6 +128,14 @@ impl<T: Real> Left<T> for Matrix<'_, T> {
 impl<T: Real> Right<T> for Matrix<'_, T> {
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
         let w = width::<T>(isa);
+        let (mut out, mut cols) = (out, cols);
+        if let (Numbers::Own(src), 1) = (self.data, self.col) {
+            let whole = cols.len() / w;
+            let (panels, rest) = out.split_at_mut(whole * w * terms.len());
+            let lines = Side { src, at: self.at(batch, terms.start, cols.start), step: self.row, panels };
+            side_by_side(isa, lines, terms.len(), whole);
+            (out, cols) = (rest, cols.start + whole * w..cols.end);
+        }
         for (panel, j) in out.chunks_exact_mut(w * terms.len().max(1)).zip(cols.clone().step_by(w)) {
             let n = w.min(cols.end - j);
             if n < w {
@@ -161,6 +169,47 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
     fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>> {
         let at = self.at(batch, 0, cols.start);
         (self.row == 1).then_some(Columns { data: self.data, at, step: self.col })
+    }
+}
+
+/// Rows of a matrix, of which panels side by side are packed together: what a row has for them lies together.
+struct Side<'a, T> {
+    src: &'a [T],
+    /// Where the first row starts, and how far apart they are.
+    at: isize,
+    step: isize,
+    panels: &'a mut [T],
+}
+
+/// panels[(p * rows + r) * width + c] = src[at + r * step + p * width + c]
+fn side_by_side<T: Real>(isa: Isa, side: Side<'_, T>, rows: usize, panels: usize) {
+    if rows == 0 || panels == 0 {
+        return;
+    }
+    match width::<T>(isa) {
+        8 => dispatch(isa, SideBySide::<T, 8>(side, rows)),
+        16 => dispatch(isa, SideBySide::<T, 16>(side, rows)),
+        32 => dispatch(isa, SideBySide::<T, 32>(side, rows)),
+        w => unreachable!("no registers have panels of {w} columns"),
+    }
+}
+
+struct SideBySide<'a, T, const W: usize>(Side<'a, T>, usize);
+
+impl<T: Real, const W: usize> Kernel for SideBySide<'_, T, W> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let SideBySide(Side { src, at, step, panels }, rows) = self;
+        let panels = panels.as_chunks_mut::<W>().0;
+        let count = panels.len() / rows;
+        for r in 0..rows {
+            let from = (at + r as isize * step) as usize;
+            let row = src[from..from + count * W].as_chunks::<W>().0;
+            for (p, x) in row.iter().enumerate() {
+                panels[p * rows + r] = *x;
+            }
+        }
     }
 }
 
