@@ -3,10 +3,13 @@
 //! Every step runs, even after one has failed, so that one run tells all. What cannot run here is listed as skipped,
 //! with the reason; it is never counted as passed.
 
-use crate::{cuda, root, vulkan};
+use crate::cuda::{self, EMULATED};
+use crate::{root, vulkan};
+use std::cell::RefCell;
 use std::env;
+use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Places beside the project where a directory of golden cases is looked for, unless `ELINVAR_GOLDEN` names one.
@@ -28,6 +31,8 @@ pub(crate) struct Row {
 /// Runs all steps.
 pub fn test() -> ExitCode {
     vulkan::install();
+    // What users run takes longest to build, and tests leave a core free as often as not.
+    let program = Beside::start(&["build", "--release", "--package", "elinvar-cli", "--package", EMULATED]);
     let mut rows = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
@@ -39,6 +44,7 @@ pub fn test() -> ExitCode {
     });
     step("tests", &|| cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"], &[]));
     step("aarch64, check", &crate::arm::check);
+    step("program", &|| program.ended());
     step("golden sample", &|| conformance("reference", &[], &[]));
     step("golden cases", &|| on_golden("reference", &[]));
     for isa in ISAS {
@@ -208,7 +214,7 @@ pub(crate) fn weights(
     }
 }
 
-/// A directory for what training runs write, removed in the end.
+/// The path of a directory or a file for this run, removed in the end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -220,7 +226,10 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is left to the system's own cleaning of its temporary directory.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = match self.0.is_dir() {
+            true => std::fs::remove_dir_all(&self.0),
+            false => std::fs::remove_file(&self.0),
+        };
     }
 }
 
@@ -240,13 +249,49 @@ pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     })
 }
 
+/// Cargo at work beside the steps, until one waits for it.
+struct Beside {
+    /// The process and where it writes what it says, or why there is none.
+    started: std::io::Result<(RefCell<Child>, Scratch)>,
+}
+
+impl Beside {
+    fn start(args: &[&str]) -> Beside {
+        let start = || {
+            let said = Scratch::new("build.log");
+            let log = File::create(&said.0)?;
+            let child =
+                crate::cargo(args).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+            Ok((RefCell::new(child), said))
+        };
+        Beside { started: start() }
+    }
+    /// Waits, and tells what was said.
+    fn ended(&self) -> Outcome {
+        let (child, said) = match &self.started {
+            Ok(started) => started,
+            Err(e) => return Outcome::Failed(format!("cargo did not start: {e}")),
+        };
+        let status = child.borrow_mut().wait();
+        match std::fs::read_to_string(&said.0) {
+            Ok(text) => print!("{text}"),
+            Err(e) => println!("what it said cannot be read: {e}"),
+        }
+        judged(status)
+    }
+}
+
 fn cargo(args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     ended(crate::cargo(args).envs(vars.iter().copied()))
 }
 
 /// Runs cargo, and judges it by its exit status.
 pub(crate) fn ended(cargo: &mut Command) -> Outcome {
-    match cargo.status() {
+    judged(cargo.status())
+}
+
+fn judged(status: std::io::Result<ExitStatus>) -> Outcome {
+    match status {
         Ok(status) if status.success() => Outcome::Passed,
         Ok(status) => Outcome::Failed(status.to_string()),
         Err(e) => Outcome::Failed(format!("cargo did not start: {e}")),
