@@ -77,7 +77,7 @@ pub struct Context<'a, V: Value> {
 
 impl<'a, V: Value> Context<'a, V> {
     /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them; `operands` may be, if there are
-    /// `inputs`, which say the same.
+    /// `inputs`, which say the same. One of `operands` stands for all if it is the only one.
     pub fn new(
         inputs: &'a [V],
         outputs: &'a [V],
@@ -104,11 +104,17 @@ impl<'a, V: Value> Context<'a, V> {
     }
     /// The shape of operand `i`.
     pub fn shape(&self, i: usize) -> &Shape {
-        self.operands.get(i).map_or_else(|| self.inputs[i].shape(), |(layout, _)| layout.shape())
+        self.operand(i).map_or_else(|| self.inputs[i].shape(), |(layout, _)| layout.shape())
     }
     /// The dtype of operand `i`.
     pub fn dtype(&self, i: usize) -> DType {
-        self.operands.get(i).map_or_else(|| self.inputs[i].dtype(), |(_, dtype)| *dtype)
+        self.operand(i).map_or_else(|| self.inputs[i].dtype(), |(_, dtype)| *dtype)
+    }
+    fn operand(&self, i: usize) -> Option<&(Layout, DType)> {
+        match self.operands {
+            [all] => Some(all),
+            each => each.get(i),
+        }
     }
     /// Does anybody need the gradient by operand `i`?
     pub fn wants(&self, i: usize) -> bool {

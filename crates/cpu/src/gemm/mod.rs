@@ -171,6 +171,25 @@ impl<T: Real> Job<'_, T> {
         Panels { data, step, across: step * k, kind: self.kind }
     }
 
+    /// Rows of the left factor: where they lie, if tiles can read them there, or packed into the room.
+    fn left<'r>(
+        &'r self,
+        isa: Isa,
+        batch: usize,
+        rows: &Range<usize>,
+        terms: &Range<usize>,
+        room: &'r mut [T],
+    ) -> Lines<'r, T> {
+        if self.kind == Kind::Numbers
+            && let Some(Lines { data, step }) = self.left.lines(batch, rows.clone())
+            && are_apart(step.wrapping_mul(size_of::<T>()))
+        {
+            return Lines { data: &data[terms.start..], step };
+        }
+        self.left.pack(isa, batch, rows.clone(), terms.clone(), room);
+        Lines { data: room, step: PITCH }
+    }
+
     /// Each task packs rows of the left factor; the right one is packed.
     fn with_kept(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
         let isa = d.isa();
@@ -178,7 +197,7 @@ impl<T: Real> Job<'_, T> {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
             scratch(rows.len() * PITCH, |left| {
                 for terms in chunks(0..self.k) {
-                    self.left.pack(isa, b, rows.clone(), terms.clone(), left);
+                    let left = self.left(isa, b, &rows, &terms, left);
                     let right =
                         self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
                     tile.add(isa, left, right, terms.len());
@@ -215,16 +234,17 @@ impl<T: Real> Job<'_, T> {
                 scratch(room, |right| {
                     for terms in chunks(0..self.k) {
                         let k = terms.len();
-                        self.left.pack(isa, b, rows.clone(), terms.clone(), left);
                         if self.m <= thin::THIN
                             && self.kind == Kind::Numbers
                             && let Some(direct) = self.right.direct(isa, b, terms.clone(), cols.clone())
                         {
+                            self.left.pack(isa, b, rows.clone(), terms.clone(), left);
                             tile.chain(terms.start == 0, right, |i, sums| {
                                 thin::chain(isa, &left[i * PITCH..][..k], direct, sums);
                             });
                             continue;
                         }
+                        let left = self.left(isa, b, &rows, &terms, left);
                         let direct = cols.start..cols.start + whole;
                         let direct =
                             (whole > 0).then(|| self.right.direct(isa, b, terms.clone(), direct)).flatten();
@@ -353,7 +373,7 @@ impl<T: Real> Job<'_, T> {
                 scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
                     for (i, terms) in chunks(0..self.k).enumerate() {
                         self.right.pack(isa, b, terms.clone(), cols.clone(), right);
-                        let left = &left[i * size + tile.rows.start * PITCH..];
+                        let left = Lines { data: &left[i * size + tile.rows.start * PITCH..], step: PITCH };
                         tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
                     }
                     self.finish(d, tile);
@@ -414,7 +434,7 @@ impl<T: Real> Job<'_, T> {
             let rows = tile.rows.clone();
             scratch(rows.len() * PITCH, |left| {
                 for terms in chunks(all.clone()) {
-                    self.left.pack(isa, b, rows.clone(), terms.clone(), left);
+                    let left = self.left(isa, b, &rows, &terms, left);
                     let before = (terms.start - all.start) * padded;
                     let panels = &right[before + (tile.cols.start - across.start) * terms.len()..];
                     tile.add(isa, left, self.panels(isa, panels, terms.len()), terms.len());
@@ -436,6 +456,22 @@ impl<T: Real> Job<'_, T> {
             self.finish.finish(d.isa(), b, row, col, tile.row(i));
         }
     }
+}
+
+/// Rows of the highest tile.
+const HIGHEST: usize = 12;
+/// Sets and ways of a first-level cache, and bytes of a line.
+const SETS: usize = 64;
+const WAYS: usize = 8;
+const LINE: usize = 64;
+
+/// Can a tile read rows so many bytes apart where they lie? A line of each stays in the first-level cache while its terms are read;
+/// of rows 4 KiB apart, all lines would share a set.
+fn are_apart(bytes: usize) -> bool {
+    let mut lines = [0; SETS];
+    (0..HIGHEST).for_each(|r| lines[r.wrapping_mul(bytes) / LINE % SETS] += 1);
+    // Two ways are left to the columns, which pass through.
+    lines.iter().all(|&n| n <= WAYS - 2)
 }
 
 /// Terms, chunk by chunk. They begin where a chunk begins.

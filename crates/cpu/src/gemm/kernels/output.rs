@@ -89,7 +89,7 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If `left` or `right` is too short.
-    pub(crate) fn add(&mut self, isa: Isa, left: &[T], right: Panels<'_, T>, k: usize) {
+    pub(crate) fn add(&mut self, isa: Isa, left: Lines<'_, T>, right: Panels<'_, T>, k: usize) {
         self.add_part(isa, left, (0, self.cols.len()), right, k);
     }
     /// As `add`, for `cols` columns from `at` on, counted from the tile's first. The parts of the first chunk come from the
@@ -100,7 +100,7 @@ impl<T: Real> Tile<'_, T> {
     pub(crate) fn add_part(
         &mut self,
         isa: Isa,
-        left: &[T],
+        left: Lines<'_, T>,
         (at, cols): (usize, usize),
         right: Panels<'_, T>,
         k: usize,

@@ -1,10 +1,10 @@
 //! c = a * b or c += a * b, for a chunk of terms, tile by tile in registers.
 //!
-//! The left block lies in rows of [`PITCH`] numbers: a row's terms are neighbours, so that a left matrix needs no turning,
-//! and as the distance is a constant, a tile of any height reads them from one address register. The right block lies in
-//! panels: for each term, [`width`] columns.
+//! The left block lies in rows: a row's terms are neighbours, so that a left matrix needs no turning. Rows that were packed are
+//! [`PITCH`] numbers apart. The right block lies in panels: for each term, [`width`] columns.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
+use super::skinny::Lines;
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -37,8 +37,8 @@ pub(crate) enum Kind {
 
 /// A chunk's part of a product.
 pub(crate) struct Block<'a, T> {
-    /// Rows of terms: `rows` of them, `PITCH` apart.
-    pub(crate) a: &'a [T],
+    /// Rows of terms.
+    pub(crate) a: Lines<'a, T>,
     /// Panels of columns.
     pub(crate) b: Panels<'a, T>,
     pub(crate) rows: usize,
@@ -76,7 +76,7 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
         return;
     }
     assert!(k > 0, "a chunk has terms");
-    assert!(k <= CHUNK && (rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
+    assert!(k <= CHUNK && (rows - 1) * block.a.step + k <= block.a.data.len(), "the left block is too short");
     let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
     assert!(reach <= block.b.data.len(), "the right block is too short");
     match block.b.kind {
@@ -120,8 +120,8 @@ impl<T: Real> Tiles<'_, T> {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 unsafe {
-                    let t = Tile::<V, Panel<V>> {
-                        a: a.as_ptr().add(i * PITCH),
+                    let t = Tile::<V, Lying<V>, Panel<V>> {
+                        a: Lying::new(a.data.as_ptr().add(i * a.step), a.step),
                         b: Panel {
                             at: b.data.as_ptr().add(j / w * b.across),
                             next: b.step,
@@ -174,6 +174,62 @@ pub(super) trait Feed<V: Vector>: Copy {
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W];
 }
 
+/// Where a tile's rows come from.
+pub(super) trait Side<V: Vector>: Copy {
+    /// The next term of row `r`.
+    ///
+    /// # Safety
+    /// There is such a row, and one more term.
+    unsafe fn number(self, r: usize) -> V::T;
+    /// Goes on to the next term.
+    fn step(&mut self);
+}
+
+/// Rows that were packed, [`PITCH`] apart: as the distance is a constant, a tile of any height reads them from one address
+/// register.
+#[derive(Clone, Copy)]
+pub(super) struct Packed<V: Vector>(pub(super) *const V::T);
+
+impl<V: Vector> Side<V> for Packed<V> {
+    #[inline(always)]
+    unsafe fn number(self, r: usize) -> V::T {
+        // SAFETY: the caller's.
+        unsafe { *self.0.add(r * PITCH) }
+    }
+    #[inline(always)]
+    fn step(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+    }
+}
+
+/// Rows as they lie in memory. An address takes one register or two, so three rows are read from one address.
+#[derive(Clone, Copy)]
+struct Lying<V: Vector> {
+    /// Rows 0, 3, 6 and 9.
+    at: [*const V::T; 4],
+    /// Distance of rows.
+    apart: usize,
+}
+
+impl<V: Vector> Lying<V> {
+    #[inline(always)]
+    fn new(first: *const V::T, apart: usize) -> Self {
+        Lying { at: [0, 3, 6, 9].map(|r| first.wrapping_add(r * apart)), apart }
+    }
+}
+
+impl<V: Vector> Side<V> for Lying<V> {
+    #[inline(always)]
+    unsafe fn number(self, r: usize) -> V::T {
+        // SAFETY: the caller's.
+        unsafe { *self.at[r / 3].add(r % 3 * self.apart) }
+    }
+    #[inline(always)]
+    fn step(&mut self) {
+        self.at = self.at.map(|p| p.wrapping_add(1));
+    }
+}
+
 /// A panel.
 #[derive(Clone, Copy)]
 struct Panel<V: Vector> {
@@ -205,10 +261,10 @@ impl<V: Vector> Feed<V> for Panel<V> {
     }
 }
 
-/// A tile: from `a` on its rows of terms, [`PITCH`] apart, from `c` on its part of the result.
+/// A tile: from `c` on its part of the result.
 #[derive(Clone, Copy)]
-pub(super) struct Tile<V: Vector, B> {
-    pub(super) a: *const V::T,
+pub(super) struct Tile<V: Vector, A, B> {
+    pub(super) a: A,
     pub(super) b: B,
     pub(super) k: usize,
     pub(super) c: *mut V::T,
@@ -217,7 +273,7 @@ pub(super) struct Tile<V: Vector, B> {
     pub(super) first: bool,
 }
 
-impl<V: Vector> Tile<V, Panel<V>> {
+impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
     /// Computes `R` rows of `P` whole panels; gives `R`.
     ///
     /// # Safety
@@ -227,16 +283,18 @@ impl<V: Vector> Tile<V, Panel<V>> {
         // SAFETY: row r < R and term t < k lie in the block, and so does register v of panel p < P.
         unsafe {
             let mut sums = [[[V::splat(V::T::ZERO); 2]; P]; R];
+            let mut a = self.a;
             for t in 0..self.k {
                 let b = self.b.at.add(t * self.b.next);
                 each_row!(R, r => {
-                    let left = V::splat(*self.a.add(r * PITCH + t));
+                    let left = V::splat(a.number(r));
                     each_row!(P, p => {
                         for (v, sum) in sums[r][p].iter_mut().enumerate() {
                             *sum = left.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
                         }
                     });
                 });
+                a.step();
             }
             each_row!(R, r => {
                 for (i, sum) in sums[r].iter().flatten().enumerate() {
@@ -250,7 +308,7 @@ impl<V: Vector> Tile<V, Panel<V>> {
     }
 }
 
-impl<V: Vector, B: Feed<V>> Tile<V, B> {
+impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
     /// Computes some of `rows` rows; gives how many: as many as fit, in steps, so that few are not computed as many.
     ///
     /// # Safety
@@ -296,15 +354,16 @@ impl<V: Vector, B: Feed<V>> Tile<V, B> {
                 }
             });
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
-            let mut b = self.b;
-            for t in 0..self.k {
+            let (mut a, mut b) = (self.a, self.b);
+            for _ in 0..self.k {
                 let right = b.next::<R, W>();
                 each_row!(R, r => {
-                    let left = V::splat(*self.a.add(r * PITCH + t));
+                    let left = V::splat(a.number(r));
                     for (sum, right) in sums[r].iter_mut().zip(right) {
                         *sum = left.fma(right, *sum);
                     }
                 });
+                a.step();
             }
             let whole = self.cols == W * V::LANES;
             each_row!(R, r => {

@@ -4,7 +4,7 @@
 //! register of columns is one load, or of two rows two loads, for any term: all that differs from term to term is the place.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Feed, PITCH, Tile};
+use super::tile::{Feed, PITCH, Packed, Tile};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -106,7 +106,7 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                 i += unsafe {
                     let x = b.x.as_ptr();
                     let (places, k) = (b.places.as_ptr(), b.places.len());
-                    let (a, c) = (a.as_ptr().add(i * PITCH), c.add(i * step + j));
+                    let (a, c) = (Packed(a.as_ptr().add(i * PITCH)), c.add(i * step + j));
                     let from = units.map(|u| x.add(u.from));
                     if whole {
                         Tile { a, b: Rows::<V> { places, from }, k, c, step, cols, first }.next(rows - i)
