@@ -78,7 +78,12 @@ pub(crate) fn largest(isa: Isa, windows: &Windows, x: &[f32], room: &mut Room<'_
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => dispatch(isa, Largest::<__m256> { windows, x, y, registers: PhantomData }),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, Largest::<__m512> { windows, x, y, registers: PhantomData }),
+        Level::Avx512 if windows.even.len() >= <__m512 as Vector>::LANES => {
+            dispatch(isa, Largest::<__m512> { windows, x, y, registers: PhantomData });
+        }
+        // It has those of AVX2, too.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => dispatch(isa, Largest::<__m256> { windows, x, y, registers: PhantomData }),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => dispatch(isa, Largest::<float32x4_t> { windows, x, y, registers: PhantomData }),
     }
