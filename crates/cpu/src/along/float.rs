@@ -4,6 +4,7 @@ use super::fold::{store, store_f32};
 use super::lanes::{self, Combine, Sum, each_fold};
 use super::stage::Number;
 use crate::isa::Isa;
+use crate::simd::folds::Folds;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
@@ -17,6 +18,8 @@ pub(crate) trait Float: Number + Lane<Mask = bool> + PartialOrd {
     const NOTHING: Self;
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
+    /// The sum of at most a block of terms that lie in several parts.
+    fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
     /// The sum of a few terms, filled up with zeros.
     fn few(terms: [Self; FEW]) -> Self;
     /// Results of blocks, joined.
@@ -34,6 +37,9 @@ macro_rules! float {
             const NOTHING: $t = 0.0;
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
                 each_fold!(f, F => <F as Combine<$t>>::block(isa, terms))
+            }
+            fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
+                <$t as Folds>::sum_of(isa, parts)
             }
             #[inline(always)]
             fn few(terms: [$t; FEW]) -> $t {

@@ -13,6 +13,7 @@ mod rows;
 mod scan;
 mod sort;
 pub(crate) mod stage;
+mod task;
 mod terms;
 
 pub(crate) use arg_fold::arg_fold;

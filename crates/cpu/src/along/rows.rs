@@ -2,25 +2,28 @@
 //!
 //! All that a row needs is done by one kernel, compiled for each formula, instruction set and float type. It takes several
 //! short rows at a time, or one statistic of a block of a long row; terms go through a block that stays in the first-level
-//! cache, and are folded there by code that is the same for all formulas. What it reads may be followed by anything up to whole windows, so that no loop has a slow end.
+//! cache, and are folded there by code that is the same for all formulas.
 
 use super::float::{Float, each_float};
 use super::stage::{Stage, either, turned};
-use super::terms::{self, Terms, WINDOW};
+use super::task::{Task, keeps, side};
+use super::terms::WINDOW;
 use crate::CpuDevice;
 use crate::View;
-use crate::isa::{Isa, Kernel, formula};
-use crate::lane::V;
+use crate::isa::{Isa, formula};
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
+use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
 /// Elements of the short rows that a kernel takes at a time: results of 8 KiB of f32 are in a first-level cache from the
 /// zeros to the last change.
 const PART: usize = 2048;
+/// Parts of a block that are summed where they lie: such as the images of a channel of 28 x 28.
+const PARTS: usize = 8;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
 const NS: f64 = 0.3;
 
@@ -171,7 +174,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let some = self.x.iter().map(|x| x.stretch(start)).min().unwrap_or(len);
         if some < FEW { len } else { len.min(some) }
     }
-    /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows.
+    /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows; of one that is
+    /// a number, a window.
     fn part<'b>(
         &self,
         start: usize,
@@ -196,15 +200,15 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 };
                 continue;
             }
-            // A number for each row, such as the weight of a channel: written once for all parts and passes.
-            let buffer = room(buffer)?;
+            // A number for each row, such as the weight of a channel: a window of it, for all parts and passes.
+            let buffer = room_for(buffer, 0)?;
             if *held != Some(row) {
                 stage.read(start, &mut buffer[..1]);
                 let value = buffer[0];
                 buffer.fill(value);
                 *held = Some(row);
             }
-            *x = &buffer[..padded];
+            *x = &buffer[..WINDOW];
         }
         Ok(all)
     }
@@ -225,6 +229,13 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             && let Some(terms) = self.x[0].padded(row + start, len, len)
         {
             return Ok(C::block(self.isa, R::FOLDS[k], terms));
+        }
+        if R::PLAIN
+            && k == 0
+            && R::FOLDS[k] == Fold::Sum
+            && let Some(parts) = self.x[0].parts::<PARTS>(row + start, len)
+        {
+            return Ok(C::sum_of(self.isa, &parts));
         }
         let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
         let terms = if stays {
@@ -381,226 +392,5 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         };
         self.run(task);
         Ok(())
-    }
-}
-
-/// What the kernel is to do with some rows, or with a part of one.
-struct Task<'a, 'r, C, R, const N: usize> {
-    r: &'a R,
-    /// Elements of a whole row.
-    n: C,
-    /// Elements here of a row.
-    len: usize,
-    rows: usize,
-    /// The operands, and how far a row is from the one before.
-    x: [&'a [C]; N],
-    step: [usize; N],
-    /// Statistics that are there.
-    s: [C; STATS],
-    /// Statistics whose terms are wanted.
-    folds: std::ops::Range<usize>,
-    /// Are these whole rows, whose terms are to be folded, too?
-    whole: bool,
-    /// Room for terms.
-    terms: &'a mut [C],
-    /// Room for, or with, the terms that are kept; if empty, they are terms as others.
-    kept: &'a mut [C],
-    /// Room for results, if they are wanted.
-    y: Option<&'a mut Room<'r, C>>,
-    isa: Isa,
-}
-
-impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
-    /// Whole short rows of two statistics, of which the first is plain, and the terms of the second are kept. Each step of a
-    /// row waits for the one before, most of all a fold for the last of its terms; as that is not little beside a short row,
-    /// the steps of several rows fill the gaps.
-    #[inline(always)]
-    fn side_by_side(self) {
-        let Task { x, step, kept, y, .. } = self;
-        let Some(y) = y else { return };
-        let (r, n, len) = (*self.r, V(self.n), self.len);
-        let (padded, side) = (len.next_multiple_of(WINDOW), side::<R, N>(len));
-        for first in (0..self.rows).step_by(side) {
-            let rows = first..self.rows.min(first + side);
-            let mut all = [self.s; SIDE];
-            for (s, row) in all.iter_mut().zip(rows.clone()) {
-                let x = &x[0][row * step[0]..];
-                let folded = C::block(self.isa, R::FOLDS[0], &x[..len]);
-                s[0] = r.finish(0, V(folded), s.map(V), n).0;
-            }
-            for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
-                let s = s.map(V);
-                let x = windows(&x, &step, row, padded);
-                terms::write(Statistic::<C, R, N, 1> { r, x, s, n }, terms, &[]);
-            }
-            for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
-                let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
-                s[1] = r.finish(1, V(folded), s.map(V), n).0;
-            }
-            for (s, terms) in all.iter().zip(kept.chunks_exact(padded)).take(rows.len()) {
-                terms::finish(OfTerms { r, terms: terms.as_chunks().0, s: s.map(V), n }, len, y);
-            }
-        }
-    }
-}
-
-/// A row of each operand, in windows.
-#[inline(always)]
-fn windows<'a, C, const N: usize>(
-    all: &[&'a [C]; N],
-    step: &[usize; N],
-    row: usize,
-    padded: usize,
-) -> [&'a [[C; WINDOW]]; N] {
-    let mut x: [&[[C; WINDOW]]; N] = [&[]; N];
-    for ((x, all), step) in x.iter_mut().zip(all).zip(step) {
-        *x = all[row * step..][..padded].as_chunks().0;
-    }
-    x
-}
-
-/// Short rows that go side by side, at most.
-const SIDE: usize = 8;
-
-/// Is it a formula whose short rows do?
-const fn goes_side_by_side<R: Rows<N>, const N: usize>() -> bool {
-    R::PLAIN && keeps::<R, N>() && R::FOLDS.len() == 2
-}
-
-/// How many rows of `n` elements go side by side.
-fn side<R: Rows<N>, const N: usize>(n: usize) -> usize {
-    /// Elements of their terms, 4 KiB of f32: they are read twice more.
-    const ALL: usize = 1024;
-    let many = goes_side_by_side::<R, N>() && n > 0;
-    if many { (ALL / n.next_multiple_of(WINDOW)).clamp(1, SIDE) } else { 1 }
-}
-
-impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
-    type Out = ();
-    #[inline(always)]
-    fn run(mut self) {
-        if const { goes_side_by_side::<R, N>() } && self.whole && side::<R, N>(self.len) > 1 {
-            return self.side_by_side();
-        }
-        let (r, n, len) = (*self.r, V(self.n), self.len);
-        let folds = R::FOLDS.len();
-        let padded = len.next_multiple_of(WINDOW);
-        for row in 0..self.rows {
-            let x = windows(&self.x, &self.step, row, padded);
-            let mut s = self.s;
-            let mut k = self.folds.start;
-            while k < self.folds.end {
-                let v = s.map(V);
-                if R::PLAIN && k == 0 && self.whole {
-                    let folded = C::block(self.isa, R::FOLDS[k], &x[0].as_flattened()[..len]);
-                    s[k] = r.finish(k, V(folded), v, n).0;
-                    k += 1;
-                    continue;
-                }
-                let stays = keeps::<R, N>() && k + 1 == folds && !self.kept.is_empty();
-                let all = if stays { &mut self.kept[..padded] } else { &mut self.terms[..padded] };
-                // While exponentials are computed, memory has nothing to do: it fetches what comes next. With cheaper terms
-                // that costs more than it gains.
-                let places = match &self.y {
-                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
-                        &[x[0].as_ptr().cast(), y.place()][..]
-                    }
-                    Some(_) | None => &[],
-                };
-                match k {
-                    0 if folds > 0 => terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all, places),
-                    1 if folds > 1 => terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all, places),
-                    2 if folds > 2 => terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all, places),
-                    3 if folds > 3 => terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all, places),
-                    _ => unreachable!("a formula has no more statistics than it says"),
-                }
-                if self.whole {
-                    let folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
-                    s[k] = r.finish(k, V(folded), v, n).0;
-                }
-                k += 1;
-            }
-            if let Some(y) = &mut self.y {
-                let v = s.map(V);
-                if R::OUT == RowOut::Once {
-                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], v, n).0]);
-                } else if R::OUT == RowOut::Statistics {
-                    y.copy(&s[..R::FOLDS.len()]);
-                } else if keeps::<R, N>() {
-                    let terms = self.kept[..padded].as_chunks().0;
-                    terms::finish(OfTerms { r, terms, s: v, n }, len, y);
-                } else {
-                    terms::finish(Results { r, x, s: v, n }, len, y);
-                }
-            }
-        }
-    }
-}
-
-/// Does the formula make its results from the last statistic's terms?
-const fn keeps<R: Rows<N>, const N: usize>() -> bool {
-    R::KEEPS && matches!(R::OUT, RowOut::Each) && !R::FOLDS.is_empty()
-}
-
-/// Terms of statistic `K`.
-#[derive(Clone, Copy)]
-struct Statistic<'a, C, R, const N: usize, const K: usize> {
-    r: R,
-    x: [&'a [[C; WINDOW]]; N],
-    s: [V<C>; STATS],
-    n: V<C>,
-}
-
-impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Statistic<'a, C, R, N, K> {
-    type Window = [&'a [C; WINDOW]; N];
-    #[inline(always)]
-    fn window(&self, number: usize) -> Self::Window {
-        self.x.map(|x| &x[number])
-    }
-    #[inline(always)]
-    fn at(&self, w: &Self::Window, j: usize) -> C {
-        self.r.term(K, w.map(|x| V(x[j])), self.s, self.n).0
-    }
-}
-
-/// Results.
-#[derive(Clone, Copy)]
-struct Results<'a, C, R, const N: usize> {
-    r: R,
-    x: [&'a [[C; WINDOW]]; N],
-    s: [V<C>; STATS],
-    n: V<C>,
-}
-
-impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N> {
-    type Window = [&'a [C; WINDOW]; N];
-    #[inline(always)]
-    fn window(&self, number: usize) -> Self::Window {
-        self.x.map(|x| &x[number])
-    }
-    #[inline(always)]
-    fn at(&self, w: &Self::Window, j: usize) -> C {
-        self.r.out(w.map(|x| V(x[j])), self.s, self.n).0
-    }
-}
-
-/// Results of terms that were kept.
-#[derive(Clone, Copy)]
-struct OfTerms<'a, C, R, const N: usize> {
-    r: R,
-    terms: &'a [[C; WINDOW]],
-    s: [V<C>; STATS],
-    n: V<C>,
-}
-
-impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N> {
-    type Window = &'a [C; WINDOW];
-    #[inline(always)]
-    fn window(&self, number: usize) -> Self::Window {
-        &self.terms[number]
-    }
-    #[inline(always)]
-    fn at(&self, w: &Self::Window, j: usize) -> C {
-        self.r.out_of_term(V(w[j]), self.s, self.n).0
     }
 }

@@ -192,6 +192,21 @@ impl<'a, T: Number> Stage<'a, T> {
         let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         self.own?.get(base + at..base + at + padded)
     }
+    /// The elements `start..start + len` as parts that lie in memory, each with its elements one after the other, if there are at
+    /// most `N`; the others are empty.
+    pub fn parts<const N: usize>(&self, mut start: usize, len: usize) -> Option<[&'a [T]; N]> {
+        let end = start + len;
+        let mut parts: [&[T]; N] = [&[]; N];
+        for part in &mut parts {
+            if start == end {
+                break;
+            }
+            let some = self.stretch(start).min(end - start);
+            *part = self.padded(start, some, some)?;
+            start += some;
+        }
+        (start == end).then_some(parts)
+    }
     /// Does [`Stage::block`] borrow these elements, so that it needs no buffer?
     pub fn lies(&self, start: usize, len: usize) -> bool {
         let (n, stride) = self.inner;

@@ -22,8 +22,9 @@ use crate::gemm::{
     turn, width,
 };
 use crate::isa::Isa;
-use crate::memory::{Held, Scratch, filled, with_capacity};
+use crate::memory::{Held, Scratch, filled};
 use crate::parallel::pieces;
+use crate::simd::room::fresh_pieces;
 use elinvar_core::{HostData, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
 use patches::{Patches, Turned, images};
@@ -207,18 +208,8 @@ pub(crate) fn input_grad<T: Real>(
                 which.push(i);
             }
         }
-        // w[group, c, (o, tap)]
-        let mut turned = with_capacity(c.groups * channels * o * which.len())?;
-        let area = window.taps.iter().product::<usize>();
-        for group in 0..c.groups {
-            for channel in 0..channels {
-                for o in group * o..(group + 1) * o {
-                    let from = &wv[(o * channels + channel) * area..];
-                    turned.extend(which.iter().map(|t| from[*t]));
-                }
-            }
-        }
-        let turned = Scratch::of(turned);
+        let turned =
+            Scratch::of(crossed(d, &wv, [c.groups, o, channels, window.taps.iter().product()], &which)?);
         let count = |a: usize| (window.plane[a] - residue[a]).div_ceil(window.stride[a]);
         let across = std::array::from_fn(count);
         let patches =
@@ -249,6 +240,43 @@ pub(crate) fn input_grad<T: Real>(
     store(dx, g.buffer.dtype())
 }
 
+/// w[group, c, (o, tap)] of w[group, o, c, tap], for some of the taps.
+///
+/// # Errors
+/// `OutOfMemory`.
+fn crossed<T: Real>(
+    d: &CpuDevice,
+    w: &[T],
+    [groups, o, channels, area]: [usize; 4],
+    which: &[usize],
+) -> Result<Vec<T>> {
+    /// Channels of a piece of work: what is read of them lies together.
+    const TOGETHER: usize = 16;
+    let row = o * which.len();
+    fresh_pieces(d, groups * channels * row, TOGETHER * row, 0.5, &|start, room| {
+        let mut line = start / row;
+        while room.left() > 0 {
+            let (group, first) = (line / channels, line % channels);
+            let some = (channels - first).min(room.left() / row);
+            let to = room.zeroed(some * row, T::ZERO);
+            let from = &w[group * o * channels * area..][..o * channels * area];
+            if area == 1 {
+                turn(d.isa(), from, first as isize, channels as isize, some, o, to, row);
+            } else {
+                for (o, from) in from.chunks_exact(channels * area).enumerate() {
+                    let from = from.chunks_exact(area).skip(first);
+                    for (to, from) in to.chunks_exact_mut(row).zip(from) {
+                        let to = &mut to[o * which.len()..][..which.len()];
+                        to.iter_mut().zip(which).for_each(|(to, t)| *to = from[*t]);
+                    }
+                }
+            }
+            line += some;
+        }
+        Ok(())
+    })
+}
+
 /// dw[o, c, tap]: terms x * g over (n, s').
 ///
 /// # Errors
@@ -260,6 +288,8 @@ pub(crate) fn weight_grad<T: Real>(
     g: &View<'_>,
     taps: &[usize],
 ) -> Result<HostData> {
+    /// Rows that a thread turns at once, at least: a cache line of what it reads.
+    const LEAST: usize = 16;
     let (xs, gs) = (x.shape(), g.shape());
     let window = Window::new(c, &xs[2..], taps, &gs[2..]);
     let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
@@ -289,12 +319,19 @@ pub(crate) fn weight_grad<T: Real>(
         },
     )?;
     let turned = Scratch::of(turned);
-    let mut dw = filled(turned.len(), T::ZERO)?;
-    if !dw.is_empty() {
-        for (dw, turned) in dw.chunks_exact_mut(m * o).zip(turned.chunks_exact(m * o)) {
-            turn(d.isa(), turned, 0, o as isize, o, m, dw, m);
+    let some = (o / (4 * d.threads())).max(LEAST);
+    let dw = fresh_pieces(d, turned.len(), some * m, 0.5, &|start, room| {
+        let mut row = start / m;
+        while room.left() > 0 {
+            let (group, first) = (row / o, row % o);
+            let some = (o - first).min(room.left() / m);
+            let dw = room.zeroed(some * m, T::ZERO);
+            let from = &turned[group * m * o..][..m * o];
+            turn(d.isa(), from, first as isize, o as isize, some, m, dw, m);
+            row += some;
         }
-    }
+        Ok(())
+    })?;
     store(dw, x.buffer.dtype())
 }
 

@@ -261,6 +261,12 @@ impl<T: Real> Left<T> for Turned<'_, T> {
         let channels = rows.start / taps..(rows.end - 1) / taps + 1;
         for (image, positions, at) in images(terms, p.positions()) {
             let batch = image * self.groups + group;
+            if p.is_plain() {
+                for (channel, out) in rows.clone().zip(out.chunks_mut(PITCH)) {
+                    out[at..at + positions.len()].copy_from_slice(&p.at(batch, channel)[positions.clone()]);
+                }
+                continue;
+            }
             for some in p.pieces(positions.clone()) {
                 p.padded(batch, channels.clone(), &some, |padded, x| {
                     let places = places(padded, rows.clone(), channels.start);

@@ -7,6 +7,7 @@ use crate::along::stage::{Number, Stage};
 use crate::buffer::View;
 use crate::isa::{Kernel, dispatch};
 use crate::memory::filled;
+use crate::simd::pools;
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::{DType, Element, Error, HostData, Result};
 use std::ops::Range;
@@ -39,6 +40,14 @@ pub(super) fn of_dtype(
         store(max(d, x, planes, plane, &each)?)
     }
     match x.buffer.dtype() {
+        to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(windows) = two_apart(plane) => {
+            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
+                if !(pools::is_calm(d.isa(), x) && pools::largest(d.isa(), &windows, x, y)) {
+                    dispatch(d.isa(), Largest { plane, even, x, to: Elements(y) });
+                }
+            };
+            f32::stored(max(d, x, planes, plane, &each)?, to)
+        }
         to @ (DType::F32 | DType::F16 | DType::BF16) => {
             one::<f32>(d, x, planes, plane, places, |y| f32::stored(y, to))
         }
@@ -48,6 +57,27 @@ pub(super) fn of_dtype(
         DType::U8 => one::<u8>(d, x, planes, plane, places, |y| Ok(u8::wrap(y))),
         DType::Bool => one::<bool>(d, x, planes, plane, places, |y| Ok(bool::wrap(y))),
     }
+}
+
+/// The windows of a plane that has one axis or two, and enough of them two apart and two or three wide.
+fn two_apart(plane: &Plane) -> Option<pools::Windows> {
+    /// So many that most of them fill registers.
+    const ENOUGH: usize = 8;
+    let even = Even::find(&plane.axes[2]);
+    let narrow = |taps: &&Taps| matches!(taps.count, 2 | 3);
+    let flat = plane.size[0] == 1 && plane.axes[0].len() == 1 && plane.dilation[2] == 1;
+    let some = even.step == 2 && even.to - even.from >= ENOUGH;
+    if !(flat && some) || plane.axes[2].get(even.from).filter(narrow).is_none() {
+        return None;
+    }
+    let spans = |taps: &[Taps]| taps.iter().map(|t| pools::Span { first: t.first, count: t.count }).collect();
+    Some(pools::Windows {
+        width: plane.size[2],
+        lines: spans(&plane.axes[1]),
+        apart: plane.dilation[1],
+        columns: spans(&plane.axes[2]),
+        even: even.from..even.to,
+    })
 }
 
 /// Where the results of windows go: the largest elements, or their places.

@@ -146,16 +146,75 @@ where
             }
             first += group;
         }
-        let rest = &x[whole * LANES..];
-        for (lanes, terms) in all.chunks_exact_mut(V::LANES).zip(rest.chunks(V::LANES)) {
-            if terms.len() == V::LANES {
-                // SAFETY: as above; both slices are as long as a register.
-                unsafe { V::load(lanes.as_ptr()).add(V::load(terms.as_ptr())).store(lanes.as_mut_ptr()) }
-            } else {
-                for (lane, &term) in lanes.iter_mut().zip(terms) {
-                    *lane = <Sum as Combine<V::T>>::two(*lane, term);
-                }
+        // SAFETY: as above.
+        unsafe { few::<V>(&mut all, &x[whole * LANES..]) };
+        lanes::halved::<V::T, Sum>(&mut all, n)
+    }
+}
+
+/// Adds terms to as many lanes, or more.
+///
+/// # Safety
+/// The processor has the register.
+#[inline(always)]
+unsafe fn few<V: Vector>(lanes: &mut [V::T], terms: &[V::T])
+where
+    V::T: Copy,
+    Sum: Combine<V::T>,
+{
+    for (lanes, terms) in lanes.chunks_mut(V::LANES).zip(terms.chunks(V::LANES)) {
+        if terms.len() == V::LANES && lanes.len() == V::LANES {
+            // SAFETY: the caller's; both slices are as long as a register.
+            unsafe { V::load(lanes.as_ptr()).add(V::load(terms.as_ptr())).store(lanes.as_mut_ptr()) }
+        } else {
+            for (lane, &term) in lanes.iter_mut().zip(terms) {
+                *lane = <Sum as Combine<V::T>>::two(*lane, term);
             }
+        }
+    }
+}
+
+/// A sum of at most a block, whose terms lie in several parts. Made by [`Folds`] alone.
+struct SumOfParts<'a, V: Vector>(&'a [&'a [V::T]], PhantomData<V>);
+
+impl<V: Vector> Kernel for SumOfParts<'_, V>
+where
+    V::T: Copy,
+    Sum: Combine<V::T>,
+{
+    type Out = V::T;
+    #[inline(always)]
+    fn run(self) -> V::T {
+        let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::start(); LANES];
+        let mut n = 0;
+        for part in self.0 {
+            // What the last chunk of the part before has left, whole chunks, what is left.
+            let lane = n % LANES;
+            let (head, x) = part.split_at(part.len().min((LANES - lane) % LANES));
+            let (whole, from) = (x.len() / LANES, x.as_ptr());
+            // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for. Chunks before `whole` lie in `x`, and
+            // the registers of a chunk in it, as in the 128 lanes.
+            unsafe {
+                few::<V>(&mut all[lane..], head);
+                for at in (0..LANES).step_by(HELD * V::LANES) {
+                    let to = all.as_mut_ptr().add(at);
+                    let mut sums: [V; HELD] = [V::splat(<Sum as Combine<V::T>>::start()); HELD];
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        *sum = V::load(to.add(i * V::LANES));
+                    }
+                    for chunk in 0..whole {
+                        let from = from.add(chunk * LANES + at);
+                        for (i, sum) in sums.iter_mut().enumerate() {
+                            *sum = sum.add(V::load(from.add(i * V::LANES)));
+                        }
+                    }
+                    for (i, sum) in sums.into_iter().enumerate() {
+                        sum.store(to.add(i * V::LANES));
+                    }
+                }
+                few::<V>(&mut all, &x[whole * LANES..]);
+            }
+            n += part.len();
         }
         lanes::halved::<V::T, Sum>(&mut all, n)
     }
@@ -205,6 +264,8 @@ impl<V: Extremes, F: Wins<V::T>> Kernel for ExtremeOf<'_, V, F> {
 pub(crate) trait Folds: Sized {
     /// The sum of at most a block.
     fn sum(isa: Isa, x: &[Self]) -> Self;
+    /// The sum of at most a block that lies in several parts.
+    fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
     /// The largest, if there is no doubt about it: no NaN, no zero.
     fn largest(isa: Isa, x: &[Self]) -> Option<Self>;
     /// The smallest, if there is no doubt about it.
@@ -223,6 +284,17 @@ macro_rules! folds {
                     Level::Avx512 => dispatch(isa, SumOf::<$v512>(x, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, SumOf::<$v128>(x, PhantomData)),
+                }
+            }
+            fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
+                match isa.level() {
+                    Level::Plain => lanes::block::<$t, Sum>(&parts.concat()),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => dispatch(isa, SumOfParts::<$v256>(parts, PhantomData)),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => dispatch(isa, SumOfParts::<$v512>(parts, PhantomData)),
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => dispatch(isa, SumOfParts::<$v128>(parts, PhantomData)),
                 }
             }
             fn largest(isa: Isa, x: &[$t]) -> Option<$t> {

@@ -7,6 +7,7 @@
 //! * [`fetch`]: memory that is asked for before it is needed.
 //! * [`folds`]: sums and extremes of contiguous numbers.
 //! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
+//! * [`pools`]: the largest elements of windows.
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
 //! * [`pages`]: large pages for large memory.
@@ -21,6 +22,7 @@ pub(crate) mod isa;
 mod neon;
 pub(crate) mod pages;
 pub(crate) mod planes;
+pub(crate) mod pools;
 pub(crate) mod quad;
 pub(crate) mod room;
 pub(crate) mod threads;

@@ -197,3 +197,38 @@ fn rows_across_memory() {
         }
     }
 }
+
+#[test]
+fn windows_two_apart() {
+    let mut dice = Dice::new(28);
+    // Of zeros of both signs the first wins, and a NaN of all; without them the order of comparisons is free.
+    let all: [&[f64]; 4] = [&[-1.0, 0.5, 2.0], &[-1.0, 0.0], &[-1.0, -0.0, 0.0], &[-2.0, 1.0, f64::NAN]];
+    for (kernel, padding) in [(2, 0), (3, 0), (3, 1), (4, 1)] {
+        for width in [9, 17, 33, 34, 64, 75] {
+            for values in all {
+                let axis = |size: usize| {
+                    let windows = (size + 2 * padding - kernel) / 2 + 1;
+                    Windows {
+                        start: (0..windows).map(|i| (2 * i) as isize - padding as isize).collect(),
+                        len: vec![kernel; windows],
+                        divisor: vec![1; windows],
+                        dilation: 1,
+                    }
+                };
+                let p = Pool { kind: PoolKind::Max, axes: vec![axis(7), axis(width)] };
+                let data = (0..2 * 7 * width).map(|_| dice.pick(values) as f32).collect();
+                let layout = Layout::contiguous(Shape::new(&[2, 7, width]).unwrap());
+                let x = (Data::from(HostData::F32(data)), layout);
+                let (want, _) = Reference::pool(&ReferenceDevice, &p, reference(&x)).unwrap();
+                for d in devices() {
+                    let (y, _) = Cpu::pool(&d, &p, cpu(&x)).unwrap();
+                    same(
+                        &format!("{kernel}, {padding}, {width}, {values:?} on {d:?}"),
+                        Ok(y),
+                        Ok(want.clone()),
+                    );
+                }
+            }
+        }
+    }
+}

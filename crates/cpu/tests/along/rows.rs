@@ -92,6 +92,27 @@ impl Rows<2> for Kept {
     }
 }
 
+/// The sum of x, and that of x times its distance from it.
+#[derive(Clone, Copy, Debug)]
+struct Moments;
+impl Rows<1> for Moments {
+    const NAME: &'static str = "moments";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Statistics;
+    const PLAIN: bool = true;
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
+        if k == 0 { x } else { x * (x - s[0]) }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
+        s[1]
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        no_gradient()
+    }
+}
+
 fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(Data, Layout); N], kept: usize, t: DType) {
     let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t);
     for d in devices() {
@@ -188,6 +209,24 @@ fn products_with_normalized_rows() {
         for d in devices() {
             let got = Cpu::rows(&d, &NormalProducts { eps }, [cpu(&x), cpu(&g)], 1, DType::F32);
             same(&format!("{n} on {d:?}"), got, want.clone());
+        }
+    }
+}
+
+#[test]
+fn rows_in_parts() {
+    // A channel's elements in several images: blocks lie in up to so many parts, which begin in any lane.
+    let mut dice = Dice::new(11);
+    for (images, n) in [(2, 3136), (3, 1999), (7, 784), (8, 601), (9, 586), (2, 5000), (40, 130)] {
+        for channels in [1, 2, 9] {
+            if !affordable(images * channels * n) {
+                continue;
+            }
+            let l = Layout::contiguous(Shape::new(&[images, channels, n]).unwrap()).transpose(0, 1);
+            for t in [DType::F32, DType::F64, DType::BF16] {
+                let x = (dice.data(t, images * channels * n, n == 784), l.clone());
+                check("parts", &Moments, &[x], 1, t);
+            }
         }
     }
 }

@@ -85,22 +85,23 @@ impl Map<1> for VarianceOf {
     }
 }
 
-/// The sum of g times normalized x over a row, from (x, g, mean, spread).
+/// The sum of g over a row, and that of g times normalized x while the row is in a cache, from (g, x, mean, spread).
 #[derive(Clone, Copy, Debug)]
-struct Along;
+struct Sums;
 
-impl Rows<4> for Along {
+impl Rows<4> for Sums {
     const NAME: &'static str = "batch_norm";
-    const FOLDS: &'static [Fold] = &[Fold::Sum];
-    const OUT: RowOut = RowOut::Once;
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Statistics;
+    const PLAIN: bool = true;
 
     #[inline(always)]
-    fn term<L: Lane>(&self, _: usize, [x, g, mean, spread]: [L; 4], _: [L; STATS], _: L) -> L {
-        g * ((x - mean) * spread)
+    fn term<L: Lane>(&self, k: usize, [g, x, mean, spread]: [L; 4], _: [L; STATS], _: L) -> L {
+        if k == 0 { g } else { g * ((x - mean) * spread) }
     }
     #[inline(always)]
     fn out<L: Lane>(&self, _: [L; 4], s: [L; STATS], _: L) -> L {
-        s[0]
+        s[1]
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(Error::autograd("batch_norm: it stands in for the recorded gradient only where nothing records"))
@@ -163,8 +164,8 @@ impl Op for Normalized {
         let g = g[0].as_ref().expect("it has one result");
         let (x, axes) = (c.x(0), &self.axes[..]);
         let n = axes.iter().map(|&a| x.shape()[a]).product::<usize>() as f64;
-        let level = sum(g, Some(&signed(axes)), true)?;
-        let (slope, dx) = if V::TRACKS {
+        let (level, slope, dx) = if V::TRACKS {
+            let level = sum(g, Some(&signed(axes)), true)?;
             let y = rows(Normalize { eps: self.eps }, axes, [x])?;
             let slope = sum(&mul(g, &y)?, Some(&signed(axes)), true)?;
             let dx = c.want(0, || {
@@ -175,10 +176,11 @@ impl Op for Normalized {
                 let left = sub(&sub(g, &share(&level)?)?, &mul(&off, &along)?)?;
                 mul(&left, &if c.len() > 3 { mul(&spread, c.x(3))? } else { spread })
             })?;
-            (slope, dx)
+            (level, slope, dx)
         } else {
             let (m, r) = (c.x(1), c.x(2));
-            let slope = rows(Along, axes, [x, g, m, r])?;
+            let both = rows(Sums, axes, [g, x, m, r])?;
+            let [level, slope] = [select(&both, -1, 0)?, select(&both, -1, 1)?];
             let dx = c.want(0, || {
                 let share = Share { n };
                 let by = array::map(&share, [level.array()])?;
@@ -187,7 +189,7 @@ impl Op for Normalized {
                 let all = [x.array(), g.array(), m.array(), factor.array(), &by, &along];
                 array::map(&Left, all).map(V::from_array)
             })?;
-            (slope, dx)
+            (level, slope, dx)
         };
         let mut all = vec![dx, None, None];
         for (i, v) in [slope, level].into_iter().enumerate().take(c.len() - 3) {

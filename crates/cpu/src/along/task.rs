@@ -1,0 +1,250 @@
+//! What a row-wise formula does with some rows, or with a part of one: a kernel that is compiled for each formula, instruction
+//! set and float type.
+//!
+//! Terms are written to a block and folded there. What is read may be followed by anything up to whole windows, so that no loop
+//! has a slow end.
+
+use super::float::Float;
+use super::terms::{self, Terms, WINDOW};
+use crate::isa::{Isa, Kernel};
+use crate::lane::V;
+use crate::simd::room::Room;
+use elinvar_ops::rows::{RowOut, Rows, STATS};
+
+/// What the kernel is to do with some rows, or with a part of one.
+pub(super) struct Task<'a, 'r, C, R, const N: usize> {
+    pub(super) r: &'a R,
+    /// Elements of a whole row.
+    pub(super) n: C,
+    /// Elements here of a row.
+    pub(super) len: usize,
+    pub(super) rows: usize,
+    /// The operands, and how far a row is from the one before. One that has but a window has it wherever it is read.
+    pub(super) x: [&'a [C]; N],
+    pub(super) step: [usize; N],
+    /// Statistics that are there.
+    pub(super) s: [C; STATS],
+    /// Statistics whose terms are wanted.
+    pub(super) folds: std::ops::Range<usize>,
+    /// Are these whole rows, whose terms are to be folded, too?
+    pub(super) whole: bool,
+    /// Room for terms.
+    pub(super) terms: &'a mut [C],
+    /// Room for, or with, the terms that are kept; if empty, they are terms as others.
+    pub(super) kept: &'a mut [C],
+    /// Room for results, if they are wanted.
+    pub(super) y: Option<&'a mut Room<'r, C>>,
+    pub(super) isa: Isa,
+}
+
+impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+    /// Whole short rows of two statistics, of which the first is plain, and the terms of the second are kept. Each step of a
+    /// row waits for the one before, most of all a fold for the last of its terms; as that is not little beside a short row,
+    /// the steps of several rows fill the gaps.
+    #[inline(always)]
+    fn side_by_side(self) {
+        let Task { x, step, kept, y, .. } = self;
+        let Some(y) = y else { return };
+        let (r, n, len) = (*self.r, V(self.n), self.len);
+        let (padded, side) = (len.next_multiple_of(WINDOW), side::<R, N>(len));
+        for first in (0..self.rows).step_by(side) {
+            let rows = first..self.rows.min(first + side);
+            let mut all = [self.s; SIDE];
+            for (s, row) in all.iter_mut().zip(rows.clone()) {
+                let x = &x[0][row * step[0]..];
+                let folded = C::block(self.isa, R::FOLDS[0], &x[..len]);
+                s[0] = r.finish(0, V(folded), s.map(V), n).0;
+            }
+            for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
+                let s = s.map(V);
+                let x = windows(&x, &step, row, padded);
+                terms::write(Statistic::<C, R, N, 1> { r, x, s, n }, terms, &[]);
+            }
+            for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
+                let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
+                s[1] = r.finish(1, V(folded), s.map(V), n).0;
+            }
+            for (s, terms) in all.iter().zip(kept.chunks_exact(padded)).take(rows.len()) {
+                terms::finish(OfTerms { r, terms: terms.as_chunks().0, s: s.map(V), n }, len, y);
+            }
+        }
+    }
+}
+
+/// A row of an operand, in windows.
+#[derive(Clone, Copy)]
+struct Row<'a, C> {
+    all: &'a [[C; WINDOW]],
+    /// From a window to the next: 1, or 0 if all are the same.
+    next: usize,
+}
+
+impl<'a, C> Row<'a, C> {
+    #[inline(always)]
+    fn window(&self, number: usize) -> &'a [C; WINDOW] {
+        &self.all[number * self.next]
+    }
+}
+
+/// A row of each operand, `padded` elements.
+#[inline(always)]
+fn windows<'a, C, const N: usize>(
+    all: &[&'a [C]; N],
+    step: &[usize; N],
+    row: usize,
+    padded: usize,
+) -> [Row<'a, C>; N] {
+    let mut x = [const { Row { all: &[], next: 1 } }; N];
+    for ((x, all), step) in x.iter_mut().zip(all).zip(step) {
+        let one = all.len() == WINDOW && padded > WINDOW;
+        let all = if one { all } else { &all[row * step..][..padded] };
+        *x = Row { all: all.as_chunks().0, next: usize::from(!one) };
+    }
+    x
+}
+
+/// Short rows that go side by side, at most.
+const SIDE: usize = 8;
+
+/// Is it a formula whose short rows do?
+const fn goes_side_by_side<R: Rows<N>, const N: usize>() -> bool {
+    R::PLAIN && keeps::<R, N>() && R::FOLDS.len() == 2
+}
+
+/// How many rows of `n` elements go side by side.
+pub(super) fn side<R: Rows<N>, const N: usize>(n: usize) -> usize {
+    /// Elements of their terms, 4 KiB of f32: they are read twice more.
+    const ALL: usize = 1024;
+    let many = goes_side_by_side::<R, N>() && n > 0;
+    if many { (ALL / n.next_multiple_of(WINDOW)).clamp(1, SIDE) } else { 1 }
+}
+
+impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run(mut self) {
+        if const { goes_side_by_side::<R, N>() } && self.whole && side::<R, N>(self.len) > 1 {
+            return self.side_by_side();
+        }
+        let (r, n, len) = (*self.r, V(self.n), self.len);
+        let folds = R::FOLDS.len();
+        let padded = len.next_multiple_of(WINDOW);
+        for row in 0..self.rows {
+            let x = windows(&self.x, &self.step, row, padded);
+            let mut s = self.s;
+            let mut k = self.folds.start;
+            while k < self.folds.end {
+                let v = s.map(V);
+                if R::PLAIN && k == 0 && self.whole {
+                    let folded = C::block(self.isa, R::FOLDS[k], &x[0].all.as_flattened()[..len]);
+                    s[k] = r.finish(k, V(folded), v, n).0;
+                    k += 1;
+                    continue;
+                }
+                let stays = keeps::<R, N>() && k + 1 == folds && !self.kept.is_empty();
+                let all = if stays { &mut self.kept[..padded] } else { &mut self.terms[..padded] };
+                // While exponentials are computed, memory has nothing to do: it fetches what comes next. With cheaper terms
+                // that costs more than it gains.
+                let places = match &self.y {
+                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
+                        &[x[0].all.as_ptr().cast(), y.place()][..]
+                    }
+                    Some(_) | None => &[],
+                };
+                match k {
+                    0 if folds > 0 => terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all, places),
+                    1 if folds > 1 => terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all, places),
+                    2 if folds > 2 => terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all, places),
+                    3 if folds > 3 => terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all, places),
+                    _ => unreachable!("a formula has no more statistics than it says"),
+                }
+                if self.whole {
+                    let folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
+                    s[k] = r.finish(k, V(folded), v, n).0;
+                }
+                k += 1;
+            }
+            if let Some(y) = &mut self.y {
+                let v = s.map(V);
+                if R::OUT == RowOut::Once {
+                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], v, n).0]);
+                } else if R::OUT == RowOut::Statistics {
+                    y.copy(&s[..R::FOLDS.len()]);
+                } else if keeps::<R, N>() {
+                    let terms = self.kept[..padded].as_chunks().0;
+                    terms::finish(OfTerms { r, terms, s: v, n }, len, y);
+                } else {
+                    terms::finish(Results { r, x, s: v, n }, len, y);
+                }
+            }
+        }
+    }
+}
+
+/// Does the formula make its results from the last statistic's terms?
+pub(super) const fn keeps<R: Rows<N>, const N: usize>() -> bool {
+    R::KEEPS && matches!(R::OUT, RowOut::Each) && !R::FOLDS.is_empty()
+}
+
+/// Terms of statistic `K`.
+#[derive(Clone, Copy)]
+struct Statistic<'a, C, R, const N: usize, const K: usize> {
+    r: R,
+    x: [Row<'a, C>; N],
+    s: [V<C>; STATS],
+    n: V<C>,
+}
+
+impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Statistic<'a, C, R, N, K> {
+    type Window = [&'a [C; WINDOW]; N];
+    #[inline(always)]
+    fn window(&self, number: usize) -> Self::Window {
+        self.x.map(|x| x.window(number))
+    }
+    #[inline(always)]
+    fn at(&self, w: &Self::Window, j: usize) -> C {
+        self.r.term(K, w.map(|x| V(x[j])), self.s, self.n).0
+    }
+}
+
+/// Results.
+#[derive(Clone, Copy)]
+struct Results<'a, C, R, const N: usize> {
+    r: R,
+    x: [Row<'a, C>; N],
+    s: [V<C>; STATS],
+    n: V<C>,
+}
+
+impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N> {
+    type Window = [&'a [C; WINDOW]; N];
+    #[inline(always)]
+    fn window(&self, number: usize) -> Self::Window {
+        self.x.map(|x| x.window(number))
+    }
+    #[inline(always)]
+    fn at(&self, w: &Self::Window, j: usize) -> C {
+        self.r.out(w.map(|x| V(x[j])), self.s, self.n).0
+    }
+}
+
+/// Results of terms that were kept.
+#[derive(Clone, Copy)]
+struct OfTerms<'a, C, R, const N: usize> {
+    r: R,
+    terms: &'a [[C; WINDOW]],
+    s: [V<C>; STATS],
+    n: V<C>,
+}
+
+impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N> {
+    type Window = &'a [C; WINDOW];
+    #[inline(always)]
+    fn window(&self, number: usize) -> Self::Window {
+        &self.terms[number]
+    }
+    #[inline(always)]
+    fn at(&self, w: &Self::Window, j: usize) -> C {
+        self.r.out_of_term(V(w[j]), self.s, self.n).0
+    }
+}

@@ -1,0 +1,235 @@
+//! The largest elements of windows that are two apart, in planes of f32.
+//!
+//! First the largest of each column of a window's lines, register by register; then those of columns that lie side by side, which
+//! shuffles bring together. Only where the order of comparisons makes no difference, see [`is_calm`].
+//!
+//! As loops in plain Rust, what the shuffles read went through memory, and waited for the stores before.
+//!
+//! How it can be wrong: by reading beside the plane. Each line of a register's windows is a slice whose length is checked.
+#![allow(unsafe_code, reason = "vector loads and shuffles, in slices whose lengths are looked at")]
+
+use super::isa::{Isa, Kernel, Level, dispatch};
+use super::room::Room;
+use super::vector::Vector;
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// Taps that are lines of the plane, or columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+}
+
+/// Windows over planes of a size.
+#[derive(Clone, Debug)]
+pub(crate) struct Windows {
+    /// Elements of a line.
+    pub(crate) width: usize,
+    /// The lines of each row of windows, one after the other, and how far apart these are.
+    pub(crate) lines: Vec<Span>,
+    pub(crate) apart: usize,
+    /// The columns of each window of a row, side by side.
+    pub(crate) columns: Vec<Span>,
+    /// Those of them that are two apart, and two or three wide: all the same.
+    pub(crate) even: Range<usize>,
+}
+
+/// Is the largest of some of these numbers the same, to the bit, in whatever order they are compared? NaN would win, and of zeros
+/// of both signs the first.
+pub(crate) fn is_calm(isa: Isa, x: &[f32]) -> bool {
+    dispatch(isa, Calm(x))
+}
+
+struct Calm<'a>(&'a [f32]);
+
+impl Kernel for Calm<'_> {
+    type Out = bool;
+    #[inline(always)]
+    fn run(self) -> bool {
+        /// The first NaN after infinity. Those after it end where -0 is; those of the other sign are the largest numbers.
+        const NAN: u32 = f32::INFINITY.to_bits() + 1;
+        const NEGATIVE_NAN: u32 = f32::NEG_INFINITY.to_bits() + 1;
+        const MINUS_ZERO: u32 = (-0.0f32).to_bits();
+        let (mut least, mut most) = (u32::MAX, 0);
+        for v in self.0 {
+            least = least.min(v.to_bits().wrapping_sub(NAN));
+            most = most.max(v.to_bits());
+        }
+        least > MINUS_ZERO - NAN && most < NEGATIVE_NAN
+    }
+}
+
+/// Fills the next numbers of a room with the largest elements of the windows of a calm plane. Gives false, and does nothing, for
+/// an instruction set without such registers.
+///
+/// # Panics
+/// If a window leaves the plane, or the room is too small.
+pub(crate) fn largest(isa: Isa, windows: &Windows, x: &[f32], room: &mut Room<'_, f32>) -> bool {
+    let n = windows.lines.len() * windows.columns.len();
+    let y = &mut room.unwritten()[..n];
+    match isa.level() {
+        Level::Plain => return false,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => dispatch(isa, Largest::<__m256> { windows, x, y, registers: PhantomData }),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 if windows.even.len() >= <__m512 as Vector>::LANES => {
+            dispatch(isa, Largest::<__m512> { windows, x, y, registers: PhantomData });
+        }
+        // It has those of AVX2, too.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => dispatch(isa, Largest::<__m256> { windows, x, y, registers: PhantomData }),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => dispatch(isa, Largest::<float32x4_t> { windows, x, y, registers: PhantomData }),
+    }
+    room.count(n);
+    true
+}
+
+/// A register of f32 whose numbers can be picked.
+///
+/// # Safety
+/// As for [`Vector`].
+trait Picks: Vector<T = f32> {
+    /// The larger of each two; of what is not calm, either.
+    unsafe fn larger(self, b: Self) -> Self;
+    /// The first, third, ... of the numbers of both.
+    unsafe fn evens(self, b: Self) -> Self;
+    /// The second, fourth, ... of the numbers of both.
+    unsafe fn odds(self, b: Self) -> Self;
+}
+
+macro_rules! picks {
+    ($($v:ty: |$a:ident, $b:ident| $larger:expr, $evens:expr, $odds:expr;)*) => {$(
+        impl Picks for $v {
+            #[inline(always)]
+            unsafe fn larger(self, b: Self) -> Self {
+                let ($a, $b) = (self, b);
+                // SAFETY: the caller's, here and below: the processor has the instructions.
+                unsafe { $larger }
+            }
+            #[inline(always)]
+            unsafe fn evens(self, b: Self) -> Self {
+                let ($a, $b) = (self, b);
+                // SAFETY: as above.
+                unsafe { $evens }
+            }
+            #[inline(always)]
+            unsafe fn odds(self, b: Self) -> Self {
+                let ($a, $b) = (self, b);
+                // SAFETY: as above.
+                unsafe { $odds }
+            }
+        }
+    )*};
+}
+#[cfg(target_arch = "x86_64")]
+picks! {
+    __m512: |a, b| _mm512_max_ps(a, b),
+        _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b),
+        _mm512_permutex2var_ps(a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
+    __m256: |a, b| _mm256_max_ps(a, b),
+        quarters(_mm256_shuffle_ps::<0x88>(a, b)),
+        quarters(_mm256_shuffle_ps::<0xdd>(a, b));
+}
+#[cfg(target_arch = "aarch64")]
+picks! {
+    float32x4_t: |a, b| vmaxq_f32(a, b), vuzp1q_f32(a, b), vuzp2q_f32(a, b);
+}
+
+/// Pairs of numbers in the order of their registers, where a shuffle took those of each 16 bytes from two in turn.
+///
+/// # Safety
+/// AVX2.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn quarters(x: __m256) -> __m256 {
+    // SAFETY: the caller's.
+    unsafe { _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(_mm256_castps_pd(x))) }
+}
+
+/// The windows of a plane, and their results. Made by [`largest`] alone, which pairs registers and instruction sets.
+struct Largest<'a, V> {
+    windows: &'a Windows,
+    x: &'a [f32],
+    y: &'a mut [MaybeUninit<f32>],
+    registers: PhantomData<V>,
+}
+
+impl<V: Picks> Kernel for Largest<'_, V> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Windows { width, ref lines, apart, ref columns, ref even } = *self.windows;
+        let wide = even.len() >= V::LANES;
+        let (from, to) = if wide { (even.start, even.end) } else { (columns.len(), columns.len()) };
+        for (lines, y) in lines.iter().zip(self.y.chunks_exact_mut(columns.len())) {
+            let x = &self.x[lines.first * width..];
+            let alone = |columns: &Span| {
+                let mut best = f32::NEG_INFINITY;
+                for i in 0..lines.count {
+                    for v in &x[i * apart * width + columns.first..][..columns.count] {
+                        best = if *v > best { *v } else { best };
+                    }
+                }
+                best
+            };
+            for (y, columns) in y[..from].iter_mut().zip(columns) {
+                y.write(alone(columns));
+            }
+            for (y, columns) in y[to..].iter_mut().zip(&columns[to..]) {
+                y.write(alone(columns));
+            }
+            let mut at = from;
+            while at < to {
+                // The last register ends where the windows do: what two of them compute is the same.
+                let first = at.min(to - V::LANES);
+                let x = &x[columns[first].first..];
+                let y = &mut y[first..][..V::LANES];
+                // SAFETY: `largest` made this for an instruction set that an `Isa` was made for; `y` is as long as a register.
+                unsafe {
+                    let best = match columns[first].count {
+                        2 => register::<V, 2>(x, apart * width, lines.count),
+                        _ => register::<V, 3>(x, apart * width, lines.count),
+                    };
+                    best.store(y.as_mut_ptr().cast());
+                }
+                at += V::LANES;
+            }
+        }
+    }
+}
+
+/// The largest elements of a register of windows, `TAPS` wide, of which the first begins where `x` does.
+///
+/// # Safety
+/// The processor has the register.
+///
+/// # Panics
+/// If a window leaves `x`.
+#[inline(always)]
+unsafe fn register<V: Picks, const TAPS: usize>(x: &[f32], pitch: usize, lines: usize) -> V {
+    // Of two registers, whose even elements are under the first tap, and whose odd ones under the second; and of the two that begin
+    // one element later, whose odd ones are under the third.
+    let reach = 2 * V::LANES + TAPS - 2;
+    // SAFETY: the caller's; each load lies within `reach` elements of a line, which are there.
+    unsafe {
+        let mut best = [V::splat(f32::NEG_INFINITY); 4];
+        for i in 0..lines {
+            let line = x[i * pitch..][..reach].as_ptr();
+            best[0] = best[0].larger(V::load(line));
+            best[1] = best[1].larger(V::load(line.add(V::LANES)));
+            if TAPS == 3 {
+                best[2] = best[2].larger(V::load(line.add(1)));
+                best[3] = best[3].larger(V::load(line.add(V::LANES + 1)));
+            }
+        }
+        let two = best[0].evens(best[1]).larger(best[0].odds(best[1]));
+        if TAPS == 3 { two.larger(best[2].odds(best[3])) } else { two }
+    }
+}
