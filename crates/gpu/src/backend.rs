@@ -14,13 +14,14 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
-use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
+use elinvar_kernel::library::conv::{self, Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, nonzero, pool,
-    random, scan, scatter, sort,
+    Room, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, nonzero, pool, random,
+    scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::int::Int;
@@ -329,7 +330,7 @@ impl<D: Driver> Backend for Gpu<D> {
             return fast.run();
         }
         let run = |tile: Tile| {
-            let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
+            let work = contract::steps(&Product::new(&e, x.dtype, x.layout, w.layout, &looks(&extra)), tile);
             steps(d, &work, &operands)
         };
         let tried = |tile: Tile| d.unrecorded(|| d.time(|| run(tile).map(drop)));
@@ -348,7 +349,8 @@ impl<D: Driver> Backend for Gpu<D> {
     ) -> Result<Self::Buffer> {
         let e = OfEpilogue::<E, N>(*e);
         let how = conv_how(d.info()?, c, x.dtype);
-        let work = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), how);
+        let work =
+            conv::steps(&Asked::forward(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra)), how);
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
         let [y] = steps(d, &work, &operands)?;
         Ok(y)
@@ -360,8 +362,10 @@ impl<D: Driver> Backend for Gpu<D> {
         w: Look<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        let work =
-            conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, conv_how(d.info()?, c, g.dtype));
+        let work = conv::steps(
+            &Asked::gradient(Of::Input, c, g.dtype, [g.layout, w.layout], spatial),
+            conv_how(d.info()?, c, g.dtype),
+        );
         let [y] = steps(d, &work, &[g, w])?;
         Ok(y)
     }
@@ -372,8 +376,10 @@ impl<D: Driver> Backend for Gpu<D> {
         g: Look<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        let work =
-            conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, conv_how(d.info()?, c, g.dtype));
+        let work = conv::steps(
+            &Asked::gradient(Of::Weight, c, x.dtype, [x.layout, g.layout], taps),
+            conv_how(d.info()?, c, g.dtype),
+        );
         let [y] = steps(d, &work, &[x, g])?;
         Ok(y)
     }

@@ -8,8 +8,8 @@ use elinvar_kernel::emit::ptx;
 use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Constant, Elem};
-use elinvar_kernel::library::contract::{self, OfEpilogue};
-use elinvar_kernel::library::conv;
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product};
+use elinvar_kernel::library::conv::{self, Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Formula, Ints};
 use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
@@ -441,10 +441,10 @@ impl Backend for Interpreted {
         inputs.extend(extra.iter().map(|v| v.buffer));
         let Some(tile) = d.product else {
             let tile = contract::Tile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
-            let steps = contract::steps(&e, x.dtype, x.layout, w.layout, &operands, tile);
+            let steps = contract::steps(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile);
             return Ok(host(&run_steps(&steps, &inputs)[0]));
         };
-        match contract::contract(&e, x.dtype, x.layout, w.layout, &operands, tile) {
+        match contract::contract(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {
             Some(work) => Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0)),
             None => HostData::full(x.dtype, 0, 0.into()),
         }
@@ -460,7 +460,8 @@ impl Backend for Interpreted {
     ) -> Result<HostData> {
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
         let e = OfEpilogue::<E, N>(*e);
-        let steps = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.conv());
+        let steps =
+            conv::steps(&Asked::forward(&e, c, x.dtype, [x.layout, w.layout], out, &operands), d.conv());
         let mut inputs = vec![x.buffer, w.buffer];
         inputs.extend(extra.iter().map(|v| v.buffer));
         Ok(host(&run_steps(&steps, &inputs)[0]))
@@ -472,7 +473,8 @@ impl Backend for Interpreted {
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<HostData> {
-        let steps = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, d.conv());
+        let steps =
+            conv::steps(&Asked::gradient(Of::Input, c, g.dtype, [g.layout, w.layout], spatial), d.conv());
         Ok(host(&run_steps(&steps, &[g.buffer, w.buffer])[0]))
     }
     fn conv_weight_grad(
@@ -482,7 +484,8 @@ impl Backend for Interpreted {
         g: View<'_, Self>,
         taps: &[usize],
     ) -> Result<HostData> {
-        let steps = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, d.conv());
+        let steps =
+            conv::steps(&Asked::gradient(Of::Weight, c, x.dtype, [x.layout, g.layout], taps), d.conv());
         Ok(host(&run_steps(&steps, &[x.buffer, g.buffer])[0]))
     }
     fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {

@@ -6,15 +6,14 @@
 //! its terms in the definition's order, in pieces whose length their number alone says (`length`), and adds the pieces' sums from
 //! first to last.
 
-use super::head::{self, Staged};
+use super::head::{self, Of, Staged};
 use super::table::Span;
 use super::turn::{Turn, turn};
-use super::{Factor, Limits, PLAIN, Plan, Tile, product, units};
+use super::{Asked, Limits, PLAIN, Plan, Tile, product, units};
 use crate::ir::{Elem, MatrixUnit};
 use crate::library::formula::Formula;
 use crate::library::{Key, Room, Slot, Steps, chunks, grid, index, matrix_units, numbers};
 use elinvar_core::{DType, Layout, Shape};
-use elinvar_ops::backend::Conv;
 
 /// The matrix units of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,61 +106,26 @@ fn suits(units: Units, dtype: DType, rows: usize, terms: usize, l: [&Layout; 2])
 }
 
 /// See [`super::steps`]; `None` if the exact kernels do it.
-pub(super) fn forward<'a>(
-    epilogue: &'a dyn Formula,
-    c: &Conv,
-    dtype: DType,
-    [x, w]: [&Layout; 2],
-    out: &[usize],
-    extra: &[(&Layout, DType)],
-    units: Units,
-) -> Option<Steps<'a>> {
-    if !suits(units, dtype, w.shape()[0] / c.groups, w.shape()[1], [x, w]) {
+pub(super) fn steps<'a>(a: &Asked<'a, '_>, units: Units) -> Option<Steps<'a>> {
+    let ([x, y], groups) = (a.operands, a.c.groups);
+    // Rows and outer parts of terms (of the gradient by w, of columns); the channels of operands, and their groups.
+    let (rows, outers, channels) = match a.of {
+        Of::Forward => (y.shape()[0] / groups, y.shape()[1], [[1, groups], [1, 1]]),
+        Of::Input => (y.shape()[1], y.shape()[0], [[1, groups], [0, groups]]),
+        Of::Weight => (y.shape()[1] / groups, x.shape()[1] / groups, [[1, groups]; 2]),
+    };
+    if !suits(units, a.dtype, rows, outers, a.operands) {
         return None;
     }
     let mut all = Steps::default();
-    let x = turned(&mut all, Slot::Operand(0), x, dtype, [1, c.groups]);
-    let w = turned(&mut all, Slot::Operand(1), w, dtype, [1, 1]);
-    let plan = Plan::forward(c, dtype, [&x.layout, &w.layout], out, extra);
-    let further = plan.further(extra);
-    plan.by_units(all, [x.slot, w.slot], epilogue, (extra, &further), units)
-}
-
-/// See [`super::conv_input_grad`].
-pub(super) fn input(
-    c: &Conv,
-    dtype: DType,
-    [g, w]: [&Layout; 2],
-    spatial: &[usize],
-    units: Units,
-) -> Option<Steps<'static>> {
-    if !suits(units, dtype, w.shape()[1], w.shape()[0], [g, w]) {
-        return None;
-    }
-    let mut all = Steps::default();
-    let g = turned(&mut all, Slot::Operand(0), g, dtype, [1, c.groups]);
-    let w = turned(&mut all, Slot::Operand(1), w, dtype, [0, c.groups]);
-    let plan = Plan::input(c, dtype, [&g.layout, &w.layout], spatial);
-    plan.by_units(all, [w.slot, g.slot], &PLAIN, (&[], &[]), units)
-}
-
-/// See [`super::conv_weight_grad`].
-pub(super) fn weight(
-    c: &Conv,
-    dtype: DType,
-    [x, g]: [&Layout; 2],
-    taps: &[usize],
-    units: Units,
-) -> Option<Steps<'static>> {
-    let sizes = [g, x].map(|l| l.shape()[1] / c.groups);
-    if !suits(units, dtype, sizes[0], sizes[1], [x, g]) {
-        return None;
-    }
-    let mut all = Steps::default();
-    let x = turned(&mut all, Slot::Operand(0), x, dtype, [1, c.groups]);
-    let g = turned(&mut all, Slot::Operand(1), g, dtype, [1, c.groups]);
-    let plan = Plan::weight(c, dtype, [&x.layout, &g.layout], taps, sizes);
-    plan.by_units(all, [g.slot, x.slot], &PLAIN, (&[], &[]), units)
+    let [x, y] = [0, 1].map(|i| turned(&mut all, Slot::Operand(i), a.operands[i], a.dtype, channels[i]));
+    let lies = Asked { operands: [&x.layout, &y.layout], ..*a };
+    let plan = match a.of {
+        Of::Forward | Of::Input => Plan::of(&lies),
+        // Channels that fill a piece up are no rows, and no columns of the result.
+        Of::Weight => Plan::weight(&lies, [rows, outers]),
+    };
+    plan.by_units(all, a.factors([x.slot, y.slot]), a, units)
 }
 
 impl Plan {
@@ -170,10 +134,10 @@ impl Plan {
         mut self,
         mut all: Steps<'a>,
         factors: [Slot; 2],
-        epilogue: &'a dyn Formula,
-        (extra, further): (&[(&Layout, DType)], &[Factor]),
+        a: &Asked<'a, '_>,
         units: Units,
     ) -> Option<Steps<'a>> {
+        let (epilogue, extra, further) = (a.epilogue, a.extra, self.further(a.extra));
         self.channels_last = true;
         all.results = vec![Room::of(self.dtype.into(), self.len)];
         if self.len == 0 {
@@ -182,7 +146,7 @@ impl Plan {
         let words = self.words()?;
         let terms = product(&self.terms);
         let matrix = self.left_step().is_some();
-        let by_terms = self.of != head::Of::Weight;
+        let by_terms = self.of != Of::Weight;
         let piece = 16 / self.dtype.size();
         let length = if by_terms { terms } else { length(terms) };
         let pieces = terms.div_ceil(length.max(1));
@@ -227,7 +191,7 @@ impl Plan {
         let tiles = [0, 1].map(|side| sums[side].div_ceil(tile.size(side) as usize));
         let outermost = apart.unwrap_or(self.class_count());
         let (mut given, groups) =
-            self.numbers(&form.base, outermost, tiles, if apart.is_some() { &[] } else { further });
+            self.numbers(&form.base, outermost, tiles, if apart.is_some() { &[] } else { &further });
         if apart.is_some() {
             given.push(length as i64);
         }

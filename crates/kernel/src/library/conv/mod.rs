@@ -116,59 +116,64 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
     })
 }
 
-/// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y.
-pub fn steps<'a>(
-    epilogue: &'a dyn Formula,
-    c: &Conv,
-    dtype: DType,
-    [x, w]: [&Layout; 2],
-    out: &[usize],
-    extra: &[(&Layout, DType)],
-    how: How,
-) -> Steps<'a> {
-    if let How::Fast(units) = how
-        && let Some(all) = fast::forward(epilogue, c, dtype, [x, w], out, extra, units)
-    {
-        return all;
-    }
-    let plan = Plan::forward(c, dtype, [x, w], out, extra);
-    let further = plan.further(extra);
-    plan.steps([0, 1], how, epilogue, extra, &further)
+/// One of the three that is asked for.
+#[derive(Clone, Copy)]
+pub struct Asked<'a, 'l> {
+    /// Which.
+    pub of: Of,
+    /// How windows lie.
+    pub c: &'l Conv,
+    /// The dtype of operands and result.
+    pub dtype: DType,
+    /// x and w; g and w, of the gradient by x; x and g, of the gradient by w.
+    pub operands: [&'l Layout; 2],
+    /// The result's spatial sizes; the gradient by w's taps.
+    pub sizes: &'l [usize],
+    /// What follows a convolution. Nothing follows a gradient.
+    pub epilogue: &'a dyn Formula,
+    /// Further operands of that: views of the result's shape.
+    pub extra: &'l [(&'l Layout, DType)],
 }
 
-/// The work of the gradient by x. Operands: g, w. Result: the gradient, of spatial sizes `spatial`.
-pub fn conv_input_grad(
-    c: &Conv,
-    dtype: DType,
-    g: &Layout,
-    w: &Layout,
-    spatial: &[usize],
-    how: How,
-) -> Steps<'static> {
-    if let How::Fast(units) = how
-        && let Some(all) = fast::input(c, dtype, [g, w], spatial, units)
-    {
-        return all;
+impl<'a, 'l> Asked<'a, 'l> {
+    /// A convolution of x and w, with what follows it.
+    pub fn forward(
+        epilogue: &'a dyn Formula,
+        c: &'l Conv,
+        dtype: DType,
+        operands: [&'l Layout; 2],
+        sizes: &'l [usize],
+        extra: &'l [(&'l Layout, DType)],
+    ) -> Self {
+        Asked { of: Of::Forward, c, dtype, operands, sizes, epilogue, extra }
     }
-    Plan::input(c, dtype, [g, w], spatial).steps([1, 0], how, &PLAIN, &[], &[])
+    /// The gradient by x or by w.
+    pub fn gradient(
+        of: Of,
+        c: &'l Conv,
+        dtype: DType,
+        operands: [&'l Layout; 2],
+        sizes: &'l [usize],
+    ) -> Asked<'static, 'l> {
+        Asked { of, c, dtype, operands, sizes, epilogue: &PLAIN, extra: &[] }
+    }
+    /// Which operands are the two factors, in the order in which the kernel binds them.
+    fn factors<T>(&self, [a, b]: [T; 2]) -> [T; 2] {
+        match self.of {
+            Of::Forward => [a, b],
+            Of::Input | Of::Weight => [b, a],
+        }
+    }
 }
 
-/// The work of the gradient by w. Operands: x, g. Result: the gradient, of `taps`.
-pub fn conv_weight_grad(
-    c: &Conv,
-    dtype: DType,
-    x: &Layout,
-    g: &Layout,
-    taps: &[usize],
-    how: How,
-) -> Steps<'static> {
+/// The work of one of the three. Operands: the two, further operands of the epilogue. Result: y, or the gradient.
+pub fn steps<'a>(a: &Asked<'a, '_>, how: How) -> Steps<'a> {
     if let How::Fast(units) = how
-        && let Some(all) = fast::weight(c, dtype, [x, g], taps, units)
+        && let Some(all) = fast::steps(a, units)
     {
         return all;
     }
-    let sizes = [g.shape()[1] / c.groups, x.shape()[1] / c.groups];
-    Plan::weight(c, dtype, [x, g], taps, sizes).steps([1, 0], how, &PLAIN, &[], &[])
+    Plan::of(a).steps(a, how)
 }
 
 /// So many workgroups keep a large device busy.
@@ -177,13 +182,16 @@ const BUSY: usize = 1024;
 const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
 
 impl Plan {
-    fn forward(
-        c: &Conv,
-        dtype: DType,
-        [x, w]: [&Layout; 2],
-        out: &[usize],
-        extra: &[(&Layout, DType)],
-    ) -> Plan {
+    fn of(a: &Asked<'_, '_>) -> Plan {
+        let [x, g] = a.operands;
+        match a.of {
+            Of::Forward => Plan::forward(a),
+            Of::Input => Plan::input(a),
+            Of::Weight => Plan::weight(a, [g, x].map(|l| l.shape()[1] / a.c.groups)),
+        }
+    }
+    fn forward(a: &Asked<'_, '_>) -> Plan {
+        let Asked { c, dtype, operands: [x, w], sizes: out, extra, .. } = *a;
         let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
         let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
         let rows = outs / c.groups;
@@ -213,7 +221,8 @@ impl Plan {
         }
     }
     /// The gradient by x.
-    fn input(c: &Conv, dtype: DType, [g, w]: [&Layout; 2], spatial: &[usize]) -> Plan {
+    fn input(a: &Asked<'_, '_>) -> Plan {
+        let Asked { c, dtype, operands: [g, w], sizes: spatial, .. } = *a;
         let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
         let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
         let y = row_major(&[&[n, channels * c.groups], spatial].concat());
@@ -247,13 +256,8 @@ impl Plan {
         }
     }
     /// The gradient by w, of so many filters and channels of a group; x and g may have more, which are left out.
-    fn weight(
-        c: &Conv,
-        dtype: DType,
-        [x, g]: [&Layout; 2],
-        taps: &[usize],
-        [rows, channels]: [usize; 2],
-    ) -> Plan {
+    fn weight(a: &Asked<'_, '_>, [rows, channels]: [usize; 2]) -> Plan {
+        let Asked { c, dtype, operands: [x, g], sizes: taps, .. } = *a;
         let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
         let (n, outs) = (x.shape()[0], rows * c.groups);
         let [in_x, in_g] = [x, g].map(|l| l.shape()[1] / c.groups);
@@ -302,22 +306,17 @@ impl Plan {
         [0, 1].map(|side| sizes[side].div_ceil(t.size(side) as usize))
     }
 
-    /// The launches. `order`: which operands are the two factors, in the order of the kernel.
-    fn steps<'a>(
-        self,
-        order: [usize; 2],
-        how: How,
-        epilogue: &'a dyn Formula,
-        extra: &[(&Layout, DType)],
-        further: &[Factor],
-    ) -> Steps<'a> {
+    /// The launches.
+    fn steps<'a>(self, a: &Asked<'a, '_>, how: How) -> Steps<'a> {
+        let (epilogue, extra) = (a.epilogue, a.extra);
+        let (order, further) = (a.factors([0, 1]), self.further(extra));
         let elem = Elem::from(self.dtype);
         let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
         if self.has_planes() && !matches!(how, How::Exactly(_)) {
             let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
             let others = (0..extra.len()).map(|i| Slot::Operand(2 + i));
             let buffers = order.map(Slot::Operand).into_iter().chain(others).chain([Slot::Result(0)]);
-            all.push(self.planes(epilogue, elems, further), &buffers.collect::<Vec<_>>());
+            all.push(self.planes(epilogue, elems, &further), &buffers.collect::<Vec<_>>());
             return all;
         }
         let tile = self.tile(how);
@@ -328,7 +327,7 @@ impl Plan {
         let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
         if !apart {
             let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-            if let Some(work) = self.launch(epilogue, elems, further, tile, None) {
+            if let Some(work) = self.launch(epilogue, elems, &further, tile, None) {
                 buffers.extend(others);
                 buffers.push(Slot::Result(0));
                 all.push(work, &buffers);
