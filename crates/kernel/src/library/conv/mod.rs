@@ -28,7 +28,7 @@ mod units;
 
 pub use super::contract::Tile;
 pub use super::matrix_units::Limits;
-pub use choice::How;
+pub use choice::{How, Way};
 pub use fast::Units;
 pub use head::{Form, Of, Staged};
 
@@ -157,6 +157,19 @@ impl<'a, 'l> Asked<'a, 'l> {
     ) -> Asked<'static, 'l> {
         Asked { of, c, dtype, operands, sizes, epilogue: &PLAIN, extra: &[] }
     }
+    /// How many multiplications it takes.
+    pub fn products(&self) -> usize {
+        let [x, y] = self.operands.map(Layout::shape);
+        let of_window = |channels: usize, taps: &[usize]| channels.saturating_mul(product(taps));
+        match self.of {
+            Of::Forward => {
+                let outputs = x[0].saturating_mul(y[0]).saturating_mul(product(self.sizes));
+                outputs.saturating_mul(of_window(y[1], &y[2..]))
+            }
+            Of::Input => x.numel().saturating_mul(of_window(y[1], &y[2..])),
+            Of::Weight => y.numel().saturating_mul(of_window(x[1] / self.c.groups, self.sizes)),
+        }
+    }
     /// Which operands are the two factors, in the order in which the kernel binds them.
     fn factors<T>(&self, [a, b]: [T; 2]) -> [T; 2] {
         match self.of {
@@ -169,11 +182,36 @@ impl<'a, 'l> Asked<'a, 'l> {
 /// The work of one of the three. Operands: the two, further operands of the epilogue. Result: y, or the gradient.
 pub fn steps<'a>(a: &Asked<'a, '_>, how: How) -> Steps<'a> {
     if let How::Fast(units) = how
-        && let Some(all) = fast::steps(a, units)
+        && let Some(all) = fast::steps(a, units, None)
     {
         return all;
     }
     Plan::of(a).steps(a, how)
+}
+
+/// The ways that a device has for it, of which `Way::Chosen` is the first. All of them give the same bits.
+pub fn ways(a: &Asked<'_, '_>, how: How) -> Vec<Way> {
+    if let How::Fast(units) = how
+        && let Some(cuts) = fast::cuts(a, units)
+    {
+        return std::iter::once(Way::Chosen).chain(cuts.into_iter().map(Way::Units)).collect();
+    }
+    Plan::of(a).ways(how)
+}
+
+/// The work as [`steps`] has it, in one of the ways that there are. `None` if it cannot be done so: what is a way for some convolutions of
+/// a size is none for others, which lie otherwise.
+pub fn steps_by<'a>(a: &Asked<'a, '_>, how: How, way: Way) -> Option<Steps<'a>> {
+    match (way, how) {
+        (Way::Chosen, _) => Some(steps(a, how)),
+        (Way::Units(cut), How::Fast(units)) => fast::steps(a, units, Some(cut)),
+        (Way::Units(_), How::Plain | How::Within(_) | How::Exactly(_)) => None,
+        (Way::Plain | Way::Staged(_), _) => {
+            let plan = Plan::of(a);
+            let tile = if let Way::Staged(tile) = way { tile } else { plan.plain_tile() };
+            plan.ways(how).contains(&way).then(|| plan.tiled(a, tile, true))
+        }
+    }
 }
 
 /// So many workgroups keep a large device busy.
@@ -308,21 +346,30 @@ impl Plan {
 
     /// The launches.
     fn steps<'a>(self, a: &Asked<'a, '_>, how: How) -> Steps<'a> {
-        let (epilogue, extra) = (a.epilogue, a.extra);
-        let (order, further) = (a.factors([0, 1]), self.further(extra));
-        let elem = Elem::from(self.dtype);
-        let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
-        if self.has_planes() && !matches!(how, How::Exactly(_)) {
+        let exactly = matches!(how, How::Exactly(_));
+        if self.has_planes() && !exactly {
+            let (extra, further) = (a.extra, self.further(a.extra));
+            let mut all = self.none();
             let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
             let others = (0..extra.len()).map(|i| Slot::Operand(2 + i));
-            let buffers = order.map(Slot::Operand).into_iter().chain(others).chain([Slot::Result(0)]);
-            all.push(self.planes(epilogue, elems, &further), &buffers.collect::<Vec<_>>());
+            let factors = a.factors([0, 1]).map(Slot::Operand);
+            let buffers = factors.into_iter().chain(others).chain([Slot::Result(0)]);
+            all.push(self.planes(a.epilogue, elems, &further), &buffers.collect::<Vec<_>>());
             return all;
         }
-        let tile = self.tile(how);
-        let chunks = self.chunks();
+        self.tiled(a, self.tile(how), !exactly)
+    }
+    /// No launches yet.
+    fn none(&self) -> Steps<'static> {
+        Steps { results: vec![Room::of(self.dtype.into(), self.len)], ..Steps::default() }
+    }
+    /// The launches with a tile; `several`: there may be more than one.
+    fn tiled<'a>(&self, a: &Asked<'a, '_>, tile: Tile, several: bool) -> Steps<'a> {
+        let (epilogue, extra) = (a.epilogue, a.extra);
+        let (order, further) = (a.factors([0, 1]), self.further(extra));
+        let (mut all, chunks) = (self.none(), self.chunks());
         // A few long chains: their chunks are computed side by side, and added in order afterwards.
-        let apart = self.are_apart(tile) && !matches!(how, How::Exactly(_));
+        let apart = self.are_apart(tile) && several;
         let mut buffers = order.map(Slot::Operand).to_vec();
         let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
         if !apart {
