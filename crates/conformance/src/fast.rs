@@ -8,7 +8,7 @@ use elinvar_ops::{Array, Backend, catalogue};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Batches, rows, terms, columns. In some, rows of all factors lie at multiples of 16 bytes.
-const SIZES: [[usize; 4]; 6] = [
+pub const SIZES: [[usize; 4]; 6] = [
     [1, 1, 64, 64],
     [1, 33, 40, 72],
     [2, 72, 136, 24],
@@ -32,14 +32,15 @@ fn number(factor: usize, i: usize, j: usize) -> i32 {
     ((i * 7 + j * 3 + factor * 5 + (i * j) % 4) % 9) as i32 - 4
 }
 
-/// Tries products of all types and sizes on a device.
+/// Tries products of some sizes (batches, rows, terms, columns), of all types, on a device: alone, and of the last factor as a layer has
+/// it, with a bias.
 ///
 /// # Errors
 /// What the device reports.
-pub fn products<B: Backend>(d: &B::Device) -> Result<Found> {
+pub fn products<B: Backend>(d: &B::Device, sizes: &[[usize; 4]]) -> Result<Found> {
     let mut found = Found::default();
     for dtype in [DType::F16, DType::BF16, DType::F32] {
-        for sizes in SIZES {
+        for &sizes in sizes {
             for turned in 0..if sizes[0] < COMMON { 4 } else { 1 } {
                 found.tried += 1;
                 if let Some(what) = wrong::<B>(d, dtype, sizes, [turned & 1 != 0, turned & 2 != 0])? {
@@ -72,23 +73,40 @@ fn wrong<B: Backend>(
         x.broadcast_to(&Shape::new(&[b, rows, columns])?, "matmul")
     };
     let (x, w) = (matrix(0, m, k)?, matrix(1, k, n)?);
-    let got = floats(&Precision::Fast.scope(|| catalogue::matmul(&x, &w))?)?;
-    let sum = |at: usize| {
-        let (batch, i, j) = (at / (m * n), at / n % m, at % n);
-        (0..k).map(|t| number(0, i + batch, t) * number(1, t + batch, j)).sum::<i32>() as f32
-    };
-    let sums: Vec<f32> = (0..own * m * n).map(sum).collect();
-    let want = Array::<Reference>::from_vec(&ReferenceDevice, sums, &[own, m, n])?.cast(dtype)?;
-    let want = floats(&want)?;
-    // All batches, where they are the same.
-    let bad = got.iter().zip(want.iter().cycle()).position(|(got, want)| got != want);
-    Ok(bad.map(|at| {
-        let (batch, i, j) = (at / (m * n), at / n % m, at % n);
-        let (got, want) = (got[at], want[at % want.len()]);
-        format!(
-            "{dtype}: {b} x {m} x {k} x {n}, turned {turned:?}: {got} in batch {batch}, row {i}, column {j}; {want} would be right"
-        )
-    }))
+    let all =
+        |len: usize, one: &dyn Fn(usize) -> i32| (0..len).map(|at| one(at) as f32).collect::<Vec<f32>>();
+    let weight =
+        Array::<B>::from_vec(d, all(n * k, &|at| number(1, at % k, at / k)), &[n, k])?.cast(dtype)?;
+    let bias = Array::<B>::from_vec(d, all(n, &|at| number(2, at, 0)), &[n])?.cast(dtype)?;
+    for layer in [false, true] {
+        let product =
+            || if layer { catalogue::linear(&x, &weight, Some(&bias)) } else { catalogue::matmul(&x, &w) };
+        let got = floats(&Precision::Fast.scope(product)?)?;
+        if got != floats(&Precision::Fast.scope(product)?)? {
+            return Ok(Some(format!(
+                "{dtype}: {b} x {m} x {k} x {n}, turned {turned:?}: not the same again"
+            )));
+        }
+        let sum = |at: usize| {
+            let (batch, i, j) = (at / (m * n), at / n % m, at % n);
+            let (of_w, more) = if layer { (0, number(2, j, 0)) } else { (batch, 0) };
+            (0..k).map(|t| number(0, i + batch, t) * number(1, t + of_w, j)).sum::<i32>() + more
+        };
+        let sums = all(own * m * n, &sum);
+        let want = Array::<Reference>::from_vec(&ReferenceDevice, sums, &[own, m, n])?.cast(dtype)?;
+        let want = floats(&want)?;
+        // All batches, where they are the same.
+        if let Some(at) = got.iter().zip(want.iter().cycle()).position(|(got, want)| got != want) {
+            let (batch, i, j) = (at / (m * n), at / n % m, at % n);
+            let (got, want) = (got[at], want[at % want.len()]);
+            let layer = if layer { ", a layer" } else { "" };
+            return Ok(Some(format!(
+                "{dtype}: {b} x {m} x {k} x {n}{layer}, turned {turned:?}: {got} in batch {batch}, row {i}, column {j}; \
+                 {want} would be right"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 fn floats<B: Backend>(x: &Array<B>) -> Result<Vec<f32>> {
@@ -105,14 +123,14 @@ mod tests {
 
     #[test]
     fn right_products_are_right() {
-        let found = products::<Reference>(&ReferenceDevice).unwrap();
+        let found = products::<Reference>(&ReferenceDevice, &SIZES).unwrap();
         assert_eq!((found.tried, found.wrong), (63, Vec::new()));
     }
 
     #[test]
     fn a_wrong_bit_is_seen() {
         let d = TwistedDevice { inner: ReferenceDevice, twist: Twist::wrong_bit(Work::Contract) };
-        let found = products::<Twisted<Reference>>(&d).unwrap();
+        let found = products::<Twisted<Reference>>(&d, &SIZES).unwrap();
         assert_eq!(found.wrong.len(), found.tried);
     }
 }

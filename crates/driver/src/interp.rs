@@ -1,6 +1,6 @@
 //! The interpreter as a device: slow, exact, and it finds out-of-bounds accesses and races.
 
-use crate::{Call, Driver, Info, Kind, Product, Slice};
+use crate::{Driver, Info, Kind, Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{self, Launch};
@@ -84,10 +84,7 @@ impl Driver for Interp {
         }])
     }
     fn open(number: usize) -> Result<Interp> {
-        let info = Interp::list()?.into_iter().nth(number);
-        let info = info.ok_or_else(|| {
-            Error::new(elinvar_core::ErrorKind::UnknownDevice, "there is one interpreter, interp:0")
-        })?;
+        let info = crate::numbered(Self::NAME, Interp::list()?, number)?;
         Ok(Interp { info, queue: Mutex::new(()) })
     }
     fn info(&self) -> &Info {
@@ -127,13 +124,6 @@ impl Driver for Interp {
     fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.
         Ok(false)
-    }
-    fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
-        // There is no queue to fill.
-        Ok(None)
-    }
-    fn replay(&self, graph: &Infallible) -> Result<()> {
-        match *graph {}
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         to.put(bytes);

@@ -25,10 +25,11 @@ pub use null::Null;
 pub use product::Product;
 pub use vulkan::Vulkan;
 
-use elinvar_core::Result;
+use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::MatrixUnit;
+use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -159,6 +160,43 @@ pub enum Call<'a, D: Driver> {
     },
 }
 
+/// Calls that a device keeps, to make them again and again.
+pub trait Keep<D: Driver>: Sized + Send + Sync + fmt::Debug {
+    /// Has the device keep calls, which are not made yet. `None` if it cannot: then the calls are made one by one each time.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn keep(device: &D, calls: &[Call<'_, D>]) -> Result<Option<Self>>;
+    /// Makes all calls, in their order. Their modules and memory must still be there.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn replay(&self, device: &D) -> Result<()>;
+}
+
+/// Devices that keep no calls: there is no queue to fill, or it is filled as fast call by call.
+impl<D: Driver> Keep<D> for Infallible {
+    fn keep(_: &D, _: &[Call<'_, D>]) -> Result<Option<Infallible>> {
+        Ok(None)
+    }
+    fn replay(&self, _: &D) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// The device of a number among all that there are, of which there is one at least.
+///
+/// # Errors
+/// `UnknownDevice`.
+pub(crate) fn numbered<T>(driver: &str, all: Vec<T>, number: usize) -> Result<T> {
+    let last = all.len().saturating_sub(1);
+    all.into_iter().nth(number).ok_or_else(|| {
+        let what = if last == 0 { String::new() } else { format!(" to {driver}:{last}") };
+        let text = format!("there is no {driver}:{number}; this machine has {driver}:0{what}");
+        Error::new(ErrorKind::UnknownDevice, text)
+    })
+}
+
 /// An opened device.
 ///
 /// All methods may be called from several threads; the order of the queue is the order of the calls.
@@ -171,8 +209,8 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     type Module: Send + Sync + fmt::Debug;
     /// A place in the queue, with the time at which the device came there.
     type Mark: Send + Sync + fmt::Debug;
-    /// Calls that the device keeps, to do them again and again.
-    type Graph: Send + Sync + fmt::Debug;
+    /// Calls that the device keeps; `Infallible` if it keeps none.
+    type Graph: Keep<Self>;
 
     /// The devices of this machine, the fastest kind first; `open` counts in this order.
     ///
@@ -215,16 +253,6 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
     fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool>;
-    /// Has the device keep calls, which are not made yet. `None` if it cannot: then the calls are made one by one each time.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, `DeviceLost`.
-    fn graph(&self, calls: &[Call<'_, Self>]) -> Result<Option<Self::Graph>>;
-    /// Makes all calls of a graph, in their order. Their modules and memory must still be there.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, `DeviceLost`.
-    fn replay(&self, graph: &Self::Graph) -> Result<()>;
     /// Writes bytes to memory, in the queue's order. The bytes may be changed when this returns.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! A device that does nothing, and tells what it was asked for: for tests of what stands above, and for measuring what
 //! giving work to a device costs the host.
 
-use crate::{Driver, Info, Interp, Product, Slice};
+use crate::{Driver, Info, Interp, Keep, Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
@@ -86,10 +86,7 @@ impl Driver for Null {
         Ok(Interp::list()?.into_iter().map(like).collect())
     }
     fn open(number: usize) -> Result<Null> {
-        let info = Null::list()?.into_iter().nth(number);
-        let info = info.ok_or_else(|| {
-            Error::new(elinvar_core::ErrorKind::UnknownDevice, "there is one null device, null:0")
-        })?;
+        let info = crate::numbered(Self::NAME, Null::list()?, number)?;
         Ok(Null { info, calls: Mutex::default() })
     }
     fn info(&self) -> &Info {
@@ -118,14 +115,6 @@ impl Driver for Null {
         // Nobody's library.
         Ok(false)
     }
-    fn graph(&self, calls: &[crate::Call<'_, Self>]) -> Result<Option<usize>> {
-        self.record(Call::Graph(calls.len()));
-        Ok(Some(calls.len()))
-    }
-    fn replay(&self, graph: &usize) -> Result<()> {
-        self.record(Call::Replay(*graph));
-        Ok(())
-    }
     fn write(&self, _: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.record(Call::Write(bytes.len() as u64));
         Ok(())
@@ -152,5 +141,16 @@ impl Driver for Null {
     }
     fn between(&self, (): &(), (): &()) -> Result<Duration> {
         Ok(Duration::ZERO)
+    }
+}
+
+impl Keep<Null> for usize {
+    fn keep(device: &Null, calls: &[crate::Call<'_, Null>]) -> Result<Option<usize>> {
+        device.record(Call::Graph(calls.len()));
+        Ok(Some(calls.len()))
+    }
+    fn replay(&self, device: &Null) -> Result<()> {
+        device.record(Call::Replay(*self));
+        Ok(())
     }
 }

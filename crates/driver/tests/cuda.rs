@@ -6,14 +6,14 @@ mod doubles;
 
 use doubles::{doubles, slice};
 use elinvar_core::{DType, ErrorKind, Layout, Shape};
-use elinvar_driver::cuda::use_library;
-use elinvar_driver::{Call, Cuda, Driver, Kind};
+use elinvar_driver::cuda::{Graph, use_library};
+use elinvar_driver::{Call, Cuda, Driver, Keep, Kind};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
 use elinvar_kernel::library::boxes;
-use elinvar_kernel::library::contract::OfEpilogue;
+use elinvar_kernel::library::contract::{OfEpilogue, Product};
 use elinvar_ops::backend::Plain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,14 +88,16 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
     let memory = d.allocate(2 * bytes)?;
     let [x, y] = [0, 1].map(|i| slice::<Cuda>(&memory, i * bytes, bytes));
     let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
-    let graph =
-        d.graph(&[Call::Launch { module: &module, buffers: vec![x, y], launch: &launch, numbers: None }])?;
+    let graph = Graph::keep(
+        &d,
+        &[Call::Launch { module: &module, buffers: vec![x, y], launch: &launch, numbers: None }],
+    )?;
     for (round, graph) in [None, graph].into_iter().enumerate() {
         let number = |i: u32| i * 3 + round as u32;
         d.write(x, &(0..n).flat_map(|i| number(i).to_le_bytes()).collect::<Vec<u8>>())?;
         match graph {
             None => d.launch(&module, &[x, y], &launch, None)?,
-            Some(graph) => d.replay(&graph)?,
+            Some(graph) => graph.replay(&d)?,
         }
         let mut got = vec![0; bytes as usize];
         d.read(y, &mut got)?;
@@ -111,7 +113,8 @@ fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
     let layout = |rows, columns| Layout::contiguous(Shape::new(&[1, rows, columns]).expect("small"));
     let plain = OfEpilogue::<Plain, 0>(Plain);
     let tile = boxes::Tile::ALL[3];
-    let work = boxes::contract(&plain, DType::F16, &layout(m, k), &layout(k, n), &[], tile).expect("it fits");
+    let work = boxes::contract(&Product::new(&plain, DType::F16, &layout(m, k), &layout(k, n), &[]), tile)
+        .expect("it fits");
     let module = d.compile(&work.kernel())?;
     let memory = d.allocate(3 << 14)?;
     let [x, w, y] = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));
@@ -120,14 +123,14 @@ fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
         (0..n).flat_map(|i| half::f16::from_f32(number(i + from)).to_le_bytes()).collect()
     };
     let call = Call::Launch { module: &module, buffers: vec![x, w, y], launch: &work.launch, numbers: None };
-    let graph = d.graph(&[call])?.expect("this driver keeps calls");
+    let graph = Graph::keep(&d, &[call])?.expect("this driver keeps calls");
     for from in [0, 3] {
         d.write(x, &bytes(m * k, from))?;
         d.write(w, &bytes(k * n, 1))?;
         if from == 0 {
             d.launch(&module, &[x, w, y], &work.launch, None)?;
         } else {
-            d.replay(&graph)?;
+            graph.replay(&d)?;
         }
         let mut got = vec![0; m * n * 2];
         d.read(y, &mut got)?;
@@ -148,7 +151,8 @@ fn boxes_are_fetched() {
     let layout = Layout::contiguous(Shape::new(&[1, 64, 64]).expect("small"));
     let plain = OfEpilogue::<Plain, 0>(Plain);
     let tile = boxes::Tile::ALL[3];
-    let work = boxes::contract(&plain, DType::F16, &layout, &layout, &[], tile).expect("it fits");
+    let work =
+        boxes::contract(&Product::new(&plain, DType::F16, &layout, &layout, &[]), tile).expect("it fits");
     let module = d.compile(&work.kernel()).unwrap();
     let memory = d.allocate(3 << 14).unwrap();
     let all = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));
@@ -188,23 +192,23 @@ fn kept_calls_are_made_again() {
         Call::Copy { from: c, to: a },
     ];
     d.write(a, &3u32.to_le_bytes().repeat(100)).unwrap();
-    let graph = d.graph(&calls).unwrap().expect("this driver keeps calls");
+    let graph = Graph::keep(&d, &calls).unwrap().expect("this driver keeps calls");
     // Numbers of other launches come between.
     d.launch(&module, &[b, c], &first, Some(&r)).unwrap();
     let mut want = 3u32;
     for _ in 0..3 {
-        d.replay(&graph).unwrap();
+        graph.replay(&d).unwrap();
         want = (want * 2 + 1 + 7) * 2 + 5 + 100;
         let mut got = vec![0; 400];
         d.read(a, &mut got).unwrap();
         assert!(got.chunks(4).all(|v| v == want.to_le_bytes()), "{want}: {got:?}");
     }
-    d.replay(&graph).unwrap();
+    graph.replay(&d).unwrap();
     // It goes when it is done, and memory after it.
     drop(graph);
     drop(memory);
     d.wait().unwrap();
-    assert!(d.graph(&[]).unwrap().is_some());
+    assert!(Graph::keep(&d, &[]).unwrap().is_some());
 }
 
 /// The device's own clock goes on, and knows marks of one device only.

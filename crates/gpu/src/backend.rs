@@ -14,13 +14,14 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
-use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
+use elinvar_kernel::library::conv::{self, Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, conv, copy, fill, fold, gather, long_rows, nonzero, pool,
-    random, scan, scatter, sort,
+    Room, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, nonzero, pool, random,
+    scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::int::Int;
@@ -28,7 +29,9 @@ use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
 use std::any::TypeId;
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) type Look<'a, D> = View<'a, Gpu<D>>;
 
@@ -117,6 +120,38 @@ fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
         // Its barriers cost more than they save.
         Kind::Software => conv::How::Plain,
         Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits),
+    }
+}
+
+/// A convolution or a gradient of one, in the way that is known to be the fastest.
+fn convolve<D: Driver>(
+    d: &GpuDevice<D>,
+    a: &Asked<'_, '_>,
+    operands: &[Look<'_, D>],
+) -> Result<GpuBuffer<D>> {
+    let info = d.info()?;
+    let how = conv_how(info, a.c, a.dtype);
+    // What there is to choose from, where somebody tries: also on devices whose barriers are dear.
+    let tried = if how == conv::How::Plain { conv::How::Within(limits(info)) } else { how };
+    let run = |way: conv::Way| -> Result<Option<GpuBuffer<D>>> {
+        let work = match way {
+            conv::Way::Chosen => Some(conv::steps(a, how)),
+            conv::Way::Plain | conv::Way::Staged(_) | conv::Way::Units(_) => conv::steps_by(a, tried, way),
+        };
+        let Some(work) = work else { return Ok(None) };
+        let [y] = steps(d, &work, operands)?;
+        Ok(Some(y))
+    };
+    let time = |way| -> Result<Option<Duration>> {
+        let is_done = Cell::new(false);
+        let took = d.unrecorded(|| d.time(|| run(way).map(|y| is_done.set(y.is_some()))))?;
+        Ok(is_done.get().then_some(took))
+    };
+    let way = d.tuner()?.way(a, &|| conv::ways(a, tried), &time)?;
+    match run(way)? {
+        Some(y) => Ok(y),
+        // Of one size, some can be done in a way and others not.
+        None => Ok(run(conv::Way::Chosen)?.expect("there is always this way")),
     }
 }
 
@@ -329,7 +364,7 @@ impl<D: Driver> Backend for Gpu<D> {
             return fast.run();
         }
         let run = |tile: Tile| {
-            let work = contract::steps(&e, x.dtype, x.layout, w.layout, &looks(&extra), tile);
+            let work = contract::steps(&Product::new(&e, x.dtype, x.layout, w.layout, &looks(&extra)), tile);
             steps(d, &work, &operands)
         };
         let tried = |tile: Tile| d.unrecorded(|| d.time(|| run(tile).map(drop)));
@@ -346,12 +381,9 @@ impl<D: Driver> Backend for Gpu<D> {
         e: &E,
         extra: [Look<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let e = OfEpilogue::<E, N>(*e);
-        let how = conv_how(d.info()?, c, x.dtype);
-        let work = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &looks(&extra), how);
+        let (e, of_extra) = (OfEpilogue::<E, N>(*e), looks(&extra));
         let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
-        let [y] = steps(d, &work, &operands)?;
-        Ok(y)
+        convolve(d, &Asked::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
     }
     fn conv_input_grad(
         d: &Self::Device,
@@ -360,10 +392,7 @@ impl<D: Driver> Backend for Gpu<D> {
         w: Look<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        let work =
-            conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, conv_how(d.info()?, c, g.dtype));
-        let [y] = steps(d, &work, &[g, w])?;
-        Ok(y)
+        convolve(d, &Asked::gradient(Of::Input, c, g.dtype, [g.layout, w.layout], spatial), &[g, w])
     }
     fn conv_weight_grad(
         d: &Self::Device,
@@ -372,10 +401,7 @@ impl<D: Driver> Backend for Gpu<D> {
         g: Look<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        let work =
-            conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, conv_how(d.info()?, c, g.dtype));
-        let [y] = steps(d, &work, &[x, g])?;
-        Ok(y)
+        convolve(d, &Asked::gradient(Of::Weight, c, x.dtype, [x.layout, g.layout], taps), &[x, g])
     }
     fn pool(d: &Self::Device, p: &Pool, x: Look<'_, D>) -> Result<(Self::Buffer, Option<Self::Buffer>)> {
         let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();

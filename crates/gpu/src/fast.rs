@@ -13,8 +13,9 @@ use crate::vendor;
 use elinvar_core::{DType, Result};
 use elinvar_driver::{Driver, Info};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::library::contract::Product;
 use elinvar_kernel::library::matrix_units::Limits;
-use elinvar_kernel::library::{Formula, boxes, matrix_units};
+use elinvar_kernel::library::{Formula, Work, boxes, matrix_units};
 use std::time::Duration;
 
 /// A product that may be fast.
@@ -59,7 +60,8 @@ impl<'a, D: Driver> Fast<'a, D> {
         let Some(unit) = unit_of(info, x.dtype) else { return Ok(None) };
         let fragments = matrix_units::Tile::of(unit, info.subgroup[1], batches, sums, limits(info));
         let Some(fragments) = fragments else { return Ok(None) };
-        let can = || info.boxes && boxes::fits(x.dtype, x.layout, w.layout, &looks(&operands[2..]));
+        let extra = looks(&operands[2..]);
+        let can = || info.boxes && boxes::fits(&Product::new(epilogue, x.dtype, x.layout, w.layout, &extra));
         let boxes = boxes::Tile::of(batches, sums, info.shared).filter(|_| can());
         Ok(Some(Fast { d, epilogue, plain, operands, fragments, boxes }))
     }
@@ -128,19 +130,15 @@ impl<'a, D: Driver> Fast<'a, D> {
         }
     }
     fn by_boxes(&self, tile: boxes::Tile) -> Result<GpuBuffer<D>> {
-        let [x, w] = self.factors();
-        let extra = looks(&self.operands[2..]);
-        let work = boxes::contract(self.epilogue, x.dtype, x.layout, w.layout, &extra, tile);
-        one(self.d, work, self.operands, x.dtype, self.len())
+        self.one(&|p| boxes::contract(p, tile))
     }
     fn by_fragments(&self, tile: matrix_units::Tile) -> Result<GpuBuffer<D>> {
+        self.one(&|p| matrix_units::contract(p, tile))
+    }
+    fn one(&self, work: &dyn Fn(&Product<'a, '_>) -> Option<Work<'a>>) -> Result<GpuBuffer<D>> {
         let [x, w] = self.factors();
         let extra = looks(&self.operands[2..]);
-        let work = matrix_units::contract(self.epilogue, x.dtype, x.layout, w.layout, &extra, tile);
-        one(self.d, work, self.operands, x.dtype, self.len())
-    }
-    fn len(&self) -> usize {
-        let [x, w] = self.factors();
-        x.shape()[0] * x.shape()[1] * w.shape()[2]
+        let p = Product::new(self.epilogue, x.dtype, x.layout, w.layout, &extra);
+        one(self.d, work(&p), self.operands, x.dtype, p.len())
     }
 }

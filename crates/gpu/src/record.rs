@@ -9,7 +9,7 @@ use crate::buffer::GpuBuffer;
 use crate::device::{GpuDevice, Opened};
 use crate::pool::{Held, Part, Piece, Place};
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Call, Driver, Product};
+use elinvar_driver::{Call, Driver, Keep, Product};
 use elinvar_kernel::interp::Launch;
 use std::any::Any;
 use std::cell::RefCell;
@@ -169,7 +169,7 @@ impl<D: Driver> Graph<D> {
                 D::NAME
             )));
         }
-        let kept = device.driver.graph(&calls.iter().map(Recorded::call).collect::<Vec<_>>())?;
+        let kept = D::Graph::keep(&device.driver, &calls.iter().map(Recorded::call).collect::<Vec<_>>())?;
         Ok(Graph { kept, calls, _before: before, _memory: memory, device })
     }
     /// Does it again.
@@ -178,7 +178,7 @@ impl<D: Driver> Graph<D> {
     /// `DeviceLost`, `OutOfMemory`.
     pub(crate) fn replay(&self) -> Result<()> {
         if let Some(kept) = &self.kept {
-            return self.device.driver.replay(kept);
+            return kept.replay(&self.device.driver);
         }
         self.calls.iter().try_for_each(|c| self.device.give(&c.call()))
     }

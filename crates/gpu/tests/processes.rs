@@ -10,6 +10,7 @@ use elinvar_nn::{Layer, Module};
 use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::{Generator, Graph, Tensor, step as every, try_run};
+use std::path::Path;
 use std::process::Command;
 
 /// Runs a test of this file, which is ignored otherwise, in a process of its own, with these variables.
@@ -89,11 +90,7 @@ fn a_vendors_library_does_products_where_it_is_faster() {
     let library = library.to_str().expect("UTF-8");
     let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
     alone("their_products", &[("ELINVAR_TUNE", "1"), ("ELINVAR_CUBLASLT_LIBRARY", library), dir]);
-    let kept = || {
-        let file = std::fs::read_dir(cache.path()).unwrap().map(|e| e.unwrap().path());
-        let file = file.into_iter().find(|p| p.extension().is_some_and(|e| e == "tiles")).unwrap();
-        std::fs::read_to_string(file).unwrap()
-    };
+    let kept = || kept(cache.path());
     let all = kept();
     // Against PTX that a processor plays, a processor's product always wins.
     let theirs: Vec<&str> = all.lines().filter(|l| l.ends_with(": the vendor's library")).collect();
@@ -102,6 +99,63 @@ fn a_vendors_library_does_products_where_it_is_faster() {
     alone("their_products", &[("ELINVAR_CUBLASLT_LIBRARY", library), dir]);
     alone("their_products", &[("ELINVAR_CUBLASLT_LIBRARY", "/nowhere/cublas.so"), dir]);
     assert_eq!(kept(), all);
+}
+
+/// The file in which a device keeps what it found.
+fn kept(cache: &Path) -> String {
+    let mut files = std::fs::read_dir(cache).unwrap().map(|e| e.unwrap().path());
+    let file = files.find(|p| p.extension().is_some_and(|e| e == "tiles")).unwrap();
+    std::fs::read_to_string(file).unwrap()
+}
+
+#[test]
+fn convolutions_are_tried() {
+    let cache = tempfile::tempdir().unwrap();
+    let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
+    alone("their_convolutions", &[("ELINVAR_TUNE", "1"), dir]);
+    let all = kept(cache.path());
+    for what in ["forward f32 exact", "by x f32 exact", "by w f32 exact", "forward bf16 fast"] {
+        let begin = format!("conv {what}, ");
+        assert_eq!(all.lines().filter(|l| l.starts_with(&begin)).count(), 1, "{what}: {all}");
+    }
+    // Kept for other runs, whichever way it was.
+    alone("their_convolutions", &[dir]);
+    assert_eq!(kept(cache.path()), all);
+    for way in [
+        "as it is chosen",
+        "nothing staged",
+        "staged 8x8 of 4x4, depth 8",
+        "fragments 1x1 of 1x1, 2 deep, 4 slots",
+    ] {
+        let lines = all.lines().map(|l| format!("{}: {way}\n", l.split_once(": ").expect("a line").0));
+        let file = std::fs::read_dir(cache.path()).unwrap().map(|e| e.unwrap().path());
+        let file = file.into_iter().find(|p| p.extension().is_some_and(|e| e == "tiles")).unwrap();
+        std::fs::write(file, lines.collect::<String>()).unwrap();
+        alone("their_convolutions", &[dir]);
+    }
+}
+
+/// A convolution and its gradients, whose bits are the reference's whoever does them: of whole numbers also where they are fast.
+#[test]
+#[ignore = "a child of another test"]
+fn their_convolutions() {
+    fn run<B: Backend>(dtype: DType, scale: f64, d: &B::Device) -> [Vec<f32>; 3] {
+        let at = |sizes: &[usize]| {
+            let n: usize = sizes.iter().product();
+            let value = |i: usize| ((i * 7 + 3 + i / 13) % 9) as f32 - 4.0;
+            (Tensor::<B>::from_vec((0..n).map(value).collect::<Vec<f32>>(), sizes, d) * scale).to_dtype(dtype)
+        };
+        let (x, w) = (at(&[1, 8, 16, 16]).requires_grad(), at(&[16, 8, 3, 3]).requires_grad());
+        let y = x.conv2d(&w, None, &[1], &[1].into(), &[1], 1);
+        let g = (&y * &at(y.dims())).sum().backward();
+        let all = [y.detach(), g.get(&x).unwrap().clone(), g.get(&w).unwrap().clone()];
+        all.map(|t| t.to_dtype(DType::F32).to_vec::<f32>().unwrap())
+    }
+    let d = device();
+    for (dtype, scale, p) in [(DType::F32, 0.37, Precision::Exact), (DType::BF16, 1.0, Precision::Fast)] {
+        let got = p.scope(|| run::<Gpu<Cuda>>(dtype, scale, &d));
+        assert_eq!(got, run::<Reference>(dtype, scale, &ReferenceDevice), "{dtype}");
+    }
 }
 
 /// Products of whole numbers, which any order of sums and TF32 leave exact: of all types, strides and batches, also recorded.

@@ -18,7 +18,7 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
     let mut good = summary.is_good();
     // What is asked for as fast goes through other kernels, for which there are no golden cases.
     if options.only.is_empty() || options.only.iter().any(|op| op == "matmul") {
-        let found = fast::products::<Any>(&options.device)?;
+        let found = fast::products::<Any>(&options.device, &fast::SIZES)?;
         let (tried, wrong) = (found.tried, found.wrong.len());
         writeln!(
             out,

@@ -8,8 +8,8 @@ mod sys;
 
 pub use sys::{Graph, Mark, Memory, Module, use_library};
 
-use crate::{Call, Driver, Info, Product, Slice, fits};
-use elinvar_core::{Error, ErrorKind, Result};
+use crate::{Call, Driver, Info, Keep, Product, Slice, fits};
+use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::Launch;
@@ -47,14 +47,7 @@ impl Driver for Cuda {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
     }
     fn open(number: usize) -> Result<Cuda> {
-        let all = sys::physical()?;
-        let count = all.len();
-        let physical = all.into_iter().nth(number).ok_or_else(|| {
-            Error::new(
-                ErrorKind::UnknownDevice,
-                format!("there is no cuda:{number}; this machine has cuda:0 to cuda:{}", count - 1),
-            )
-        })?;
+        let physical = crate::numbered(Self::NAME, sys::physical()?, number)?;
         Ok(Cuda { shared: Shared::open(physical)? })
     }
     fn info(&self) -> &Info {
@@ -83,12 +76,6 @@ impl Driver for Cuda {
     fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool> {
         self.shared.queue().multiply(&self.shared, self.shared.stream(), product, &operands)
     }
-    fn graph(&self, calls: &[Call<'_, Self>]) -> Result<Option<Graph>> {
-        Graph::new(&self.shared, calls)
-    }
-    fn replay(&self, graph: &Graph) -> Result<()> {
-        graph.replay()
-    }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.shared.queue().write(&self.shared, to, bytes)
     }
@@ -109,5 +96,14 @@ impl Driver for Cuda {
     }
     fn between(&self, from: &Mark, to: &Mark) -> Result<Duration> {
         from.until(to)
+    }
+}
+
+impl Keep<Cuda> for Graph {
+    fn keep(device: &Cuda, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
+        Graph::new(&device.shared, calls)
+    }
+    fn replay(&self, _: &Cuda) -> Result<()> {
+        self.make_calls()
     }
 }

@@ -9,8 +9,8 @@ mod sys;
 
 pub use sys::{Mark, Memory, Pipeline as Module, validation_messages};
 
-use crate::{Call, Driver, Info, Product, Slice};
-use elinvar_core::{Error, ErrorKind, Result};
+use crate::{Driver, Info, Product, Slice};
+use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
@@ -59,20 +59,14 @@ impl Driver for Vulkan {
     type Memory = Memory;
     type Module = Module;
     type Mark = Mark;
+    // Launches are recorded into command buffers anyway, many into one.
     type Graph = Infallible;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
     }
     fn open(number: usize) -> Result<Vulkan> {
-        let all = sys::physical()?;
-        let count = all.len();
-        let physical = all.into_iter().nth(number).ok_or_else(|| {
-            Error::new(
-                ErrorKind::UnknownDevice,
-                format!("there is no vulkan:{number}; this machine has vulkan:0 to vulkan:{}", count - 1),
-            )
-        })?;
+        let physical = crate::numbered(Self::NAME, sys::physical()?, number)?;
         let arithmetic = physical.floats;
         let shared = Arc::new(Shared::open(physical)?);
         let info = shared.physical.info.clone();
@@ -112,13 +106,6 @@ impl Driver for Vulkan {
     fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.
         Ok(false)
-    }
-    fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
-        // Launches are recorded into command buffers anyway, many into one.
-        Ok(None)
-    }
-    fn replay(&self, graph: &Infallible) -> Result<()> {
-        match *graph {}
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.shared.queue().write(&self.shared, to, bytes)

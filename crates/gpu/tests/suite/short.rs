@@ -1,7 +1,7 @@
 //! A driver that runs out of memory when it is told to.
 
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Call, Driver, Info, Interp, Product, Slice};
+use elinvar_driver::{Driver, Info, Interp, Product, Slice};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::convert::Infallible;
@@ -70,12 +70,6 @@ impl Driver for Short {
     fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.
         Ok(false)
-    }
-    fn graph(&self, _: &[Call<'_, Self>]) -> Result<Option<Infallible>> {
-        Ok(None)
-    }
-    fn replay(&self, graph: &Infallible) -> Result<()> {
-        match *graph {}
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.inner.write(inner(&to), bytes)

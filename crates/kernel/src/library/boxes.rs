@@ -13,18 +13,18 @@
 //!
 //! What reaches beyond m, n or k is zeros, which fetching makes.
 
-use super::contract::Matrix;
+use super::contract::Product;
+use super::contract::head::{self, Head};
 use super::finish::{Finish, Handing};
 use super::formula::{Compute, Formula};
-use super::index;
-use super::numbers::{self, Numbers};
-use super::{Key, Work, grid, group_number};
+use super::numbers;
+use super::{Key, Work, grid};
 use crate::build::{Builder, Val};
 use crate::ir::{
-    Access, BLOCK, BLOCK_INVOCATIONS, BOX_ELEMENTS, Builtin, Constant, Elem, Fetched, Kernel,
-    Layout as Order, MatrixUnit, Place, Role, Scalar, View, misfit,
+    BLOCK, BLOCK_INVOCATIONS, BOX_ELEMENTS, Builtin, Constant, Elem, Fetched, Kernel, Layout as Order,
+    MatrixUnit, Place, Role, Scalar, View, misfit,
 };
-use elinvar_core::{DType, Layout};
+use elinvar_core::Layout;
 
 /// Rows or columns of a block, and terms of a step.
 const SIDE: u32 = BOX_ELEMENTS;
@@ -36,8 +36,8 @@ const FRAGMENT: [u32; 2] = [16, 16];
 const BUSY: usize = 120;
 /// Tiles of so many rows follow each other down, before the next column of tiles: what they read is in the cache for each other.
 const BAND: i64 = 8;
-/// Numbers of a launch but for those of further operands, which have four each.
-const NUMBERS: usize = 14;
+/// Numbers that say how factors lie.
+const OF_FACTORS: usize = 8;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,62 +129,41 @@ impl Lies {
 }
 
 /// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
-pub fn fits(dtype: DType, x: &Layout, w: &Layout, extra: &[(&Layout, DType)]) -> bool {
-    let numbers = NUMBERS + 4 * extra.len();
-    let wide = [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
-        || index::are_many(x.shape()[0] * x.shape()[1] * w.shape()[2]);
-    View::fetches(dtype.into())
-        && !wide
+pub fn fits(p: &Product<'_, '_>) -> bool {
+    let numbers = head::FIRST + OF_FACTORS + 4 * p.extra.len();
+    View::fetches(p.dtype.into())
+        && !p.is_wide(1)
         // Views are made of parameters.
         && !numbers::need_buffer(Scalar::I32, numbers)
-        && Lies::of(x, [1, 2]).is_some()
-        && Lies::of(w, [2, 1]).is_some()
+        && Lies::of(p.x, [1, 2]).is_some()
+        && Lies::of(p.w, [2, 1]).is_some()
 }
 
-/// What a kernel is built for.
+/// What a kernel is built for: f16 or bf16.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// f16 or bf16: the dtype of x, w and y.
-    pub dtype: DType,
-    /// What further operands hold.
-    pub extra: Vec<Elem>,
+    /// As of other products.
+    pub base: head::Form,
     /// How y is cut into pieces.
     pub tile: Tile,
-    /// Do neighbouring terms lie side by side in x, and in w?
-    pub along: [bool; 2],
-    /// Columns of y that are stored at once.
-    pub stores: u8,
 }
 
 /// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements, or if it cannot
 /// be done so ([`fits`]).
-pub fn contract<'a>(
-    epilogue: &'a dyn Formula,
-    dtype: DType,
-    x: &Layout,
-    w: &Layout,
-    extra: &[(&Layout, DType)],
-    tile: Tile,
-) -> Option<Work<'a>> {
-    let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
-    if b * m * n == 0 || !fits(dtype, x, w, extra) {
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    if p.is_empty() || !fits(p) {
         return None;
     }
-    let lies = [Lies::of(x, [1, 2])?, Lies::of(w, [2, 1])?];
-    let form = Form {
-        dtype,
-        extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
-        tile,
-        along: lies.map(|l| l.along),
-        stores: [4, 2].into_iter().find(|&p| n.is_multiple_of(usize::from(p))).unwrap_or(1),
-    };
-    let tiles = [m.div_ceil(tile.size(0) as usize), n.div_ceil(tile.size(1) as usize)];
+    let lies = [Lies::of(p.x, [1, 2])?, Lies::of(p.w, [2, 1])?];
+    let form = Form { base: p.form(lies.map(|l| l.along), false, &|_| true), tile };
+    let ([b, m, n, k], tiles) = (p.sizes(), p.tiles([tile.size(0), tile.size(1)]));
     let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
     all.extend(lies.iter().flat_map(|l| l.numbers));
-    for (l, _) in extra {
+    for (l, _) in p.extra {
         all.push(l.offset() as i64);
         all.extend(l.strides().iter().map(|&s| s as i64));
     }
+    let epilogue = p.epilogue;
     let key = epilogue.key(Key::of("boxes").with(&form));
     let groups = grid((b * tiles[0] * tiles[1]) as u64);
     Some(numbers::work(key, move || build(epilogue, &form), groups, Scalar::I32, &all))
@@ -192,10 +171,9 @@ pub fn contract<'a>(
 
 impl Form {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
-        let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
         let (Tile { slots, .. }, [m, n]) = (self.tile, [0, 1].map(|side| self.tile.size(side)));
-        format!("boxes_{}_{}{extra}_{m}x{n}s{slots}_{along}_w{}", epilogue.name(), self.dtype, self.stores)
+        format!("boxes_{operands}_{m}x{n}s{slots}_{along}_w{}", self.base.stores)
     }
 }
 
@@ -229,31 +207,24 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(LANES);
     k.signals(t.slots);
-    let elem = Elem::from(form.dtype);
-    let places = ["x", "w"].map(|name| k.buffer(name, elem, Access::Read));
-    let extras: Vec<Place> =
-        (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
-    let y = k.buffer("y", elem, Access::Write);
-    let numbers = Numbers::new(&k, Scalar::I32, NUMBERS + 4 * extras.len());
-    let [batches, m, n, terms, tiles_m, tiles_n] =
-        ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
-    let lies = ["x", "w"]
-        .map(|side| ["offset", "line", "plane", "planes"].map(|name| numbers.get(&format!("{side}_{name}"))));
+    let elem = Elem::from(form.base.dtype);
+    let h = Head::read(&k, &form.base, elem, OF_FACTORS);
+    let lies = ["x", "w"].map(|side| {
+        ["offset", "line", "plane", "planes"].map(|name| h.numbers.get(&format!("{side}_{name}")))
+    });
 
-    let group = group_number(&k, Scalar::I32);
-    let in_batch = tiles_m * tiles_n;
-    // A grid that is cut into rows has a few workgroups too many: they go along, and store nothing.
+    let (group, in_batch) = h.group();
     let asked = group / in_batch;
-    let (batch, exists) = (asked.min(batches - 1), asked.lt(batches));
-    let tile = group % in_batch;
+    let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
+    let (tile, [tiles_m, tiles_n]) = (group % in_batch, h.tiles);
     let band = tiles_n * BAND;
     let top = tile / band * BAND;
     let (height, within) = ((tiles_m - top).min(tile.like(BAND)), tile % band);
     let corner = [(top + within % height) * i64::from(t.size(0)), within / height * i64::from(t.size(1))];
 
-    let sizes = [m, n];
+    let (sizes, terms) = (h.sizes, h.terms);
     let sides = [0, 1].map(|side| {
-        let (along, [offset, line, plane, planes]) = (form.along[side], lies[side]);
+        let (along, [offset, line, plane, planes]) = (form.base.along[side], lies[side]);
         let name = ["x", "w"][side];
         let (sizes, lines, boxes) = if along {
             ([terms, sizes[side], planes], t.size(side), 1)
@@ -261,7 +232,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
             ([sizes[side], terms, planes], SIDE, t.size(side) / SIDE)
         };
         Side {
-            view: k.view(&format!("{name}_view"), places[side], lines, offset, sizes, [line, plane]),
+            view: k.view(&format!("{name}_view"), h.places[side], lines, offset, sizes, [line, plane]),
             along,
             staged: k.shared(["rows", "columns"][side], elem, t.slots * t.slot(side)),
             slot: t.slot(side),
@@ -273,25 +244,12 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let upto = (terms + i64::from(SIDE - 1)) / i64::from(SIDE) * i64::from(SIDE);
     let sums = Plan { k: &k, tile: t, sides, upto }.sums();
 
-    let extra: Vec<Matrix> = (extras.iter().enumerate())
-        .map(|(i, &p)| Matrix::read(&numbers, &format!("e{i}"), p, batch))
-        .collect();
+    let extra = h.extra(batch);
     let subgroup = k.builtin(Builtin::SubgroupId);
-    let finish = Finish {
-        k: &k,
-        handing: t.handing(),
-        epilogue,
-        compute: Compute::from(form.dtype),
-        extra: &extra,
-        y,
-        stores: form.stores,
-        corner,
-        firsts: [subgroup * i64::from(FRAGMENT[0]), subgroup.like(0)],
-        sizes,
-        batch,
-        exists,
-    };
-    finish.store(&sums);
+    let compute = Compute::from(form.base.dtype);
+    let finish = Finish { k: &k, epilogue, compute, extra: &extra, y: h.y, sizes, batch, exists };
+    let firsts = [subgroup * i64::from(FRAGMENT[0]), subgroup.like(0)];
+    t.handing().store(&k, &finish, (corner, firsts), form.base.stores, &sums);
     k.finish()
 }
 

@@ -10,16 +10,18 @@
 //! which several steps are under way.
 
 use super::contract::flow::{self, Flow};
+use super::contract::head::{self, Head};
 use super::contract::stage::{self, Stage};
-use super::contract::{Matrix, numbers_of};
+use super::contract::{Matrix, Product};
 use super::finish::{Finish, Handing};
 use super::formula::{Compute, Formula};
+use super::fragments::Fragments;
 use super::index;
-use super::numbers::{self, Numbers};
-use super::{Key, Work, grid, group_number};
+use super::numbers;
+use super::{Key, Work, grid};
 use crate::build::{Builder, Val};
-use crate::ir::{Access, Builtin, Constant, Elem, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar};
-use elinvar_core::{DType, Layout};
+use crate::ir::{Builtin, Constant, Elem, Kernel, MatrixUnit, Scalar};
+use elinvar_core::Layout;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,56 +184,31 @@ impl Tile {
     }
 }
 
-/// What a kernel is built for.
+/// What a kernel is built for: f16, bf16 or f32.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// f16, bf16 or f32: the dtype of x, w and y.
-    pub dtype: DType,
-    /// What further operands hold.
-    pub extra: Vec<Elem>,
+    /// As of other products.
+    pub base: head::Form,
     /// How y is cut into pieces.
     pub tile: Tile,
-    /// Do neighbouring terms lie side by side in x, and in w? They are read along.
-    pub along: [bool; 2],
-    /// Elements of x, and of w, that are read at once, in that direction.
+    /// Elements of x, and of w, that are read at once, in the direction in which they are read.
     pub width: [u8; 2],
-    /// Columns of y that are stored at once.
-    pub stores: u8,
-    /// Are there positions beyond 2^30?
-    pub wide: bool,
 }
 
 /// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements.
-pub fn contract<'a>(
-    epilogue: &'a dyn Formula,
-    dtype: DType,
-    x: &Layout,
-    w: &Layout,
-    extra: &[(&Layout, DType)],
-    tile: Tile,
-) -> Option<Work<'a>> {
-    let (b, m, n) = (x.shape()[0], x.shape()[1], w.shape()[2]);
-    if b * m * n == 0 {
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    if p.is_empty() {
         return None;
     }
+    let (x, w) = (p.x, p.w);
     let along = [x.strides()[2] == 1, w.strides()[1] == 1];
-    let tile = tile.for_layouts([x, w], along);
-    let form = Form {
-        dtype,
-        extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
-        tile,
-        along,
-        width: [
-            index::vector(x, if along[0] { 2 } else { 1 }),
-            index::vector(w, if along[1] { 1 } else { 2 }),
-        ],
-        stores: [4, 2].into_iter().find(|&p| n.is_multiple_of(usize::from(p))).unwrap_or(1),
-        wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
-            || index::are_many(b * m * n),
-    };
-    let (all, tiles) = numbers_of(x, w, extra, [tile.size(0), tile.size(1)]);
-    let groups = grid(tiles as u64);
-    let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), index::scalar(form.wide));
+    let (tile, wide) = (tile.for_layouts([x, w], along), p.is_wide(1));
+    let width =
+        [index::vector(x, if along[0] { 2 } else { 1 }), index::vector(w, if along[1] { 1 } else { 2 })];
+    let form = Form { base: p.form(along, wide, &|_| true), tile, width };
+    let (all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
+    let (groups, epilogue) = (grid(tiles as u64), p.epilogue);
+    let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), index::scalar(wide));
     Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
 }
 
@@ -239,15 +216,12 @@ impl Form {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let Tile { unit, lanes, subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
         let [m, n, k] = unit.shape;
-        let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
-        let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
-        let ([vx, vw], vy) = (self.width, self.stores);
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let ([vx, vw], vy) = (self.width, self.base.stores);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
-        let wide = if self.wide { "_wide" } else { "" };
-        let name = epilogue.name();
+        let wide = if self.base.wide { "_wide" } else { "" };
         format!(
-            "units_{name}_{}{extra}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_w{vx}{vw}{vy}{wide}",
-            self.dtype
+            "units_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_w{vx}{vw}{vy}{wide}"
         )
     }
 }
@@ -262,7 +236,7 @@ struct Plan<'k, 'f> {
     /// x and w.
     factors: [Matrix<'k>; 2],
     /// Where the terms of rows and columns are staged.
-    staged: [Place; 2],
+    staged: Fragments<'k>,
     /// The first row and column of the workgroup.
     corner: [Val<'k>; 2],
     /// Which invocation.
@@ -274,78 +248,37 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(t.lanes);
-    let elem = Elem::from(form.dtype);
-    let places = ["x", "w"].map(|name| k.buffer(name, elem, Access::Read));
-    let extras: Vec<Place> =
-        (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
-    let y = k.buffer("y", elem, Access::Write);
-    let number = index::scalar(form.wide);
-    let numbers = Numbers::new(&k, number, 6 + 4 * (2 + extras.len()));
-    let [batches, m, n, terms, tiles_m, tiles_n] =
-        ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
-    let group = group_number(&k, number);
-    let in_batch = tiles_m * tiles_n;
-    // A grid that is cut into rows has a few workgroups too many: they go along, and store nothing.
+    let elem = Elem::from(form.base.dtype);
+    let h = Head::read(&k, &form.base, elem, 4 * 2);
+    let (group, in_batch) = h.group();
     let asked = group / in_batch;
-    let (batch, exists) = (asked.min(batches - 1), asked.lt(batches));
-    let tile = group % in_batch;
-    let corner = [tile / tiles_n * i64::from(t.size(0)), tile % tiles_n * i64::from(t.size(1))];
-    let factors =
-        [("x", places[0]), ("w", places[1])].map(|(name, p)| Matrix::read(&numbers, name, p, batch));
-    let extra: Vec<Matrix> = (extras.iter().enumerate())
-        .map(|(i, &p)| Matrix::read(&numbers, &format!("e{i}"), p, batch))
-        .collect();
-    let staged = [0, 1].map(|side| {
-        let (lines, pitch) = form.staged(side);
-        k.shared(["rows", "columns"][side], elem, lines * pitch * t.slots.max(1))
-    });
+    let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
+    let corner = h.corner(group % in_batch, [t.size(0), t.size(1)]);
+    let (factors, extra) = (h.factors(batch), h.extra(batch));
+    let staged = Fragments::new(&k, t, elem, form.base.along);
     let index = k.builtin(Builtin::LocalIndex);
-    let p = Plan { k: &k, form, sizes: [m, n], terms, factors, staged, corner, index };
+    let p = Plan { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
 
     let sums = p.sums();
     let finish = Finish {
         k: &k,
-        handing: t.handing(),
         epilogue,
-        compute: Compute::from(form.dtype),
+        compute: Compute::from(form.base.dtype),
         extra: &extra,
-        y,
-        stores: form.stores,
-        corner,
-        firsts: p.firsts(),
-        sizes: [m, n],
+        y: h.y,
+        sizes: h.sizes,
         batch,
         exists,
     };
-    finish.store(&sums);
+    t.handing().store(&k, &finish, (corner, p.staged.firsts()), form.base.stores, &sums);
     k.finish()
 }
 
-impl Form {
-    /// What is staged of a side at a time: how many lines, and from one to the next.
-    fn staged(&self, side: usize) -> (u32, u32) {
-        let (t, along) = (self.tile, self.along[side]);
-        let (lines, inner) = if along { (t.size(side), t.depth) } else { (t.depth, t.size(side)) };
-        (lines, t.pitch(inner, along))
-    }
-}
-
 impl<'k> Plan<'k, '_> {
-    /// The first row and column of the subgroup, from the corner.
-    fn firsts(&self) -> [Val<'k>; 2] {
-        let t = self.form.tile;
-        let subgroup = self.k.builtin(Builtin::SubgroupId);
-        let across = i64::from(t.subgroups[1]);
-        let place = [subgroup / across, subgroup % across];
-        [0, 1].map(|side| place[side] * i64::from(t.each[side] * u32::from(t.unit.shape[side])))
-    }
-
     /// The sums of a subgroup: fragments, row by row.
     fn sums(&self) -> Vec<Val<'k>> {
         let (k, t) = (self.k, self.form.tile);
-        let none = k.fragment_fill(t.unit.fragment(Role::C), k.constant(Constant::float(Scalar::F32, 0.0)));
-        let none = vec![none; (t.each[0] * t.each[1]) as usize];
-        let firsts = self.firsts();
+        let (none, firsts) = (self.staged.none(), self.staged.firsts());
         let stages = [0, 1].map(|side| Stage {
             k,
             side,
@@ -353,67 +286,36 @@ impl<'k> Plan<'k, '_> {
             invocations: t.invocations(),
             size: t.size(side),
             depth: t.depth,
-            along: self.form.along[side],
+            along: self.form.base.along[side],
             width: if t.slots > 0 { (flow::BYTES / t.unit.elem.size()) as u8 } else { self.form.width[side] },
             from: self.factors[side],
             corner: self.corner[side],
             limit: self.sizes[side],
             padding: Constant::float(Scalar::F32, 0.0),
         });
-        let compute = |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
-            let mut sums = sums.to_vec();
-            for part in 0..t.depth / u32::from(t.unit.shape[2]) {
-                let at = part * u32::from(t.unit.shape[2]);
-                let [a, b] = [(0, Role::A), (1, Role::B)].map(|(side, role)| -> Vec<Val<'k>> {
-                    let first = (bases[side], firsts[side]);
-                    (0..t.each[side]).map(|u| self.fragment(side, role, first, u, at)).collect()
-                });
-                for (f, sum) in sums.iter_mut().enumerate() {
-                    *sum = k.fragment_mul_add(a[f / b.len()], b[f % b.len()], *sum);
-                }
-            }
-            sums
-        };
+        let compute =
+            |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| self.staged.step(bases, firsts, sums);
         let begin = self.terms.like(0);
         // In all tiles as many products follow the last term, of zeros, which make a sum of -0 another.
         let most = i64::from(t.unit.shape[2]) * i64::from(DEEPEST);
         let upto = (self.terms + (most - 1)) / most * most;
         if t.slots > 0 {
-            let pitch = [0, 1].map(|side| self.form.staged(side).1);
-            let flow = Flow { stages, to: self.staged, pitch, slots: t.slots, end: self.terms, upto };
+            let pitch = [0, 1].map(|side| self.staged.pitch(side));
+            let flow = Flow { stages, to: self.staged.places, pitch, slots: t.slots, end: self.terms, upto };
             flow.open(begin);
             return flow.steps([begin, upto], k.u32(0), &none, &compute).1;
         }
         // As it lies in memory.
         let bring = |side: usize, loaded: &[Val<'k>]| {
-            let pitch = i64::from(self.form.staged(side).1);
+            let pitch = i64::from(self.staged.pitch(side));
             stages[side].store(loaded, &|place, term, v| {
-                let at = if self.form.along[side] { place * pitch + term } else { term * pitch + place };
-                k.store(self.staged[side], at, v);
+                let at = if self.form.base.along[side] { place * pitch + term } else { term * pitch + place };
+                k.store(self.staged.places[side], at, v);
             });
         };
         let zero = k.u32(0);
         stage::steps(&stages, [begin, upto], self.terms, &none, &bring, &|sums| {
             compute(zero, [zero; 2], sums)
         })
-    }
-
-    /// Fragment `u` of a side, from term `at` of what is staged; where that begins, and the subgroup's first row or column in it.
-    fn fragment(
-        &self,
-        side: usize,
-        role: Role,
-        (base, first): (Val<'k>, Val<'k>),
-        u: u32,
-        at: u32,
-    ) -> Val<'k> {
-        let (k, t) = (self.k, self.form.tile);
-        let pitch = i64::from(self.form.staged(side).1);
-        let place = first + i64::from(u * u32::from(t.unit.shape[side]));
-        let along = self.form.along[side];
-        let begin = base + if along { place * pitch + i64::from(at) } else { place + i64::from(at) * pitch };
-        // Rows of x run over terms, and rows of w over columns.
-        let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
-        k.fragment_load(t.unit.fragment(role), order, self.staged[side], begin, k.u32(pitch as u32))
     }
 }

@@ -18,6 +18,7 @@ pub mod fill;
 mod finish;
 pub mod fold;
 pub mod formula;
+mod fragments;
 pub mod gather;
 pub mod index;
 pub mod key;

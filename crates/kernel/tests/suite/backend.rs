@@ -8,8 +8,8 @@ use elinvar_kernel::emit::ptx;
 use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Constant, Elem};
-use elinvar_kernel::library::contract::{self, OfEpilogue};
-use elinvar_kernel::library::conv;
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product};
+use elinvar_kernel::library::conv::{self, Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Formula, Ints};
 use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::rows::OfRows;
@@ -48,6 +48,8 @@ pub struct Device {
     pub product: Option<contract::Tile>,
     /// How convolutions are, if not as products.
     pub conv: Option<conv::How>,
+    /// In which of the ways that there are then.
+    pub way: Option<conv::Way>,
 }
 
 impl Device {
@@ -248,6 +250,14 @@ fn map_any<const N: usize>(
     Ok(start(&work, &inputs, &[(to, len)]).remove(0))
 }
 
+/// # Errors
+/// `Unsupported` in a way that there is not.
+fn convolve(d: &Device, asked: &Asked<'_, '_>, inputs: &[&HostData]) -> Result<HostData> {
+    let steps = conv::steps_by(asked, d.conv(), d.way.unwrap_or(conv::Way::Chosen));
+    let steps = steps.ok_or_else(|| Error::unsupported(format!("not {:?}", d.way)))?;
+    Ok(host(&run_steps(&steps, inputs)[0]))
+}
+
 impl Backend for Interpreted {
     type Device = Device;
     type Buffer = HostData;
@@ -441,10 +451,10 @@ impl Backend for Interpreted {
         inputs.extend(extra.iter().map(|v| v.buffer));
         let Some(tile) = d.product else {
             let tile = contract::Tile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
-            let steps = contract::steps(&e, x.dtype, x.layout, w.layout, &operands, tile);
+            let steps = contract::steps(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile);
             return Ok(host(&run_steps(&steps, &inputs)[0]));
         };
-        match contract::contract(&e, x.dtype, x.layout, w.layout, &operands, tile) {
+        match contract::contract(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {
             Some(work) => Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0)),
             None => HostData::full(x.dtype, 0, 0.into()),
         }
@@ -460,10 +470,9 @@ impl Backend for Interpreted {
     ) -> Result<HostData> {
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
         let e = OfEpilogue::<E, N>(*e);
-        let steps = conv::steps(&e, c, x.dtype, [x.layout, w.layout], out, &operands, d.conv());
         let mut inputs = vec![x.buffer, w.buffer];
         inputs.extend(extra.iter().map(|v| v.buffer));
-        Ok(host(&run_steps(&steps, &inputs)[0]))
+        convolve(d, &Asked::forward(&e, c, x.dtype, [x.layout, w.layout], out, &operands), &inputs)
     }
     fn conv_input_grad(
         d: &Device,
@@ -472,8 +481,8 @@ impl Backend for Interpreted {
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<HostData> {
-        let steps = conv::conv_input_grad(c, g.dtype, g.layout, w.layout, spatial, d.conv());
-        Ok(host(&run_steps(&steps, &[g.buffer, w.buffer])[0]))
+        let asked = Asked::gradient(Of::Input, c, g.dtype, [g.layout, w.layout], spatial);
+        convolve(d, &asked, &[g.buffer, w.buffer])
     }
     fn conv_weight_grad(
         d: &Device,
@@ -482,8 +491,8 @@ impl Backend for Interpreted {
         g: View<'_, Self>,
         taps: &[usize],
     ) -> Result<HostData> {
-        let steps = conv::conv_weight_grad(c, x.dtype, x.layout, g.layout, taps, d.conv());
-        Ok(host(&run_steps(&steps, &[x.buffer, g.buffer])[0]))
+        let asked = Asked::gradient(Of::Weight, c, x.dtype, [x.layout, g.layout], taps);
+        convolve(d, &asked, &[x.buffer, g.buffer])
     }
     fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
         let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();

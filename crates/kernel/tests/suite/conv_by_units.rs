@@ -4,9 +4,9 @@
 use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::{Call, Operand};
-use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Shape};
+use elinvar_core::{DType, ErrorKind, HostData, HostTensor, Layout, Precision, Shape};
 use elinvar_kernel::ir::MatrixUnit;
-use elinvar_kernel::library::conv::{How, Limits, Units};
+use elinvar_kernel::library::conv::{How, Limits, Units, Way};
 use elinvar_ops::backend::Conv;
 use elinvar_reference::Reference;
 
@@ -102,6 +102,41 @@ fn whole_numbers_are_exact() {
                 let want = call.run::<Reference>(&Default::default()).expect("it runs").remove(0);
                 bits(&got, &want).unwrap_or_else(|m| panic!("{call:?}: {m}"));
             }
+        }
+    }
+}
+
+/// Each way that a device may try gives the same bits; an exact one, those of the reference.
+#[test]
+fn ways_change_no_bit() {
+    let uneven = |i: usize| ((i * 37 % 101) as f32 - 50.0) * 0.37;
+    let limits = Limits { invocations: 1024, shared: 99 << 10, asynchronous: true };
+    let exactly = Device { conv: Some(How::Within(limits)), ..Device::default() };
+    // With more terms than a chunk has, and with strides.
+    let long = case([&[1, 1], &[1, 1], &[1, 1]], 1, &[1, 64, 5, 4], &[40, 64, 3, 3], &[5, 4]);
+    let sparse = case([&[2, 1], &[1, 2], &[1, 2]], 1, &[2, 16, 7, 6], &[24, 16, 3, 2], &[4, 8]);
+    for (case, dtype, by_units) in
+        [(&long, DType::F32, false), (&sparse, DType::BF16, false), (&sparse, DType::F16, true)]
+    {
+        let device = if by_units { device(dtype, 99 << 10) } else { exactly.clone() };
+        for call in calls(case, dtype, false, &uneven) {
+            let want = if by_units {
+                run(&call, &device)
+            } else {
+                call.run::<Reference>(&Default::default()).expect("it runs").remove(0)
+            };
+            let mut count = 0;
+            for way in Way::all() {
+                match call.run::<Interpreted>(&Device { way: Some(way), ..device.clone() }) {
+                    Ok(got) => {
+                        bits(&got[0], &want).unwrap_or_else(|m| panic!("{way:?}: {call:?}: {m}"));
+                        count += 1;
+                    }
+                    Err(e) => assert_eq!(e.kind(), ErrorKind::Unsupported, "{way:?}: {call:?}: {e}"),
+                }
+            }
+            println!("{count} ways: {dtype} {:?}", case.c);
+            assert!(count >= if by_units { 3 } else { 4 }, "{count} ways: {call:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
-use elinvar_kernel::library::contract::OfEpilogue;
+use elinvar_kernel::library::contract::{OfEpilogue, Product};
 use elinvar_kernel::library::formula::{Chain, Floats, Source, Step};
 use elinvar_kernel::library::map::{self, Choice};
 use elinvar_kernel::library::row::Tile;
@@ -141,7 +141,8 @@ fn contractions_by_copies() {
             let (group, each, depth, slots) = tiles[(round + turned) % tiles.len()];
             let tile = contract::Tile { group, each, depth, slots };
             let e = OfEpilogue::<Plain, 0>(Plain);
-            let work = contract::contract(&e, dtype, &xl, &wl, &[], tile).expect("there are elements");
+            let work = contract::contract(&Product::new(&e, dtype, &xl, &wl, &[]), tile)
+                .expect("there are elements");
             assert!(work.kernel().features().copies, "{}", work.kernel().name);
             let device = Device { product: Some(tile), ..Device::default() };
             let view = |buffer, layout| View { buffer, layout, dtype };
@@ -157,7 +158,8 @@ fn contractions_by_copies() {
     let tile = contract::Tile { group: [2, 4], each: [2, 2], depth: 8, slots: 3 };
     let (xl, wl) = (layout(&[1, m, 1036]), layout(&[1, 1036, n]));
     let (x, w) = (noise(DType::F32, m * 1036, 1), noise(DType::F32, n * 1036, 2));
-    let all = contract::steps(&OfEpilogue::<Plain, 0>(Plain), DType::F32, &xl, &wl, &[], tile);
+    let e = OfEpilogue::<Plain, 0>(Plain);
+    let all = contract::steps(&Product::new(&e, DType::F32, &xl, &wl, &[]), tile);
     assert_eq!(all.steps.len(), 2);
     let got = run_steps(&all, &[&x, &w]).remove(0).to_host().expect("f32");
     let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };

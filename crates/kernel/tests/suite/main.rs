@@ -10,6 +10,7 @@ mod edges;
 mod equal;
 mod interp;
 mod mutations;
+mod products;
 mod products_by_units;
 mod products_of_boxes;
 mod ptx;

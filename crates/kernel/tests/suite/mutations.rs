@@ -6,7 +6,8 @@ use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Region, Type, Value};
-use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
+use elinvar_kernel::library::conv::Asked;
 use elinvar_kernel::library::formula::Floats;
 use elinvar_kernel::library::{
     Steps, Work, arg_fold, attention, boxes, conv, fold, map, matrix_units, nonzero, scan, sort,
@@ -100,10 +101,10 @@ fn cases() -> Vec<Case> {
     let copied = Tile { depth: 8, slots: 2, ..tile };
     // Columns in pieces of 16 bytes.
     let even = layout(&[1, 12, 8]);
-    let product = |tile| some(contract::contract(&PLAIN, d, &m, &w, &[], tile));
+    let product = |tile| some(contract::contract(&Product::new(&PLAIN, d, &m, &w, &[]), tile));
     let copied_conv = |x: [usize; 3], w: [usize; 3]| {
         let how = conv::How::Exactly(Tile { group: [4, 4], ..copied });
-        launch(conv::steps(&PLAIN, &c, d, [&layout(&x), &layout(&w)], &[5], &[], how), 0)
+        launch(conv::steps(&Asked::forward(&PLAIN, &c, d, [&layout(&x), &layout(&w)], &[5], &[]), how), 0)
     };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
@@ -130,12 +131,15 @@ fn cases() -> Vec<Case> {
         case("product", product(plain), vec![x(60), y(60), f32s(25)]),
         case(
             "copied product",
-            some(contract::contract(&PLAIN, d, &m, &even, &[], copied)),
+            some(contract::contract(&Product::new(&PLAIN, d, &m, &even, &[]), copied)),
             vec![x(60), y(96), f32s(40)],
         )
         // Of few terms, which are all begun before the first turn.
         .and(
-            some(contract::contract(&PLAIN, d, &layout(&[1, 5, 4]), &layout(&[1, 4, 8]), &[], copied)),
+            some(contract::contract(
+                &Product::new(&PLAIN, d, &layout(&[1, 5, 4]), &layout(&[1, 4, 8]), &[]),
+                copied,
+            )),
             vec![x(20), y(32), f32s(40)],
         ),
         case("shared product", product(tile), vec![x(60), y(60), f32s(25)]),
@@ -143,12 +147,7 @@ fn cases() -> Vec<Case> {
             "conv",
             launch(
                 conv::steps(
-                    &PLAIN,
-                    &c,
-                    d,
-                    [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
-                    &[5],
-                    &[],
+                    &Asked::forward(&PLAIN, &c, d, [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])], &[5], &[]),
                     conv::How::Exactly(plain),
                 ),
                 0,
@@ -160,12 +159,7 @@ fn cases() -> Vec<Case> {
             "staged conv",
             launch(
                 conv::steps(
-                    &PLAIN,
-                    &c,
-                    d,
-                    [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
-                    &[5],
-                    &[],
+                    &Asked::forward(&PLAIN, &c, d, [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])], &[5], &[]),
                     conv::How::Exactly(Tile { group: [2, 4], ..tile }),
                 ),
                 0,
@@ -212,7 +206,8 @@ fn unit_cases() -> Vec<Case> {
     let limits = matrix_units::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
     let tile = matrix_units::Tile::all(unit, 32, limits)[2];
     let (x, w) = (layout(&[1, 16, 168]), layout(&[1, 168, 64]));
-    let product = matrix_units::contract(&PLAIN, d, &x, &w, &[], tile).expect("there are elements");
+    let product =
+        matrix_units::contract(&Product::new(&PLAIN, d, &x, &w, &[]), tile).expect("there are elements");
     // Of the second tile of queries, some blocks of keys are seen whole, and some in part.
     let long = layout(&[1, 1, 170, 32]);
     let a = Attention::exact(0.4, true);
@@ -233,7 +228,8 @@ fn unit_cases() -> Vec<Case> {
     // Five steps through two slots.
     let tile = boxes::Tile { groups: 1, columns: 64, slots: 2 };
     let (rows, columns) = (layout(&[1, 16, 264]), layout(&[1, 264, 64]));
-    let of_boxes = boxes::contract(&PLAIN, d, &rows, &columns, &[], tile).expect("it can be done so");
+    let of_boxes =
+        boxes::contract(&Product::new(&PLAIN, d, &rows, &columns, &[]), tile).expect("it can be done so");
     vec![
         case(
             "product of boxes",

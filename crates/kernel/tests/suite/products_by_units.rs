@@ -1,27 +1,11 @@
 //! Products by matrix units: the reference's bits where no sum is rounded, and the same bits with every tile where some are.
 
-use crate::backend::run_work;
-use elinvar_core::{DType, HostData, Layout, Precision, Shape};
-use elinvar_kernel::interp::Memory;
+use crate::products::{Case, bits, host, layout, tiny, uneven, whole};
+use elinvar_core::{DType, HostData};
 use elinvar_kernel::ir::MatrixUnit;
-use elinvar_kernel::library::contract::OfEpilogue;
+use elinvar_kernel::library::contract::{OfEpilogue, Product};
 use elinvar_kernel::library::matrix_units::{self, Limits, Tile};
-use elinvar_ops::backend::{AddBias, Plain};
-use elinvar_ops::{Backend, View};
-use elinvar_reference::{Reference, ReferenceDevice};
-
-fn layout(dims: &[usize]) -> Layout {
-    Layout::contiguous(Shape::new(dims).expect("small"))
-}
-
-fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
-    match dtype {
-        DType::F16 => HostData::F16(x.map(half::f16::from_f32).collect()),
-        DType::BF16 => HostData::BF16(x.map(half::bf16::from_f32).collect()),
-        DType::F32 => HostData::F32(x.collect()),
-        other => panic!("{other}"),
-    }
-}
+use elinvar_ops::backend::Plain;
 
 /// All tiles, with copies and without.
 fn tiles(dtype: DType) -> Vec<Tile> {
@@ -34,32 +18,13 @@ fn tiles(dtype: DType) -> Vec<Tile> {
     all
 }
 
-/// A product, and a sum beside it: rows, terms, columns; which factors lie along their terms.
-fn product(
-    dtype: DType,
-    tile: Tile,
-    [m, k, n]: [usize; 3],
-    along: [bool; 2],
-    number: &dyn Fn(usize, usize) -> f32,
-) -> HostData {
-    let matrix = |lies: bool, rows: usize, columns: usize| {
-        if lies { layout(&[1, rows, columns]) } else { layout(&[1, columns, rows]).transpose(1, 2) }
-    };
-    let (x, w) = (matrix(along[0], m, k), matrix(!along[1], k, n));
-    let bias = layout(&[1, m, n]);
-    let e = OfEpilogue::<AddBias, 1>(AddBias);
-    let work =
-        matrix_units::contract(&e, dtype, &x, &w, &[(&bias, dtype)], tile).expect("there are elements");
-    let numbers = |of: usize, n: usize| Memory::from_host(&host(dtype, (0..n).map(|i| number(of, i))));
-    let mut buffers = vec![numbers(0, m * k), numbers(1, k * n), numbers(2, m * n), Memory::of(dtype, m * n)];
-    run_work(&work, &mut buffers);
-    buffers[3].to_host().expect("it has a dtype")
+/// Rows, terms, columns; which factors lie along their terms.
+fn case([m, k, n]: [usize; 3], along: [bool; 2]) -> Case {
+    Case { sizes: [1, m, k, n], along, room: 0, own: true }
 }
 
-/// Whole numbers whose products and sums are exact: of x, of w or of the bias.
-fn whole(of: usize, i: usize) -> f32 {
-    let i = i + 3 * of;
-    ((i * 7 + i / 11) % 9) as f32 - 4.0
+fn product(case: &Case, dtype: DType, tile: Tile, number: &dyn Fn(usize, usize) -> f32) -> HostData {
+    case.run(dtype, &|p| matrix_units::contract(p, tile), number)
 }
 
 #[test]
@@ -67,23 +32,11 @@ fn whole_numbers_are_exact() {
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         for (number, tile) in tiles(dtype).into_iter().enumerate() {
             // In pieces of 16 bytes and not; some of a tile, and more than one.
-            for (round, [m, k, n]) in [[24, 40, 72], [40, 56, 8], [17, 33, 35]].into_iter().enumerate() {
+            for (round, sizes) in [[24, 40, 72], [40, 56, 8], [17, 33, 35]].into_iter().enumerate() {
                 let along = [(number + round) % 2 == 0, (number / 2 + round) % 2 == 0];
-                let got = product(dtype, tile, [m, k, n], along, &whole);
-                let [x, w, bias] = [(0, m * k), (1, k * n), (2, m * n)]
-                    .map(|(of, n)| host(dtype, (0..n).map(|i| whole(of, i))));
-                let matrix = |lies: bool, rows: usize, columns: usize| {
-                    if lies {
-                        layout(&[1, rows, columns])
-                    } else {
-                        layout(&[1, columns, rows]).transpose(1, 2)
-                    }
-                };
-                let layouts = [matrix(along[0], m, k), matrix(!along[1], k, n), layout(&[1, m, n])];
-                let view = |buffer, layout| View { buffer, layout, dtype };
-                let [x, w, bias] = [view(&x, &layouts[0]), view(&w, &layouts[1]), view(&bias, &layouts[2])];
-                let want = Reference::contract(&ReferenceDevice, Precision::Exact, x, w, &AddBias, [bias]);
-                assert_eq!(got, want.expect("it runs"), "{dtype} {m} x {k} x {n} {along:?} {tile:?}");
+                let case = case(sizes, along);
+                let got = product(&case, dtype, tile, &whole);
+                assert_eq!(got, case.want(dtype, &whole), "{dtype} {sizes:?} {along:?} {tile:?}");
             }
         }
     }
@@ -96,7 +49,7 @@ fn a_row_may_lie_in_any_way() {
         for tile in tiles(dtype) {
             let (m, k, n) = (1, 64, 64);
             for along in [[false, true], [false, false], [true, false]] {
-                let got = product(dtype, tile, [m, k, n], along, &whole);
+                let got = product(&case([m, k, n], along), dtype, tile, &whole);
                 let of = |i: usize, j: usize| {
                     let w = |t: usize| if along[1] { j * k + t } else { t * n + j };
                     (0..k).map(|t| whole(0, i * k + t) * whole(1, w(t))).sum::<f32>() + whole(2, i * n + j)
@@ -110,9 +63,6 @@ fn a_row_may_lie_in_any_way() {
 
 #[test]
 fn tiles_change_no_bit() {
-    let uneven = |of: usize, i: usize| ((i * 37 + of) % 101) as f32 * 0.0173 - 0.9;
-    // Sums that underflow to -0: what follows the last term, and makes it +0, is the same for all.
-    let tiny = |of: usize, _: usize| [1e-30, -1e-30, -0.0][of];
     for dtype in [DType::BF16, DType::F32] {
         for (sizes, number) in [
             ([20, 8, 24], &uneven as &dyn Fn(usize, usize) -> f32),
@@ -120,19 +70,15 @@ fn tiles_change_no_bit() {
             ([16, 8, 16], &tiny),
             ([16, 16, 16], &tiny),
         ] {
+            let case = case(sizes, [true, true]);
             let all = tiles(dtype);
-            let of = |tile| product(dtype, tile, sizes, [true, true], number);
+            let of = |tile| product(&case, dtype, tile, number);
             let first = of(all[0]);
             for &tile in &all[1..] {
                 assert_eq!(bits(&of(tile)), bits(&first), "{dtype} {sizes:?} {tile:?}");
             }
         }
     }
-}
-
-/// Zeros have signs.
-fn bits(x: &HostData) -> Vec<u64> {
-    Memory::from_host(x).cells
 }
 
 #[test]
@@ -159,6 +105,7 @@ fn a_tile_is_chosen() {
     let plain = OfEpilogue::<Plain, 0>(Plain);
     let nothing = layout(&[1, 0, 8]);
     let tile = Tile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
-    let work = matrix_units::contract(&plain, DType::F16, &nothing, &layout(&[1, 8, 8]), &[], tile);
+    let work =
+        matrix_units::contract(&Product::new(&plain, DType::F16, &nothing, &layout(&[1, 8, 8]), &[]), tile);
     assert!(work.is_none());
 }

@@ -1,88 +1,12 @@
 //! Products of boxes: the reference's bits where no sum is rounded, and the same bits with every tile where some are.
 
-use crate::backend::run_work;
-use elinvar_core::{DType, HostData, Layout, Precision, Shape};
-use elinvar_kernel::interp::Memory;
+use crate::products::{Case, bits, layout, matrix, tiny, uneven, whole};
+use elinvar_core::{DType, Shape};
 use elinvar_kernel::library::boxes::{self, Tile};
-use elinvar_kernel::library::contract::OfEpilogue;
-use elinvar_ops::backend::{AddBias, Plain};
-use elinvar_ops::{Backend, View};
-use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_kernel::library::contract::{OfEpilogue, Product};
+use elinvar_ops::backend::Plain;
 
-fn layout(dims: &[usize]) -> Layout {
-    Layout::contiguous(Shape::new(dims).expect("small"))
-}
-
-fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
-    match dtype {
-        DType::F16 => HostData::F16(x.map(half::f16::from_f32).collect()),
-        DType::BF16 => HostData::BF16(x.map(half::bf16::from_f32).collect()),
-        other => panic!("{other}"),
-    }
-}
-
-/// Matrices side by side in memory whose lines are as far apart as said: of rows by columns, or lying the other way.
-fn matrix(lies: bool, [b, rows, columns]: [usize; 3], room: usize) -> Layout {
-    if lies {
-        layout(&[b, rows, columns + room]).slice(2, room, columns, 1)
-    } else {
-        layout(&[b, columns, rows + room]).slice(2, room, rows, 1).transpose(1, 2)
-    }
-}
-
-/// A product with a sum beside it.
-struct Case {
-    sizes: [usize; 4],
-    /// Which factors lie along their terms.
-    along: [bool; 2],
-    /// Elements before each line.
-    room: usize,
-    /// Has each batch a right factor of its own?
-    own: bool,
-}
-
-impl Case {
-    fn layouts(&self) -> [Layout; 3] {
-        let [b, m, k, n] = self.sizes;
-        let w = matrix(!self.along[1], [if self.own { b } else { 1 }, k, n], self.room);
-        let w = if self.own {
-            w
-        } else {
-            w.broadcast_to(&Shape::new(&[b, k, n]).expect("small"), "w").expect("one plane")
-        };
-        [matrix(self.along[0], [b, m, k], self.room), w, layout(&[b, m, n])]
-    }
-    fn numbers(&self, dtype: DType, number: &dyn Fn(usize, usize) -> f32) -> [HostData; 3] {
-        let all = self.layouts();
-        [0, 1, 2].map(|of| {
-            let l: &Layout = &all[of];
-            let len = 1
-                + l.offset()
-                + l.shape().iter().zip(l.strides()).map(|(n, s)| (n - 1) * *s as usize).sum::<usize>();
-            host(dtype, (0..len).map(|i| number(of, i)))
-        })
-    }
-    fn run(&self, dtype: DType, tile: Tile, number: &dyn Fn(usize, usize) -> f32) -> HostData {
-        let ([x, w, bias], len) = (self.layouts(), self.sizes[0] * self.sizes[1] * self.sizes[3]);
-        let e = OfEpilogue::<AddBias, 1>(AddBias);
-        let work = boxes::contract(&e, dtype, &x, &w, &[(&bias, dtype)], tile).expect("it can be done so");
-        let mut buffers: Vec<Memory> = self.numbers(dtype, number).iter().map(Memory::from_host).collect();
-        buffers.push(Memory::of(dtype, len));
-        run_work(&work, &mut buffers);
-        buffers[3].to_host().expect("it has a dtype")
-    }
-    fn want(&self, dtype: DType, number: &dyn Fn(usize, usize) -> f32) -> HostData {
-        let (layouts, numbers) = (self.layouts(), self.numbers(dtype, number));
-        let [x, w, bias] = [0, 1, 2].map(|i| View { buffer: &numbers[i], layout: &layouts[i], dtype });
-        Reference::contract(&ReferenceDevice, Precision::Exact, x, w, &AddBias, [bias]).expect("it runs")
-    }
-}
-
-/// Whole numbers whose products and sums are exact.
-fn whole(of: usize, i: usize) -> f32 {
-    let i = i + 3 * of;
-    ((i * 7 + i / 11) % 9) as f32 - 4.0
-}
+const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
 
 #[test]
 fn whole_numbers_are_exact() {
@@ -103,7 +27,7 @@ fn whole_numbers_are_exact() {
         let (tile, along) = (Tile::ALL[tile], [round % 2 == 0, round / 2 % 2 == 0]);
         let (case, dtype) = (Case { sizes, along, room, own }, [DType::F16, DType::BF16][round % 2]);
         assert_eq!(
-            case.run(dtype, tile, &whole),
+            case.run(dtype, &|p| boxes::contract(p, tile), &whole),
             case.want(dtype, &whole),
             "{dtype} {sizes:?} {along:?} {tile:?}"
         );
@@ -112,16 +36,14 @@ fn whole_numbers_are_exact() {
 
 #[test]
 fn tiles_change_no_bit() {
-    let uneven = |of: usize, i: usize| ((i * 37 + of) % 101) as f32 * 0.0173 - 0.9;
-    // Sums that underflow to -0: what follows the last term, and makes it +0, is the same for all.
-    let tiny = |of: usize, _: usize| [1e-30, -1e-30, -0.0][of];
     for (sizes, number) in [
         ([1, 24, 72, 24], &uneven as &dyn Fn(usize, usize) -> f32),
         ([1, 8, 64, 8], &tiny),
         ([1, 8, 8, 8], &tiny),
     ] {
         let case = Case { sizes, along: [true, true], room: 0, own: true };
-        let all = Tile::ALL.map(|tile| Memory::from_host(&case.run(DType::BF16, tile, number)).cells);
+        let run = |tile| case.run(DType::BF16, &|p| boxes::contract(p, tile), number);
+        let all = Tile::ALL.map(|tile| bits(&run(tile)));
         assert!(all.iter().all(|y| *y == all[0]), "{sizes:?}");
     }
 }
@@ -168,13 +90,12 @@ fn what_lies_unevenly_is_not_fetched() {
         (matrix(true, [1, 64, 0], 0), matrix(true, [1, 0, 64], 0), false),
     ];
     for (i, (x, w, fits)) in rows.into_iter().enumerate() {
-        assert_eq!(boxes::fits(DType::F16, &x, &w, &[]), fits, "row {i}: {x:?} {w:?}");
+        assert_eq!(boxes::fits(&Product::new(&PLAIN, DType::F16, &x, &w, &[])), fits, "row {i}: {x:?} {w:?}");
     }
-    assert!(!boxes::fits(DType::F32, &even, &even, &[]));
+    assert!(!boxes::fits(&Product::new(&PLAIN, DType::F32, &even, &even, &[])));
     let many = [(&even, DType::F16); 5];
-    assert!(boxes::fits(DType::F16, &even, &even, &many[..4]));
-    assert!(!boxes::fits(DType::F16, &even, &even, &many));
-    let plain = OfEpilogue::<Plain, 0>(Plain);
+    assert!(boxes::fits(&Product::new(&PLAIN, DType::F16, &even, &even, &many[..4])));
+    assert!(!boxes::fits(&Product::new(&PLAIN, DType::F16, &even, &even, &many)));
     let nothing = layout(&[1, 0, 64]);
-    assert!(boxes::contract(&plain, DType::F16, &nothing, &even, &[], Tile::ALL[0]).is_none());
+    assert!(boxes::contract(&Product::new(&PLAIN, DType::F16, &nothing, &even, &[]), Tile::ALL[0]).is_none());
 }

@@ -9,8 +9,8 @@ use elinvar_kernel::build::Builder;
 use elinvar_kernel::emit::ptx::{BOXES, MATRIX_UNITS, OLDEST, Target, emit};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Builtin, Elem, Layout as Order, MatrixUnit, Role};
-use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
-use elinvar_kernel::library::conv::{self, How, Limits, Units};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
+use elinvar_kernel::library::conv::{self, Asked, How, Limits, Of, Units};
 use elinvar_kernel::library::{attention, boxes, matrix_units};
 use elinvar_kernel::text::{parse, print};
 use elinvar_ops::backend::{Attention, Conv, Plain};
@@ -102,7 +102,7 @@ fn tiled() -> Vec<Kernel> {
     ];
     for tile in tiles {
         for w in [matrix.clone(), matrix.transpose(1, 2)] {
-            let work = contract::contract(&e, DType::F32, &matrix, &w, &[], tile);
+            let work = contract::contract(&Product::new(&e, DType::F32, &matrix, &w, &[]), tile);
             all.push(work.expect("there are elements").kernel());
         }
     }
@@ -129,7 +129,7 @@ fn convolutions() -> Vec<Kernel> {
         let (x, w) = (layout(&[8, 144, 56, 56]), layout(&[144, 1, taps, taps]));
         let e = &OfEpilogue::<Plain, 0>(Plain);
         let out = [(56 - 1) / stride + 1; 2];
-        let steps = conv::steps(e, &c, DType::F32, [&x, &w], &out, &[], How::Plain);
+        let steps = conv::steps(&Asked::forward(e, &c, DType::F32, [&x, &w], &out, &[]), How::Plain);
         all.extend(steps.steps.iter().map(|s| s.work.kernel()));
     }
     for (n, channels, filters, size, taps, stride, dtype) in cases {
@@ -141,9 +141,9 @@ fn convolutions() -> Vec<Kernel> {
             let how = How::Within(Limits { invocations: 1024, shared: 48 << 10, asynchronous });
             let e = &OfEpilogue::<Plain, 0>(Plain);
             let steps = [
-                conv::steps(e, &c, dtype, [&x, &w], &[out, out], &[], how),
-                conv::conv_input_grad(&c, dtype, &g, &w, &[size, size], how),
-                conv::conv_weight_grad(&c, dtype, &x, &g, &[taps, taps], how),
+                conv::steps(&Asked::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
+                conv::steps(&Asked::gradient(Of::Input, &c, dtype, [&g, &w], &[size, size]), how),
+                conv::steps(&Asked::gradient(Of::Weight, &c, dtype, [&x, &g], &[taps, taps]), how),
             ];
             for k in steps.iter().flat_map(|s| &s.steps).map(|s| s.work.kernel()) {
                 // Not the sums of chunks, and not a gradient of three rows.
@@ -180,9 +180,9 @@ fn convolutions_by_units() -> Vec<Kernel> {
         let how = How::Fast(Units { unit, lanes: 32, limits });
         let e = &OfEpilogue::<Plain, 0>(Plain);
         let steps = [
-            conv::steps(e, &c, dtype, [&x, &w], &[out, out], &[], how),
-            conv::conv_input_grad(&c, dtype, &g, &w, &[size, size], how),
-            conv::conv_weight_grad(&c, dtype, &x, &g, &[taps, taps], how),
+            conv::steps(&Asked::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
+            conv::steps(&Asked::gradient(Of::Input, &c, dtype, [&g, &w], &[size, size]), how),
+            conv::steps(&Asked::gradient(Of::Weight, &c, dtype, [&x, &g], &[taps, taps]), how),
         ];
         // A gradient by x of three rows is left to others.
         all.extend(
@@ -244,7 +244,7 @@ fn large_units() -> Vec<Kernel> {
             assert_eq!(tiles.len(), count, "{tiles:?}");
             for (_, tile) in tiles {
                 for w in [matrix.clone(), matrix.transpose(1, 2)] {
-                    let work = matrix_units::contract(&e, dtype, &matrix, &w, &[], tile);
+                    let work = matrix_units::contract(&Product::new(&e, dtype, &matrix, &w, &[]), tile);
                     let k = work.expect("there are elements").kernel();
                     assert_eq!(k.features().copies, asynchronous, "{}", k.name);
                     all.push(k);
@@ -265,7 +265,7 @@ fn of_boxes() -> Vec<Kernel> {
             let [x, w] = [turned & 1, turned & 2]
                 .map(|turned| if turned == 0 { matrix.clone() } else { matrix.transpose(1, 2) });
             let dtype = if (i + turned) % 2 == 0 { DType::F16 } else { DType::BF16 };
-            let work = boxes::contract(&e, dtype, &x, &w, &[], tile);
+            let work = boxes::contract(&Product::new(&e, dtype, &x, &w, &[]), tile);
             all.push(work.expect("it can be done so").kernel());
         }
     }

@@ -7,7 +7,8 @@ use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv::{Device, emit};
 use elinvar_kernel::ir::MatrixUnit;
-use elinvar_kernel::library::contract::{self, OfEpilogue, Tile};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
+use elinvar_kernel::library::conv::{Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Ints};
 use elinvar_kernel::library::{
     Steps, arg_fold, attention, conv, copy, fill, fold, gather, map, matrix_units, nonzero, random, scan,
@@ -37,11 +38,7 @@ pub fn library() -> Vec<Kernel> {
             let m = layout(&[1, 6, 4]);
             for tile in [Tile::PLAIN, Tile::SHARED] {
                 all.push(contract::contract(
-                    &e,
-                    d,
-                    &m,
-                    &m.transpose(1, 2),
-                    &[(&layout(&[1, 6, 6]), d)],
+                    &Product::new(&e, d, &m, &m.transpose(1, 2), &[(&layout(&[1, 6, 6]), d)]),
                     tile,
                 ));
             }
@@ -85,8 +82,8 @@ fn several() -> Vec<Steps<'static>> {
         if d.is_float() {
             let tile = Tile { group: [8, 8], each: [2, 2], depth: 4, slots: 2 };
             for how in [conv::How::Plain, conv::How::Exactly(tile)] {
-                all.push(conv::conv_input_grad(&c, d, &g, &w, &[40, 20], how));
-                all.push(conv::conv_weight_grad(&c, d, &x, &g, &[3, 3], how));
+                all.push(conv::steps(&Asked::gradient(Of::Input, &c, d, [&g, &w], &[40, 20]), how));
+                all.push(conv::steps(&Asked::gradient(Of::Weight, &c, d, [&x, &g], &[3, 3]), how));
             }
             let mask = Some((&mask, d));
             all.push(attention::attention_grad(
@@ -151,7 +148,7 @@ pub fn units(elem: DType) -> Vec<Kernel> {
         let unit = MatrixUnit { elem: elem.into(), shape };
         let tile = matrix_units::Tile::of(unit, lanes, 64, [40, 40], LIMITS).expect("it fits");
         let row = layout(&[1, 40, 40]);
-        let work = |x, w| matrix_units::contract(&e, elem, x, w, &[(&row, elem)], tile);
+        let work = |x, w| matrix_units::contract(&Product::new(&e, elem, x, w, &[(&row, elem)]), tile);
         let turned = layout(&[1, 24, 40]).transpose(1, 2);
         [work(&m, &m.transpose(1, 2)), work(&turned, &layout(&[1, 24, 40]))]
     });

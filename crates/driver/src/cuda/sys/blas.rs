@@ -145,16 +145,44 @@ impl Stored {
 /// What a product is known by: itself, and what the addresses of factors and result are multiples of.
 type Key = (Product, [u32; 3]);
 
-/// A product that the library can do.
-#[derive(Clone, Copy)]
-struct Plan {
-    operation: Handle,
-    layouts: [Handle; 3],
-    way: Way,
+/// A description that the library made. It goes when it is dropped.
+struct Made {
+    raw: Handle,
+    end: unsafe extern "system" fn(Handle) -> c_int,
 }
 
-// SAFETY: handles of descriptions, which are not changed any more and may be used by any thread.
-unsafe impl Send for Plan {}
+impl Made {
+    /// What `make` makes, and `end` is to end.
+    ///
+    /// # Errors
+    /// What the library reports.
+    fn new(
+        what: &str,
+        end: unsafe extern "system" fn(Handle) -> c_int,
+        make: impl FnOnce(*mut Handle) -> c_int,
+    ) -> Result<Made> {
+        let mut raw = std::ptr::null_mut();
+        Functions::check(make(&raw mut raw), what)?;
+        Ok(Made { raw, end })
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // SAFETY: the function for what was made, which nobody uses any more. A description is not read by work that is under way.
+        unsafe { (self.end)(self.raw) };
+    }
+}
+
+// SAFETY: a handle of a description, which is not changed any more and may be used by any thread.
+unsafe impl Send for Made {}
+
+/// A product that the library can do.
+struct Plan {
+    operation: Made,
+    layouts: [Made; 3],
+    way: Way,
+}
 
 /// The library on a device.
 pub struct Blas {
@@ -179,24 +207,19 @@ impl Functions {
         };
         Err(Error::new(kind, format!("cuda: cuBLASLt: {what}: status {status}")))
     }
-    /// A handle that `make` makes.
-    fn made(what: &str, make: impl FnOnce(*mut Handle) -> c_int) -> Result<Handle> {
-        let mut handle = std::ptr::null_mut();
-        Functions::check(make(&raw mut handle), what)?;
-        Ok(handle)
-    }
-    fn layout(&self, elem: c_int, count: usize, s: &Stored) -> Result<Handle> {
+    fn layout(&self, elem: c_int, count: usize, s: &Stored) -> Result<Made> {
         let (count, batch) = (count as i32, s.batch);
         // SAFETY: the place for the result is valid.
-        let layout = Functions::made("a matrix", |to| unsafe {
+        let layout = Made::new("a matrix", self.end_layout, |to| unsafe {
             (self.layout)(to, elem, s.rows as u64, s.columns as u64, s.leading)
         })?;
         // SAFETY: the layout was just made; the values have the sizes that are said.
         unsafe {
-            let set = (self.set_layout)(layout, BATCH_COUNT, (&raw const count).cast(), size_of_val(&count));
+            let set =
+                (self.set_layout)(layout.raw, BATCH_COUNT, (&raw const count).cast(), size_of_val(&count));
             Functions::check(set, "a batch")?;
             let set = (self.set_layout)(
-                layout,
+                layout.raw,
                 STRIDED_BATCH_OFFSET,
                 (&raw const batch).cast(),
                 size_of_val(&batch),
@@ -215,24 +238,23 @@ impl Blas {
     pub fn new(shared: &Shared) -> Result<Option<Blas>> {
         let Some(functions) = functions() else { return Ok(None) };
         shared.enter()?;
-        // SAFETY: the place for the result is valid, and the device's context is the thread's.
-        let handle = Functions::made("starting", |to| unsafe { (functions.create)(to) })?;
         let workspace = memory::allocate(shared, WORKSPACE as u64)?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the place for the result is valid, and the device's context is the thread's.
+        let started = unsafe { (functions.create)(&raw mut handle) };
+        if let Err(e) = Functions::check(started, "starting") {
+            memory::free(shared, workspace);
+            return Err(e);
+        }
         Ok(Some(Blas { functions, handle, workspace, plans: HashMap::new() }))
     }
     /// Gives back what it has. The stream has nothing to do.
     pub fn destroy(self, shared: &Shared) {
-        memory::free(shared, self.workspace);
-        // SAFETY: the handles were made by this library, and nobody uses them any more.
-        unsafe {
-            for Plan { operation, layouts, .. } in self.plans.into_values().flatten() {
-                for layout in layouts {
-                    (self.functions.end_layout)(layout);
-                }
-                (self.functions.end_operation)(operation);
-            }
-            (self.functions.destroy)(self.handle);
-        }
+        let Blas { functions, handle, workspace, plans } = self;
+        memory::free(shared, workspace);
+        drop(plans);
+        // SAFETY: the handle was made by this library, and nobody uses it any more.
+        unsafe { (functions.destroy)(handle) };
     }
     /// Gives a product to a stream. `false`: the library cannot do it.
     ///
@@ -240,15 +262,12 @@ impl Blas {
     /// `OutOfMemory`, `DeviceLost`.
     pub fn multiply(&mut self, stream: Handle, p: &Product, [x, w, y]: [Address; 3]) -> Result<bool> {
         let key = (*p, [x, w, y].map(|at| 1 << at.trailing_zeros().min(8)));
-        let plan = match self.plans.get(&key) {
-            Some(known) => *known,
-            None => {
-                let plan = self.plan(&key)?;
-                self.plans.insert(key, plan);
-                plan
-            }
-        };
-        let Some(Plan { operation, layouts: [a, b, c], way }) = plan else { return Ok(false) };
+        if !self.plans.contains_key(&key) {
+            let plan = self.plan(&key)?;
+            self.plans.insert(key, plan);
+        }
+        let Some(Some(Plan { operation, layouts, way })) = self.plans.get(&key) else { return Ok(false) };
+        let [a, b, c] = layouts.each_ref().map(|l| l.raw);
         let (one, zero) = (1f32, 0f32);
         // SAFETY: everything was made by this library for this product; operands and workspace lie in their memory, which is given
         // back in the stream's order.
@@ -257,7 +276,7 @@ impl Blas {
             let (algorithm, workspace) = (&raw const way.algorithm, self.workspace);
             (self.functions.multiply)(
                 self.handle,
-                operation,
+                operation.raw,
                 alpha,
                 w,
                 a,
@@ -298,43 +317,38 @@ impl Blas {
         let result =
             Stored { rows: n, columns: m, leading: n as i64, batch: (m * n) as i64, transposed: false };
         // SAFETY: the place for the result is valid.
-        let operation = Functions::made("an operation", |to| unsafe { (f.operation)(to, compute, R_32F) })?;
+        let make = |to| unsafe { (f.operation)(to, compute, R_32F) };
+        let operation = Made::new("an operation", f.end_operation, make)?;
         for (side, factor) in [(TRANSA, &first), (TRANSB, &second)] {
             let transposed = i32::from(factor.transposed);
             // SAFETY: the operation was just made; the value has the size that is said.
             let set = unsafe {
                 let value = (&raw const transposed).cast();
-                (f.set_operation)(operation, side, value, size_of_val(&transposed))
+                (f.set_operation)(operation.raw, side, value, size_of_val(&transposed))
             };
             Functions::check(set, "an operation")?;
         }
         let layouts = [f.layout(elem, b, &first)?, f.layout(elem, b, &second)?, f.layout(elem, b, &result)?];
-        let [a, b, c] = layouts;
+        let [a, b, c] = layouts.each_ref().map(|l| l.raw);
         // SAFETY: the place for the result is valid.
-        let preference = Functions::made("a preference", |to| unsafe { (f.preference)(to) })?;
+        let preference = Made::new("a preference", f.end_preference, |to| unsafe { (f.preference)(to) })?;
         let [x, w, y] = *alignments;
         let (room, mut way, mut found) = (WORKSPACE as u64, Way::NONE, 0);
-        // SAFETY: all descriptions were just made; the values have the sizes that are said, and there is room for one result.
-        let asked = unsafe {
-            let set = (f.set_preference)(
-                preference,
-                MAX_WORKSPACE_BYTES,
-                (&raw const room).cast(),
-                size_of_val(&room),
-            );
-            let mut status = Functions::check(set, "a preference");
-            for (i, alignment) in [w, x, y, y].iter().enumerate() {
-                let value = std::ptr::from_ref(alignment).cast();
-                let attribute = MIN_ALIGNMENT_A_BYTES + i as c_int;
-                let set = (f.set_preference)(preference, attribute, value, size_of_val(alignment));
-                status = status.and(Functions::check(set, "a preference"));
-            }
-            let asked =
-                (f.ways)(self.handle, operation, a, b, c, c, preference, 1, &raw mut way, &raw mut found);
-            (f.end_preference)(preference);
-            status.map(|()| asked)
+        let prefer = |attribute: c_int, value: *const c_void, size: usize| {
+            // SAFETY: the preference was just made; the value has the size that is said.
+            let set = unsafe { (f.set_preference)(preference.raw, attribute, value, size) };
+            Functions::check(set, "a preference")
         };
-        match asked? {
+        prefer(MAX_WORKSPACE_BYTES, (&raw const room).cast(), size_of_val(&room))?;
+        for (i, alignment) in [w, x, y, y].iter().enumerate() {
+            let value = std::ptr::from_ref(alignment).cast();
+            prefer(MIN_ALIGNMENT_A_BYTES + i as c_int, value, size_of_val(alignment))?;
+        }
+        let (ways, count) = (&raw mut way, &raw mut found);
+        // SAFETY: all descriptions were just made, and there is room for one result.
+        let asked =
+            unsafe { (f.ways)(self.handle, operation.raw, a, b, c, c, preference.raw, 1, ways, count) };
+        match asked {
             0 if found > 0 && way.state == 0 => Ok(Some(Plan { operation, layouts, way })),
             0 | NOT_SUPPORTED => Ok(None),
             other => Functions::check(other, "looking for a way").map(|()| None),
@@ -350,6 +364,27 @@ impl Way {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[test]
+    fn what_was_made_is_ended_once() {
+        static ENDED: AtomicUsize = AtomicUsize::new(0);
+        extern "system" fn end(handle: Handle) -> c_int {
+            ENDED.fetch_add(handle.addr(), Relaxed);
+            0
+        }
+        let make = |status: c_int| {
+            Made::new("a description", end, |to| {
+                // SAFETY: the place for the result, which is valid.
+                unsafe { to.write(std::ptr::without_provenance_mut(7)) };
+                status
+            })
+        };
+        assert!(make(NOT_SUPPORTED).is_err());
+        assert_eq!(ENDED.load(Relaxed), 0, "what was not made is not ended");
+        drop(make(0).unwrap());
+        assert_eq!(ENDED.load(Relaxed), 7);
+    }
 
     #[test]
     fn a_factor_is_stored_by_columns() {

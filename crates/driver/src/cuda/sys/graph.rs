@@ -87,7 +87,7 @@ impl Graph {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn replay(&self) -> Result<()> {
+    pub fn make_calls(&self) -> Result<()> {
         let (shared, api) = (&self.shared, self.shared.api);
         // The stream's order is that of the queue's lock.
         let _queue = shared.queue();

@@ -174,19 +174,8 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let first_row = (tiles - 1 - unit % tiles) * i64::from(form.rows());
     let zero = first_row.like(0);
     let index = k.builtin(Builtin::LocalIndex);
-    let stage = |operand: &Operand<'k>, head: Val<'k>, depth: u32| Stage {
-        k,
-        side: 1,
-        index,
-        invocations: SUBGROUPS * LANES,
-        size: form.width,
-        depth,
-        along: false,
-        width: PIECE as u8,
-        from: Matrix::rows(operand.place, operand.row([batch, head, zero]), operand.strides[2]),
-        corner: zero,
-        limit: zero.like(i64::from(form.width)),
-        padding: Constant::float(Scalar::F32, 0.0),
+    let stage = |operand: &Operand<'k>, head: Val<'k>, depth: u32| {
+        lines(operand, [batch, head, zero], [form.width, depth], index)
     };
     // Queries come through the keys' room.
     let rows = Rows::new(k, form, first_row);
@@ -221,6 +210,30 @@ fn write<'k>(k: &'k Builder, form: Form) {
         return rows.leave(&state, asked.lt(heads), [part, parts, head, heads, l], [y, lse]);
     }
     rows.end(&state, asked.lt(heads), [head, l], [y, lse]);
+}
+
+/// How the workgroup brings `depth` rows of an operand, of `width` numbers each, to shared memory: from the first of a head on.
+pub(super) fn lines<'k>(
+    operand: &Operand<'k>,
+    at: [Val<'k>; 3],
+    [width, depth]: [u32; 2],
+    index: Val<'k>,
+) -> Stage<'k> {
+    let zero = at[2].like(0);
+    Stage {
+        k: index.builder(),
+        side: 1,
+        index,
+        invocations: SUBGROUPS * LANES,
+        size: width,
+        depth,
+        along: false,
+        width: PIECE as u8,
+        from: Matrix::rows(operand.place, operand.row(at), operand.strides[2]),
+        corner: zero,
+        limit: zero.like(i64::from(width)),
+        padding: Constant::float(Scalar::F32, 0.0),
+    }
 }
 
 /// The rows of a subgroup's lane: of each sixteen two, row g and row g + 8.

@@ -7,13 +7,10 @@
 //! what lies right.
 
 use super::grad::{Given, Of};
-use super::units::{BLOCK, LANES, PIECE, SIXTEEN, SUBGROUPS, exp2, fits};
+use super::units::{BLOCK, LANES, PIECE, SIXTEEN, SUBGROUPS, exp2, fits, lines};
 use super::{Operand, buffer, push, scale, words};
 use crate::build::{Builder, Val};
-use crate::ir::{
-    Access, Builtin, Constant, Elem, Fragment, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar,
-};
-use crate::library::contract::Matrix;
+use crate::ir::{Access, Builtin, Elem, Fragment, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar};
 use crate::library::contract::flow::Flow;
 use crate::library::contract::stage::Stage;
 use crate::library::numbers::{self, Numbers};
@@ -181,19 +178,8 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let first_row = tile * i64::from(ROWS);
     let zero = first_row.like(0);
     let index = k.builtin(Builtin::LocalIndex);
-    let stage = |operand: &Operand<'k>, head: Val<'k>, depth: u32| Stage {
-        k,
-        side: 1,
-        index,
-        invocations: SUBGROUPS * LANES,
-        size: form.width,
-        depth,
-        along: false,
-        width: PIECE as u8,
-        from: Matrix::rows(operand.place, operand.row([batch, head, zero]), operand.strides[2]),
-        corner: zero,
-        limit: zero.like(i64::from(form.width)),
-        padding: Constant::float(Scalar::F32, 0.0),
+    let stage = |operand: &Operand<'k>, head: Val<'k>, depth: u32| {
+        lines(operand, [batch, head, zero], [form.width, depth], index)
     };
     let count = if by_query { l } else { s };
     let own = if by_query { [Some(q), Some(g).filter(|_| slopes)] } else { [Some(key), v] };

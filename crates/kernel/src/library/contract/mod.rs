@@ -10,22 +10,26 @@
 //! computed and thrown away.
 
 pub(super) mod flow;
+pub(super) mod head;
 pub(super) mod micro;
 mod shared;
 pub(super) mod stage;
+
+pub use head::Product;
 
 use super::chunks;
 use super::formula::{Compute, Formula};
 use super::index;
 use super::numbers::{self, Numbers};
 use super::steps::{Room, Slot, Steps};
-use super::{Key, Work, grid, group_number};
+use super::{Key, Work, grid};
 use crate::build::{Builder, Val};
-use crate::ir::{Access, Builtin, Elem, Kernel, Place};
+use crate::ir::{Builtin, Kernel, Place};
 use crate::lane::{Float, Term, W32, W64};
-use elinvar_core::{DType, Layout, order};
+use elinvar_core::order;
 use elinvar_ops::backend::{Epilogue, Plain};
 use elinvar_ops::map::Out;
+use head::Head;
 use micro::{Chunks, Micro};
 use stage::Stage;
 
@@ -97,24 +101,16 @@ impl<E: Epilogue<N>, const N: usize> Formula for OfEpilogue<E, N> {
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// The dtype of x, w and y.
-    pub dtype: DType,
-    /// What further operands hold.
-    pub extra: Vec<Elem>,
+    /// As of other products.
+    pub base: head::Form,
     /// How y is cut into pieces.
     pub tile: Tile,
-    /// Do neighbouring terms lie side by side in x, and in w? They are read along.
-    pub along: [bool; 2],
-    /// Elements of x, and of w, that the shared form reads at once, in that direction.
+    /// Elements of x, and of w, that the shared form reads at once, in the direction in which they are read.
     pub width: [u8; 2],
-    /// Columns of y that it stores at once.
-    pub stores: u8,
     /// May there be several chunks of terms?
     pub many: bool,
     /// Does each chunk have workgroups of its own, and its sums a place of their own?
     pub apart: bool,
-    /// Are there positions beyond 2^30?
-    pub wide: bool,
 }
 
 /// So many workgroups keep a large device busy.
@@ -122,34 +118,26 @@ const BUSY: usize = 512;
 
 /// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
 /// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
-pub fn steps<'a>(
-    epilogue: &'a dyn Formula,
-    dtype: DType,
-    x: &Layout,
-    w: &Layout,
-    extra: &[(&Layout, DType)],
-    tile: Tile,
-) -> Steps<'a> {
+pub fn steps<'a>(p: &Product<'a, '_>, tile: Tile) -> Steps<'a> {
     const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
-    let (b, m, k) = (x.shape()[0], x.shape()[1], x.shape()[2]);
-    let n = w.shape()[2];
-    let len = b * m * n;
+    let ([b, .., k], len, dtype) = (p.sizes(), p.len(), p.dtype);
     let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
-    let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
+    let others: Vec<Slot> = (0..p.extra.len()).map(|i| Slot::Operand(2 + i)).collect();
     let factors = [Slot::Operand(0), Slot::Operand(1)];
-    let units = b * m.div_ceil(tile.size(0) as usize) * n.div_ceil(tile.size(1) as usize);
+    let units = b * p.tiles([tile.size(0), tile.size(1)]).iter().product::<usize>();
     let chunks = k.div_ceil(order::CHUNK);
     if !dtype.is_float() || !chunks::are_apart(units, BUSY, chunks, len) {
-        if let Some(work) = contract(epilogue, dtype, x, w, extra, tile) {
+        if let Some(work) = contract(p, tile) {
             all.push(work, &[&factors, &others[..], &[Slot::Result(0)]].concat());
         }
         return all;
     }
-    if let Some(work) = launch(&PLAIN, dtype, x, w, &[], tile, Some(chunks)) {
+    let plain = Product { epilogue: &PLAIN, extra: &[], ..*p };
+    if let Some(work) = launch(&plain, tile, Some(chunks)) {
         let sums = Slot::Scratch(0);
         all.scratch.push(Room::of(chunks::elem(dtype), chunks * len));
         all.push(work, &[factors[0], factors[1], sums]);
-        let join = chunks::join(epilogue, dtype, chunks, len, extra);
+        let join = chunks::join(p.epilogue, dtype, chunks, len, p.extra);
         all.push(join, &[&[sums], &others[..], &[Slot::Result(0)]].concat());
     }
     all
@@ -157,95 +145,47 @@ pub fn steps<'a>(
 
 /// The work of a contraction in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
 /// elements.
-pub fn contract<'a>(
-    epilogue: &'a dyn Formula,
-    dtype: DType,
-    x: &Layout,
-    w: &Layout,
-    extra: &[(&Layout, DType)],
-    tile: Tile,
-) -> Option<Work<'a>> {
-    launch(epilogue, dtype, x, w, extra, tile, None)
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    launch(p, tile, None)
 }
 
 /// One launch. With `apart`, the sums of so many chunks come out instead.
-fn launch<'a>(
-    epilogue: &'a dyn Formula,
-    dtype: DType,
-    x: &Layout,
-    w: &Layout,
-    extra: &[(&Layout, DType)],
-    tile: Tile,
-    apart: Option<usize>,
-) -> Option<Work<'a>> {
-    let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
-    if b * m * n == 0 {
+fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<Work<'a>> {
+    if p.is_empty() {
         return None;
     }
+    let (x, w) = (p.x, p.w);
     let along = [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1];
-    let tile = tile.for_layouts(dtype, [x, w], along);
+    let tile = tile.for_layouts(p.dtype, [x, w], along);
+    let wide = p.is_wide(apart.unwrap_or(1));
     let form = Form {
-        dtype,
-        extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
+        base: p.form(along, wide, &|n| tile.neighbours(1, along[1]).is_multiple_of(u32::from(n))),
         tile,
-        along,
         width: [tile.vector(0, x, along[0]), tile.vector(1, w, along[1])],
-        stores: [4, 2, 1]
-            .into_iter()
-            .find(|&p| {
-                tile.neighbours(1, along[1]).is_multiple_of(u32::from(p)) && n.is_multiple_of(usize::from(p))
-            })
-            .expect("1 divides all"),
-        many: k > order::CHUNK && apart.is_none(),
+        many: p.sizes()[3] > order::CHUNK && apart.is_none(),
         apart: apart.is_some(),
-        wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(index::is_wide)
-            || index::are_many(b * m * n * apart.unwrap_or(1)),
     };
-    let (mut all, tiles) = numbers_of(x, w, extra, [tile.size(0), tile.size(1)]);
+    let (mut all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
     let groups = grid((apart.unwrap_or(1) * tiles) as u64);
     if let Some(chunks) = apart {
         all.push(chunks as i64);
     }
-    let (key, scalar) = (epilogue.key(Key::of("contract").with(&form)), index::scalar(form.wide));
+    let epilogue = p.epilogue;
+    let (key, scalar) = (epilogue.key(Key::of("contract").with(&form)), index::scalar(wide));
     Some(numbers::work(key, move || build(epilogue, &form), groups, scalar, &all))
-}
-
-/// The numbers of a launch over tiles of so many rows and columns, as a kernel asks for them: sizes, how many tiles there are
-/// along each side, offset and strides of each operand. Gives the number of all tiles, too.
-pub(super) fn numbers_of(
-    x: &Layout,
-    w: &Layout,
-    extra: &[(&Layout, DType)],
-    tile: [u32; 2],
-) -> (Vec<i64>, usize) {
-    let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
-    let tiles = [m.div_ceil(tile[0] as usize), n.div_ceil(tile[1] as usize)];
-    let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
-    for l in [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)) {
-        all.push(l.offset() as i64);
-        // Of an axis of one there is no second, and its stride may be anything. A copy that brings zeros in its place still has an
-        // address, which should be a multiple of 16 bytes as others are.
-        all.extend(l.shape().iter().zip(l.strides()).map(|(&n, &s)| if n == 1 { 0 } else { s as i64 }));
-    }
-    (all, b * tiles[0] * tiles[1])
 }
 
 impl Form {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let Tile { group: [a, b], each: [c, d], depth, slots } = self.tile;
-        let along: String = self.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
-        let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
-        let ([vx, vw], vy) = (self.width, self.stores);
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let ([vx, vw], vy) = (self.width, self.base.stores);
         let vectors = if depth > 0 { format!("_v{vx}{vw}{vy}") } else { String::new() };
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
         let many = if self.many { "_many" } else { "" };
         let many = if self.apart { "_apart" } else { many };
-        let wide = if self.wide { "_wide" } else { "" };
-        let name = epilogue.name();
-        format!(
-            "contract_{name}_{}{extra}_{a}x{b}of{c}x{d}d{depth}{slots}_{along}{vectors}{many}{wide}",
-            self.dtype
-        )
+        let wide = if self.base.wide { "_wide" } else { "" };
+        format!("contract_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{along}{vectors}{many}{wide}")
     }
 }
 
@@ -282,12 +222,11 @@ struct Plan<'k, 'f> {
     k: &'k Builder,
     form: &'f Form,
     micro: Micro<'k>,
-    /// Sizes: rows, columns, terms.
-    m: Val<'k>,
-    n: Val<'k>,
+    /// Sizes of y, by side, and how many terms.
+    sizes: [Val<'k>; 2],
     terms: Val<'k>,
-    x: Matrix<'k>,
-    w: Matrix<'k>,
+    /// x and w.
+    factors: [Matrix<'k>; 2],
     /// The first row and column of the workgroup.
     corner: [Val<'k>; 2],
     /// Which invocation.
@@ -296,44 +235,31 @@ struct Plan<'k, 'f> {
 
 /// The kernel of a form.
 pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
-    let k = Builder::new(&form.name(epilogue), [form.tile.invocations(), 1, 1]);
-    let places = ["x", "w"].map(|name| k.buffer(name, form.dtype.into(), Access::Read));
-    let extras: Vec<Place> =
-        (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
-    let out = if form.apart { chunks::elem(form.dtype) } else { form.dtype.into() };
-    let y = k.buffer("y", out, Access::Write);
-    let number = index::scalar(form.wide);
-    let numbers = Numbers::new(&k, number, 6 + 4 * (2 + extras.len()) + usize::from(form.apart));
-    let [batches, m, n, terms, tiles_m, tiles_n] =
-        ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
-    let group = group_number(&k, number);
-    let in_batch = tiles_m * tiles_n;
-    // A grid that is cut into rows has a few workgroups too many: they go along, and store nothing.
+    let (k, tile) = (Builder::new(&form.name(epilogue), [form.tile.invocations(), 1, 1]), form.tile);
+    let dtype = form.base.dtype;
+    let out = if form.apart { chunks::elem(dtype) } else { dtype.into() };
+    let h = Head::read(&k, &form.base, out, 4 * 2 + usize::from(form.apart));
+    let (batches, [m, n]) = (h.batches, h.sizes);
+    let (group, in_batch) = h.group();
     let asked = group / in_batch;
     let batch = if form.apart { asked % batches } else { asked.min(batches - 1) };
-    let tile = group % in_batch;
-    let corner =
-        [tile / tiles_n * i64::from(form.tile.size(0)), tile % tiles_n * i64::from(form.tile.size(1))];
-    let x = Matrix::read(&numbers, "x", places[0], batch);
-    let w = Matrix::read(&numbers, "w", places[1], batch);
-    let extra: Vec<Matrix> = (extras.iter().enumerate())
-        .map(|(i, &p)| Matrix::read(&numbers, &format!("e{i}"), p, batch))
-        .collect();
+    let corner = h.corner(group % in_batch, [tile.size(0), tile.size(1)]);
+    let (factors, extra) = (h.factors(batch), h.extra(batch));
     // Which chunk, and how many there are.
-    let chunk = form.apart.then(|| (asked / batches, numbers.get("chunks")));
+    let chunk = form.apart.then(|| (asked / batches, h.numbers.get("chunks")));
     let exists = match chunk {
         Some((chunk, chunks)) => chunk.lt(chunks),
         None => asked.lt(batches),
     };
     let index = k.builtin(Builtin::LocalIndex);
-    let micro = Micro { k: &k, dtype: form.dtype, tile: form.tile, along: form.along, index };
-    let p = Plan { k: &k, form, micro, m, n, terms, x, w, corner, index };
+    let micro = Micro { k: &k, dtype, tile, along: form.base.along, index };
+    let p = Plan { k: &k, form, micro, sizes: [m, n], terms: h.terms, factors, corner, index };
 
     let sums = p.sums(chunk.map(|(c, chunks)| c.min(chunks - 1)));
-    let c = Compute::from(form.dtype);
+    let c = Compute::from(dtype);
     let [rows, columns] = [0, 1].map(|side| p.micro.places(side, p.corner[side]));
     // Neighbours of a row are stored at once where all of them are there, or none.
-    let width = form.stores;
+    let width = form.base.stores;
     for (u, &i) in rows.iter().enumerate() {
         for (v, some) in columns.chunks(usize::from(width)).enumerate() {
             let j = some[0];
@@ -343,7 +269,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
                 let sums: Vec<Val> = sums[first..][..some.len()].iter().map(|s| s.to(c.scalar())).collect();
                 let sum = k.join(&sums);
                 if let Some((chunk, _)) = chunk {
-                    return k.store(y, ((chunk * batches + batch) * m + i) * n + j, sum);
+                    return k.store(h.y, ((chunk * batches + batch) * m + i) * n + j, sum);
                 }
                 let mut given = vec![sum];
                 given.extend(extra.iter().map(|e| {
@@ -351,7 +277,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
                     c.enter(k.join(&each))
                 }));
                 let result = epilogue.emit(&k, c, &given).splat(width);
-                k.store(y, (batch * m + i) * n + j, result);
+                k.store(h.y, (batch * m + i) * n + j, result);
             });
         }
     }
@@ -376,7 +302,7 @@ impl<'k> Plan<'k, '_> {
     }
 
     fn stage(&self, side: usize) -> Stage<'k> {
-        let Form { tile, along, width, .. } = self.form;
+        let Form { ref base, tile, width, .. } = *self.form;
         Stage {
             k: self.k,
             side,
@@ -384,16 +310,12 @@ impl<'k> Plan<'k, '_> {
             invocations: tile.invocations(),
             size: tile.group[side] * tile.each[side],
             depth: tile.depth,
-            along: along[side],
+            along: base.along[side],
             // Of f64, two are 16 bytes.
-            width: if tile.slots > 0 {
-                (flow::BYTES / self.form.dtype.size() as u32) as u8
-            } else {
-                width[side]
-            },
-            from: [self.x, self.w][side],
+            width: if tile.slots > 0 { (flow::BYTES / base.dtype.size() as u32) as u8 } else { width[side] },
+            from: self.factors[side],
             corner: self.corner[side],
-            limit: [self.m, self.n][side],
+            limit: self.sizes[side],
             padding: self.micro.padding(side),
         }
     }
@@ -401,14 +323,15 @@ impl<'k> Plan<'k, '_> {
     /// The terms `start..end` from device memory.
     fn plain(&self, start: Val<'k>, end: Val<'k>, none: &[Val<'k>]) -> Vec<Val<'k>> {
         let k = self.k;
-        let places = |side: usize, last: Val<'k>| -> Vec<Val<'k>> {
+        let places = |side: usize| -> Vec<Val<'k>> {
             // Rows and columns past the last one are the last one.
+            let last = self.sizes[side];
             self.micro.places(side, self.corner[side]).iter().map(|i| i.min(last - 1)).collect()
         };
-        let (rows, columns) = (places(0, self.m), places(1, self.n));
+        let (rows, columns) = (places(0), places(1));
         k.for_(start, end, start.like(1), none, |t, sums| {
-            let a: Vec<Val> = rows.iter().map(|&i| self.load(&self.x, i, t)).collect();
-            let b: Vec<Val> = columns.iter().map(|&j| self.load(&self.w, t, j)).collect();
+            let a: Vec<Val> = rows.iter().map(|&i| self.load(&self.factors[0], i, t)).collect();
+            let b: Vec<Val> = columns.iter().map(|&j| self.load(&self.factors[1], t, j)).collect();
             self.micro.chains(&a, &b, sums)
         })
     }

@@ -5,6 +5,7 @@ use super::table::{Span, most_taps};
 use super::{BUSY, Factor, Limits, Plan, Tile, Units, product};
 use crate::ir::Elem;
 use crate::library::formula::Compute;
+use crate::library::matrix_units::Cut;
 use crate::library::{index, row};
 use elinvar_core::{DType, order};
 
@@ -20,6 +21,31 @@ pub enum How {
     /// With this tile, in one launch. What cannot be staged is read by each invocation for itself.
     Exactly(Tile),
 }
+
+/// A way to do a convolution, of those that a device has ([`super::ways`]): for whoever tries them. No bit depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The one that is taken without trying.
+    Chosen,
+    /// Each invocation reads its terms by itself.
+    Plain,
+    /// Terms are staged, for this tile.
+    Staged(Tile),
+    /// By matrix units, with a tile that is cut so.
+    Units(Cut),
+}
+
+impl Way {
+    /// All that there are.
+    pub fn all() -> impl Iterator<Item = Way> {
+        let tiles = TILES.iter().flat_map(|&(tile, _)| [tile, Tile { slots: 0, ..tile }]);
+        let cuts = std::iter::once(BROAD).chain(Cut::all());
+        [Way::Chosen, Way::Plain].into_iter().chain(tiles.map(Way::Staged)).chain(cuts.map(Way::Units))
+    }
+}
+
+/// For the usual 64 filters: twice as many columns are computed with what is loaded of them.
+pub(super) const BROAD: Cut = Cut { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
 
 /// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
 /// the part of all instructions that are products, times what latency leaves.
@@ -222,19 +248,47 @@ impl Plan {
             let slots = if limits.asynchronous { tile.slots } else { 0 };
             (self.flows(Tile { slots, ..tile }), peak)
         });
-        let fits = |(tile, _): &(Tile, f64)| {
-            // Sums of f64 take two registers each; and what is on its way through registers takes some, too.
-            let most = (if self.dtype == DType::F64 { 16 } else { 64 }) / if tile.slots > 0 { 1 } else { 2 };
-            tile.each[0] * tile.each[1] <= most
-                && tile.invocations() <= limits.invocations
-                && self.shared_bytes(*tile, words) <= limits.shared
-        };
-        let best = all.filter(fits).max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
+        let best = all
+            .filter(|(tile, _)| self.fits(*tile, limits, words))
+            .max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
         best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
     }
 
+    fn fits(&self, tile: Tile, limits: Limits, words: u8) -> bool {
+        // Sums of f64 take two registers each; and what is on its way through registers takes some, too.
+        let most = (if self.dtype == DType::F64 { 16 } else { 64 }) / if tile.slots > 0 { 1 } else { 2 };
+        tile.each[0] * tile.each[1] <= most
+            && tile.invocations() <= limits.invocations
+            && self.shared_bytes(tile, words) <= limits.shared
+    }
+
+    /// See [`super::ways`]: those without matrix units.
+    pub(super) fn ways(&self, how: How) -> Vec<Way> {
+        let (How::Within(limits) | How::Fast(Units { limits, .. })) = how else { return vec![Way::Chosen] };
+        // Planes are always the best that there is.
+        if self.has_planes() || self.len == 0 {
+            return vec![Way::Chosen];
+        }
+        let chosen = self.staged_tile(limits);
+        let mut all = vec![Way::Chosen];
+        all.extend(chosen.map(|_| Way::Plain));
+        let Some(words) = self.words() else { return all };
+        let sizes = [self.rows, product(&self.columns)];
+        let is_way = |tile: &Tile| {
+            // Not mostly beyond the ends of the result; with copies where the device and the type have such.
+            (0..2).all(|side| tile.size(side) as usize <= sizes[side].next_multiple_of(32))
+                && (tile.slots == 0 || limits.asynchronous && self.flows(*tile).slots > 0)
+                && Some(*tile) != chosen
+                && self.fits(*tile, limits, words)
+                && self.staged(*tile).is_some()
+        };
+        let tiles = TILES.iter().flat_map(|&(tile, _)| [tile, Tile { slots: 0, ..tile }]);
+        all.extend(tiles.filter(is_way).map(Way::Staged));
+        all
+    }
+
     /// A tile without staging that fits: neighbours along columns, which lie side by side in memory.
-    fn plain_tile(&self) -> Tile {
+    pub(super) fn plain_tile(&self) -> Tile {
         let tile = |each: u32| {
             let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
             Tile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }

@@ -6,15 +6,16 @@
 //! its terms in the definition's order, in pieces whose length their number alone says (`length`), and adds the pieces' sums from
 //! first to last.
 
-use super::head::{self, Staged};
+use super::choice::BROAD;
+use super::head::{self, Of, Staged};
 use super::table::Span;
 use super::turn::{Turn, turn};
-use super::{Factor, Limits, PLAIN, Plan, Tile, product, units};
+use super::{Asked, Limits, PLAIN, Plan, Tile, product, units};
 use crate::ir::{Elem, MatrixUnit};
 use crate::library::formula::Formula;
+use crate::library::matrix_units::Cut;
 use crate::library::{Key, Room, Slot, Steps, chunks, grid, index, matrix_units, numbers};
 use elinvar_core::{DType, Layout, Shape};
-use elinvar_ops::backend::Conv;
 
 /// The matrix units of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +42,43 @@ fn length(terms: usize) -> usize {
 /// So many subgroups keep a large device busy.
 const BUSY: usize = 512;
 
-/// A tile for as many products of rows by columns: those that products have, and one for the usual 64 filters, of which twice as many
-/// columns are computed with what is loaded of them.
-fn tile(units: Units, batches: usize, sums: [usize; 2]) -> Option<matrix_units::Tile> {
-    let Units { unit, lanes, limits } = units;
-    let terms = u32::from(unit.shape[2]);
-    let broad = matrix_units::Tile { unit, lanes, subgroups: [2, 2], each: [2, 4], depth: terms, slots: 3 };
-    let size = [0, 1].map(|side| broad.size(side) as usize);
-    let subgroups = 4 * batches * (0..2).map(|side| sums[side].div_ceil(size[side])).product::<usize>();
-    let fits = broad.invocations() <= limits.invocations && broad.shared_bytes() <= limits.shared;
-    if fits && subgroups >= BUSY && (size[0] / 2 + 1..=size[0]).contains(&sums[0]) {
-        return Some(broad);
+/// What is known of a work before its tile is.
+struct Laid {
+    words: u8,
+    matrix: bool,
+    /// Terms of a piece, and how many pieces there are.
+    length: usize,
+    pieces: usize,
+    span: Span,
+    /// How many products of rows by columns.
+    batches: usize,
+    sums: [usize; 2],
+    /// With what a device has beside the tables.
+    units: Units,
+}
+
+impl Laid {
+    /// A tile: one of those that products have, or the broad one.
+    fn tile(&self) -> Option<matrix_units::Tile> {
+        let (Units { unit, lanes, limits }, sums) = (self.units, self.sums);
+        if let Some(broad) = matrix_units::Tile::cut(unit, lanes, BROAD, limits) {
+            let size = [0, 1].map(|side| broad.size(side) as usize);
+            let tiles = (0..2).map(|side| sums[side].div_ceil(size[side])).product::<usize>();
+            let is_busy = 4 * self.batches * tiles >= BUSY;
+            if is_busy && (size[0] / 2 + 1..=size[0]).contains(&sums[0]) {
+                return Some(broad);
+            }
+        }
+        matrix_units::Tile::of(unit, lanes, self.batches, sums, limits)
     }
-    matrix_units::Tile::of(unit, lanes, batches, sums, limits)
+    /// The cuts that are worth a try, but for that of the tile that is chosen.
+    fn cuts(&self) -> Vec<Cut> {
+        let Units { unit, lanes, limits } = self.units;
+        let broad = matrix_units::Tile::cut(unit, lanes, BROAD, limits).map(|t| (BROAD, t));
+        let all = matrix_units::Tile::tried(unit, lanes, self.sums, limits).into_iter().chain(broad);
+        let chosen = self.tile();
+        all.filter(|(_, tile)| Some(*tile) != chosen).map(|(cut, _)| cut).collect()
+    }
 }
 
 /// An operand for matrix units.
@@ -106,99 +131,86 @@ fn suits(units: Units, dtype: DType, rows: usize, terms: usize, l: [&Layout; 2])
             .all(|l| l.shape().numel() > 0 && !index::is_wide(l) && !index::are_many(8 * l.shape().numel()))
 }
 
-/// See [`super::steps`]; `None` if the exact kernels do it.
-pub(super) fn forward<'a>(
-    epilogue: &'a dyn Formula,
-    c: &Conv,
-    dtype: DType,
-    [x, w]: [&Layout; 2],
-    out: &[usize],
-    extra: &[(&Layout, DType)],
-    units: Units,
-) -> Option<Steps<'a>> {
-    if !suits(units, dtype, w.shape()[0] / c.groups, w.shape()[1], [x, w]) {
-        return None;
-    }
-    let mut all = Steps::default();
-    let x = turned(&mut all, Slot::Operand(0), x, dtype, [1, c.groups]);
-    let w = turned(&mut all, Slot::Operand(1), w, dtype, [1, 1]);
-    let plan = Plan::forward(c, dtype, [&x.layout, &w.layout], out, extra);
-    let further = plan.further(extra);
-    plan.by_units(all, [x.slot, w.slot], epilogue, (extra, &further), units)
+/// See [`super::steps`]; with a tile that is cut so, or the one that suits. `None` if the exact kernels do it, or if there is no room.
+pub(super) fn steps<'a>(a: &Asked<'a, '_>, units: Units, cut: Option<Cut>) -> Option<Steps<'a>> {
+    let (all, factors, plan) = planned(a, units)?;
+    plan.by_units(all, factors, a, units, cut)
 }
 
-/// See [`super::conv_input_grad`].
-pub(super) fn input(
-    c: &Conv,
-    dtype: DType,
-    [g, w]: [&Layout; 2],
-    spatial: &[usize],
-    units: Units,
-) -> Option<Steps<'static>> {
-    if !suits(units, dtype, w.shape()[1], w.shape()[0], [g, w]) {
-        return None;
-    }
-    let mut all = Steps::default();
-    let g = turned(&mut all, Slot::Operand(0), g, dtype, [1, c.groups]);
-    let w = turned(&mut all, Slot::Operand(1), w, dtype, [0, c.groups]);
-    let plan = Plan::input(c, dtype, [&g.layout, &w.layout], spatial);
-    plan.by_units(all, [w.slot, g.slot], &PLAIN, (&[], &[]), units)
+/// The cuts of tiles that may be tried; `None` if the exact kernels do it.
+pub(super) fn cuts(a: &Asked<'_, '_>, units: Units) -> Option<Vec<Cut>> {
+    let (.., plan) = planned(a, units)?;
+    let laid = plan.laid(units).filter(|_| plan.len > 0)?;
+    laid.tile().map(|_| laid.cuts())
 }
 
-/// See [`super::conv_weight_grad`].
-pub(super) fn weight(
-    c: &Conv,
-    dtype: DType,
-    [x, g]: [&Layout; 2],
-    taps: &[usize],
-    units: Units,
-) -> Option<Steps<'static>> {
-    let sizes = [g, x].map(|l| l.shape()[1] / c.groups);
-    if !suits(units, dtype, sizes[0], sizes[1], [x, g]) {
+/// The launches that turn operands, the factors then, as the kernel binds them, and what is left to do.
+fn planned<'a>(a: &Asked<'_, '_>, units: Units) -> Option<(Steps<'a>, [Slot; 2], Plan)> {
+    let ([x, y], groups) = (a.operands, a.c.groups);
+    // Rows and outer parts of terms (of the gradient by w, of columns); the channels of operands, and their groups.
+    let (rows, outers, channels) = match a.of {
+        Of::Forward => (y.shape()[0] / groups, y.shape()[1], [[1, groups], [1, 1]]),
+        Of::Input => (y.shape()[1], y.shape()[0], [[1, groups], [0, groups]]),
+        Of::Weight => (y.shape()[1] / groups, x.shape()[1] / groups, [[1, groups]; 2]),
+    };
+    if !suits(units, a.dtype, rows, outers, a.operands) {
         return None;
     }
     let mut all = Steps::default();
-    let x = turned(&mut all, Slot::Operand(0), x, dtype, [1, c.groups]);
-    let g = turned(&mut all, Slot::Operand(1), g, dtype, [1, c.groups]);
-    let plan = Plan::weight(c, dtype, [&x.layout, &g.layout], taps, sizes);
-    plan.by_units(all, [g.slot, x.slot], &PLAIN, (&[], &[]), units)
+    let [x, y] = [0, 1].map(|i| turned(&mut all, Slot::Operand(i), a.operands[i], a.dtype, channels[i]));
+    let lies = Asked { operands: [&x.layout, &y.layout], ..*a };
+    let plan = match a.of {
+        Of::Forward | Of::Input => Plan::of(&lies),
+        // Channels that fill a piece up are no rows, and no columns of the result.
+        Of::Weight => Plan::weight(&lies, [rows, outers]),
+    };
+    Some((all, a.factors([x.slot, y.slot]), Plan { channels_last: true, ..plan }))
 }
 
 impl Plan {
+    /// `None` if there are too many taps, or tables leave no room.
+    fn laid(&self, units: Units) -> Option<Laid> {
+        let words = self.words()?;
+        let (terms, matrix) = (product(&self.terms), self.left_step().is_some());
+        let by_terms = self.of != Of::Weight;
+        let length = if by_terms { terms } else { length(terms) };
+        let pieces = terms.div_ceil(length.max(1));
+        let (window, grain) = if by_terms { (512, 16 / self.dtype.size() as u32) } else { (128, 1) };
+        let span = Span { window, windows: if length > 128 { 2 } else { 1 }, grain };
+        let tables = 4 * span.elements(words, matrix);
+        let limits = Limits {
+            shared: units.limits.shared.checked_sub(tables)?,
+            // All of its terms come by copies, which on some devices are loads and stores.
+            asynchronous: true,
+            ..units.limits
+        };
+        let batches = self.groups * self.class_count() * pieces;
+        let sums = [self.rows, product(&self.columns)];
+        Some(Laid { words, matrix, length, pieces, span, batches, sums, units: Units { limits, ..units } })
+    }
+
     /// The launches after those that turn operands. The slots are those of the two factors, as the kernel binds them.
     fn by_units<'a>(
-        mut self,
+        self,
         mut all: Steps<'a>,
         factors: [Slot; 2],
-        epilogue: &'a dyn Formula,
-        (extra, further): (&[(&Layout, DType)], &[Factor]),
+        a: &Asked<'a, '_>,
         units: Units,
+        cut: Option<Cut>,
     ) -> Option<Steps<'a>> {
-        self.channels_last = true;
+        let (epilogue, extra, further) = (a.epilogue, a.extra, self.further(a.extra));
         all.results = vec![Room::of(self.dtype.into(), self.len)];
         if self.len == 0 {
             return Some(Steps { results: all.results, ..Steps::default() });
         }
-        let words = self.words()?;
-        let terms = product(&self.terms);
-        let matrix = self.left_step().is_some();
-        let by_terms = self.of != head::Of::Weight;
-        let piece = 16 / self.dtype.size();
-        let length = if by_terms { terms } else { length(terms) };
-        let pieces = terms.div_ceil(length.max(1));
+        let laid = self.laid(units)?;
+        let tile = match cut {
+            None => laid.tile(),
+            Some(cut) => matrix_units::Tile::cut(units.unit, units.lanes, cut, laid.units.limits),
+        }?;
+        let Laid { words, matrix, length, pieces, span, sums, .. } = laid;
+        let (by_terms, piece) = (self.of != Of::Weight, 16 / self.dtype.size());
         let apart = (pieces > 1).then_some(pieces);
-        let span = |windows| {
-            let (window, grain) = if by_terms { (512, piece as u32) } else { (128, 1) };
-            Span { window, windows, grain }
-        };
-        let span = span(if length > 128 { 2 } else { 1 });
-        let tables = 4 * span.elements(words, matrix);
-        let batches = self.groups * self.class_count() * pieces;
-        let sums = [self.rows, product(&self.columns)];
-        let limits = Limits { shared: units.limits.shared.checked_sub(tables)?, ..units.limits };
-        // All of its terms come by copies, which on some devices are loads and stores.
-        let limits = Limits { asynchronous: true, ..limits };
-        let tile = tile(Units { limits, ..units }, batches, sums)?;
         let stores = [4, 2].into_iter().find(|&p| self.stored().is_multiple_of(p)).unwrap_or(1);
         let base = head::Form {
             of: self.of,
@@ -218,7 +230,7 @@ impl Plan {
                 width: [piece as u8; 2],
                 matrix,
                 words,
-                whole: terms.is_multiple_of(units::whole_terms(units.unit)),
+                whole: product(&self.terms).is_multiple_of(units::whole_terms(units.unit)),
                 stores: stores as u8,
             }),
             wide: false,
@@ -227,7 +239,7 @@ impl Plan {
         let tiles = [0, 1].map(|side| sums[side].div_ceil(tile.size(side) as usize));
         let outermost = apart.unwrap_or(self.class_count());
         let (mut given, groups) =
-            self.numbers(&form.base, outermost, tiles, if apart.is_some() { &[] } else { further });
+            self.numbers(&form.base, outermost, tiles, if apart.is_some() { &[] } else { &further });
         if apart.is_some() {
             given.push(length as i64);
         }

@@ -164,6 +164,13 @@ pub(super) struct Terms<'k> {
     pub sizes: Vec<Val<'k>>,
 }
 
+impl<'k> Terms<'k> {
+    /// How many there are.
+    pub fn count(&self) -> Val<'k> {
+        self.counts[1..].iter().fold(self.counts[0], |n, &c| n * c)
+    }
+}
+
 /// The numbers of a launch, and which piece of its work a workgroup has.
 pub(super) struct Head<'k> {
     pub number: Scalar,

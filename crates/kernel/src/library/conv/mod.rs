@@ -28,7 +28,7 @@ mod units;
 
 pub use super::contract::Tile;
 pub use super::matrix_units::Limits;
-pub use choice::How;
+pub use choice::{How, Way};
 pub use fast::Units;
 pub use head::{Form, Of, Staged};
 
@@ -116,59 +116,102 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
     })
 }
 
-/// The work of a convolution. Operands: x, w, further operands of the epilogue (views of the result's shape). Result: y.
-pub fn steps<'a>(
-    epilogue: &'a dyn Formula,
-    c: &Conv,
-    dtype: DType,
-    [x, w]: [&Layout; 2],
-    out: &[usize],
-    extra: &[(&Layout, DType)],
-    how: How,
-) -> Steps<'a> {
-    if let How::Fast(units) = how
-        && let Some(all) = fast::forward(epilogue, c, dtype, [x, w], out, extra, units)
-    {
-        return all;
-    }
-    let plan = Plan::forward(c, dtype, [x, w], out, extra);
-    let further = plan.further(extra);
-    plan.steps([0, 1], how, epilogue, extra, &further)
+/// One of the three that is asked for.
+#[derive(Clone, Copy)]
+pub struct Asked<'a, 'l> {
+    /// Which.
+    pub of: Of,
+    /// How windows lie.
+    pub c: &'l Conv,
+    /// The dtype of operands and result.
+    pub dtype: DType,
+    /// x and w; g and w, of the gradient by x; x and g, of the gradient by w.
+    pub operands: [&'l Layout; 2],
+    /// The result's spatial sizes; the gradient by w's taps.
+    pub sizes: &'l [usize],
+    /// What follows a convolution. Nothing follows a gradient.
+    pub epilogue: &'a dyn Formula,
+    /// Further operands of that: views of the result's shape.
+    pub extra: &'l [(&'l Layout, DType)],
 }
 
-/// The work of the gradient by x. Operands: g, w. Result: the gradient, of spatial sizes `spatial`.
-pub fn conv_input_grad(
-    c: &Conv,
-    dtype: DType,
-    g: &Layout,
-    w: &Layout,
-    spatial: &[usize],
-    how: How,
-) -> Steps<'static> {
-    if let How::Fast(units) = how
-        && let Some(all) = fast::input(c, dtype, [g, w], spatial, units)
-    {
-        return all;
+impl<'a, 'l> Asked<'a, 'l> {
+    /// A convolution of x and w, with what follows it.
+    pub fn forward(
+        epilogue: &'a dyn Formula,
+        c: &'l Conv,
+        dtype: DType,
+        operands: [&'l Layout; 2],
+        sizes: &'l [usize],
+        extra: &'l [(&'l Layout, DType)],
+    ) -> Self {
+        Asked { of: Of::Forward, c, dtype, operands, sizes, epilogue, extra }
     }
-    Plan::input(c, dtype, [g, w], spatial).steps([1, 0], how, &PLAIN, &[], &[])
+    /// The gradient by x or by w.
+    pub fn gradient(
+        of: Of,
+        c: &'l Conv,
+        dtype: DType,
+        operands: [&'l Layout; 2],
+        sizes: &'l [usize],
+    ) -> Asked<'static, 'l> {
+        Asked { of, c, dtype, operands, sizes, epilogue: &PLAIN, extra: &[] }
+    }
+    /// How many multiplications it takes.
+    pub fn products(&self) -> usize {
+        let [x, y] = self.operands.map(Layout::shape);
+        let of_window = |channels: usize, taps: &[usize]| channels.saturating_mul(product(taps));
+        match self.of {
+            Of::Forward => {
+                let outputs = x[0].saturating_mul(y[0]).saturating_mul(product(self.sizes));
+                outputs.saturating_mul(of_window(y[1], &y[2..]))
+            }
+            Of::Input => x.numel().saturating_mul(of_window(y[1], &y[2..])),
+            Of::Weight => y.numel().saturating_mul(of_window(x[1] / self.c.groups, self.sizes)),
+        }
+    }
+    /// Which operands are the two factors, in the order in which the kernel binds them.
+    fn factors<T>(&self, [a, b]: [T; 2]) -> [T; 2] {
+        match self.of {
+            Of::Forward => [a, b],
+            Of::Input | Of::Weight => [b, a],
+        }
+    }
 }
 
-/// The work of the gradient by w. Operands: x, g. Result: the gradient, of `taps`.
-pub fn conv_weight_grad(
-    c: &Conv,
-    dtype: DType,
-    x: &Layout,
-    g: &Layout,
-    taps: &[usize],
-    how: How,
-) -> Steps<'static> {
+/// The work of one of the three. Operands: the two, further operands of the epilogue. Result: y, or the gradient.
+pub fn steps<'a>(a: &Asked<'a, '_>, how: How) -> Steps<'a> {
     if let How::Fast(units) = how
-        && let Some(all) = fast::weight(c, dtype, [x, g], taps, units)
+        && let Some(all) = fast::steps(a, units, None)
     {
         return all;
     }
-    let sizes = [g.shape()[1] / c.groups, x.shape()[1] / c.groups];
-    Plan::weight(c, dtype, [x, g], taps, sizes).steps([1, 0], how, &PLAIN, &[], &[])
+    Plan::of(a).steps(a, how)
+}
+
+/// The ways that a device has for it, of which `Way::Chosen` is the first. All of them give the same bits.
+pub fn ways(a: &Asked<'_, '_>, how: How) -> Vec<Way> {
+    if let How::Fast(units) = how
+        && let Some(cuts) = fast::cuts(a, units)
+    {
+        return std::iter::once(Way::Chosen).chain(cuts.into_iter().map(Way::Units)).collect();
+    }
+    Plan::of(a).ways(how)
+}
+
+/// The work as [`steps`] has it, in one of the ways that there are. `None` if it cannot be done so: what is a way for some convolutions of
+/// a size is none for others, which lie otherwise.
+pub fn steps_by<'a>(a: &Asked<'a, '_>, how: How, way: Way) -> Option<Steps<'a>> {
+    match (way, how) {
+        (Way::Chosen, _) => Some(steps(a, how)),
+        (Way::Units(cut), How::Fast(units)) => fast::steps(a, units, Some(cut)),
+        (Way::Units(_), How::Plain | How::Within(_) | How::Exactly(_)) => None,
+        (Way::Plain | Way::Staged(_), _) => {
+            let plan = Plan::of(a);
+            let tile = if let Way::Staged(tile) = way { tile } else { plan.plain_tile() };
+            plan.ways(how).contains(&way).then(|| plan.tiled(a, tile, true))
+        }
+    }
 }
 
 /// So many workgroups keep a large device busy.
@@ -177,13 +220,16 @@ const BUSY: usize = 1024;
 const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
 
 impl Plan {
-    fn forward(
-        c: &Conv,
-        dtype: DType,
-        [x, w]: [&Layout; 2],
-        out: &[usize],
-        extra: &[(&Layout, DType)],
-    ) -> Plan {
+    fn of(a: &Asked<'_, '_>) -> Plan {
+        let [x, g] = a.operands;
+        match a.of {
+            Of::Forward => Plan::forward(a),
+            Of::Input => Plan::input(a),
+            Of::Weight => Plan::weight(a, [g, x].map(|l| l.shape()[1] / a.c.groups)),
+        }
+    }
+    fn forward(a: &Asked<'_, '_>) -> Plan {
+        let Asked { c, dtype, operands: [x, w], sizes: out, extra, .. } = *a;
         let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
         let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
         let rows = outs / c.groups;
@@ -213,7 +259,8 @@ impl Plan {
         }
     }
     /// The gradient by x.
-    fn input(c: &Conv, dtype: DType, [g, w]: [&Layout; 2], spatial: &[usize]) -> Plan {
+    fn input(a: &Asked<'_, '_>) -> Plan {
+        let Asked { c, dtype, operands: [g, w], sizes: spatial, .. } = *a;
         let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
         let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
         let y = row_major(&[&[n, channels * c.groups], spatial].concat());
@@ -247,13 +294,8 @@ impl Plan {
         }
     }
     /// The gradient by w, of so many filters and channels of a group; x and g may have more, which are left out.
-    fn weight(
-        c: &Conv,
-        dtype: DType,
-        [x, g]: [&Layout; 2],
-        taps: &[usize],
-        [rows, channels]: [usize; 2],
-    ) -> Plan {
+    fn weight(a: &Asked<'_, '_>, [rows, channels]: [usize; 2]) -> Plan {
+        let Asked { c, dtype, operands: [x, g], sizes: taps, .. } = *a;
         let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
         let (n, outs) = (x.shape()[0], rows * c.groups);
         let [in_x, in_g] = [x, g].map(|l| l.shape()[1] / c.groups);
@@ -302,33 +344,37 @@ impl Plan {
         [0, 1].map(|side| sizes[side].div_ceil(t.size(side) as usize))
     }
 
-    /// The launches. `order`: which operands are the two factors, in the order of the kernel.
-    fn steps<'a>(
-        self,
-        order: [usize; 2],
-        how: How,
-        epilogue: &'a dyn Formula,
-        extra: &[(&Layout, DType)],
-        further: &[Factor],
-    ) -> Steps<'a> {
-        let elem = Elem::from(self.dtype);
-        let mut all = Steps { results: vec![Room::of(elem, self.len)], ..Steps::default() };
-        if self.has_planes() && !matches!(how, How::Exactly(_)) {
+    /// The launches.
+    fn steps<'a>(self, a: &Asked<'a, '_>, how: How) -> Steps<'a> {
+        let exactly = matches!(how, How::Exactly(_));
+        if self.has_planes() && !exactly {
+            let (extra, further) = (a.extra, self.further(a.extra));
+            let mut all = self.none();
             let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
             let others = (0..extra.len()).map(|i| Slot::Operand(2 + i));
-            let buffers = order.map(Slot::Operand).into_iter().chain(others).chain([Slot::Result(0)]);
-            all.push(self.planes(epilogue, elems, further), &buffers.collect::<Vec<_>>());
+            let factors = a.factors([0, 1]).map(Slot::Operand);
+            let buffers = factors.into_iter().chain(others).chain([Slot::Result(0)]);
+            all.push(self.planes(a.epilogue, elems, &further), &buffers.collect::<Vec<_>>());
             return all;
         }
-        let tile = self.tile(how);
-        let chunks = self.chunks();
+        self.tiled(a, self.tile(how), !exactly)
+    }
+    /// No launches yet.
+    fn none(&self) -> Steps<'static> {
+        Steps { results: vec![Room::of(self.dtype.into(), self.len)], ..Steps::default() }
+    }
+    /// The launches with a tile; `several`: there may be more than one.
+    fn tiled<'a>(&self, a: &Asked<'a, '_>, tile: Tile, several: bool) -> Steps<'a> {
+        let (epilogue, extra) = (a.epilogue, a.extra);
+        let (order, further) = (a.factors([0, 1]), self.further(extra));
+        let (mut all, chunks) = (self.none(), self.chunks());
         // A few long chains: their chunks are computed side by side, and added in order afterwards.
-        let apart = self.are_apart(tile) && !matches!(how, How::Exactly(_));
+        let apart = self.are_apart(tile) && several;
         let mut buffers = order.map(Slot::Operand).to_vec();
         let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
         if !apart {
             let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-            if let Some(work) = self.launch(epilogue, elems, further, tile, None) {
+            if let Some(work) = self.launch(epilogue, elems, &further, tile, None) {
                 buffers.extend(others);
                 buffers.push(Slot::Result(0));
                 all.push(work, &buffers);

@@ -10,9 +10,9 @@
 
 use super::head::{Column, Form, Head, Of, Staged};
 use crate::build::{Builder, Val};
-use crate::ir::{Elem, Place, Scalar};
+use crate::ir::{Constant, Elem, Place, Scalar};
 use crate::library::contract::Matrix;
-use crate::library::contract::stage::{Asked, Found, Source, Stage};
+use crate::library::contract::stage::{self, Asked, Found, Source, Stage};
 use elinvar_core::order;
 
 /// The terms that tables know at a time.
@@ -218,6 +218,69 @@ impl<'k, 'h> Table<'k, 'h> {
         let room = self.span.entries() * self.span.windows;
         (t.bits(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(room - 1)
     }
+}
+
+/// What a workgroup brings at a time, by side where it is an array.
+pub(super) struct Bring<'k> {
+    /// Which invocation, and how many there are.
+    pub index: Val<'k>,
+    pub invocations: u32,
+    /// Rows and columns of the workgroup, and terms of a step.
+    pub size: [u32; 2],
+    pub depth: u32,
+    /// The first row and column.
+    pub corner: [Val<'k>; 2],
+    /// What stands where nothing is.
+    pub padding: [Constant; 2],
+}
+
+impl<'k> Table<'k, '_> {
+    /// How terms of rows and of columns are brought.
+    pub fn stages<'t>(&'t self, staged: &Staged, b: &Bring<'k>) -> [Stage<'k, Gather<'k, 't>>; 2] {
+        let h = self.h;
+        let places = |side: usize| -> Vec<Val<'k>> {
+            let size = [b.size[side], b.depth];
+            let all = stage::rounds(b.index, b.invocations, size, staged.along[side], staged.width[side]);
+            all.into_iter().map(|(place, ..)| place).collect()
+        };
+        let left = if staged.matrix {
+            Gather::Matrix(Matrix::new(h.places[0], h.left_group(), [h.left.one, h.left_step()]))
+        } else {
+            let first = |r: Val<'k>| h.first_of_row(b.corner[0] + r.to(h.number));
+            Gather::Left(self, each(&places(0), first), !staged.whole)
+        };
+        let of_column = |c: Val<'k>| {
+            let column = h.column(b.corner[1] + c.to(h.number));
+            (column.base, self.column(&column))
+        };
+        let right = Gather::Right(self, each(&places(1), of_column));
+        let stage = |side: usize, from| Stage {
+            k: self.k,
+            side,
+            index: b.index,
+            invocations: b.invocations,
+            size: b.size[side],
+            depth: b.depth,
+            along: staged.along[side],
+            width: staged.width[side],
+            from,
+            corner: b.corner[side],
+            limit: [h.rows, h.columns][side],
+            padding: b.padding[side],
+        };
+        [stage(0, left), stage(1, right)]
+    }
+}
+
+/// Something of each place; of equal ones once.
+fn each<'k, T: Clone>(places: &[Val<'k>], of: impl Fn(Val<'k>) -> T) -> Vec<T> {
+    let mut known: Vec<(Val<'k>, T)> = Vec::new();
+    for &place in places {
+        let made = known.iter().find(|(p, _)| p.id == place.id).map(|(_, t)| t.clone());
+        let made = made.unwrap_or_else(|| of(place));
+        known.push((place, made));
+    }
+    known.into_iter().map(|(_, t)| t).collect()
 }
 
 /// A side's numbers.

@@ -2,12 +2,10 @@
 //! addresses and paddings from tables (`table.rs`) in place of strides.
 
 use super::head::{Column, Form, Head};
-use super::table::{Gather, Span, Table};
+use super::table::{Bring, Span, Table};
 use crate::build::{Builder, Val};
 use crate::ir::{Builtin, Kernel};
-use crate::library::contract::Matrix;
 use crate::library::contract::micro::{Chunks, Micro};
-use crate::library::contract::stage::{self, Stage};
 use crate::library::formula::Formula;
 
 /// The kernel of a form whose terms are staged.
@@ -18,8 +16,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let h = Head::read(&k, form);
     let index = k.builtin(Builtin::LocalIndex);
     let corner = [0, 1].map(|side| h.tile[side] * i64::from(tile.size(side)));
-    let counts = &h.terms.counts;
-    let terms = counts[1..].iter().fold(counts[0], |n, &c| n * c);
+    let terms = h.terms.count();
     let micro = Micro { k: &k, dtype: form.dtype, tile, along: staged.along, index };
     let none = micro.none();
     let to = micro.shared();
@@ -27,38 +24,15 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let span = Span::chunks(if flows && form.many { 2 } else { 1 });
     let table = Table::new(&k, &h, form, staged, span);
 
-    let places = |side: usize| -> Vec<Val> {
-        let size = [tile.size(side), tile.depth];
-        let all = stage::rounds(index, tile.invocations(), size, staged.along[side], staged.width[side]);
-        all.into_iter().map(|(place, ..)| place).collect()
-    };
-    let left = if staged.matrix {
-        Gather::Matrix(Matrix::new(h.places[0], h.left_group(), [h.left.one, h.left_step()]))
-    } else {
-        Gather::Left(&table, each(&places(0), |r| h.first_of_row(corner[0] + r.to(h.number))), !staged.whole)
-    };
-    let right = Gather::Right(
-        &table,
-        each(&places(1), |c| {
-            let column = h.column(corner[1] + c.to(h.number));
-            (column.base, table.column(&column))
-        }),
-    );
-    let stage = |side: usize, from| Stage {
-        k: &k,
-        side,
+    let bring = Bring {
         index,
         invocations: tile.invocations(),
-        size: tile.size(side),
+        size: [0, 1].map(|side| tile.size(side)),
         depth: tile.depth,
-        along: staged.along[side],
-        width: staged.width[side],
-        from,
-        corner: corner[side],
-        limit: [h.rows, h.columns][side],
-        padding: micro.padding(side),
+        corner,
+        padding: [0, 1].map(|side| micro.padding(side)),
     };
-    let stages = [stage(0, left), stage(1, right)];
+    let stages = table.stages(staged, &bring);
     let fill = |start: Val| table.fill(start, [index, terms], tile.invocations());
     let fill: &dyn Fn(Val<'_>) = &|start| fill(start);
     let chunks =
@@ -78,15 +52,4 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         }
     }
     k.finish()
-}
-
-/// Something of each place; of equal ones once.
-pub(super) fn each<'k, T: Clone>(places: &[Val<'k>], of: impl Fn(Val<'k>) -> T) -> Vec<T> {
-    let mut known: Vec<(Val<'k>, T)> = Vec::new();
-    for &place in places {
-        let made = known.iter().find(|(p, _)| p.id == place.id).map(|(_, t)| t.clone());
-        let made = made.unwrap_or_else(|| of(place));
-        known.push((place, made));
-    }
-    known.into_iter().map(|(_, t)| t).collect()
 }

@@ -1,11 +1,14 @@
-//! How products are cut into pieces, found out by trying.
+//! How products and convolutions are cut into pieces, found out by trying.
 //!
 //! A tile changes how fast a product is, and no bit of it. Without tuning, a tile is chosen by the size of the product alone.
 //! With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up to the next power of two, which factors are read along)
 //! is run with every tile that the device can hold, and the fastest is taken from then on, also by later runs of any program: it
 //! is kept in a file beside the compiled pipelines, one per device and driver. It is off by default, because it makes the
 //! first run slower: a kernel is compiled for every tile. Where any order of sums will do (`Precision::Fast`), all kernels that
-//! there are for it are tried, and the library of the device's vendor, if one is installed; the file says who was fastest.
+//! there are for it are tried, and the library of the device's vendor, if one is installed; the file says who was fastest. Convolutions and
+//! their gradients (`windows`) are tried in ways that all give the same bits, of either precision.
+
+mod windows;
 
 use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
@@ -91,6 +94,8 @@ pub(crate) struct Tuner {
     /// Who does products where any order of sums will do, by the word of the case; and was that found out, or seen to be so, by
     /// this program?
     free: Mutex<BTreeMap<String, (Who, bool)>>,
+    /// How convolutions are done.
+    ways: Mutex<windows::Known>,
 }
 
 /// Who does a product whose order is free.
@@ -112,9 +117,7 @@ impl Who {
         match self {
             Who::Ours => "our kernel".to_string(),
             Who::Boxes(t) => format!("our kernel, boxes for {} x {}", t.size(0), t.size(1)),
-            Who::Fragments(Cut { subgroups: [a, b], each: [c, d], deep, slots }) => {
-                format!("our kernel, fragments {a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
-            }
+            Who::Fragments(cut) => format!("our kernel, {}", name_of_cut(cut)),
             Who::Vendor => "the vendor's library".to_string(),
         }
     }
@@ -137,6 +140,10 @@ impl Tuner {
         let name = format!("{}-{}-{}.tiles", D::NAME, plain(&info.name), plain(&info.driver));
         let file = elinvar_driver::cache_dir().map(|dir| dir.join(name));
         let text = file.as_ref().and_then(|f| std::fs::read_to_string(f).ok()).unwrap_or_default();
+        Tuner::with_file(tries, file, &text)
+    }
+    /// With what a file says.
+    fn with_file(tries: bool, file: Option<PathBuf>, text: &str) -> Tuner {
         // A line that is not understood is as good as none.
         let line = |l: &str| {
             let (word, tile) = l.split_once(": ")?;
@@ -144,7 +151,8 @@ impl Tuner {
             Some((word.to_string(), place))
         };
         let best = Mutex::new(text.lines().filter_map(line).collect());
-        Tuner { tries, file, best, free: Mutex::new(Tuner::free(&text)) }
+        let (free, ways) = (Mutex::new(Tuner::free(text)), Mutex::new(windows::read(text)));
+        Tuner { tries, file, best, free, ways }
     }
     /// What a file says of products whose order is free; this program has not seen it.
     fn free(text: &str) -> BTreeMap<String, (Who, bool)> {
@@ -174,7 +182,7 @@ impl Tuner {
             // The library that the file speaks of may be gone.
             Some((Who::Vendor, false)) if time(Who::Vendor)?.is_none() => Who::Ours,
             Some((who, false)) => who,
-            None => self.fastest(&ways(), time)?,
+            None => fastest(&ways(), time)?,
         };
         self.lock_who().insert(case.word(), (who, true));
         if known.is_none() {
@@ -182,25 +190,8 @@ impl Tuner {
         }
         Ok(who)
     }
-    fn fastest(&self, ways: &[Who], time: &dyn Fn(Who) -> Result<Option<Duration>>) -> Result<Who> {
-        let mut there = Vec::new();
-        for &who in ways.iter().skip(1) {
-            // The first run of each prepares it.
-            if time(who)?.is_some() {
-                there.push((who, Duration::MAX));
-            }
-        }
-        if there.is_empty() {
-            return Ok(Who::Ours);
-        }
-        time(Who::Ours)?;
-        there.insert(0, (Who::Ours, Duration::MAX));
-        for _ in 0..RUNS {
-            for (who, least) in &mut there {
-                *least = (*least).min(time(*who)?.unwrap_or(Duration::MAX));
-            }
-        }
-        Ok(there.into_iter().min_by_key(|(_, least)| *least).map_or(Who::Ours, |(who, _)| who))
+    fn lock_ways(&self) -> MutexGuard<'_, windows::Known> {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn lock_who(&self) -> MutexGuard<'_, BTreeMap<String, (Who, bool)>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
@@ -227,19 +218,10 @@ impl Tuner {
         if !self.tries {
             return Ok(by_size(info, &case));
         }
-        let mut fastest: Option<(Duration, usize)> = None;
-        for (place, &tile) in TILES.iter().enumerate().filter(|(_, t)| fits(info, t, case.dtype)) {
-            // The first run compiles.
-            run(tile)?;
-            let mut least = Duration::MAX;
-            for _ in 0..RUNS {
-                least = least.min(run(tile)?);
-            }
-            if fastest.is_none_or(|(time, _)| least < time) {
-                fastest = Some((least, place));
-            }
-        }
-        let Some((_, place)) = fastest else { return Ok(Tile::PLAIN) };
+        let there = TILES.iter().enumerate().filter(|(_, t)| fits(info, t, case.dtype));
+        let places: Vec<usize> = there.map(|(place, _)| place).collect();
+        // The plain one is there on each device.
+        let place = fastest(&places, &|place| run(TILES[place]).map(Some))?;
         lock().insert(case.word(), place);
         self.save();
         Ok(TILES[place])
@@ -255,11 +237,38 @@ impl Tuner {
         for (word, (who, _)) in self.lock_who().iter() {
             let _ = writeln!(text, "{FREE}{word}: {}", who.word());
         }
+        windows::write(&self.lock_ways(), &mut text);
         let dir = file.parent().unwrap_or(file);
         if std::fs::create_dir_all(dir).is_ok() {
             let _ = elinvar_io::atomic_write(file, |f| f.write_all(text.as_bytes()).map_err(Error::from));
         }
     }
+}
+
+/// The fastest of some ways, of which the first can be done: each is run a few times, in turns. `time` says nothing of a way in which this
+/// cannot be done.
+///
+/// # Errors
+/// Those of `time`.
+fn fastest<T: Copy>(ways: &[T], time: &dyn Fn(T) -> Result<Option<Duration>>) -> Result<T> {
+    let mut there = Vec::new();
+    // With nothing to choose from, there is nothing to try.
+    for &way in ways.iter().filter(|_| ways.len() > 1) {
+        // The first run of each prepares it.
+        if time(way)?.is_some() {
+            there.push((way, Duration::MAX));
+        }
+    }
+    for _ in 0..if there.len() > 1 { RUNS } else { 0 } {
+        for (way, least) in &mut there {
+            *least = (*least).min(time(*way)?.unwrap_or(Duration::MAX));
+        }
+    }
+    Ok(there.into_iter().min_by_key(|(_, least)| *least).map_or(ways[0], |(way, _)| way))
+}
+
+fn name_of_cut(Cut { subgroups: [a, b], each: [c, d], deep, slots }: Cut) -> String {
+    format!("fragments {a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
 }
 
 fn name_of(t: &Tile) -> String {
@@ -304,7 +313,7 @@ mod tests {
         let file = Some(dir.join("tiles"));
         let tuner = |tries| {
             let text = std::fs::read_to_string(dir.join("tiles")).unwrap_or_default();
-            Tuner { tries, file: file.clone(), best: Mutex::default(), free: Mutex::new(Tuner::free(&text)) }
+            Tuner::with_file(tries, file.clone(), &text)
         };
         let tile = boxes::Tile::ALL[2];
         let cut = Cut::all().next().unwrap();
@@ -353,8 +362,7 @@ mod tests {
         let case = Case::of(DType::F32, &layout, &layout);
         let dir = std::env::temp_dir().join(format!("elinvar-tiles-{}", std::process::id()));
         let file = Some(dir.join("tiles"));
-        let tuner =
-            |tries| Tuner { tries, file: file.clone(), best: Mutex::default(), free: Mutex::default() };
+        let tuner = |tries| Tuner::with_file(tries, file.clone(), "");
         let never = |_: Tile| -> Result<Duration> { panic!("nothing is tried") };
         assert_eq!(tuner(false).tile(&info, case, &never).unwrap(), Tile::PLAIN);
         let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());
