@@ -89,7 +89,7 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
     let [x, y] = [0, 1].map(|i| slice::<Cuda>(&memory, i * bytes, bytes));
     let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
     let graph = Graph::keep(
-        &d,
+        d,
         &[Call::Launch { module: &module, buffers: vec![x, y], launch: &launch, numbers: None }],
     )?;
     for (round, graph) in [None, graph].into_iter().enumerate() {
@@ -97,7 +97,7 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
         d.write(x, &(0..n).flat_map(|i| number(i).to_le_bytes()).collect::<Vec<u8>>())?;
         match graph {
             None => d.launch(&module, &[x, y], &launch, None)?,
-            Some(graph) => graph.replay(&d)?,
+            Some(graph) => graph.replay(d)?,
         }
         let mut got = vec![0; bytes as usize];
         d.read(y, &mut got)?;
@@ -123,14 +123,14 @@ fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
         (0..n).flat_map(|i| half::f16::from_f32(number(i + from)).to_le_bytes()).collect()
     };
     let call = Call::Launch { module: &module, buffers: vec![x, w, y], launch: &work.launch, numbers: None };
-    let graph = Graph::keep(&d, &[call])?.expect("this driver keeps calls");
+    let graph = Graph::keep(d, &[call])?.expect("this driver keeps calls");
     for from in [0, 3] {
         d.write(x, &bytes(m * k, from))?;
         d.write(w, &bytes(k * n, 1))?;
         if from == 0 {
             d.launch(&module, &[x, w, y], &work.launch, None)?;
         } else {
-            graph.replay(&d)?;
+            graph.replay(d)?;
         }
         let mut got = vec![0; m * n * 2];
         d.read(y, &mut got)?;

@@ -1,6 +1,6 @@
 //! What an instruction does with columns. Lanes that do not run are computed too, and not stored.
 
-use super::matrix::narrowed;
+use super::matrix::{narrowed, tf32};
 use super::{Fault, Group, LANES, Warp};
 use crate::ptx::inst::*;
 use half::f16;
@@ -269,9 +269,7 @@ impl Warp {
             Narrow1::HalfToF => self.n1(to, a, |a| bits(f16::from_bits(a as u16).to_f32())),
             Narrow1::FToBf16 => self.n1(to, a, |a| narrowed(Factor::BF16, a)),
             Narrow1::FToTf32 => {
-                self.n1(to, a, |a| {
-                    if f(a).is_nan() { 0x7fff_ffff } else { a.wrapping_add(0x1000) & 0xffff_e000 }
-                });
+                self.n1(to, a, tf32);
             }
             Narrow1::FToHalf => self.n1(to, a, |a| match f(a).is_nan() {
                 true => 0x7fff,

@@ -4,7 +4,7 @@
 //! was begun, that is told. Until then its sums are in nobody's registers: whoever looks finds what is no number.
 
 use super::access::lanes;
-use super::matrix::number;
+use super::matrix::{number, tf32};
 use super::shared::{SharedMemory, Touch};
 use super::signal::Flight;
 use super::tensor::{self, TensorMap};
@@ -13,8 +13,8 @@ use crate::ptx::PARAM_WINDOW;
 use crate::ptx::inst::{Column, Factor, Inst};
 use std::collections::VecDeque;
 
-/// Terms of an instruction, and rows of a warp.
-const TERMS: usize = 16;
+/// Bytes of the terms of an instruction, and rows of a warp.
+const TERMS: usize = 32;
 const ROWS: usize = 16;
 /// What stands in registers whose sums are under way.
 const NOBODYS: u32 = 0x7fdb_dbdb;
@@ -83,23 +83,24 @@ impl Block {
         }
         Ok(block)
     }
-    /// Where a number is: of a row (or column), of a term.
-    fn at(&self, place: usize, term: usize) -> u32 {
+    /// Where a number of so many bytes is: of a row (or column), of a term. Lines of rows are of two bytes.
+    fn at(&self, place: usize, term: usize, size: u32) -> u32 {
         let (place, term) = (place as u32, term as u32);
         let logical = if self.turned {
             place / 64 * self.beside + term / 8 * self.below + term % 8 * 128 + place % 64 * 2
         } else {
-            place / 8 * self.below + place % 8 * 128 + term * 2
+            place / 8 * self.below + place % 8 * 128 + term * size
         };
         tensor::swizzled(self.start + logical)
     }
     /// All numbers, those of a row (or column) side by side.
     fn read(&self, factor: Factor, thread: u16, shared: &mut SharedMemory) -> Result<Vec<f32>, Fault> {
-        let mut all = Vec::with_capacity(self.count * TERMS);
+        let size = factor.bytes();
+        let mut all = Vec::with_capacity(self.count * TERMS / size);
         for place in self.first..self.first + self.count {
-            for term in 0..TERMS {
-                let at = shared.touch(self.at(place, term), 2, thread, Touch::Read)?;
-                all.push(number(factor, shared.get(at, 2) as u32));
+            for term in 0..TERMS / size {
+                let at = shared.touch(self.at(place, term, size as u32), size, thread, Touch::Read)?;
+                all.push(number(factor, shared.get(at, size) as u32));
             }
         }
         Ok(all)
@@ -217,7 +218,7 @@ impl Warp {
         Ok(())
     }
 
-    /// sums\[16, n\] += a\[16, 16\] * b\[16, n\]. With g = lane / 4 and t = 2 (lane % 4), a lane holds of each eight columns (row g,
+    /// sums\[16, n\] += a\[16, 16\] * b\[16, n\], of eight terms of TF32. With g = lane / 4 and t = 2 (lane % 4), a lane holds of each eight columns (row g,
     /// column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). In which order a device adds is not specified; here products are added in
     /// the order of k, each sum rounded.
     fn multiply(&mut self, p: &Product, group: &mut Group<'_>) -> Result<(), Fault> {
@@ -227,13 +228,14 @@ impl Warp {
         if !same(&a, &p.found[0]) || !same(&b, &p.found[1]) {
             return wrong("shared memory was changed while a product was reading it");
         }
+        let terms = TERMS / p.factor.bytes();
         let found = self.products.sums.iter_mut().find(|(list, _)| *list == p.sums);
         let (_, sums) = found.expect("they were put there when the product was begun");
         for (i, sums) in sums.iter_mut().enumerate() {
             for (lane, sum) in sums.iter_mut().enumerate() {
                 let row = lane / 4 + i / 2 % 2 * 8;
                 let column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-                let (x, w) = (&a[row * TERMS..][..TERMS], &b[column * TERMS..][..TERMS]);
+                let (x, w) = (&a[row * terms..][..terms], &b[column * terms..][..terms]);
                 let all = x.iter().zip(w).fold(f32::from_bits(*sum), |sum, (x, w)| sum + x * w);
                 *sum = if all.is_nan() { 0x7fff_ffff } else { all.to_bits() };
             }
@@ -275,6 +277,10 @@ fn brought(map: u64, from: [i64; 3], to: u32, thread: u16, group: &Group<'_>) ->
                 ));
             };
             raw.read(at, &mut all[part.before..part.before + part.there]);
+        }
+        for four in all.chunks_exact_mut(4).filter(|_| map.rounds) {
+            let bits = u32::from_le_bytes(std::array::from_fn(|b| four[b]));
+            four.copy_from_slice(&tf32(bits).to_le_bytes());
         }
         for (piece, bytes) in all.chunks_exact(16).enumerate() {
             let at = tensor::swizzled(to + (number * tensor::LINE + piece * 16) as u32);

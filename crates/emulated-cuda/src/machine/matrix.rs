@@ -32,6 +32,11 @@ pub fn number(factor: Factor, bits: u32) -> f32 {
     }
 }
 
+/// The nearest number with ten bits behind the point, ties away from zero.
+pub fn tf32(bits: u32) -> u32 {
+    if f32::from_bits(bits).is_nan() { 0x7fff_ffff } else { bits.wrapping_add(0x1000) & 0xffff_e000 }
+}
+
 /// The nearest number of 16 bits.
 pub fn narrowed(factor: Factor, bits: u32) -> u32 {
     let x = f32::from_bits(bits);

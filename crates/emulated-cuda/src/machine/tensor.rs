@@ -19,6 +19,8 @@ pub struct TensorMap {
     pub address: u64,
     /// Bytes of an element.
     pub element: u64,
+    /// Are elements f32 that become TF32 on their way?
+    pub rounds: bool,
     /// Elements along each axis, the innermost first.
     pub sizes: [u64; RANK],
     /// Bytes from neighbour to neighbour along the other axes.
@@ -33,7 +35,7 @@ impl TensorMap {
     /// # Errors
     /// A sentence on what is wrong with it.
     pub fn check(self) -> Result<TensorMap, String> {
-        let Self { address, element, sizes, strides, shape } = self;
+        let Self { address, element, sizes, strides, shape, .. } = self;
         if !address.is_multiple_of(16) {
             return Err(format!("a tensor at address {address:#x}, no multiple of 16"));
         }
@@ -54,9 +56,9 @@ impl TensorMap {
     pub fn box_bytes(&self) -> usize {
         (self.shape.iter().product::<u64>() * self.element) as usize
     }
-    fn words(&self) -> [u64; 11] {
+    fn words(&self) -> [u64; 12] {
         let ([a, b, c], [d, e], [f, g, h]) = (self.sizes, self.strides, self.shape);
-        [MARK, self.address, self.element, a, b, c, d, e, f, g, h]
+        [MARK, self.address, self.element, u64::from(self.rounds), a, b, c, d, e, f, g, h]
     }
     /// As it lies in memory.
     pub fn bytes(&self) -> [u8; BYTES] {
@@ -71,9 +73,14 @@ impl TensorMap {
         let words: Vec<u64> =
             bytes.chunks_exact(8).map(|c| c.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b))).collect();
         match words[..] {
-            [MARK, address, element, a, b, c, d, e, f, g, h, ..] => {
-                Ok(TensorMap { address, element, sizes: [a, b, c], strides: [d, e], shape: [f, g, h] })
-            }
+            [MARK, address, element, rounds, a, b, c, d, e, f, g, h, ..] => Ok(TensorMap {
+                address,
+                element,
+                rounds: rounds != 0,
+                sizes: [a, b, c],
+                strides: [d, e],
+                shape: [f, g, h],
+            }),
             _ => Err(Fault::new(FaultKind::Illegal, "what is no tensor map is used as one")),
         }
     }

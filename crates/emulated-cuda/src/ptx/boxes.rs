@@ -79,17 +79,27 @@ impl Decoder {
             }
             (
                 ["wgmma", "mma_async", "sync", "aligned", shape, "f32", x, y],
-                [d, a, b, scaled, "1", "1", a_turned @ ("0" | "1"), b_turned @ ("0" | "1")],
+                [d, a, b, scaled, "1", "1", turned @ ..],
             ) => {
                 self.needs_90a()?;
-                self.touches(Space::Shared, 2);
                 let factor = match (*x, *y) {
                     ("f16", "f16") => Factor::F16,
                     ("bf16", "bf16") => Factor::BF16,
+                    ("tf32", "tf32") => Factor::Tf32,
                     _ => return Err(format!("a product of {x} and {y}")),
                 };
+                self.touches(Space::Shared, factor.bytes());
+                // Of 16-bit numbers alone it is said how they lie.
+                let turned = match (factor, turned) {
+                    (Factor::F16 | Factor::BF16, [a @ ("0" | "1"), b @ ("0" | "1")]) => {
+                        [*a == "1", *b == "1"]
+                    }
+                    (Factor::Tf32, []) => [false; 2],
+                    _ => return Err(format!("how factors lie: {turned:?}")),
+                };
+                let terms = if factor == Factor::Tf32 { "k8" } else { "k16" };
                 let columns =
-                    shape.strip_prefix("m64n").and_then(|s| s.strip_suffix("k16")?.parse::<usize>().ok());
+                    shape.strip_prefix("m64n").and_then(|s| s.strip_suffix(terms)?.parse::<usize>().ok());
                 let columns = columns.filter(|n| n % 8 == 0 && (8..=256).contains(n)).ok_or("a shape")?;
                 let (a, b, scaled) = (self.w(a)?, self.w(b)?, self.p(scaled)?);
                 let names = d.trim_start_matches('{').trim_end_matches('}').split(',').map(str::trim);
@@ -101,7 +111,6 @@ impl Decoder {
                     self.lists.push(sums);
                     self.lists.len() - 1
                 });
-                let turned = [*a_turned == "1", *b_turned == "1"];
                 Inst::GroupMma { factor, sums: number as u32, a, b, scaled, turned }
             }
             _ => return Err("this instruction is not known".into()),

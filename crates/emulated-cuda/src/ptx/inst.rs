@@ -216,6 +216,15 @@ pub enum Factor {
     Tf32,
 }
 
+impl Factor {
+    pub const fn bytes(self) -> usize {
+        match self {
+            Factor::F16 | Factor::BF16 => 2,
+            Factor::Tf32 => 4,
+        }
+    }
+}
+
 /// An instruction. Results come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inst {

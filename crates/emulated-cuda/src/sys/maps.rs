@@ -14,6 +14,7 @@ use std::ffi::{c_int, c_uint, c_void};
 // Numbers of `CUtensorMapDataType` and `CUtensorMapSwizzle`.
 const FLOAT16: c_int = 6;
 const BFLOAT16: c_int = 9;
+const TFLOAT32: c_int = 11;
 const SWIZZLE_128B: c_int = 3;
 
 /// What an encoder is asked for, said on the standard error if it is refused.
@@ -40,9 +41,9 @@ pub unsafe extern "C" fn cuTensorMapEncodeTiled(
     if map.is_null() || !(map as usize).is_multiple_of(64) {
         return refused("its place is no multiple of 64");
     }
-    if rank as usize != RANK || !matches!(data_type, FLOAT16 | BFLOAT16) {
+    if rank as usize != RANK || !matches!(data_type, FLOAT16 | BFLOAT16 | TFLOAT32) {
         return refused(&format!(
-            "{rank} axes of type {data_type}; nobody has needed others than 3 of 16-bit floats"
+            "{rank} axes of type {data_type}; nobody has needed others than 3 of 16-bit floats or TF32"
         ));
     }
     if interleave != 0 || swizzle != SWIZZLE_128B || !(0..=3).contains(&promotion) || fill != 0 {
@@ -62,7 +63,15 @@ pub unsafe extern "C" fn cuTensorMapEncodeTiled(
     if steps != [1; RANK] {
         return refused(&format!("steps of {steps:?}"));
     }
-    let made = TensorMap { address, element: 2, sizes, strides, shape: shape.map(u64::from) };
+    let rounds = data_type == TFLOAT32;
+    let made = TensorMap {
+        address,
+        element: if rounds { 4 } else { 2 },
+        rounds,
+        sizes,
+        strides,
+        shape: shape.map(u64::from),
+    };
     match made.check() {
         Ok(made) => {
             // SAFETY: the caller has 128 bytes there.

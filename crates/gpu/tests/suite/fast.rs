@@ -77,11 +77,17 @@ fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
         (up(-100) * (1.0 + up(-12)), up(-100)),
     ];
     for (x, want) in rows {
-        let (x, one) = ([x], [1.0f32]);
-        let [x, one] = [x, one].map(|v| Tensor::from_vec(v.to_vec(), &[1, 1], d));
-        for (a, b) in [(&x, &one), (&one, &x)] {
-            let y: On<D> = Precision::Fast.scope(|| a.matmul(b));
-            assert_eq!(bits(&y), HostData::F32(vec![want]));
+        // Alone, and in a line of 16 bytes, of which boxes can be made.
+        for terms in [1, 4] {
+            let line = |first: f32| {
+                let all: Vec<f32> = std::iter::once(first).chain([0.0; 3]).take(terms).collect();
+                Tensor::from_vec(all, &[1, terms], d)
+            };
+            let (x, one) = (line(x), line(1.0));
+            for (a, b) in [(&x, &one), (&one, &x)] {
+                let y: On<D> = Precision::Fast.scope(|| a.matmul(&b.t()));
+                assert_eq!(bits(&y), HostData::F32(vec![want]), "{terms} terms");
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, 
 pub use op::{Atomic, Binary, Builtin, Compare, Layout, Op, Place, Reduce, Unary};
 pub use types::{Elem, Fragment, MatrixUnit, Role, Scalar, Type};
 pub use view::{
-    BLOCK, BLOCK_INVOCATIONS, BOX_ELEMENTS, BOX_LINE, BOX_ROUND, Fetched, MOST_BOX_LINES, View, misfit,
+    BLOCK_BYTES, BLOCK_INVOCATIONS, BLOCK_LINES, BOX_LINE, BOX_ROUND, Fetched, MOST_BOX_LINES, View,
+    box_elements, misfit,
 };
 pub use walk::Nature;

@@ -271,9 +271,10 @@ pub enum Op {
     /// nothing is under way is to wait for ever, and a mistake. Uniform, also in its operands.
     Await(Value, Value),
     /// Begins products of blocks in shared memory. Each [`super::BLOCK_INVOCATIONS`] of the workgroup have 64 rows, of which each
-    /// subgroup of 32 has the next 16, and multiply 64 terms of them with as many columns as there are sums. Of rows one block is read, which
-    /// begins at `a`; of columns one block for each 64, one behind the other from `b` on. A block begins at a multiple of
-    /// [`super::BLOCK`] elements and has 64 lines of 64: of rows by terms (`Rows` for a, `Columns` for b), or of terms. Sums are
+    /// subgroup of 32 has the next 16, and multiply 64 terms of them (32 of f32) with as many columns as there are sums. Of rows one block is
+    /// read, which begins at `a`; of columns one block for each 64, one behind the other from `b` on. A block begins at a multiple of
+    /// [`super::BLOCK_BYTES`] and has 64 lines of [`super::BOX_LINE`] bytes: of rows by terms (`Rows` for a, `Columns` for b), or, if they are
+    /// of 16 bits, of terms. Sums are
     /// fragments of 16 columns each, side by side; nothing else reads the old ones. How a device adds is as in `FragmentMulAdd`.
     /// Uniform; `a` and `b` are the same for all invocations that work together.
     BoxMulAdd {

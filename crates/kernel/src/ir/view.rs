@@ -10,10 +10,10 @@ pub const BOX_LINE: u32 = 128;
 pub const MOST_BOX_LINES: u32 = 256;
 /// Where a box begins in shared memory is a multiple of so many lines.
 pub const BOX_ROUND: u32 = 8;
-/// Elements of a line of a box: boxes are of 16-bit floats.
-pub const BOX_ELEMENTS: u32 = BOX_LINE / 2;
-/// Rows (or columns) and terms of the blocks that products of boxes are made of, as elements.
-pub const BLOCK: u32 = BOX_ELEMENTS * BOX_ELEMENTS;
+/// Lines of the blocks that products of boxes are made of: rows or columns; terms, where lines are of rows or columns.
+pub const BLOCK_LINES: u32 = 64;
+/// Bytes of a block.
+pub const BLOCK_BYTES: u32 = BLOCK_LINES * BOX_LINE;
 /// Invocations that multiply a block of rows together: four subgroups of 32.
 pub const BLOCK_INVOCATIONS: u32 = 128;
 
@@ -40,32 +40,37 @@ impl View {
     pub const fn bytes(&self) -> u32 {
         self.lines * BOX_LINE
     }
-    /// Elements of a box.
-    pub const fn elements(&self) -> u32 {
-        self.lines * BOX_ELEMENTS
-    }
     /// The parameters, in the order of the text form.
     pub const fn numbers(&self) -> [u32; 6] {
         let ([a, b, c], [d, e]) = (self.sizes, self.strides);
         [self.offset, a, b, c, d, e]
     }
-    /// Are such elements fetched?
+    /// Are such elements fetched? On their way, f32 are rounded as matrix units take them: to ten bits behind the point.
     pub const fn fetches(elem: Elem) -> bool {
+        matches!(elem, Elem::F16 | Elem::BF16 | Elem::F32)
+    }
+    /// Are blocks of them also multiplied whose lines are of rows or columns?
+    pub const fn turns(elem: Elem) -> bool {
         matches!(elem, Elem::F16 | Elem::BF16)
     }
 }
 
+/// Elements of a line of a box.
+pub fn box_elements(elem: Elem) -> u32 {
+    BOX_LINE / elem.size()
+}
+
 /// What is wrong with the numbers of a view at a launch: offset, sizes, strides, all in elements. `None` if nothing is.
-pub fn misfit([offset, inner, lines, planes, line, plane]: [i64; 6]) -> Option<&'static str> {
+pub fn misfit(elem: Elem, [offset, inner, lines, planes, line, plane]: [i64; 6]) -> Option<&'static str> {
     // Elements of 16 bytes.
-    const PIECE: i64 = 8;
-    if offset < 0 || offset % PIECE != 0 {
+    let piece = i64::from(16 / elem.size());
+    if offset < 0 || offset % piece != 0 {
         return Some("it does not begin at a multiple of 16 bytes");
     }
     if inner < 1 || lines < 1 || planes < 1 {
         return Some("it has no elements");
     }
-    if line < 1 || plane < 1 || line % PIECE != 0 || plane % PIECE != 0 {
+    if line < 1 || plane < 1 || line % piece != 0 || plane % piece != 0 {
         return Some("its lines or planes are no multiples of 16 bytes apart");
     }
     None

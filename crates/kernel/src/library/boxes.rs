@@ -1,8 +1,8 @@
 //! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` from boxes of x and w: `Precision::Fast`, on devices that fetch
 //! boxes of tensors and multiply them where they lie (`Op::Fetch`, `Op::BoxMulAdd`).
 //!
-//! Factors are f16 or bf16, sums f32. A workgroup is one or two groups of 128 invocations, each of which has 64 rows and all columns
-//! of the tile. A step is 64 terms: one block for each 64 rows, and one for each 64 columns. Shared memory has a slot for each of
+//! Factors are f16 or bf16, or f32 that are rounded on their way, if lines of both are of terms; sums are f32. A workgroup is one or two groups of 128 invocations, each of which has 64 rows and all columns
+//! of the tile. A step is 64 terms (32 of f32): one block for each 64 rows, and one for each 64 columns. Shared memory has a slot for each of
 //! some steps; what several of them bring is under way while one is multiplied. A turn
 //! * awaits its own step, and begins its products,
 //! * waits for the products of the step before, which meanwhile were multiplied, so the matrix units have always something to do,
@@ -21,13 +21,13 @@ use super::numbers;
 use super::{Key, Work, grid};
 use crate::build::{Builder, Val};
 use crate::ir::{
-    BLOCK, BLOCK_INVOCATIONS, BOX_ELEMENTS, Builtin, Constant, Elem, Fetched, Kernel, Layout as Order,
-    MatrixUnit, Place, Role, Scalar, View, misfit,
+    BLOCK_INVOCATIONS, BLOCK_LINES, BOX_LINE, Builtin, Constant, Elem, Fetched, Kernel, Layout as Order,
+    MatrixUnit, Place, Role, Scalar, View, box_elements, misfit,
 };
 use elinvar_core::Layout;
 
-/// Rows or columns of a block, and terms of a step.
-const SIDE: u32 = BOX_ELEMENTS;
+/// Rows or columns of a block.
+const SIDE: u32 = BLOCK_LINES;
 /// Invocations of a subgroup.
 const LANES: u32 = 32;
 /// What sums are kept in.
@@ -80,9 +80,9 @@ impl Tile {
     const fn invocations(self) -> u32 {
         self.groups * BLOCK_INVOCATIONS
     }
-    /// Elements of a slot, of a side.
+    /// Bytes of a slot, of a side.
     const fn slot(self, side: usize) -> u32 {
-        self.size(side) * SIDE
+        self.size(side) * BOX_LINE
     }
     /// How sums leave.
     fn handing(self) -> Handing {
@@ -97,7 +97,7 @@ impl Tile {
     }
     /// Bytes of shared memory: those of factors, of sums, of signals.
     pub fn shared_bytes(self) -> u32 {
-        self.slots * (self.slot(0) + self.slot(1)) * 2 + self.handing().elements() * 4 + self.slots * 8
+        self.slots * (self.slot(0) + self.slot(1)) + self.handing().elements() * 4 + self.slots * 8
     }
 }
 
@@ -111,18 +111,19 @@ struct Lies {
 
 impl Lies {
     /// Of a factor with these axes: rows or columns, and terms. `None` if boxes of it cannot be fetched.
-    fn of(l: &Layout, [places, terms]: [usize; 2]) -> Option<Lies> {
+    fn of(elem: Elem, l: &Layout, [places, terms]: [usize; 2]) -> Option<Lies> {
         let (sizes, strides) = (l.shape(), l.strides());
-        [true, false].into_iter().find_map(|along| {
+        let ways = [true, false].into_iter().filter(|along| *along || View::turns(elem));
+        ways.into_iter().find_map(|along| {
             let (inner, line) = if along { (terms, places) } else { (places, terms) };
             // A single plane may be anywhere; the same one for all batches is a single plane.
             let planes = if strides[0] == 0 { 1 } else { sizes[0] };
             let lines = strides[line] as i64;
-            let plane = if planes == 1 { i64::from(BOX_ELEMENTS) } else { strides[0] as i64 };
+            let plane = if planes == 1 { i64::from(SIDE) } else { strides[0] as i64 };
             let offset = l.offset() as i64;
             let numbers = [offset, sizes[inner] as i64, sizes[line] as i64, planes as i64, lines, plane];
             let side_by_side = strides[inner] == 1 && lines >= sizes[inner] as i64;
-            (side_by_side && misfit(numbers).is_none())
+            (side_by_side && misfit(elem, numbers).is_none())
                 .then_some(Lies { along, numbers: [offset, lines, plane, planes as i64] })
         })
     }
@@ -130,16 +131,16 @@ impl Lies {
 
 /// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
 pub fn fits(p: &Product<'_, '_>) -> bool {
-    let numbers = head::FIRST + OF_FACTORS + 4 * p.extra.len();
-    View::fetches(p.dtype.into())
+    let (numbers, elem) = (head::FIRST + OF_FACTORS + 4 * p.extra.len(), Elem::from(p.dtype));
+    View::fetches(elem)
         && !p.is_wide(1)
         // Views are made of parameters.
         && !numbers::need_buffer(Scalar::I32, numbers)
-        && Lies::of(p.x, [1, 2]).is_some()
-        && Lies::of(p.w, [2, 1]).is_some()
+        && Lies::of(elem, p.x, [1, 2]).is_some()
+        && Lies::of(elem, p.w, [2, 1]).is_some()
 }
 
-/// What a kernel is built for: f16 or bf16.
+/// What a kernel is built for: f16, bf16, or f32 that are rounded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// As of other products.
@@ -154,7 +155,8 @@ pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
     if p.is_empty() || !fits(p) {
         return None;
     }
-    let lies = [Lies::of(p.x, [1, 2])?, Lies::of(p.w, [2, 1])?];
+    let elem = Elem::from(p.dtype);
+    let lies = [Lies::of(elem, p.x, [1, 2])?, Lies::of(elem, p.w, [2, 1])?];
     let form = Form { base: p.form(lies.map(|l| l.along), false, &|_| true), tile };
     let ([b, m, n, k], tiles) = (p.sizes(), p.tiles([tile.size(0), tile.size(1)]));
     let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
@@ -197,6 +199,8 @@ struct Plan<'k> {
     k: &'k Builder,
     tile: Tile,
     sides: [Side<'k>; 2],
+    /// Terms of a step.
+    step: u32,
     /// Where steps end.
     upto: Val<'k>,
 }
@@ -234,15 +238,16 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         Side {
             view: k.view(&format!("{name}_view"), h.places[side], lines, offset, sizes, [line, plane]),
             along,
-            staged: k.shared(["rows", "columns"][side], elem, t.slots * t.slot(side)),
-            slot: t.slot(side),
+            staged: k.shared(["rows", "columns"][side], elem, t.slots * t.slot(side) / elem.size()),
+            slot: t.slot(side) / elem.size(),
             boxes,
             corner: corner[side],
             plane: batch.min(planes - 1),
         }
     });
-    let upto = (terms + i64::from(SIDE - 1)) / i64::from(SIDE) * i64::from(SIDE);
-    let sums = Plan { k: &k, tile: t, sides, upto }.sums();
+    let step = box_elements(elem);
+    let upto = (terms + i64::from(step - 1)) / i64::from(step) * i64::from(step);
+    let sums = Plan { k: &k, tile: t, sides, step, upto }.sums();
 
     let extra = h.extra(batch);
     let subgroup = k.builtin(Builtin::SubgroupId);
@@ -263,7 +268,7 @@ impl<'k> Plan<'k> {
                 let one = |i: u32| {
                     let place = s.corner + i64::from(i * SIDE);
                     let from = if s.along { [first, place, s.plane] } else { [place, first, s.plane] };
-                    k.fetched(s.staged, base + i64::from(i * BLOCK), s.view, from)
+                    k.fetched(s.staged, base + i64::from(i * SIDE * self.step), s.view, from)
                 };
                 (0..s.boxes).map(one).collect()
             };
@@ -278,13 +283,14 @@ impl<'k> Plan<'k> {
         let none = k.fragment_fill(unit.fragment(Role::C), k.constant(Constant::float(Scalar::F32, 0.0)));
         let begin = self.upto.like(0);
         for step in 0..t.slots - 1 {
-            self.fetch(begin + i64::from(step * SIDE), k.u32(step));
+            self.fetch(begin + i64::from(step * self.step), k.u32(step));
         }
-        let mine = k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS) * i64::from(BLOCK);
+        let mine = k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS);
+        let mine = mine * i64::from(SIDE * self.step);
         let (zero, one, last) = (k.u32(0), k.u32(1), k.u32(t.slots - 1));
         let none = vec![none; (t.columns / FRAGMENT[1]) as usize];
         let carried = [&[zero, zero][..], &none].concat();
-        let all = k.for_(begin, self.upto, begin.like(i64::from(SIDE)), &carried, |first, carried| {
+        let all = k.for_(begin, self.upto, begin.like(i64::from(self.step)), &carried, |first, carried| {
             let (slot, phase, sums) = (carried[0], carried[1], &carried[2..]);
             k.await_signal(slot, phase);
             let [x, w] = self.sides;
@@ -298,7 +304,7 @@ impl<'k> Plan<'k> {
             k.wait_products(1);
             k.barrier();
             let before = slot.eq(zero).select(last, slot - 1);
-            self.fetch(first + i64::from((t.slots - 1) * SIDE), before);
+            self.fetch(first + i64::from((t.slots - 1) * self.step), before);
             // The next round of slots is in the other phase.
             let wraps = slot.eq(last);
             let next = wraps.select(zero, slot + 1);

@@ -32,7 +32,7 @@ fn view(k: &Kernel, v: &View) -> Result<(), String> {
         k.buffers.get(v.buffer as usize).ok_or_else(|| format!("there is no buffer {}", v.buffer))?;
     if buffer.access.writes() || !View::fetches(buffer.elem) {
         return Err(format!(
-            "of {} that are {}; f16 or bf16 that are only read",
+            "of {} that are {}; f16, bf16 or f32 that are only read",
             buffer.elem,
             buffer.access.name()
         ));
@@ -140,7 +140,11 @@ pub(super) fn product(
         elems.push(shared.elem);
     }
     if elems[0] != elems[1] || !View::fetches(elems[0]) {
-        return Err(format!("blocks of {} and of {}; both are f16, or bf16", elems[0], elems[1]));
+        return Err(format!("blocks of {} and of {}; both are f16, bf16 or f32", elems[0], elems[1]));
+    }
+    let [a, b] = blocks.map(|(layout, ..)| *layout);
+    if !View::turns(elems[0]) && (a, b) != (Layout::Rows, Layout::Columns) {
+        return Err(format!("blocks of {}, whose lines are not of terms", elems[0]));
     }
     if sums.is_empty() || sums.len() > MOST_SUMS || !sums.len().is_multiple_of(BLOCK_SUMS) {
         return Err(format!("{} sums; a multiple of {BLOCK_SUMS} up to {MOST_SUMS}", sums.len()));

@@ -22,11 +22,16 @@ fn kernel(body: &str) -> Kernel {
 }
 
 fn kernel_with(head: &str, body: &str) -> Kernel {
+    kernel_of("f16", head, body)
+}
+
+/// Of factors of a type.
+fn kernel_of(elem: &str, head: &str, body: &str) -> Kernel {
     let text = format!(
         "kernel t group 128 1 1 {{
            subgroup 32
-           buffer x f16 read
-           buffer w f16 read
+           buffer x {elem} read
+           buffer w {elem} read
            buffer y f32 write
            param offset i32
            param terms i32
@@ -36,9 +41,9 @@ fn kernel_with(head: &str, body: &str) -> Kernel {
            param line i32
            view vx x 64 offset terms rows planes line line
            view vw w 64 offset terms columns planes line line
-           shared a f16 8192
-           shared b f16 8192
-           shared other f16 8192
+           shared a {elem} 8192
+           shared b {elem} 8192
+           shared other {elem} 8192
            {head}
            signals 2
            %0: u32 = const 0
@@ -283,6 +288,32 @@ fn mistakes() {
         launch.params[param] = Constant::int(Scalar::I32, value);
         let got = run(&good, &launch, &mut memory()).expect_err(want).0;
         assert!(got.contains(want), "{got}\nshould say: {want}");
+    }
+}
+
+/// Lines of f32 are of terms.
+#[test]
+fn wide_numbers_are_not_turned() {
+    for (a, b, good) in [
+        ("rows", "columns", true),
+        ("columns", "columns", false),
+        ("rows", "rows", false),
+        ("columns", "rows", false),
+    ] {
+        let k = kernel_of(
+            "f32",
+            "",
+            &format!(
+                "fetch %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3] await %0, %0
+                 %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = box_mul_add {a} a[%0], {b} b[%0], %7, %8, %9, %10 wait_products 0"
+            ),
+        );
+        match verify(&k) {
+            Ok(()) => assert!(good, "{a} and {b}"),
+            Err(e) => {
+                assert!(!good && e.to_string().contains("blocks of f32, whose lines are not of terms"), "{e}")
+            }
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use crate::products::{Case, bits, layout, matrix, tiny, uneven, whole};
 use elinvar_core::{DType, Shape};
+use elinvar_kernel::ir::MatrixUnit;
 use elinvar_kernel::library::boxes::{self, Tile};
 use elinvar_kernel::library::contract::{OfEpilogue, Product};
+use elinvar_kernel::library::matrix_units::{self, Limits};
 use elinvar_ops::backend::Plain;
 
 const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
@@ -34,8 +36,35 @@ fn whole_numbers_are_exact() {
     }
 }
 
+/// Factors of f32 are rounded on their way, as others are that fragments are loaded of: so far as the interpreter goes, sums are the same.
+#[test]
+fn f32_are_rounded_as_by_fragments() {
+    let unit = MatrixUnit { elem: DType::F32.into(), shape: [16, 16, 8] };
+    let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let fragments = matrix_units::Tile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
+    for (tile, sizes) in [
+        (0, [1, 8, 68, 8]),
+        (1, [1, 136, 4, 72]),
+        (2, [2, 72, 100, 20]),
+        (3, [1, 4, 300, 4]),
+        (3, [2, 70, 8, 66]),
+    ] {
+        let (case, tile) = (Case { sizes, along: [true, true], room: 4, own: true }, Tile::ALL[tile]);
+        let run = |number| case.run(DType::F32, &|p| boxes::contract(p, tile), number);
+        assert_eq!(run(&whole), case.want(DType::F32, &whole), "{sizes:?} {tile:?}");
+        let other = case.run(DType::F32, &|p| matrix_units::contract(p, fragments), &uneven);
+        assert_eq!(bits(&run(&uneven)), bits(&other), "{sizes:?} {tile:?}");
+        assert_ne!(bits(&other), bits(&case.want(DType::F32, &uneven)), "nothing is rounded");
+    }
+}
+
 #[test]
 fn tiles_change_no_bit() {
+    let f32 = |tile| {
+        let case = Case { sizes: [1, 24, 72, 24], along: [true, true], room: 0, own: true };
+        bits(&case.run(DType::F32, &|p| boxes::contract(p, tile), &uneven))
+    };
+    assert!(Tile::ALL.iter().all(|tile| f32(*tile) == f32(Tile::ALL[0])));
     for (sizes, number) in [
         ([1, 24, 72, 24], &uneven as &dyn Fn(usize, usize) -> f32),
         ([1, 8, 64, 8], &tiny),
@@ -92,7 +121,15 @@ fn what_lies_unevenly_is_not_fetched() {
     for (i, (x, w, fits)) in rows.into_iter().enumerate() {
         assert_eq!(boxes::fits(&Product::new(&PLAIN, DType::F16, &x, &w, &[])), fits, "row {i}: {x:?} {w:?}");
     }
-    assert!(!boxes::fits(&Product::new(&PLAIN, DType::F32, &even, &even, &[])));
+    // Of f32, both lie along their terms, in pieces of four.
+    let turned = even.transpose(1, 2);
+    let four = matrix(true, [1, 64, 64], 4);
+    for (x, w, fits) in
+        [(&even, &even, false), (&even, &turned, true), (&turned, &turned, false), (&four, &turned, true)]
+    {
+        assert_eq!(boxes::fits(&Product::new(&PLAIN, DType::F32, x, w, &[])), fits, "{x:?} {w:?}");
+    }
+    assert!(!boxes::fits(&Product::new(&PLAIN, DType::F64, &even, &turned, &[])));
     let many = [(&even, DType::F16); 5];
     assert!(boxes::fits(&Product::new(&PLAIN, DType::F16, &even, &even, &many[..4])));
     assert!(!boxes::fits(&Product::new(&PLAIN, DType::F16, &even, &even, &many)));

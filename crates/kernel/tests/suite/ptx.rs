@@ -268,6 +268,9 @@ fn of_boxes() -> Vec<Kernel> {
             let work = boxes::contract(&Product::new(&e, dtype, &x, &w, &[]), tile);
             all.push(work.expect("it can be done so").kernel());
         }
+        let work =
+            boxes::contract(&Product::new(&e, DType::F32, &matrix, &matrix.transpose(1, 2), &[]), tile);
+        all.push(work.expect("it can be done so").kernel());
     }
     all
 }

@@ -2,7 +2,7 @@
 
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Launch, Memory};
-use elinvar_kernel::ir::{Kernel, View};
+use elinvar_kernel::ir::{Elem, Kernel, View};
 use emulated_cuda as machine;
 
 /// A device that takes every text of the emitter.
@@ -49,6 +49,7 @@ fn map(k: &Kernel, v: &View, launch: &Launch, places: &[u64]) -> [u8; ptx::TENSO
     let map = machine::TensorMap {
         address: places[v.buffer as usize] + number(v.offset) * element,
         element,
+        rounds: k.buffers[v.buffer as usize].elem == Elem::F32,
         sizes: v.sizes.map(number),
         strides: v.strides.map(|i| number(i) * element),
         shape: [128 / element, v.lines.into(), 1],

@@ -5,18 +5,17 @@ use super::module::Module;
 use super::table::{Address, EncodeMap};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx::TENSOR_MAP;
-use elinvar_kernel::ir::{BOX_ELEMENTS, Constant, Elem, Scalar, View, misfit};
+use elinvar_kernel::ir::{Constant, Elem, Scalar, View, box_elements, misfit};
 use std::ffi::c_int;
 
 // Numbers of `CUtensorMapDataType`, `CUtensorMapSwizzle` and `CUtensorMapL2promotion`.
 const FLOAT16: c_int = 6;
 const BFLOAT16: c_int = 9;
+const TFLOAT32: c_int = 11;
 const SWIZZLE_128B: c_int = 3;
 const L2_128B: c_int = 2;
 /// Elements lie side by side, and zeros stand for those beyond the ends: `CU_TENSOR_MAP_INTERLEAVE_NONE`, `..._OOB_FILL_NONE`.
 const NONE: c_int = 0;
-/// Bytes of an element: 16-bit floats alone are fetched.
-const ELEMENT: i64 = 2;
 
 /// A map, where the driver wants to have it.
 #[repr(align(64))]
@@ -40,7 +39,7 @@ pub fn maps(shared: &Shared, kernel: &Module, buffers: &[Address], params: &[Con
             if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
         };
         let numbers = view.numbers().map(number);
-        if let Some(what) = misfit(numbers) {
+        if let Some(what) = misfit(*elem, numbers) {
             let name = &kernel.name;
             return Err(Error::argument(format!("cuda: {name}: view {}: {what}: {numbers:?}", view.name)));
         }
@@ -58,11 +57,17 @@ fn map(
     [offset, inner, lines, planes, line, plane]: [i64; 6],
     name: &str,
 ) -> Result<Map> {
-    let kind = if elem == Elem::BF16 { BFLOAT16 } else { FLOAT16 };
-    let at = base + (offset * ELEMENT) as u64;
+    let kind = match elem {
+        Elem::BF16 => BFLOAT16,
+        // Rounded on the way, as matrix units take them.
+        Elem::F32 => TFLOAT32,
+        _ => FLOAT16,
+    };
+    let size = i64::from(elem.size());
+    let at = base + (offset * size) as u64;
     let sizes = [inner, lines, planes].map(|n| n as u64);
-    let strides = [line, plane].map(|n| (n * ELEMENT) as u64);
-    let (shape, steps) = ([BOX_ELEMENTS, view.lines, 1], [1u32; 3]);
+    let strides = [line, plane].map(|n| (n * size) as u64);
+    let (shape, steps) = ([box_elements(elem), view.lines, 1], [1u32; 3]);
     let mut map = Map([0; TENSOR_MAP]);
     // SAFETY: the map's place is aligned and as large as the manual says; there are as many sizes, elements of a box and steps as axes,
     // and one stride less. The address is only written down.

@@ -10,10 +10,10 @@
 //! registers, not even to copy them, so loops carry them where they are, too (`control.rs`).
 
 use super::{Emitter, Register};
-use crate::ir::{BLOCK, BOX_ELEMENTS, BOX_LINE, BOX_ROUND, Elem, Fetched, Layout, Place, Scalar, Value};
+use crate::ir::{BLOCK_BYTES, BOX_LINE, BOX_ROUND, Elem, Fetched, Layout, Place, Scalar, Value};
 
-/// Terms of one instruction: 16 of the 64 that a block has.
-const TERMS: u32 = 16;
+/// Bytes of the terms of one instruction: a quarter of those that a block has.
+const TERMS: u32 = 32;
 /// The kind of swizzle of 128 bytes, in the last bits of a description.
 const SWIZZLED: u64 = 1 << 62;
 
@@ -87,10 +87,11 @@ impl Emitter<'_> {
         let at = self.inst(Scalar::U32, "shr.u32", &[&at, "4"]);
         let at = self.inst(Scalar::U32, "and.b32", &[&at, "16383"]);
         let at = self.inst(Scalar::U64, "cvt.u64.u32", &[&at]);
-        let (round, block) = (u64::from(BOX_ROUND * BOX_LINE / 16), u64::from(BLOCK * 2 / 16));
+        let (round, block) = (u64::from(BOX_ROUND * BOX_LINE / 16), u64::from(BLOCK_BYTES / 16));
         let beside = if of_terms { 1 } else { block };
         let rest = format!("0x{:X}", SWIZZLED | round << 32 | beside << 16);
-        let step = if of_terms { TERMS * 2 } else { TERMS * BOX_LINE };
+        // Lines of terms are of 16-bit numbers.
+        let step = if of_terms { TERMS } else { TERMS / 2 * BOX_LINE };
         (self.inst(Scalar::U64, "or.b64", &[&at, &rest]), step / 16)
     }
 
@@ -101,7 +102,11 @@ impl Emitter<'_> {
         results: &[Value],
     ) {
         let elem = self.elem(a.1);
-        let word = if elem == Elem::BF16 { "bf16" } else { "f16" };
+        let word = match elem {
+            Elem::BF16 => "bf16",
+            Elem::F32 => "tf32",
+            _ => "f16",
+        };
         let of_terms = [a.0 == Layout::Rows, b.0 == Layout::Columns];
         let [(mut x, x_step), (mut w, w_step)] =
             [(a, 0), (b, 1)].map(|((_, p, at), i)| self.block(*p, *at, of_terms[i]));
@@ -119,15 +124,18 @@ impl Emitter<'_> {
         let (columns, list) = (16 * sums.len(), registers.join(", "));
         let always = self.inst(Scalar::Bool, "setp.ne.u32", &["1", "0"]);
         let [a_turned, b_turned] = of_terms.map(|along| u32::from(!along));
+        // Others than those of 16 bits cannot be turned, and so nothing is said of it.
+        let turned = if elem == Elem::F32 { String::new() } else { format!(", {a_turned}, {b_turned}") };
+        let terms = TERMS / elem.size();
         self.line("wgmma.fence.sync.aligned");
-        for part in 0..BOX_ELEMENTS / TERMS {
+        for part in 0..BOX_LINE / TERMS {
             if part > 0 {
                 x = self.inst(Scalar::U64, "add.u64", &[&x, &x_step.to_string()]);
                 w = self.inst(Scalar::U64, "add.u64", &[&w, &w_step.to_string()]);
             }
             self.line(&format!(
-                "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{word}.{word} {{{list}}}, {x}, {w}, {always}, 1, 1, \
-                 {a_turned}, {b_turned}"
+                "wgmma.mma_async.sync.aligned.m64n{columns}k{terms}.f32.{word}.{word} {{{list}}}, {x}, {w}, {always}, 1, \
+                 1{turned}"
             ));
         }
         self.line("wgmma.commit_group.sync.aligned");

@@ -8,7 +8,8 @@ use super::{Done, Fault, Machine, Problem};
 use crate::arith;
 use crate::interp::race::{Touch, Who};
 use crate::ir::{
-    BLOCK, BLOCK_INVOCATIONS, BOX_ELEMENTS, BOX_ROUND, Fetched, Layout, Op, Place, Scalar, Value, misfit,
+    BLOCK_INVOCATIONS, BLOCK_LINES, BOX_ROUND, Elem, Fetched, Layout, Op, Place, Scalar, Value, box_elements,
+    misfit,
 };
 use std::collections::VecDeque;
 
@@ -76,8 +77,9 @@ impl Machine<'_> {
         for f in boxes {
             let Place::Shared(to) = f.to else { unreachable!("the verifier has seen it") };
             let view = &self.kernel.views[f.view as usize];
-            let [lines, elements] = [view.lines, view.elements()].map(|n| n as usize);
-            let at = self.reach(f.to, f.at, 0, elements, (BOX_ROUND * BOX_ELEMENTS) as usize)?;
+            let line = box_elements(self.memory(f.to).elem);
+            let [lines, elements] = [view.lines, view.lines * line].map(|n| n as usize);
+            let at = self.reach(f.to, f.at, 0, elements, (BOX_ROUND * line) as usize)?;
             let cells = self.brought(f, lines)?;
             let who = self.who(0);
             for i in at..at + elements {
@@ -100,15 +102,18 @@ impl Machine<'_> {
             if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
         };
         let numbers = view.numbers().map(number);
-        if let Some(what) = misfit(numbers) {
+        let memory = &self.buffers[view.buffer as usize];
+        let (elem, memory) = (memory.elem, &memory.cells);
+        if let Some(what) = misfit(elem, numbers) {
             return Err(problem(format!("view {}: {what}: {numbers:?}", view.name)));
         }
         let [offset, inner, rows, planes, line_step, plane_step] = numbers;
         let [first, line, plane] = f.from.map(|v| self.index(v, 0) as i64);
-        let memory = &self.buffers[view.buffer as usize].cells;
-        let mut cells = Vec::with_capacity(lines * BOX_ELEMENTS as usize);
+        let line_elements = box_elements(elem);
+        let round = |cell: u64| if elem == Elem::F32 { arith::tf32(cell) } else { cell };
+        let mut cells = Vec::with_capacity(lines * line_elements as usize);
         for l in line..line + lines as i64 {
-            for i in first..first + i64::from(BOX_ELEMENTS) {
+            for i in first..first + i64::from(line_elements) {
                 let there = (0..inner).contains(&i) && (0..rows).contains(&l) && (0..planes).contains(&plane);
                 if !there {
                     cells.push(0);
@@ -117,7 +122,7 @@ impl Machine<'_> {
                 let at = offset + i + l * line_step + plane * plane_step;
                 let cell = usize::try_from(at).ok().and_then(|at| memory.get(at));
                 let beyond = || problem(format!("view {}: index {at} of {}", view.name, memory.len()));
-                cells.push(*cell.ok_or_else(beyond)?);
+                cells.push(round(*cell.ok_or_else(beyond)?));
             }
         }
         Ok(cells)
@@ -151,8 +156,9 @@ impl Machine<'_> {
     /// Where a block begins for those who work together, of which `first` is the first.
     fn block(&self, place: Place, at: Value, first: usize, blocks: usize) -> Result<Piece, Problem> {
         let Place::Shared(i) = place else { unreachable!("the verifier has seen it") };
-        let len = blocks * BLOCK as usize;
-        let begin = self.reach(place, at, first, len, BLOCK as usize)?;
+        let block = (BLOCK_LINES * box_elements(self.memory(place).elem)) as usize;
+        let len = blocks * block;
+        let begin = self.reach(place, at, first, len, block)?;
         let others = first..first + BLOCK_INVOCATIONS as usize;
         if let Some(lane) = others.into_iter().find(|&l| self.index(at, l) != begin as i128) {
             return Err(Problem { lane, what: "a block begins elsewhere for others that work on it".into() });
@@ -177,8 +183,10 @@ impl Machine<'_> {
         results: &[Value],
     ) -> Done {
         let [(a_lies, a, a_at), (b_lies, b, b_at)] = blocks;
-        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), BOX_ELEMENTS as usize);
-        let decode = arith::decode(self.memory(a).elem);
+        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), BLOCK_LINES as usize);
+        let elem = self.memory(a).elem;
+        // Where lines are of rows or columns, there are as many terms as of those in a line.
+        let (decode, line) = (arith::decode(elem), box_elements(elem) as usize);
         let mut new: Vec<Vec<u64>> = sums.iter().map(|&v| self.slot(v).to_vec()).collect();
         let mut reads = Vec::new();
         for (group, first) in (0..self.n).step_by(BLOCK_INVOCATIONS as usize).enumerate() {
@@ -194,10 +202,10 @@ impl Machine<'_> {
                 for (row, column) in (0..side).flat_map(|i| (0..16).map(move |j| (i, j))) {
                     let j = 16 * f + column;
                     let sum = &mut new[(group * side + row) * 16 + column];
-                    *sum = (0..side).fold(*sum, |sum, t| {
-                        let a = if a_lies == Layout::Rows { row * side + t } else { t * side + row };
-                        let (block, j) = (j / side * BLOCK as usize, j % side);
-                        let b = block + if b_lies == Layout::Columns { j * side + t } else { t * side + j };
+                    *sum = (0..line).fold(*sum, |sum, t| {
+                        let a = if a_lies == Layout::Rows { row * line + t } else { t * line + row };
+                        let (block, j) = (j / side * side * line, j % side);
+                        let b = block + if b_lies == Layout::Columns { j * line + t } else { t * line + j };
                         fma(number(rows, a), number(columns, b), sum)
                     });
                 }

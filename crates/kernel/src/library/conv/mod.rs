@@ -209,7 +209,8 @@ pub fn steps_by<'a>(a: &Asked<'a, '_>, how: How, way: Way) -> Option<Steps<'a>> 
         (Way::Plain | Way::Staged(_), _) => {
             let plan = Plan::of(a);
             let tile = if let Way::Staged(tile) = way { tile } else { plan.plain_tile() };
-            plan.ways(how).contains(&way).then(|| plan.tiled(a, tile, true))
+            // Where matrix units do it, their order of sums is the one that it has.
+            ways(a, how).contains(&way).then(|| plan.tiled(a, tile, true))
         }
     }
 }
