@@ -18,6 +18,20 @@ impl Memory {
     pub fn zeros(elem: Elem, len: usize) -> Memory {
         Memory { elem, cells: vec![0; len] }
     }
+    /// Is element `i` NaN? All bits that are one are the same value.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn is_nan(&self, i: usize) -> bool {
+        let bits = self.cells[i];
+        match self.elem {
+            Elem::F32 => f32::from_bits(bits as u32).is_nan(),
+            Elem::F64 => f64::from_bits(bits).is_nan(),
+            Elem::F16 => f16::from_bits(bits as u16).is_nan(),
+            Elem::BF16 => bf16::from_bits(bits as u16).is_nan(),
+            Elem::I64 | Elem::I32 | Elem::U64 | Elem::U32 | Elem::U8 | Elem::Bool => false,
+        }
+    }
     /// The numbers of a host tensor.
     pub fn from_host(data: &HostData) -> Memory {
         let cells = match data {

@@ -1,6 +1,5 @@
 //! The text form: read what was printed, and what it looks like.
 
-use crate::backend::is_nan;
 use crate::random::{Dice, inputs, kernel};
 use elinvar_core::HostData;
 use elinvar_kernel::build::Builder;
@@ -23,8 +22,12 @@ fn reading_what_was_printed_gives_the_same_data() {
 fn results(seed: u64, k: &Kernel) -> Vec<Memory> {
     let (launch, mut buffers) = inputs(&mut Dice::new(seed + 1_000_000));
     run(k, &launch, &mut buffers).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(k)));
-    for Memory { elem, cells } in &mut buffers {
-        cells.iter_mut().filter(|c| is_nan(*elem, **c)).for_each(|c| *c = u64::MAX);
+    for memory in &mut buffers {
+        for i in 0..memory.cells.len() {
+            if memory.is_nan(i) {
+                memory.cells[i] = u64::MAX;
+            }
+        }
     }
     buffers
 }
