@@ -9,14 +9,15 @@ use std::sync::OnceLock;
 /// Names the library in the place of NVIDIA's.
 const LIBRARY: &str = "ELINVAR_CUDA_LIBRARY";
 
-/// The package that stands in for NVIDIA's library.
-pub const EMULATED: &str = "elinvar-emulated-cuda";
+/// Builds the program and what stands in for NVIDIA's library. Together: alone, each would be built with other features.
+pub const BUILD: [&str; 6] =
+    ["build", "--release", "--package", "elinvar-cli", "--package", "elinvar-emulated-cuda"];
 
 /// The emulated library, built as programs for users are.
 fn built() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let build = || {
-        let status = crate::cargo(&["build", "--release", "--package", EMULATED]).status();
+        let status = crate::cargo(&BUILD).status();
         let status = status.map_err(|e| format!("cargo did not start: {e}"))?;
         let name = format!("{}emulated_cuda{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
         let path = crate::python::target()?.join("release").join(name);

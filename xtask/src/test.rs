@@ -3,8 +3,7 @@
 //! Every step runs, even after one has failed, so that one run tells all. What cannot run here is listed as skipped,
 //! with the reason; it is never counted as passed.
 
-use crate::cuda::{self, EMULATED};
-use crate::{root, vulkan};
+use crate::{cuda, root, vulkan};
 use std::cell::RefCell;
 use std::env;
 use std::fs::File;
@@ -32,7 +31,7 @@ pub(crate) struct Row {
 pub fn test() -> ExitCode {
     vulkan::install();
     // What users run takes longest to build, and tests leave a core free as often as not.
-    let program = Beside::start(&["build", "--release", "--package", "elinvar-cli", "--package", EMULATED]);
+    let program = Beside::start(&cuda::BUILD);
     let mut rows = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
@@ -142,7 +141,8 @@ fn watch_kernels() -> Outcome {
     const OPS: [&str; 8] =
         ["matmul", "conv2d", "max_pool2d", "attention", "scatter_add", "sort", "cumsum", "layer_norm"];
     let vars = [(vulkan::VALIDATE, "gpu")];
-    let seen = ["test", "--package", "elinvar-driver", "--test", "vulkan", "--", "bounds"];
+    // Of the whole workspace, as the tests were built: for one package, much would be built again with fewer features.
+    let seen = ["test", "--workspace", "--all-features", "--test", "vulkan", "--", "bounds"];
     match cargo(&seen, &vars) {
         Outcome::Passed => {}
         other @ (Outcome::Failed(_) | Outcome::Skipped(_)) => return other,
