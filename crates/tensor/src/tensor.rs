@@ -182,7 +182,7 @@ impl<B: Backend> Tensor<B> {
         variables.iter().map(|v| all.get(v).cloned()).collect()
     }
     /// Calls `hook` with the gradient by this tensor whenever a backward pass has it complete; what the hook
-    /// returns takes the gradient's place.
+    /// returns takes the gradient's place; of another shape or dtype, it is an error of the pass.
     ///
     /// # Panics
     /// If the tensor depends on no variable: no gradient will ever arrive.

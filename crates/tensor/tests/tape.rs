@@ -136,6 +136,10 @@ fn hooks_see_and_replace_gradients() {
     assert_eq!(*seen.lock().unwrap(), [[4.0, 8.0]]);
     handle.remove();
     assert_eq!(v(backward(&[(&loss, None)], keep).unwrap().get(&x).unwrap()), [8.0, 16.0]);
+    let wrong = y.register_hook(|g| Some(g.sum()));
+    let e = backward(&[(&loss, None)], keep).err().unwrap();
+    assert!(e.to_string().contains("a hook was given a gradient f64 [2] and returned one f64 []"), "{e}");
+    wrong.remove();
     let e = try_run(|| t(&[1.0]).register_hook(|_| None)).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Autograd);
 }

@@ -155,6 +155,16 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
         {
             for hook in node.hooks() {
                 if let Some(other) = hook(&here.clone().into_tensor()) {
+                    // Ops take the shape of their operands from it.
+                    if (other.shape(), other.dtype()) != (here.shape(), here.dtype()) {
+                        return Err(Error::autograd(format!(
+                            "a hook was given a gradient {} {} and returned one {} {}",
+                            here.dtype(),
+                            here.shape(),
+                            other.dtype(),
+                            other.shape()
+                        )));
+                    }
                     *here = G::from_tensor(other);
                 }
             }
