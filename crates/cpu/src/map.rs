@@ -7,16 +7,15 @@
 //! one of its numbers.
 
 use crate::buffer::{CpuBuffer, View};
-use crate::lane::V;
 use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse, together};
+use crate::simd::reading::Read;
 use crate::simd::room::{BLOCK, Block, Room, fresh_few, is_few};
-use crate::simd::windows::{self, Lanes, Piece, WINDOW, Windows};
+use crate::simd::windows::{self, Piece, WINDOW};
 use crate::{Cpu, CpuDevice, Isa, chain, copy, host, operand};
-use elinvar_core::{DType, Element, Layout, Result};
+use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_ops::int::Int;
-use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{IntMap, Map, Out};
 use smallvec::SmallVec;
 
@@ -61,21 +60,11 @@ pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
 }
 
 /// A float formula.
-#[derive(Clone, Copy)]
-struct Floats<M>(M);
-
-impl<M: Map<N>, T: Lane + Element, const N: usize> Lanes<T, N> for Floats<M> {
-    #[inline(always)]
-    fn lane(&self, x: [T; N]) -> T {
-        self.0.lane(x.map(V)).0
-    }
-}
-
-fn floats<T: Number + Lane, M: Map<N>, const N: usize>(
+fn floats<T: Number + Read, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| Windows::run_on(isa, Floats(m), all(x), room)
+    move |x, room| windows::floats(isa, m, all(x), room)
 }
 
 /// The operands of a formula of `N`.
@@ -84,21 +73,11 @@ fn all<'a, 'b, T, const N: usize>(x: &'b [Piece<'a, T>]) -> &'b [Piece<'a, T>; N
 }
 
 /// An integer formula.
-#[derive(Clone, Copy)]
-struct Ints<M>(M);
-
-impl<M: IntMap<N>, T: Int + Element, const N: usize> Lanes<T, N> for Ints<M> {
-    #[inline(always)]
-    fn lane(&self, x: [T; N]) -> T {
-        self.0.int(x)
-    }
-}
-
 fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| Windows::run_on(isa, Ints(m), all(x), room)
+    move |x, room| windows::ints(isa, m, all(x), room)
 }
 
 fn stored(out: Out, dtype: DType) -> DType {

@@ -5,15 +5,15 @@ use super::lanes::{self, Combine, Sum, each_fold};
 use super::stage::Number;
 use crate::isa::Isa;
 use crate::simd::folds::Folds;
+use crate::simd::reading::Read;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Fold;
-use elinvar_ops::lane::Lane;
 
 /// Terms that are summed without a call.
 pub(crate) const FEW: usize = 16;
 
 /// f32 or f64.
-pub(crate) trait Float: Number + Lane<Mask = bool> + PartialOrd {
+pub(crate) trait Float: Number + Read + PartialOrd {
     /// Zero, positive.
     const NOTHING: Self;
     /// The fold of at most a block of terms.

@@ -10,9 +10,10 @@ use super::task::{Task, keeps, side};
 use super::terms::WINDOW;
 use crate::CpuDevice;
 use crate::View;
-use crate::isa::{Isa, formula};
+use crate::isa::Isa;
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
+use crate::simd::reading::read;
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
@@ -164,7 +165,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         C::lit(self.n as f64)
     }
     fn run(&self, task: Task<'_, '_, C, R, N>) {
-        formula::<C, _>(self.isa, task);
+        read(self.isa, task);
     }
     /// How many of `len` elements from `start` on all operands have one after the other; all, if these are too few to be
     /// worth a part of their own.

@@ -6,9 +6,11 @@
 
 use super::float::Float;
 use super::terms::{self, Terms, WINDOW};
-use crate::isa::{Isa, Kernel};
+use crate::isa::Isa;
 use crate::lane::V;
+use crate::simd::reading::{Reading, Reads};
 use crate::simd::room::Room;
+use elinvar_ops::lane::Lane;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
 /// What the kernel is to do with some rows, or with a part of one.
@@ -42,10 +44,10 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     /// row waits for the one before, most of all a fold for the last of its terms; as that is not little beside a short row,
     /// the steps of several rows fill the gaps.
     #[inline(always)]
-    fn side_by_side(self) {
+    fn side_by_side<L: Reading<C> + Lane, S: Reading<C> + Lane>(self) {
         let Task { x, step, kept, y, .. } = self;
         let Some(y) = y else { return };
-        let (r, n, len) = (*self.r, V(self.n), self.len);
+        let (r, n, len) = (*self.r, self.n, self.len);
         let (padded, side) = (len.next_multiple_of(WINDOW), side::<R, N>(len));
         for first in (0..self.rows).step_by(side) {
             let rows = first..self.rows.min(first + side);
@@ -53,19 +55,18 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             for (s, row) in all.iter_mut().zip(rows.clone()) {
                 let x = &x[0][row * step[0]..];
                 let folded = C::block(self.isa, R::FOLDS[0], &x[..len]);
-                s[0] = r.finish(0, V(folded), s.map(V), n).0;
+                s[0] = r.finish(0, V(folded), s.map(V), V(n)).0;
             }
             for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
-                let s = s.map(V);
                 let x = windows(&x, &step, row, padded);
-                terms::write(Statistic::<C, R, N, 1> { r, x, s, n }, terms, &[]);
+                terms::write::<_, L>(Statistic::<C, R, N, 1> { r, x, s: *s, n }, terms, &[]);
             }
             for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
-                s[1] = r.finish(1, V(folded), s.map(V), n).0;
+                s[1] = r.finish(1, V(folded), s.map(V), V(n)).0;
             }
             for (s, terms) in all.iter().zip(kept.chunks_exact(padded)).take(rows.len()) {
-                terms::finish(OfTerms { r, terms: terms.as_chunks().0, s: s.map(V), n }, len, y);
+                terms::finish::<_, L, S>(OfTerms { r, terms: terms.as_chunks().0, s: *s, n }, len, y);
             }
         }
     }
@@ -119,14 +120,14 @@ pub(super) fn side<R: Rows<N>, const N: usize>(n: usize) -> usize {
     if many { (ALL / n.next_multiple_of(WINDOW)).clamp(1, SIDE) } else { 1 }
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
-    type Out = ();
+impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
+    type T = C;
     #[inline(always)]
-    fn run(mut self) {
+    fn run<L: Reading<C> + Lane, S: Reading<C> + Lane>(mut self) {
         if const { goes_side_by_side::<R, N>() } && self.whole && side::<R, N>(self.len) > 1 {
-            return self.side_by_side();
+            return self.side_by_side::<L, S>();
         }
-        let (r, n, len) = (*self.r, V(self.n), self.len);
+        let (r, n, len) = (*self.r, self.n, self.len);
         let folds = R::FOLDS.len();
         let padded = len.next_multiple_of(WINDOW);
         for row in 0..self.rows {
@@ -134,10 +135,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
             let mut s = self.s;
             let mut k = self.folds.start;
             while k < self.folds.end {
-                let v = s.map(V);
                 if R::PLAIN && k == 0 && self.whole {
                     let folded = C::block(self.isa, R::FOLDS[k], &x[0].all.as_flattened()[..len]);
-                    s[k] = r.finish(k, V(folded), v, n).0;
+                    s[k] = r.finish(k, V(folded), s.map(V), V(n)).0;
                     k += 1;
                     continue;
                 }
@@ -152,29 +152,36 @@ impl<C: Float, R: Rows<N>, const N: usize> Kernel for Task<'_, '_, C, R, N> {
                     Some(_) | None => &[],
                 };
                 match k {
-                    0 if folds > 0 => terms::write(Statistic::<C, R, N, 0> { r, x, s: v, n }, all, places),
-                    1 if folds > 1 => terms::write(Statistic::<C, R, N, 1> { r, x, s: v, n }, all, places),
-                    2 if folds > 2 => terms::write(Statistic::<C, R, N, 2> { r, x, s: v, n }, all, places),
-                    3 if folds > 3 => terms::write(Statistic::<C, R, N, 3> { r, x, s: v, n }, all, places),
+                    0 if folds > 0 => {
+                        terms::write::<_, L>(Statistic::<C, R, N, 0> { r, x, s, n }, all, places)
+                    }
+                    1 if folds > 1 => {
+                        terms::write::<_, L>(Statistic::<C, R, N, 1> { r, x, s, n }, all, places)
+                    }
+                    2 if folds > 2 => {
+                        terms::write::<_, L>(Statistic::<C, R, N, 2> { r, x, s, n }, all, places)
+                    }
+                    3 if folds > 3 => {
+                        terms::write::<_, L>(Statistic::<C, R, N, 3> { r, x, s, n }, all, places)
+                    }
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
                 if self.whole {
                     let folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
-                    s[k] = r.finish(k, V(folded), v, n).0;
+                    s[k] = r.finish(k, V(folded), s.map(V), V(n)).0;
                 }
                 k += 1;
             }
             if let Some(y) = &mut self.y {
-                let v = s.map(V);
                 if R::OUT == RowOut::Once {
-                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], v, n).0]);
+                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], s.map(V), V(n)).0]);
                 } else if R::OUT == RowOut::Statistics {
                     y.copy(&s[..R::FOLDS.len()]);
                 } else if keeps::<R, N>() {
                     let terms = self.kept[..padded].as_chunks().0;
-                    terms::finish(OfTerms { r, terms, s: v, n }, len, y);
+                    terms::finish::<_, L, S>(OfTerms { r, terms, s, n }, len, y);
                 } else {
-                    terms::finish(Results { r, x, s: v, n }, len, y);
+                    terms::finish::<_, L, S>(Results { r, x, s, n }, len, y);
                 }
             }
         }
@@ -186,13 +193,33 @@ pub(super) const fn keeps<R: Rows<N>, const N: usize>() -> bool {
     R::KEEPS && matches!(R::OUT, RowOut::Each) && !R::FOLDS.is_empty()
 }
 
+/// Elements `j` and after of each operand.
+#[inline(always)]
+fn elements<C: Float, L: Reading<C>, const N: usize>(w: &[&[C; WINDOW]; N], j: usize) -> [L; N] {
+    let mut all = [L::splat(C::NOTHING); N];
+    for (a, w) in all.iter_mut().zip(w) {
+        *a = L::load(&w[j..]);
+    }
+    all
+}
+
+/// Copies of each statistic.
+#[inline(always)]
+fn copies<C: Float, L: Reading<C>>(s: &[C; STATS]) -> [L; STATS] {
+    let mut all = [L::splat(C::NOTHING); STATS];
+    for (a, s) in all.iter_mut().zip(s) {
+        *a = L::splat(*s);
+    }
+    all
+}
+
 /// Terms of statistic `K`.
 #[derive(Clone, Copy)]
 struct Statistic<'a, C, R, const N: usize, const K: usize> {
     r: R,
     x: [Row<'a, C>; N],
-    s: [V<C>; STATS],
-    n: V<C>,
+    s: [C; STATS],
+    n: C,
 }
 
 impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Statistic<'a, C, R, N, K> {
@@ -202,8 +229,8 @@ impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Stat
         self.x.map(|x| x.window(number))
     }
     #[inline(always)]
-    fn at(&self, w: &Self::Window, j: usize) -> C {
-        self.r.term(K, w.map(|x| V(x[j])), self.s, self.n).0
+    fn at<L: Reading<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+        self.r.term(K, elements(w, j), copies(&self.s), L::splat(self.n))
     }
 }
 
@@ -212,8 +239,8 @@ impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Stat
 struct Results<'a, C, R, const N: usize> {
     r: R,
     x: [Row<'a, C>; N],
-    s: [V<C>; STATS],
-    n: V<C>,
+    s: [C; STATS],
+    n: C,
 }
 
 impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N> {
@@ -223,8 +250,8 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N>
         self.x.map(|x| x.window(number))
     }
     #[inline(always)]
-    fn at(&self, w: &Self::Window, j: usize) -> C {
-        self.r.out(w.map(|x| V(x[j])), self.s, self.n).0
+    fn at<L: Reading<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+        self.r.out(elements(w, j), copies(&self.s), L::splat(self.n))
     }
 }
 
@@ -233,8 +260,8 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N>
 struct OfTerms<'a, C, R, const N: usize> {
     r: R,
     terms: &'a [[C; WINDOW]],
-    s: [V<C>; STATS],
-    n: V<C>,
+    s: [C; STATS],
+    n: C,
 }
 
 impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N> {
@@ -244,7 +271,7 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N>
         &self.terms[number]
     }
     #[inline(always)]
-    fn at(&self, w: &Self::Window, j: usize) -> C {
-        self.r.out_of_term(V(w[j]), self.s, self.n).0
+    fn at<L: Reading<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+        self.r.out_of_term(L::load(&w[j..]), copies(&self.s), L::splat(self.n))
     }
 }

@@ -4,11 +4,17 @@
 //! what is not the row's is thrown away.
 
 use crate::simd::fetch::fetch;
-use crate::simd::room::{At, Room};
+use crate::simd::reading::Reading;
+use crate::simd::room::{Room, Window};
+use elinvar_ops::lane::Lane;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
-/// Elements that are computed together: four registers of AVX-512 of f32, eight of AVX2.
+/// Elements that are computed together: four registers of AVX-512 of f32, eight of AVX2. What a formula reads at once
+/// divides them.
 pub(super) const WINDOW: usize = 64;
-/// A row's last elements are not worth a window if they are no more than these: one such register.
+/// A row's last elements are not worth a window if they are no more than these: one such register. What it reads at once of few
+/// divides them.
 const FEW: usize = 16;
 
 /// Numbers that are computed, in windows. Unlike closures, these functions can be `#[inline(always)]`, and must be: in a
@@ -18,8 +24,8 @@ pub(crate) trait Terms<T>: Copy {
     type Window: Copy;
     /// A window by number.
     fn window(&self, number: usize) -> Self::Window;
-    /// Element `j` of a window.
-    fn at(&self, w: &Self::Window, j: usize) -> T;
+    /// The elements of a window from `j` on that go at once.
+    fn at<R: Reading<T> + Lane>(&self, w: &Self::Window, j: usize) -> R;
 }
 
 /// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
@@ -30,45 +36,51 @@ const LINE: usize = 64;
 
 /// Writes whole windows. For each, as much is fetched of what lies [`AHEAD`] of the places, element for element.
 #[inline(always)]
-pub(super) fn write<T: Copy>(x: impl Terms<T>, y: &mut [T], places: &[*const T]) {
+pub(super) fn write<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &mut [T], places: &[*const T]) {
     for (window, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
         for place in places {
             let place = place.wrapping_add(window * WINDOW).cast::<u8>().wrapping_add(AHEAD);
             (0..size_of_val(y)).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
         }
         let w = x.window(window);
-        for (j, y) in y.iter_mut().enumerate() {
-            *y = x.at(&w, j);
+        let mut j = 0;
+        while j < WINDOW {
+            x.at::<L>(&w, j).store(&mut y[j..]);
+            j += L::AT_ONCE;
         }
     }
 }
 
 /// A window of results, for a [`Room`].
 #[derive(Clone, Copy)]
-struct One<X: Terms<T>, T>(X, X::Window);
+struct One<X: Terms<T>, T, R>(X, X::Window, PhantomData<R>);
 
-impl<X: Terms<T>, T: Copy> At<T> for One<X, T> {
+impl<X: Terms<T>, T: Copy, R: Reading<T> + Lane, const W: usize> Window<T, W> for One<X, T, R> {
     #[inline(always)]
-    fn at(&self, i: usize) -> T {
-        self.0.at(&self.1, i)
-    }
-    #[inline(always)]
-    fn cut(self, _: usize) -> Self {
-        self
+    fn fill(self, y: &mut [MaybeUninit<T>; W]) {
+        let mut j = 0;
+        while j < W {
+            self.0.at::<R>(&self.1, j).write(&mut y[j..]);
+            j += R::AT_ONCE;
+        }
     }
 }
 
 /// Writes the next `n` results, the first `n` of `x`.
 #[inline(always)]
-pub(super) fn finish<T: Copy>(x: impl Terms<T>, n: usize, y: &mut Room<'_, T>) {
+pub(super) fn finish<T: Copy, L: Reading<T> + Lane, S: Reading<T> + Lane>(
+    x: impl Terms<T>,
+    n: usize,
+    y: &mut Room<'_, T>,
+) {
     let whole = n / WINDOW;
     for window in 0..whole {
-        y.window::<WINDOW>(WINDOW, One(x, x.window(window)));
+        y.window::<WINDOW>(WINDOW, One(x, x.window(window), PhantomData::<L>));
     }
     let rest = n % WINDOW;
     if rest > FEW {
-        y.window::<WINDOW>(rest, One(x, x.window(whole)));
+        y.window::<WINDOW>(rest, One(x, x.window(whole), PhantomData::<L>));
     } else if rest > 0 {
-        y.window::<FEW>(rest, One(x, x.window(whole)));
+        y.window::<FEW>(rest, One(x, x.window(whole), PhantomData::<S>));
     }
 }

@@ -3,6 +3,7 @@
 //! * [`isa`]: instruction sets, and the compiled copies of a kernel for each.
 //! * [`vector`]: what registers of numbers do, and work that is written once for all of them; `x86` and `neon` have
 //!   those of AVX2, AVX-512 and NEON.
+//! * [`reading`]: how many elements go through a formula at once; `wide` is AVX-512's.
 //! * [`quad`]: registers filled across rows, and halves widened on the way.
 //! * [`fetch`]: memory that is asked for before it is needed.
 //! * [`folds`]: sums and extremes of contiguous numbers.
@@ -24,10 +25,13 @@ pub(crate) mod pages;
 pub(crate) mod planes;
 pub(crate) mod pools;
 pub(crate) mod quad;
+pub(crate) mod reading;
 pub(crate) mod room;
 pub(crate) mod threads;
 pub(crate) mod tile;
 pub(crate) mod vector;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 pub(crate) mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;

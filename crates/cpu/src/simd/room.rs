@@ -26,6 +26,12 @@ pub(crate) trait At<T>: Copy {
     fn cut(self, n: usize) -> Self;
 }
 
+/// Elements that a kernel computes together.
+pub(crate) trait Window<T, const W: usize> {
+    /// Writes all of them.
+    fn fill(self, y: &mut [MaybeUninit<T>; W]);
+}
+
 /// A kernel that fills the room.
 pub(crate) struct Compute<'a, 'r, T, A>(pub(crate) A, pub(crate) &'a mut Room<'r, T>);
 
@@ -86,17 +92,13 @@ impl<'a, T: Copy> Room<'a, T> {
     }
     /// Writes the next `n` elements, at most `W`: the first of the `W` that are computed together.
     #[inline(always)]
-    pub(crate) fn window<const W: usize>(&mut self, n: usize, f: impl At<T>) {
+    pub(crate) fn window<const W: usize>(&mut self, n: usize, f: impl Window<T, W>) {
         let slots = &mut self.slots[self.written..][..n];
         if let Some(slots) = slots.first_chunk_mut::<W>() {
-            for (i, slot) in slots.iter_mut().enumerate() {
-                slot.write(f.at(i));
-            }
+            f.fill(slots);
         } else {
             let mut all = [MaybeUninit::uninit(); W];
-            for (i, slot) in all.iter_mut().enumerate() {
-                slot.write(f.at(i));
-            }
+            f.fill(&mut all);
             slots.copy_from_slice(&all[..n]);
         }
         self.written += n;

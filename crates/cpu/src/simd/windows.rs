@@ -10,10 +10,14 @@
 #[cfg(target_arch = "x86_64")]
 use super::isa::Level;
 use super::isa::{Isa, Kernel, formula};
+use super::reading::{One, Read, Reading, Reads, read};
 use super::room::Room;
 #[cfg(target_arch = "x86_64")]
 use super::x86::ends;
 use elinvar_core::Element;
+use elinvar_ops::int::Int;
+use elinvar_ops::lane::Lane;
+use elinvar_ops::map::{IntMap, Map};
 use std::mem::MaybeUninit;
 
 /// Elements of a window, 1 KiB of f32: what a formula costs anew for each (its constants come to registers) is little beside
@@ -181,52 +185,108 @@ pub(crate) fn copies(n: usize) -> usize {
     n.clamp(FEW, WINDOW)
 }
 
-/// A formula at one element. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a function of its own it
+/// A formula in a reading. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a function of its own it
 /// would be compiled without the kernel's instruction set.
-pub(crate) trait Lanes<T, const N: usize>: Copy {
+trait Lanes<R, const N: usize>: Copy {
     /// From the operands to the result.
-    fn lane(&self, x: [T; N]) -> T;
+    fn lane(&self, x: [R; N]) -> R;
+}
+
+/// A float formula.
+#[derive(Clone, Copy)]
+struct Floats<M>(M);
+
+impl<M: Map<N>, L: Lane, const N: usize> Lanes<L, N> for Floats<M> {
+    #[inline(always)]
+    fn lane(&self, x: [L; N]) -> L {
+        self.0.lane(x)
+    }
+}
+
+/// An integer formula.
+#[derive(Clone, Copy)]
+struct Ints<M>(M);
+
+impl<M: IntMap<N>, T: Int, const N: usize> Lanes<One<T>, N> for Ints<M> {
+    #[inline(always)]
+    fn lane(&self, x: [One<T>; N]) -> One<T> {
+        One(self.0.int(x.map(|x| x.0)))
+    }
 }
 
 /// A kernel that fills the room with a formula's results. The formula is held by value: attributes behind a reference would
 /// be read anew for each element.
-pub(crate) struct Windows<'a, 'r, T, F, const N: usize>(F, &'a [Piece<'a, T>; N], &'a mut Room<'r, T>, Ends);
+struct Windows<'a, 'r, T, F, const N: usize> {
+    f: F,
+    x: &'a [Piece<'a, T>; N],
+    room: &'a mut Room<'r, T>,
+    ends: Ends,
+}
 
-impl<'a, 'r, T: Element, F: Lanes<T, N>, const N: usize> Windows<'a, 'r, T, F, N> {
-    /// Runs it in its copy for this instruction set.
-    #[inline]
-    pub(crate) fn run_on(isa: Isa, f: F, x: &'a [Piece<'a, T>; N], room: &'a mut Room<'r, T>) {
-        formula::<T, _>(isa, Windows(f, x, room, Ends::of::<T>(isa)));
+/// Fills the room with a float formula's results.
+#[inline]
+pub(crate) fn floats<T: Read, M: Map<N>, const N: usize>(
+    isa: Isa,
+    m: M,
+    x: &[Piece<'_, T>; N],
+    room: &mut Room<'_, T>,
+) {
+    read(isa, Windows { f: Floats(m), x, room, ends: Ends::of::<T>(isa) });
+}
+
+/// Fills the room with an integer formula's results.
+#[inline]
+pub(crate) fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
+    isa: Isa,
+    m: M,
+    x: &[Piece<'_, T>; N],
+    room: &mut Room<'_, T>,
+) {
+    formula::<T, _>(isa, Windows { f: Ints(m), x, room, ends: Ends::of::<T>(isa) });
+}
+
+impl<T: Read, M: Map<N>, const N: usize> Reads for Windows<'_, '_, T, Floats<M>, N> {
+    type T = T;
+    #[inline(always)]
+    fn run<L: Reading<T> + Lane, S: Reading<T> + Lane>(self) {
+        self.fill::<L, S>();
     }
 }
 
-/// Element `j` of each operand.
-#[inline(always)]
-fn pick<T: Element, const N: usize, const W: usize>(x: &[&[T; W]; N], j: usize) -> [T; N] {
-    let mut all = [T::ZERO; N];
-    for (a, x) in all.iter_mut().zip(x) {
-        *a = x[j];
+impl<T: Element + Int, M: IntMap<N>, const N: usize> Kernel for Windows<'_, '_, T, Ints<M>, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        self.fill::<One<T>, One<T>>();
     }
-    all
 }
 
-/// A function of its own, because what is written is known to be apart from what is read by being an argument.
+/// A window of results. A function of its own, because what is written is known to be apart from what is read by being an
+/// argument.
 #[inline(always)]
-fn window<T: Element, F: Lanes<T, N>, const N: usize, const W: usize>(
+fn window<T: Element, R: Reading<T>, F: Lanes<R, N>, const N: usize, const W: usize>(
     f: F,
     x: [&[T; W]; N],
     y: &mut [MaybeUninit<T>; W],
 ) {
-    for (j, y) in y.iter_mut().enumerate() {
-        y.write(f.lane(pick(&x, j)));
+    let mut j = 0;
+    while j < W {
+        let mut all = [R::splat(T::ZERO); N];
+        for (a, x) in all.iter_mut().zip(&x) {
+            *a = R::load(&x[j..]);
+        }
+        f.lane(all).write(&mut y[j..]);
+        j += R::AT_ONCE;
     }
 }
 
-impl<T: Element, F: Lanes<T, N>, const N: usize> Kernel for Windows<'_, '_, T, F, N> {
-    type Out = ();
+impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
     #[inline(always)]
-    fn run(self) {
-        let Windows(f, x, room, ends) = self;
+    fn fill<L: Reading<T>, S: Reading<T>>(self)
+    where
+        F: Lanes<L, N> + Lanes<S, N>,
+    {
+        let Windows { f, x, room, ends } = self;
         let n = room.left();
         if n == 0 {
             return;
@@ -237,7 +297,7 @@ impl<T: Element, F: Lanes<T, N>, const N: usize> Kernel for Windows<'_, '_, T, F
             for ((line, x), copies) in line.iter_mut().zip(x).zip(&mut copies) {
                 *line = x.row(number, y.len(), copies);
             }
-            row(f, &line, y, ends);
+            row::<T, L, S, F, N>(f, &line, y, ends);
         }
         room.count(n);
     }
@@ -245,7 +305,7 @@ impl<T: Element, F: Lanes<T, N>, const N: usize> Kernel for Windows<'_, '_, T, F
 
 /// A row of results.
 #[inline(always)]
-fn row<T: Element, F: Lanes<T, N>, const N: usize>(
+fn row<T: Element, L: Reading<T>, S: Reading<T>, F: Lanes<L, N> + Lanes<S, N>, const N: usize>(
     f: F,
     x: &[Line<'_, T>; N],
     y: &mut [MaybeUninit<T>],
@@ -257,7 +317,7 @@ fn row<T: Element, F: Lanes<T, N>, const N: usize>(
         for (all, x) in all.iter_mut().zip(x) {
             *all = x.window(number);
         }
-        window(f, all, y);
+        window::<T, L, F, N, WINDOW>(f, all, y);
     }
     let mut at = whole.len() * WINDOW;
     for y in rest.chunks_mut(FEW) {
@@ -267,7 +327,7 @@ fn row<T: Element, F: Lanes<T, N>, const N: usize>(
             *all = x.few(at, y.len(), staged, ends);
         }
         let mut results = [MaybeUninit::uninit(); FEW];
-        window(f, all, &mut results);
+        window::<T, S, F, N, FEW>(f, all, &mut results);
         ends.store(&results, y);
         at += FEW;
     }

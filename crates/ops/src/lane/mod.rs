@@ -131,6 +131,13 @@ pub trait Lane:
     /// The integer as a float, rounded to nearest even.
     fn from_int(v: Self::Int) -> Self;
 
+    /// `self * 2^n` for a whole number `n`, rounded once, if the reading has an instruction for it.
+    #[inline(always)]
+    fn scaled(self, n: Self) -> Option<Self> {
+        let _ = n;
+        None
+    }
+
     /// 1 where the mask is true, else 0.
     #[inline(always)]
     fn from_mask(mask: Self::Mask) -> Self {

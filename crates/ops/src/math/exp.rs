@@ -5,7 +5,7 @@
 
 use super::constants::LN_2;
 use super::parts::{
-    Pair, by_width, clamp, fast_two_sum, polynomial, power_of_two, round_scaled, round_to_powers, two_sum,
+    Pair, by_width, clamp, fast_two_sum, polynomial, power_of_two, round_scaled, round_to_scale, two_sum,
 };
 use crate::lane::{Lane, LaneInt};
 
@@ -113,12 +113,12 @@ pub(super) fn exp_pair<L: Lane>(x: L) -> (L::Int, Pair<L>) {
 pub fn exp<L: Lane>(x: L) -> L {
     // Past these the result is infinity, or rounds to zero.
     let x = if L::BITS == 32 { clamp(x, -104.0, 89.0) } else { clamp(x, -746.0, 710.0) };
-    let (n, [power, rest]) = round_to_powers(x, L::lit(core::f64::consts::LOG2_E));
+    let (n, scale) = round_to_scale(x, L::lit(core::f64::consts::LOG2_E));
     let r = n.fma(-LN_2.piece::<L>(1), n.fma(-LN_2.piece::<L>(0), x));
     // 1 + r (1 + r q): the inner sum is near 1, and its rounding error is multiplied by r.
     let one = L::lit(1.0);
     let tail = if L::BITS == 32 { polynomial(r, &NEAR_32) } else { exp_tail(r) };
-    r.fma(r.fma(tail, one), one) * power * rest
+    scale.times(r.fma(r.fma(tail, one), one))
 }
 
 /// 2 to the power of x. Whole numbers give exact powers.
@@ -127,10 +127,10 @@ pub fn exp<L: Lane>(x: L) -> L {
 #[inline(always)]
 pub fn exp2<L: Lane>(x: L) -> L {
     let x = if L::BITS == 32 { clamp(x, -151.0, 129.0) } else { clamp(x, -1076.0, 1025.0) };
-    let (n, [power, rest]) = round_to_powers(x, L::lit(1.0));
+    let (n, scale) = round_to_scale(x, L::lit(1.0));
     let r = x - n;
     let y = r.fma(if L::BITS == 32 { polynomial(r, &EXP2_32) } else { polynomial(r, &EXP2_64) }, L::lit(1.0));
-    y * power * rest
+    scale.times(y)
 }
 
 /// exp(x) - 1, with all its digits for tiny x.

@@ -81,18 +81,39 @@ pub fn round_to_power<L: Lane>(x: L, scale: L, more: i64) -> (L, L) {
     (shifted - magic, L::from_bits(shifted.to_bits().shl(fraction_bits::<L>())))
 }
 
-/// The whole number n next to x * scale, as [`round_scaled`], and two powers of two whose product is 2^n, for n to twice the
-/// range of the exponents. Of y multiplied by the first and then the second, only the second product can round.
+/// The whole number n next to x * scale, as [`round_scaled`], and 2^n, for n to twice the range of the exponents.
 #[inline(always)]
-pub fn round_to_powers<L: Lane>(x: L, scale: L) -> (L, [L; 2]) {
+pub fn round_to_scale<L: Lane>(x: L, scale: L) -> (L, Scale<L>) {
     let (magic, _) = magic::<L>();
-    // Twice the bias: each power gets half of it. Halving leaves zeros below where the magic number's own bits begin.
+    // Twice the bias: each of two powers gets half of it.
     let magic = magic + L::lit((2 * bias::<L>()) as f64);
     let shifted = x.fma(scale, magic);
-    let bits = shifted.to_bits();
-    let half = bits.shr(1);
-    let power = |n: L::Int| L::from_bits(n.shl(fraction_bits::<L>()));
-    (shifted - magic, [power(half), power(bits - half)])
+    let whole = shifted - magic;
+    (whole, Scale { whole, shifted })
+}
+
+/// 2^n.
+#[derive(Clone, Copy)]
+pub struct Scale<L> {
+    whole: L,
+    /// n and twice the bias, in the last bits of a magic number.
+    shifted: L,
+}
+
+impl<L: Lane> Scale<L> {
+    /// y * 2^n, rounded once, for y near 1: by the instruction for that, or as two products with powers of two, of which only the
+    /// second can round.
+    #[inline(always)]
+    pub fn times(self, y: L) -> L {
+        if let Some(scaled) = y.scaled(self.whole) {
+            return scaled;
+        }
+        let bits = self.shifted.to_bits();
+        // Halving leaves zeros below where the magic number's own bits begin.
+        let half = bits.shr(1);
+        let power = |n: L::Int| L::from_bits(n.shl(fraction_bits::<L>()));
+        y * power(half) * power(bits - half)
+    }
 }
 
 /// A small integer (below 2^21 in magnitude) as a float, by the same trick backwards.

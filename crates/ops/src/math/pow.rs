@@ -4,7 +4,7 @@ use super::constants::{LN_2, LOG2_E, Pieces, TWO_FIFTHS, TWO_SEVENTHS, TWO_THIRD
 use super::exp::exp_reduced;
 use super::log::split;
 use super::parts::{
-    Pair, clamp, exact_power, fast_two_sum, pair_product, polynomial, round_to_powers, sign_is_set,
+    Pair, clamp, exact_power, fast_two_sum, pair_product, polynomial, round_to_scale, sign_is_set,
     small_to_float, two_product,
 };
 use crate::lane::Lane;
@@ -85,11 +85,11 @@ pub fn pow<L: Lane>(x: L, y: L) -> L {
     let within = p.high.abs().lt(L::lit(limit));
     let p_high = clamp(p.high, -limit, limit);
     let p_low = L::select(within, p_low, zero);
-    let (n, [power, rest]) = round_to_powers(p_high, one);
+    let (n, scale) = round_to_scale(p_high, one);
     let ln_2 = Pair { high: LN_2.piece(0), low: LN_2.piece(1) };
     let r = pair_product(Pair { high: p_high - n, low: p_low }, ln_2);
     let e = exp_reduced(fast_two_sum(r.high, r.low));
-    let magnitude = (e.high + e.low) * power * rest;
+    let magnitude = scale.times(e.high + e.low);
 
     let is_whole = y.floor().eq(y);
     let half = L::lit(0.5) * y;
