@@ -116,6 +116,13 @@ impl<T: Real> Tiles<'_, T> {
                 _ => 1,
             };
             let mut i = 0;
+            // The first two tiles of a panel have the next one fetched, half each: it comes from the third-level cache, and
+            // hardware does not look across pages.
+            let next = b.data.as_ptr().wrapping_add((j / w + 1) * b.across);
+            let (mut soon, mut hop) = (next, V::LANES);
+            if j + w >= cols {
+                hop = 0;
+            }
             while i < rows {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
@@ -126,6 +133,8 @@ impl<T: Real> Tiles<'_, T> {
                             at: b.data.as_ptr().add(j / w * b.across),
                             next: b.step,
                             across: b.across,
+                            soon,
+                            hop,
                         },
                         k,
                         c: c.add(i * step + j),
@@ -138,6 +147,11 @@ impl<T: Real> Tiles<'_, T> {
                         2 => t.side::<2, 2>(),
                         _ => t.next(rows - i),
                     };
+                }
+                if i > 0 && soon == next {
+                    soon = next.wrapping_add(hop * k);
+                } else {
+                    (soon, hop) = (next, 0);
                 }
             }
             j += side * w;
@@ -238,6 +252,9 @@ struct Panel<V: Vector> {
     next: usize,
     /// Distance of panels.
     across: usize,
+    /// A line to be fetched with each term, for the tiles of the next panel, and the distance of lines: 0 if all were.
+    soon: *const V::T,
+    hop: usize,
 }
 
 impl<V: Vector> Feed<V> for Panel<V> {
@@ -254,6 +271,10 @@ impl<V: Vector> Feed<V> for Panel<V> {
                 if R <= 8 {
                     V::ahead(self.at.wrapping_add(AHEAD * self.next + v * V::LANES));
                 }
+            }
+            if R > 8 && W == 2 {
+                V::soon(self.soon.cast());
+                self.soon = self.soon.wrapping_add(self.hop);
             }
             self.at = self.at.wrapping_add(self.next);
             right
