@@ -9,6 +9,7 @@ mod depthwise;
 mod few;
 mod padded;
 mod patches;
+mod pixels;
 
 use crate::CpuDevice;
 use crate::View;
@@ -157,6 +158,9 @@ pub(crate) fn windows<T: Real>(
     }
     if few::is_few(patches, o) {
         return few::few(d, patches, images * groups, groups, o, w, finish);
+    }
+    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, w, finish) {
+        return y;
     }
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
     let left = Weights { matrix: matrices(w, o, k), groups };

@@ -77,7 +77,7 @@ impl<T: Real> Patches<'_, T> {
         [1024, 512, 256, 128].into_iter().find(fits)
     }
     /// Pads what `positions` see of some channels of a batch, and gives it to `f`.
-    fn padded(
+    pub(super) fn padded(
         &self,
         batch: usize,
         channels: Range<usize>,

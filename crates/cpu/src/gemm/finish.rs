@@ -1,5 +1,6 @@
 //! What follows a sum: the epilogue, on rows of finished blocks while they are in the cache.
 
+use super::kernels::Tile;
 use super::source::{Matrix, copy};
 use super::{Numbers, Real};
 use crate::isa::{Isa, Kernel, formula};
@@ -12,6 +13,17 @@ pub(crate) trait Finish<T>: Sync {
     fn nothing(&self) -> bool;
     /// Elements `row, col..` of a batch.
     fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
+}
+
+/// What follows the sums of a tile.
+pub(crate) fn finish<T: Real>(isa: Isa, finish: &dyn Finish<T>, tile: &mut Tile<'_, T>) {
+    if finish.nothing() {
+        return;
+    }
+    let (b, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
+    for (i, row) in rows.enumerate() {
+        finish.finish(isa, b, row, col, tile.row(i));
+    }
 }
 
 /// An operand of the epilogue, of the result's shape.

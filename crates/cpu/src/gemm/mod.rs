@@ -19,7 +19,9 @@ pub(crate) mod source;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
-pub(crate) use kernels::{Kind, Lines, PITCH, Panels, Seen, Unit, turn, width};
+pub(crate) use kernels::{
+    Cut, Kind, Lines, PITCH, Panels, Pixels, Run, Seen, Unit, fill, height, pixels, turn, width,
+};
 pub(crate) use prepack::Prepacked;
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
@@ -30,7 +32,7 @@ use crate::isa::Isa;
 use crate::parallel::try_pieces;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
-use kernels::{Broad, Cut, GROUP, LEAST, Tile, broad, fill, height, panel};
+use kernels::{Broad, GROUP, LEAST, Tile, broad, panel};
 use std::ops::{Range, RangeInclusive};
 
 /// Rows of a packed left block: with a chunk of terms it takes 300 KiB of the 1 MiB that a core's L2 has, and leaves room
@@ -63,7 +65,7 @@ const CLOSE: usize = 512 << 10;
 const STEP: usize = 4;
 /// Multiplications below which work is not shared: about 8 microseconds of one thread. 64 x 64 x 64 take 6 alone, and took 7
 /// shared.
-const WORTH: usize = 1 << 19;
+pub(crate) const WORTH: usize = 1 << 19;
 
 /// Which factor is packed once for all tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -449,13 +451,7 @@ impl<T: Real> Job<'_, T> {
 
     /// What follows the sums of a tile.
     fn finish(&self, d: &CpuDevice, tile: &mut Tile<'_, T>) {
-        if self.finish.nothing() {
-            return;
-        }
-        let (b, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
-        for (i, row) in rows.enumerate() {
-            self.finish.finish(d.isa(), b, row, col, tile.row(i));
-        }
+        finish::finish(d.isa(), self.finish, tile);
     }
 }
 
@@ -476,6 +472,6 @@ fn are_apart(bytes: usize) -> bool {
 }
 
 /// Terms, chunk by chunk. They begin where a chunk begins.
-fn chunks(terms: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn chunks(terms: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     terms.clone().step_by(CHUNK).map(move |t| t..terms.end.min(t + CHUNK))
 }

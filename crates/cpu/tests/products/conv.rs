@@ -127,6 +127,38 @@ fn long_sums() {
 }
 
 #[test]
+fn windows_as_rows() {
+    // Enough terms and output channels for tiles whose rows are windows: rows of windows of all lengths around a tile's height.
+    let mut dice = Dice::new(15);
+    let on: Vec<_> = [1, 2, 3, 8].map(|n| CpuDevice::new(Isa::best(), n).unwrap()).into();
+    for round in 0..36 {
+        let rank = dice.pick(&[1, 2, 2, 2, 3]);
+        let taps: usize = dice.pick(&[1, 2, 3, 3]);
+        let stride = dice.pick(&[1, 1, 2, 3]);
+        let plain = taps == 1 && dice.once_in(2);
+        let c = Conv {
+            stride: vec![if plain { 1 } else { stride }; rank],
+            padding: vec![if plain { 0 } else { dice.below(3) }; rank],
+            dilation: vec![1 + dice.below(2); rank],
+            groups: dice.pick(&[1, 1, 2]),
+            precision: Precision::Exact,
+        };
+        let size = [33, 17, 5][rank - 1];
+        let case = Case {
+            images: 1 + dice.below(3),
+            channels: 256_usize.div_ceil(taps.pow(rank as u32)) + dice.below(5),
+            outs: dice.pick(&[32, 48, 64, 80]),
+            plane: (0..rank).map(|_| 5 + dice.below(size)).collect(),
+            taps: vec![taps; rank],
+            c,
+        };
+        let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16]);
+        let awkward = dice.once_in(3);
+        case.check(&mut dice, &on[round % on.len()..][..1], dtype, awkward);
+    }
+}
+
+#[test]
 fn every_run_edge() {
     // Rows of all lengths around a register and a panel; with 2 images there are terms of both in a chunk.
     let mut dice = Dice::new(13);

@@ -163,7 +163,7 @@ impl<T: Real> Tiles<'_, T> {
 /// compiler decides where they live, and it does not unroll a loop as long as this by itself.
 macro_rules! each_row {
     ($rows:ident, $r:ident => $body:block) => {
-        each_row!(@ $rows, $r, $body, 0 1 2 3 4 5 6 7 8 9 10 11)
+        each_row!(@ $rows, $r, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
     };
     (@ $rows:ident, $r:ident, $body:block, $($i:literal)*) => {
         $(if $rows > $i {
@@ -190,6 +190,8 @@ pub(super) trait Feed<V: Vector>: Copy {
 
 /// Where a tile's rows come from.
 pub(super) trait Side<V: Vector>: Copy {
+    /// Do all rows have one address, so that fourteen rows have registers enough? Rows of windows are often as many.
+    const TALL: bool;
     /// The next term of row `r`.
     ///
     /// # Safety
@@ -205,6 +207,7 @@ pub(super) trait Side<V: Vector>: Copy {
 pub(super) struct Packed<V: Vector>(pub(super) *const V::T);
 
 impl<V: Vector> Side<V> for Packed<V> {
+    const TALL: bool = false;
     #[inline(always)]
     unsafe fn number(self, r: usize) -> V::T {
         // SAFETY: the caller's.
@@ -233,6 +236,7 @@ impl<V: Vector> Lying<V> {
 }
 
 impl<V: Vector> Side<V> for Lying<V> {
+    const TALL: bool = false;
     #[inline(always)]
     unsafe fn number(self, r: usize) -> V::T {
         // SAFETY: the caller's.
@@ -246,15 +250,15 @@ impl<V: Vector> Side<V> for Lying<V> {
 
 /// A panel.
 #[derive(Clone, Copy)]
-struct Panel<V: Vector> {
-    at: *const V::T,
+pub(super) struct Panel<V: Vector> {
+    pub(super) at: *const V::T,
     /// Distance of terms.
-    next: usize,
+    pub(super) next: usize,
     /// Distance of panels.
-    across: usize,
+    pub(super) across: usize,
     /// A line to be fetched with each term, for the tiles of the next panel, and the distance of lines: 0 if all were.
-    soon: *const V::T,
-    hop: usize,
+    pub(super) soon: *const V::T,
+    pub(super) hop: usize,
 }
 
 impl<V: Vector> Feed<V> for Panel<V> {
@@ -339,6 +343,9 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         // SAFETY: the caller's.
         unsafe {
             match rows {
+                n if A::TALL && V::ROWS >= 12 && n.is_multiple_of(14) => self.wide::<14>(),
+                7 | 13 if A::TALL && V::ROWS >= 12 => self.wide::<7>(),
+                15 if A::TALL && V::ROWS >= 12 => self.wide::<8>(),
                 n if V::ROWS >= 12 && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
                 n if V::ROWS >= 8 && n >= 8 => self.wide::<8>(),
                 n if V::ROWS >= 6 && n >= 6 => self.wide::<6>(),

@@ -1,0 +1,114 @@
+//! c = a * b or c += a * b, for a chunk of terms, where the rows of a are windows over padded planes, read as they lie, and b is packed.
+//!
+//! What windows that follow one another see under a tap are neighbours in a padded plane, up to the end of a row of windows. So a
+//! tile as high as a run of windows has one address for all of its rows, and nothing is packed but weights. A register holds
+//! output channels, and whole ones at that, however short rows of windows are.
+#![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+
+use super::tile::{Panel, Side, Tile};
+use crate::gemm::Real;
+use crate::isa::Isa;
+use crate::simd::quad::Quad;
+use crate::simd::vector::{InRegisters, Vector, in_registers};
+use elinvar_core::order::CHUNK;
+
+/// Windows that follow one another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Where the first one sees a term at place 0.
+    pub(crate) from: usize,
+    pub(crate) count: usize,
+}
+
+/// A chunk's part of a product with a panel.
+pub(crate) struct Pixels<'a, T> {
+    /// Padded planes.
+    pub(crate) x: &'a [T],
+    /// Where each of the terms lies, seen from place 0.
+    pub(crate) places: &'a [usize],
+    /// The rows.
+    pub(crate) runs: &'a [Run],
+    /// Panels, of which the first is multiplied, and the second will be next.
+    pub(crate) panels: &'a [T],
+    /// Columns of the panel that count.
+    pub(crate) cols: usize,
+    /// The result: `cols` numbers of each row, `step` apart.
+    pub(crate) c: &'a mut [T],
+    pub(crate) step: usize,
+    /// Is it the first chunk: the result is stored, not added?
+    pub(crate) first: bool,
+}
+
+/// Multiplies.
+///
+/// # Panics
+/// If something is shorter than it should be.
+pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
+    let (w, k) = (super::width::<T>(isa), block.places.len());
+    let rows: usize = block.runs.iter().map(|run| run.count).sum();
+    if rows == 0 || block.cols == 0 {
+        return;
+    }
+    assert!((1..=CHUNK).contains(&k), "a chunk has terms");
+    assert!(block.cols <= w && k * w <= block.panels.len(), "the panel is too short");
+    assert!((rows - 1) * block.step + block.cols <= block.c.len(), "the result is too short");
+    let place = block.places.iter().max().expect("there are terms");
+    let end = block.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
+    assert!(end.checked_add(*place).is_some_and(|end| end <= block.x.len()), "a window leaves its planes");
+    in_registers(isa, Tiles(block));
+}
+
+/// A block whose lengths have been checked, by `pixels` alone.
+struct Tiles<'a, T>(Pixels<'a, T>);
+
+impl<T: Real> InRegisters for Tiles<'_, T> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: Quad<T = T>>(self) {
+        let Pixels { x, places, runs, panels, cols, c, step, first } = self.0;
+        let (k, w) = (places.len(), 2 * V::LANES);
+        let mut c = c.as_mut_ptr();
+        let next = panels.as_ptr().wrapping_add(k * w);
+        // As in `tile`: the first two tiles have the next panel fetched, if there is one.
+        let mut halves = if panels.len() >= 2 * k * w { 0..2 } else { 0..0 };
+        for run in runs {
+            let mut i = 0;
+            while i < run.count {
+                let (soon, hop) = match halves.next() {
+                    Some(half) => (next.wrapping_add(half * k * V::LANES), V::LANES),
+                    None => (panels.as_ptr(), 0),
+                };
+                // SAFETY: `pixels` checked that windows, terms and the panel are there, and that the result has as many rows as
+                // all runs. The instructions are there: our caller's.
+                i += unsafe {
+                    let a = Windows::<V> { places: places.as_ptr(), from: x.as_ptr().add(run.from + i) };
+                    let b = Panel::<V> { at: panels.as_ptr(), next: w, across: 0, soon, hop };
+                    let done = Tile { a, b, k, c, step, cols, first }.next(run.count - i);
+                    c = c.wrapping_add(done * step);
+                    done
+                };
+            }
+        }
+    }
+}
+
+/// Windows that follow one another, as rows.
+#[derive(Clone, Copy)]
+struct Windows<V: Vector> {
+    /// That of the next term.
+    places: *const usize,
+    from: *const V::T,
+}
+
+impl<V: Vector> Side<V> for Windows<V> {
+    const TALL: bool = true;
+    #[inline(always)]
+    unsafe fn number(self, r: usize) -> V::T {
+        // SAFETY: the caller's.
+        unsafe { *self.from.add(*self.places + r) }
+    }
+    #[inline(always)]
+    fn step(&mut self) {
+        self.places = self.places.wrapping_add(1);
+    }
+}
