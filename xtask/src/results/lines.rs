@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 pub const OURS: &str = "ours";
 /// How workloads end that are not exact.
 const FAST: &str = "_fast";
+/// How workloads end whose weights were packed before.
+const PREPACKED: &str = "_prepacked";
+/// Who packs the weights of a linear layer when a model is loaded, before any time is taken.
+const PREPACKS: [&str; 1] = ["onnxruntime"];
 /// The machine itself.
 const LIMIT: &str = "limit";
 
@@ -49,13 +53,17 @@ pub struct Key {
 }
 
 impl Key {
+    /// Is it a linear layer whose weights lie as they are?
+    fn is_unpacked(&self) -> bool {
+        self.workload.starts_with("linear") && !self.workload.ends_with(PREPACKED)
+    }
     /// Is it a row whose sums need not be exact?
     fn is_fast(&self) -> bool {
         self.workload.ends_with(FAST)
     }
     /// Where the times of others are: a row may be another way to the same work, for which they have no name.
     fn of_others(&self) -> Key {
-        const WAYS: [&str; 2] = ["_prepacked", FAST];
+        const WAYS: [&str; 2] = [PREPACKED, FAST];
         let plain = WAYS.iter().find_map(|way| self.workload.strip_suffix(way));
         Key { workload: plain.unwrap_or(&self.workload).into(), ..self.clone() }
     }
@@ -148,16 +156,22 @@ impl Lines {
         let all = self.times.get(key).into_iter().flatten();
         all.filter_map(|(peer, &t)| Some((peer.strip_prefix(OURS)?.strip_prefix('-')?, t)))
     }
-    /// The fastest of the others, and its time, of those that may have computed the same.
+    /// The fastest of the others, and its time, of those that have done the same.
     pub fn best(&self, row: &Row) -> Option<(&str, f64)> {
-        let least = self.exact_sums(row).unwrap_or(0.0);
-        self.others(row).filter(|&(_, t)| t >= least).min_by(|a, b| a.1.total_cmp(&b.1))
+        fastest(self.others(row).filter(|other| self.otherwise(row, other).is_none()))
     }
-    /// The fastest of those that multiply bf16 in less time than it takes to sum in f32, as the exact row does. They add pairs
-    /// of products by an instruction that rounds in its own way, as the row `_fast` does, where they are compared with it.
-    pub fn quicker_sums(&self, row: &Row) -> Option<(&str, f64)> {
-        let least = self.exact_sums(row)?;
-        self.others(row).filter(|&(_, t)| t < least).min_by(|a, b| a.1.total_cmp(&b.1))
+    /// The fastest of those that have done something else, and what that was. They are compared with the row that does it too.
+    pub fn beside(&self, row: &Row) -> Option<(&'static str, &str, f64)> {
+        let (peer, t) = fastest(self.others(row).filter(|other| self.otherwise(row, other).is_some()))?;
+        Some((self.otherwise(row, &(peer, t))?, peer, t))
+    }
+    /// What another one has done that the row does not.
+    fn otherwise(&self, row: &Row, (peer, t): &(&str, f64)) -> Option<&'static str> {
+        if row.key.is_unpacked() && PREPACKS.contains(peer) {
+            return Some("with packed weights");
+        }
+        // In less time than it takes to sum in f32: by an instruction that adds two products with roundings of its own.
+        self.exact_sums(row).is_some_and(|least| *t < least).then_some("by pairs of bf16")
     }
     /// The least time of exact products of bf16.
     fn exact_sums(&self, row: &Row) -> Option<f64> {
@@ -223,6 +237,11 @@ impl Lines {
             bytes.min(SHARED) / speed("L3_6MiB")? + (bytes - SHARED).max(0.0) / memory
         })
     }
+}
+
+/// Who took least.
+fn fastest<'a>(times: impl Iterator<Item = (&'a str, f64)>) -> Option<(&'a str, f64)> {
+    times.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Is it elinvar, one way or another?
@@ -342,11 +361,34 @@ mod tests {
         lines.read("a", &text.join("\n")).unwrap();
         let [exact, fast] = &lines.rows[..] else { panic!("two rows") };
         assert_eq!(
-            (lines.best(exact), lines.quicker_sums(exact)),
-            (Some(("jax", 4.5)), Some(("torch", 2.5)))
+            (lines.best(exact), lines.beside(exact)),
+            (Some(("jax", 4.5)), Some(("by pairs of bf16", "torch", 2.5)))
         );
-        assert_eq!((lines.best(fast), lines.quicker_sums(fast)), (Some(("torch", 2.5)), None));
+        assert_eq!((lines.best(fast), lines.beside(fast)), (Some(("torch", 2.5)), None));
         assert_eq!((lines.least(exact), lines.least(fast)), (Some(4.0), Some(2.0)));
+    }
+
+    #[test]
+    fn who_packed_before_is_compared_with_packed_weights() {
+        let mut lines = Lines::default();
+        let row = |peer: &str, workload: &str, seconds: f64| {
+            format!(
+                r#"{{"peer":"{peer}","group":"a. GEMM","workload":"{workload}","shape":"s","dtype":"f32","threads":2,"median_s":{seconds}}}"#
+            )
+        };
+        let text = [
+            row("ours", "linear", 5.0),
+            row("ours", "linear_prepacked", 3.0),
+            row("onnxruntime", "linear", 2.0),
+            row("numpy", "linear", 4.0),
+        ];
+        lines.read("a", &text.join("\n")).unwrap();
+        let [plain, packed] = &lines.rows[..] else { panic!("two rows") };
+        assert_eq!(
+            (lines.best(plain), lines.beside(plain)),
+            (Some(("numpy", 4.0)), Some(("with packed weights", "onnxruntime", 2.0)))
+        );
+        assert_eq!((lines.best(packed), lines.beside(packed)), (Some(("onnxruntime", 2.0)), None));
     }
 
     #[test]

@@ -85,7 +85,8 @@ fn intro(lines: &Lines, Head { machine, date, raw, .. }: &Head) -> String {
          the caches that hold them, both measured. *peer / ours* is how many times as fast as the best other library \
          ours is, bold where it is not slower; *ours / limit* is how many times the least time it takes. \
          Exact products of bf16 are summed in f32, which bounds them; who takes less than that adds pairs of products with \
-         roundings of its own, as our row *_fast* does: he is named, with his time and ratio, and compared with that row.\n",
+         roundings of its own, as our row *_fast* does: he is named, with his time and ratio, and compared with that row. So is \
+         onnxruntime in the rows *linear*, for it packs the weights before any time is taken, as our rows *linear_prepacked* do.\n",
         versions.join(", ")
     )
 }
@@ -148,17 +149,17 @@ fn line(lines: &Lines, judged: &Judged<'_>, variants: &BTreeSet<&str>) -> String
     let Judged { row, ours, least, best, ratio, met } = judged;
     let (key, goal) = (&row.key, target(row));
     let or_nothing = |t: Option<f64>| t.map_or_else(String::new, time);
-    // Nothing is left out: who is quicker by other sums is named beside.
-    let quicker = lines.quicker_sums(row).map_or_else(String::new, |(peer, t)| {
-        format!("; by pairs of bf16, {peer}: {}, {:.2}", time(t), t / ours)
-    });
+    // Nothing is left out: who has done something else is named beside.
+    let beside = lines
+        .beside(row)
+        .map_or_else(String::new, |(how, peer, t)| format!("; {how}, {peer}: {}, {:.2}", time(t), t / ours));
     let mut cells = vec![
         key.workload.clone(),
         key.shape.clone(),
         key.dtype.clone(),
         or_nothing(*least),
         time(*ours),
-        best.map_or_else(String::new, |(peer, _)| peer.to_string()) + &quicker,
+        best.map_or_else(String::new, |(peer, _)| peer.to_string()) + &beside,
         or_nothing(best.map(|(_, t)| t)),
         ratio.map_or_else(String::new, |r| if r >= 1.0 { format!("**{r:.2}**") } else { format!("{r:.2}") }),
         format!(
