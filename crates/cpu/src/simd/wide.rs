@@ -317,3 +317,6 @@ impl<const K: usize> Lane for Wide<K> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
