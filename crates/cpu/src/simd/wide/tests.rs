@@ -1,15 +1,16 @@
 //! Each operation of the reading by registers against the plain one, on all pairs of special values and on random bits.
 
+use super::{LANES, Wide};
 use crate::Isa;
 use crate::lane::V;
-use crate::simd::isa::Level;
-use crate::simd::reading::{Reading, Reads, read};
+use crate::simd::isa::{Kernel, Level, dispatch};
+use crate::simd::reading::Reading;
 use elinvar_core::philox::philox4x32;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
-use std::array;
+use std::{array, thread};
 
-/// Elements that go through an operation at once: so many as the widest reading takes.
-const TOGETHER: usize = 64;
+/// Elements that go through an operation together: all readings divide them.
+const TOGETHER: usize = 192;
 
 /// An operation on three numbers.
 trait Operation {
@@ -19,27 +20,29 @@ trait Operation {
     fn of<L: Lane>(a: L, b: L, c: L) -> L;
 }
 
-/// An operation in one of the readings.
+/// An operation in readings of several widths.
 struct Once<'a, O> {
     x: [&'a [f32; TOGETHER]; 3],
-    long: &'a mut [f32; TOGETHER],
-    short: &'a mut [f32; TOGETHER],
+    y: &'a mut [[f32; TOGETHER]; 3],
     _of: O,
 }
 
 #[inline(always)]
-fn all_of<O: Operation, L: Reading<f32> + Lane>(x: [&[f32; TOGETHER]; 3], y: &mut [f32; TOGETHER]) {
-    for j in (0..TOGETHER).step_by(L::AT_ONCE) {
-        O::of(L::load(&x[0][j..]), L::load(&x[1][j..]), L::load(&x[2][j..])).store(&mut y[j..]);
+fn all_of<O: Operation, const K: usize>(x: [&[f32; TOGETHER]; 3], y: &mut [f32; TOGETHER]) {
+    for j in (0..TOGETHER).step_by(K * LANES) {
+        let [a, b, c] = [Wide::<K>::load(&x[0][j..]), Wide::load(&x[1][j..]), Wide::load(&x[2][j..])];
+        O::of(a, b, c).store(&mut y[j..]);
     }
 }
 
-impl<O: Operation> Reads for Once<'_, O> {
-    type T = f32;
+impl<O: Operation> Kernel for Once<'_, O> {
+    type Out = ();
     #[inline(always)]
-    fn run<L: Reading<f32> + Lane, S: Reading<f32> + Lane>(self) {
-        all_of::<O, L>(self.x, self.long);
-        all_of::<O, S>(self.x, self.short);
+    fn run(self) {
+        let [long, middle, short] = self.y;
+        all_of::<O, 6>(self.x, long);
+        all_of::<O, 4>(self.x, middle);
+        all_of::<O, 1>(self.x, short);
     }
 }
 
@@ -93,16 +96,25 @@ fn samples() -> Vec<[[f32; TOGETHER]; 3]> {
     all.as_chunks::<TOGETHER>().0.iter().map(|g| array::from_fn(|k| g.map(|x| x[k]))).collect()
 }
 
-fn check<O: Operation>(isa: Isa, of: impl Fn() -> O, want: impl Fn([f32; 3]) -> f32) {
+fn check<O: Operation>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32 + Send) {
+    // Without optimisation, each value that an elementary function goes through has a place of its own on the stack.
+    let large = thread::Builder::new().stack_size(1 << 26);
+    thread::scope(|s| {
+        large.spawn_scoped(s, || check_here(of, want)).expect("a thread").join().expect("equal results");
+    });
+}
+
+fn check_here<O: Operation>(of: impl Fn() -> O, want: impl Fn([f32; 3]) -> f32) {
+    let Some(isa) = Isa::all().into_iter().find(|isa| isa.level() == Level::Avx512) else { return };
     for [a, b, c] in &samples() {
-        let (mut long, mut short) = ([0.0; TOGETHER], [0.0; TOGETHER]);
-        read(isa, Once { x: [a, b, c], long: &mut long, short: &mut short, _of: of() });
+        let mut y = [[0.0; TOGETHER]; 3];
+        dispatch(isa, Once { x: [a, b, c], y: &mut y, _of: of() });
         for i in 0..TOGETHER {
             let (a, b, c) = (a[i], b[i], c[i]);
             let want = want([a, b, c]);
-            for got in [long[i], short[i]] {
+            for got in y.map(|y| y[i]) {
                 let same = want.to_bits() == got.to_bits() || !O::OF_BITS && want.is_nan() && got.is_nan();
-                assert!(same, "{isa}: {}({a:e}, {b:e}, {c:e}) = {got:e}, not {want:e}", O::NAME);
+                assert!(same, "{}({a:e}, {b:e}, {c:e}) = {got:e}, not {want:e}", O::NAME);
             }
         }
     }
@@ -122,12 +134,10 @@ macro_rules! operations {
                     $body
                 }
             }
-            for isa in Isa::all().into_iter().filter(|isa| isa.has_formulas()) {
-                check(isa, || This, |x| {
-                    let [a, b, c] = x.map(V);
-                    This::of(a, b, c).0
-                });
-            }
+            check(|| This, |x| {
+                let [a, b, c] = x.map(V);
+                This::of(a, b, c).0
+            });
         }
     )*};
 }
@@ -168,6 +178,8 @@ operations! { true:
     not_equal(a, b, c) L::from_mask(a.ne(b));
     is_nan(a, b, c) L::from_mask(a.is_nan());
     to_mask(a, b, c) L::from_mask(a.to_mask());
+    at_least(a, b, c) a.at_least(b);
+    at_most(a, b, c) a.at_most(b);
     select(a, b, c) L::select(a.lt(b), b, c);
     masks_and(a, b, c) L::from_mask(a.lt(b) & b.lt(c));
     masks_or(a, b, c) L::from_mask(a.lt(b) | b.lt(c));
@@ -194,7 +206,6 @@ operations! { true:
     to_int(a, b, c) L::from_bits(L::select(a.abs().lt(L::lit(2_147_483_648.0)), a.trunc(), L::lit(7.0)).to_int());
     from_int(a, b, c) L::from_int(a.to_bits());
 }
-
 
 // Formulas of many operations.
 operations! { false:
@@ -242,11 +253,13 @@ fn power<L: Lane>(b: L) -> L {
 
 #[test]
 fn scaled() {
-    let Some(isa) = Isa::all().into_iter().find(|isa| isa.level() == Level::Avx512) else { return };
-    check(isa, || Scaled, |[a, b, _]| {
-        // Beyond 600 nothing changes any more; in f64 the product is exact, unless it is so small that it is zero in f32.
-        let n = power(V(b)).0.clamp(-600.0, 600.0);
-        let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
-        (f64::from(a) * power) as f32
-    });
+    check(
+        || Scaled,
+        |[a, b, _]| {
+            // Beyond 600 nothing changes any more; in f64 the product is exact, unless it is so small that it is zero in f32.
+            let n = power(V(b)).0.clamp(-600.0, 600.0);
+            let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
+            (f64::from(a) * power) as f32
+        },
+    );
 }
