@@ -16,6 +16,8 @@ pub(crate) const FEW: usize = 16;
 pub(crate) trait Float: Number + Read + PartialOrd {
     /// Zero, positive.
     const NOTHING: Self;
+    /// What the lanes of a fold start from.
+    fn start(f: Fold) -> Self;
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The sum of at most a block of terms that lie in several parts.
@@ -35,6 +37,10 @@ macro_rules! float {
     ($t:ty, $store:expr) => {
         impl Float for $t {
             const NOTHING: $t = 0.0;
+            #[inline(always)]
+            fn start(f: Fold) -> $t {
+                each_fold!(f, F => <F as Combine<$t>>::start())
+            }
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
                 each_fold!(f, F => <F as Combine<$t>>::block(isa, terms))
             }

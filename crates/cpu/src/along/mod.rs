@@ -7,6 +7,7 @@ mod arg_fold;
 mod columns;
 pub(crate) mod float;
 mod fold;
+mod held;
 pub(crate) mod lanes;
 mod merge;
 mod rows;

@@ -1,8 +1,8 @@
 //! Row-wise formulas: the terms of a statistic, their fold, the next statistic; then the result.
 //!
 //! All that a row needs is done by one kernel, compiled for each formula, instruction set and float type. It takes several
-//! short rows at a time, or one statistic of a block of a long row; terms go through a block that stays in the first-level
-//! cache, and are folded there by code that is the same for all formulas.
+//! short rows at a time, or one statistic of a block of a long row; the terms of that go through a block that stays in the
+//! first-level cache, and are folded there by code that is the same for all formulas.
 
 use super::float::{Float, each_float};
 use super::stage::{Stage, either, turned};
@@ -383,11 +383,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             folds: 0..R::FOLDS.len(),
             whole: true,
             terms: room_for(&mut scratch.terms, n)?,
-            kept: if keeps::<R, N>() {
-                room_for(&mut scratch.kept, side::<R, N>(n) * padded)?
-            } else {
-                &mut []
-            },
+            kept: if keeps::<R, N>() { room_for(&mut scratch.kept, side(n) * padded)? } else { &mut [] },
             y: Some(y),
             isa: self.isa,
         };

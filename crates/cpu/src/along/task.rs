@@ -1,14 +1,15 @@
 //! What a row-wise formula does with some rows, or with a part of one: a kernel that is compiled for each formula, instruction
 //! set and float type.
 //!
-//! Terms are written to a block and folded there. What is read may be followed by anything up to whole windows, so that no loop
-//! has a slow end.
+//! Terms are folded while they are in registers, where the instruction set has a reading for that; otherwise they are written to a
+//! block and folded there. What is read may be followed by anything up to whole windows, so that no loop has a slow end.
 
 use super::float::Float;
+use super::held;
 use super::terms::{self, Terms, WINDOW};
 use crate::isa::Isa;
 use crate::lane::V;
-use crate::simd::reading::{Reading, Reads};
+use crate::simd::reading::{Folding, Reading, Reads};
 use crate::simd::room::Room;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
@@ -48,7 +49,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
         let Task { x, step, kept, y, .. } = self;
         let Some(y) = y else { return };
         let (r, n, len) = (*self.r, self.n, self.len);
-        let (padded, side) = (len.next_multiple_of(WINDOW), side::<R, N>(len));
+        let (padded, side) = (len.next_multiple_of(WINDOW), side(len));
         for first in (0..self.rows).step_by(side) {
             let rows = first..self.rows.min(first + side);
             let mut all = [self.s; SIDE];
@@ -59,7 +60,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             }
             for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
                 let x = windows(&x, &step, row, padded);
-                terms::write::<_, L>(Statistic::<C, R, N, 1> { r, x, s: *s, n }, terms, &[]);
+                terms::write::<_, L, 0>(Statistic::<C, R, N, 1> { r, x, s: *s, n }, terms, []);
             }
             for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
@@ -68,6 +69,74 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             for (s, terms) in all.iter().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 terms::finish::<_, L, S>(OfTerms { r, terms: terms.as_chunks().0, s: *s, n }, len, y);
             }
+        }
+    }
+}
+
+/// Whole rows, some of them side by side, whose terms are folded while they are in registers. (Functions, because closures
+/// would not be inlined.)
+impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+    #[inline(always)]
+    fn held<M: Folding<C>, S: Reading<C> + Lane>(mut self) {
+        let side = side(self.len);
+        let mut first = 0;
+        while first < self.rows {
+            let mut all = [self.s; SIDE];
+            let all = &mut all[..side.min(self.rows - first)];
+            self.statistic::<M, 0>(first, all);
+            self.statistic::<M, 1>(first, all);
+            self.statistic::<M, 2>(first, all);
+            self.statistic::<M, 3>(first, all);
+            for (i, s) in all.iter().enumerate() {
+                self.result::<M, S>(first + i, *s, i);
+            }
+            first += side;
+        }
+    }
+    /// Statistic `K` of rows from `first` on, if there is such a one.
+    #[inline(always)]
+    fn statistic<M: Folding<C>, const K: usize>(&mut self, first: usize, all: &mut [[C; STATS]]) {
+        if K >= R::FOLDS.len() {
+            return;
+        }
+        let (r, n, len) = (*self.r, self.n, self.len);
+        let padded = len.next_multiple_of(WINDOW);
+        for (i, s) in all.iter_mut().enumerate() {
+            let x = windows(&self.x, &self.step, first + i, padded);
+            let terms = Statistic::<C, R, N, K> { r, x, s: *s, n };
+            let folded = if const { keeps::<R, N>() && K + 1 == R::FOLDS.len() } {
+                // While exponentials are computed, memory has nothing to do: it fetches what comes next. With cheaper terms
+                // that costs more than it gains.
+                let y = self.y.as_ref().map_or(x[0].all.as_ptr().cast(), |y| y.place().wrapping_add(i * len));
+                let places = [x[0].all.as_ptr().cast(), y];
+                held::fold::<C, M, true, 2>(R::FOLDS[K], terms, len, &mut self.kept[i * padded..], places)
+            } else {
+                held::fold::<C, M, false, 0>(R::FOLDS[K], terms, len, &mut [], [])
+            };
+            s[K] = r.finish(K, V(folded), s.map(V), V(n)).0;
+        }
+    }
+    /// What comes out of a row, whose kept terms are number `place`.
+    #[inline(always)]
+    fn result<M: Reading<C> + Lane, S: Reading<C> + Lane>(
+        &mut self,
+        row: usize,
+        s: [C; STATS],
+        place: usize,
+    ) {
+        let (r, n, len) = (*self.r, self.n, self.len);
+        let padded = len.next_multiple_of(WINDOW);
+        let Some(y) = &mut self.y else { return };
+        if R::OUT == RowOut::Once {
+            y.copy(&[r.out([V(C::lit(f64::NAN)); N], s.map(V), V(n)).0]);
+        } else if R::OUT == RowOut::Statistics {
+            y.copy(&s[..R::FOLDS.len()]);
+        } else if keeps::<R, N>() {
+            let terms = self.kept[place * padded..][..padded].as_chunks().0;
+            terms::finish::<_, M, S>(OfTerms { r, terms, s, n }, len, y);
+        } else {
+            let x = windows(&self.x, &self.step, row, padded);
+            terms::finish::<_, M, S>(Results { r, x, s, n }, len, y);
         }
     }
 }
@@ -113,19 +182,21 @@ const fn goes_side_by_side<R: Rows<N>, const N: usize>() -> bool {
 }
 
 /// How many rows of `n` elements go side by side.
-pub(super) fn side<R: Rows<N>, const N: usize>(n: usize) -> usize {
+pub(super) fn side(n: usize) -> usize {
     /// Elements of their terms, 4 KiB of f32: they are read twice more.
     const ALL: usize = 1024;
-    let many = goes_side_by_side::<R, N>() && n > 0;
-    if many { (ALL / n.next_multiple_of(WINDOW)).clamp(1, SIDE) } else { 1 }
+    (ALL / n.next_multiple_of(WINDOW).max(WINDOW)).clamp(1, SIDE)
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
     type T = C;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, S: Reading<C> + Lane>(mut self) {
-        if const { goes_side_by_side::<R, N>() } && self.whole && side::<R, N>(self.len) > 1 {
-            return self.side_by_side::<L, S>();
+    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(mut self) {
+        if const { M::AT_ONCE > 1 } && self.whole {
+            return self.held::<M, S>();
+        }
+        if const { goes_side_by_side::<R, N>() } && self.whole && side(self.len) > 1 {
+            return self.side_by_side::<M, S>();
         }
         let (r, n, len) = (*self.r, self.n, self.len);
         let folds = R::FOLDS.len();
@@ -147,22 +218,22 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
                 // that costs more than it gains.
                 let places = match &self.y {
                     Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
-                        &[x[0].all.as_ptr().cast(), y.place()][..]
+                        Some([x[0].all.as_ptr().cast(), y.place()])
                     }
-                    Some(_) | None => &[],
+                    Some(_) | None => None,
                 };
                 match k {
                     0 if folds > 0 => {
-                        terms::write::<_, L>(Statistic::<C, R, N, 0> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 0> { r, x, s, n }, all, places)
                     }
                     1 if folds > 1 => {
-                        terms::write::<_, L>(Statistic::<C, R, N, 1> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 1> { r, x, s, n }, all, places)
                     }
                     2 if folds > 2 => {
-                        terms::write::<_, L>(Statistic::<C, R, N, 2> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 2> { r, x, s, n }, all, places)
                     }
                     3 if folds > 3 => {
-                        terms::write::<_, L>(Statistic::<C, R, N, 3> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 3> { r, x, s, n }, all, places)
                     }
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
@@ -172,18 +243,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
                 }
                 k += 1;
             }
-            if let Some(y) = &mut self.y {
-                if R::OUT == RowOut::Once {
-                    y.copy(&[r.out([V(C::lit(f64::NAN)); N], s.map(V), V(n)).0]);
-                } else if R::OUT == RowOut::Statistics {
-                    y.copy(&s[..R::FOLDS.len()]);
-                } else if keeps::<R, N>() {
-                    let terms = self.kept[..padded].as_chunks().0;
-                    terms::finish::<_, L, S>(OfTerms { r, terms, s, n }, len, y);
-                } else {
-                    terms::finish::<_, L, S>(Results { r, x, s, n }, len, y);
-                }
-            }
+            self.result::<M, S>(row, s, 0);
         }
     }
 }

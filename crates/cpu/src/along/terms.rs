@@ -34,20 +34,43 @@ const AHEAD: usize = 4096;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Writes whole windows. For each, as much is fetched of what lies [`AHEAD`] of the places, element for element.
+/// For a window, fetches as much of what lies [`AHEAD`] of the places, element for element.
 #[inline(always)]
-pub(super) fn write<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &mut [T], places: &[*const T]) {
+pub(super) fn ahead<T, const P: usize>(places: [*const T; P], window: usize) {
+    for place in places {
+        let place = place.wrapping_add(window * WINDOW).cast::<u8>().wrapping_add(AHEAD);
+        (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
+    }
+}
+
+/// Writes whole windows. For each, as much is fetched of what lies ahead of the places.
+#[inline(always)]
+pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
+    x: impl Terms<T>,
+    y: &mut [T],
+    places: [*const T; P],
+) {
     for (window, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
-        for place in places {
-            let place = place.wrapping_add(window * WINDOW).cast::<u8>().wrapping_add(AHEAD);
-            (0..size_of_val(y)).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
-        }
+        ahead(places, window);
         let w = x.window(window);
         let mut j = 0;
         while j < WINDOW {
             x.at::<L>(&w, j).store(&mut y[j..]);
             j += L::AT_ONCE;
         }
+    }
+}
+
+/// As [`write`], with places or without.
+#[inline(always)]
+pub(super) fn write_ahead<T: Copy, L: Reading<T> + Lane>(
+    x: impl Terms<T>,
+    y: &mut [T],
+    places: Option<[*const T; 2]>,
+) {
+    match places {
+        Some(places) => write::<_, L, 2>(x, y, places),
+        None => write::<_, L, 0>(x, y, []),
     }
 }
 

@@ -10,9 +10,10 @@ use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::along::stage::Stage;
-use crate::isa::{Isa, dispatch};
+use crate::isa::Isa;
 use crate::memory::{Scratch, filled, with_capacity};
 use crate::parallel::try_pieces;
+use crate::simd::reading::read_anywhere;
 use crate::simd::tile::Strided;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
@@ -252,7 +253,7 @@ impl<C: Number> Walk<'_, C> {
                         diagonal: self.a.causal && key == query,
                     };
                     let (shift, weighted) = (&shift, &weighted);
-                    dispatch(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
+                    read_anywhere(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
                     let (p, ds) = (p.as_flattened(), ds.as_flattened());
                     if item.dq.is_some() {
                         let left = Strided { data: ds, row: TILE, column: 1 };

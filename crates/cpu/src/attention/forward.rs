@@ -10,6 +10,7 @@ use crate::gemm::scratch;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::lane::V;
 use crate::memory::Scratch;
+use crate::simd::reading::read_anywhere;
 use crate::simd::room::{Room, fresh_two};
 use crate::simd::tile::Strided;
 use elinvar_core::host;
@@ -133,7 +134,7 @@ impl<C: Number> Tiles<'_, C> {
                 keys: count,
                 diagonal: self.a.causal && key == query,
             };
-            dispatch(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
+            read_anywhere(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
             dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
             let left = Strided { data: tile.as_flattened(), row: TILE, column: 1 };
             C::chain(isa, [rows, wide, count], left, (&values[key * wide..], wide), (&mut *o, wide), false);

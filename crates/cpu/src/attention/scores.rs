@@ -3,8 +3,7 @@
 use super::{Number, Sizes, TILE};
 use crate::View;
 use crate::along::stage::Stage;
-use crate::isa::Kernel;
-use crate::lane::V;
+use crate::simd::reading::{Folding, Reading, Reads};
 use elinvar_core::{DType, Result};
 use elinvar_ops::lane::Lane;
 
@@ -93,10 +92,20 @@ pub(super) struct Weigh<'a, C> {
     pub run: &'a mut Running<C>,
 }
 
-impl<C: Number> Kernel for Weigh<'_, C> {
-    type Out = ();
+/// exp(s - shift) of all numbers of a row.
+#[inline(always)]
+fn weigh<C: Number, M: Folding<C>>(s: &mut Row<C>, shift: C) {
+    let mut j = 0;
+    while j < TILE {
+        (M::load(&s[j..]) - M::splat(shift)).exp().store(&mut s[j..]);
+        j += M::AT_ONCE;
+    }
+}
+
+impl<C: Number> Reads for Weigh<'_, C> {
+    type T = C;
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         let Running { m, l, alpha } = self.run;
         let mut shift = [C::NOTHING; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
@@ -106,13 +115,12 @@ impl<C: Number> Kernel for Weigh<'_, C> {
         for i in 0..TILE {
             let highest = shift[i];
             shift[i] = C::select(Lane::eq(highest, C::lit(f64::NEG_INFINITY)), C::NOTHING, highest);
-            alpha[i] = V(m[i] - shift[i]).exp().0;
+            alpha[i] = m[i] - shift[i];
             m[i] = highest;
         }
+        weigh::<C, M>(alpha, C::NOTHING);
         for (i, s) in self.tile.iter_mut().enumerate() {
-            for s in s.iter_mut() {
-                *s = V(*s - shift[i]).exp().0;
-            }
+            weigh::<C, M>(s, shift[i]);
             l[i] = l[i] * alpha[i] + sum(s);
         }
     }
@@ -171,14 +179,14 @@ pub(super) struct Slopes<'a, C> {
     pub weighted: &'a Row<C>,
 }
 
-impl<C: Number> Kernel for Slopes<'_, C> {
-    type Out = ();
+impl<C: Number> Reads for Slopes<'_, C> {
+    type T = C;
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
             self.masking.scores(i, p);
-            for (p, ds) in p.iter_mut().zip(ds) {
-                *p = V(*p - self.shift[i]).exp().0;
+            weigh::<C, M>(p, self.shift[i]);
+            for (p, ds) in p.iter().zip(ds) {
                 *ds = *p * (*ds - self.weighted[i]);
             }
         }

@@ -3,9 +3,10 @@
 use super::kernels::Tile;
 use super::source::{Matrix, copy};
 use super::{Numbers, Real};
-use crate::isa::{Isa, Kernel, formula};
-use crate::lane::V;
+use crate::isa::Isa;
+use crate::simd::reading::{Folding, Reading, Reads, read};
 use elinvar_ops::backend::Epilogue;
+use elinvar_ops::lane::Lane;
 
 /// What is done to finished elements.
 pub(crate) trait Finish<T>: Sync {
@@ -54,7 +55,7 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
             });
             // Where formulas are not compiled, they are called: an fma is a call there anyway.
             if isa.has_formulas() {
-                formula::<T, _>(isa, Lanes { e: self.e, x, y });
+                read(isa, Lanes { e: self.e, x, y });
             } else {
                 for (i, y) in y.iter_mut().enumerate() {
                     *y = self.e.lane(*y, x.map(|x| x[i]));
@@ -86,18 +87,54 @@ struct Lanes<'a, T, E, const N: usize> {
     y: &'a mut [T],
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> Kernel for Lanes<'_, T, E, N> {
-    type Out = ();
+/// Elements that go through the formula together.
+const WINDOW: usize = 64;
+/// As many of the last ones.
+const FEW: usize = 16;
+
+/// The formula on a window.
+#[inline(always)]
+fn window<T: Real, R: Reading<T> + Lane, E: Epilogue<N>, const N: usize, const W: usize>(
+    e: &E,
+    y: &mut [T; W],
+    x: [&[T; W]; N],
+) {
+    let mut j = 0;
+    while j < W {
+        let mut all = [R::splat(T::ZERO); N];
+        for (a, x) in all.iter_mut().zip(&x) {
+            *a = R::load(&x[j..]);
+        }
+        e.lane(R::load(&y[j..]), all).store(&mut y[j..]);
+        j += R::AT_ONCE;
+    }
+}
+
+impl<T: Real, E: Epilogue<N>, const N: usize> Reads for Lanes<'_, T, E, N> {
+    type T = T;
     #[inline(always)]
-    fn run(self) {
-        let n = self.y.len();
-        let x = self.x.map(|x| &x[..n]);
-        for (i, y) in self.y.iter_mut().enumerate() {
-            let mut all = [V(T::ZERO); N];
-            for (a, x) in all.iter_mut().zip(&x) {
-                *a = V(x[i]);
+    fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
+        let zeros = [T::ZERO; WINDOW];
+        let (whole, rest) = self.y.as_chunks_mut::<WINDOW>();
+        let mut at = 0;
+        for y in whole {
+            let mut all = [&zeros; N];
+            for (all, x) in all.iter_mut().zip(&self.x) {
+                *all = x[at..].first_chunk().expect("an operand is as long as the result");
             }
-            *y = self.e.lane(V(*y), all).0;
+            window::<T, M, E, N, WINDOW>(self.e, y, all);
+            at += WINDOW;
+        }
+        for y in rest.chunks_mut(FEW) {
+            let mut staged = [[T::ZERO; FEW]; N];
+            for (staged, x) in staged.iter_mut().zip(&self.x) {
+                staged[..y.len()].copy_from_slice(&x[at..][..y.len()]);
+            }
+            let mut few = [T::ZERO; FEW];
+            few[..y.len()].copy_from_slice(y);
+            window::<T, S, E, N, FEW>(self.e, &mut few, staged.each_ref());
+            y.copy_from_slice(&few[..y.len()]);
+            at += FEW;
         }
     }
 }

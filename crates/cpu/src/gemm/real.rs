@@ -5,11 +5,12 @@ use super::source::Numbers;
 use super::{Finish, Matrix, contract, pairs};
 use crate::CpuDevice;
 use crate::conv::{self, Windows};
+use crate::simd::reading::Read;
 use crate::simd::vector::Registers;
 use elinvar_core::{HostData, Precision, Result};
 
 /// f32 or f64: a type in which contractions are computed.
-pub(crate) trait Real: Registers {
+pub(crate) trait Real: Registers + Read {
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
     /// Memory of this thread for use in between.

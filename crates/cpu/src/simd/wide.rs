@@ -5,7 +5,8 @@
 //! missing is added. How it can be wrong: there. The tests compare each operation with the plain reading.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
-use super::reading::Reading;
+use super::reading::{Folding, Reading};
+use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -28,13 +29,13 @@ pub(crate) struct WideInt<const K: usize>([__m512i; K]);
 pub(crate) struct WideMask<const K: usize>([__mmask16; K]);
 
 /// Registers side by side, at most.
-const MOST: usize = 4;
+const MOST: usize = 6;
 
 /// The body for each register, written out: numbers stay in registers only if every index of theirs is a constant before the
 /// compiler decides where they live. (No closures, which would be compiled without the instruction set.)
 macro_rules! each_register {
     ($i:ident => $body:expr) => {
-        each_register!(@ $i, $body, 0 1 2 3)
+        each_register!(@ $i, $body, 0 1 2 3 4 5)
     };
     (@ $i:ident, $body:expr, $($number:literal)*) => {{
         const { assert!(K <= MOST) };
@@ -83,6 +84,58 @@ impl<const K: usize> Reading<f32> for Wide<K> {
     #[inline(always)]
     fn splat(v: f32) -> Self {
         each!(float, _i => _mm512_set1_ps(v))
+    }
+}
+
+/// A register with its numbers in another order.
+macro_rules! turned {
+    ($x:ident, $($instruction:tt)*) => {
+        // SAFETY: the processor has AVX-512, as the register says.
+        Wide([unsafe { $($instruction)*($x.0[0], $x.0[0]) }])
+    };
+}
+
+impl<const K: usize> Folding<f32> for Wide<K> {
+    #[inline(always)]
+    fn first(self, n: usize, other: f32) -> Self {
+        each!(float, i => {
+            let mask = (1u32 << n.saturating_sub(i * LANES).min(LANES)) - 1;
+            _mm512_mask_blend_ps(mask as u16, _mm512_set1_ps(other), self.0[i])
+        })
+    }
+    #[inline(always)]
+    fn two(f: Fold, a: Self, b: Self) -> Self {
+        match f {
+            Fold::Sum => a + b,
+            Fold::Prod => a * b,
+            Fold::Max => each!(float, i => _mm512_range_ps::<LARGER>(a.0[i], b.0[i])),
+            Fold::Min => each!(float, i => _mm512_range_ps::<SMALLER>(a.0[i], b.0[i])),
+        }
+    }
+    #[inline(always)]
+    fn folded(self, f: Fold) -> f32 {
+        const { assert!(K == 1 || K == 2 || K == 4) };
+        // An index that is too large belongs to a branch that is not taken.
+        let [a, b, c, d] =
+            [Wide([self.0[0]]), Wide([self.0[1 % K]]), Wide([self.0[2 % K]]), Wide([self.0[3 % K]])];
+        let x = match K {
+            4 => Wide::two(f, Wide::two(f, a, c), Wide::two(f, b, d)),
+            2 => Wide::two(f, a, b),
+            _ => a,
+        };
+        // Each half beside the other, then each quarter, each pair, each number.
+        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0x4e>));
+        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0xb1>));
+        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_ps::<0x4e>));
+        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_ps::<0xb1>));
+        // SAFETY: the processor has AVX-512, as the register says.
+        unsafe { _mm512_cvtss_f32(x.0[0]) }
+    }
+    #[inline(always)]
+    fn any(mask: WideMask<K>) -> bool {
+        let mut all = 0;
+        each_register!(i => all |= mask.0[i]);
+        all != 0
     }
 }
 
@@ -280,8 +333,21 @@ impl<const K: usize> Lane for Wide<K> {
         each!(mask, i => _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0[i], other.0[i]))
     }
     #[inline(always)]
+    fn is_nan(self) -> WideMask<K> {
+        each!(mask, i => _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0[i], self.0[i]))
+    }
+    #[inline(always)]
     fn select(mask: WideMask<K>, a: Self, b: Self) -> Self {
         each!(float, i => _mm512_mask_blend_ps(mask.0[i], b.0[i], a.0[i]))
+    }
+    // Where one of two is NaN, and of two zeros, the instructions give the second.
+    #[inline(always)]
+    fn at_least(self, low: Self) -> Self {
+        each!(float, i => _mm512_max_ps(low.0[i], self.0[i]))
+    }
+    #[inline(always)]
+    fn at_most(self, high: Self) -> Self {
+        each!(float, i => _mm512_min_ps(high.0[i], self.0[i]))
     }
     #[inline(always)]
     fn to_bits(self) -> WideInt<K> {
@@ -317,3 +383,6 @@ impl<const K: usize> Lane for Wide<K> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::isa::Level;
 use super::isa::{Isa, Kernel, formula};
-use super::reading::{One, Read, Reading, Reads, read};
+use super::reading::{Folding, One, Read, Reading, Reads, read};
 use super::room::Room;
 #[cfg(target_arch = "x86_64")]
 use super::x86::ends;
@@ -20,9 +20,11 @@ use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{IntMap, Map};
 use std::mem::MaybeUninit;
 
-/// Elements of a window, 1 KiB of f32: what a formula costs anew for each (its constants come to registers) is little beside
-/// them. With 64, tanh and gelu took a tenth longer.
-pub(crate) const WINDOW: usize = 256;
+/// Elements of a window, twice what the broadest reading takes: what a formula costs anew for each (its constants come to
+/// registers) is little beside them. With 64, tanh and gelu took a tenth longer.
+pub(crate) const WINDOW: usize = 192;
+/// Elements of a window behind the last whole one, of readings that take several at once.
+const SMALL: usize = 64;
 /// Elements of a window at the end: one register of AVX-512 of f32.
 const FEW: usize = 16;
 
@@ -108,6 +110,11 @@ impl<'a, T: Element> Line<'a, T> {
     #[inline(always)]
     fn window(&self, number: usize) -> &'a [T; WINDOW] {
         &self.data.as_chunks().0[number * self.step]
+    }
+    /// The elements from `at` on.
+    #[inline(always)]
+    fn small(&self, at: usize) -> &'a [T; SMALL] {
+        self.data[at * self.step..].first_chunk().expect("a window lies in the row")
     }
     /// The `n` elements from `at` on, in `room` unless there are so many behind them that they can be read where they lie.
     #[inline(always)]
@@ -245,11 +252,11 @@ pub(crate) fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
     formula::<T, _>(isa, Windows { f: Ints(m), x, room, ends: Ends::of::<T>(isa) });
 }
 
-impl<T: Read, M: Map<N>, const N: usize> Reads for Windows<'_, '_, T, Floats<M>, N> {
+impl<T: Read, F: Map<N>, const N: usize> Reads for Windows<'_, '_, T, Floats<F>, N> {
     type T = T;
     #[inline(always)]
-    fn run<L: Reading<T> + Lane, S: Reading<T> + Lane>(self) {
-        self.fill::<L, S>();
+    fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
+        self.fill::<L, M, S>();
     }
 }
 
@@ -257,7 +264,7 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize> Kernel for Windows<'_, '_, 
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        self.fill::<One<T>, One<T>>();
+        self.fill::<One<T>, One<T>, One<T>>();
     }
 }
 
@@ -282,9 +289,9 @@ fn window<T: Element, R: Reading<T>, F: Lanes<R, N>, const N: usize, const W: us
 
 impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
     #[inline(always)]
-    fn fill<L: Reading<T>, S: Reading<T>>(self)
+    fn fill<L: Reading<T>, M: Reading<T>, S: Reading<T>>(self)
     where
-        F: Lanes<L, N> + Lanes<S, N>,
+        F: Lanes<L, N> + Lanes<M, N> + Lanes<S, N>,
     {
         let Windows { f, x, room, ends } = self;
         let n = room.left();
@@ -297,7 +304,7 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
             for ((line, x), copies) in line.iter_mut().zip(x).zip(&mut copies) {
                 *line = x.row(number, y.len(), copies);
             }
-            row::<T, L, S, F, N>(f, &line, y, ends);
+            row::<T, L, M, S, F, N>(f, &line, y, ends);
         }
         room.count(n);
     }
@@ -305,13 +312,15 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
 
 /// A row of results.
 #[inline(always)]
-fn row<T: Element, L: Reading<T>, S: Reading<T>, F: Lanes<L, N> + Lanes<S, N>, const N: usize>(
+fn row<T: Element, L: Reading<T>, M: Reading<T>, S: Reading<T>, F, const N: usize>(
     f: F,
     x: &[Line<'_, T>; N],
     y: &mut [MaybeUninit<T>],
     ends: Ends,
-) {
-    let (whole, rest) = y.as_chunks_mut::<WINDOW>();
+) where
+    F: Lanes<L, N> + Lanes<M, N> + Lanes<S, N>,
+{
+    let (whole, mut rest) = y.as_chunks_mut::<WINDOW>();
     for (number, y) in whole.iter_mut().enumerate() {
         let mut all = [x[0].window(number); N];
         for (all, x) in all.iter_mut().zip(x) {
@@ -320,6 +329,18 @@ fn row<T: Element, L: Reading<T>, S: Reading<T>, F: Lanes<L, N> + Lanes<S, N>, c
         window::<T, L, F, N, WINDOW>(f, all, y);
     }
     let mut at = whole.len() * WINDOW;
+    if const { L::AT_ONCE > 1 } {
+        let (whole, few) = rest.as_chunks_mut::<SMALL>();
+        for y in whole {
+            let mut all = [x[0].small(at); N];
+            for (all, x) in all.iter_mut().zip(x) {
+                *all = x.small(at);
+            }
+            window::<T, M, F, N, SMALL>(f, all, y);
+            at += SMALL;
+        }
+        rest = few;
+    }
     for y in rest.chunks_mut(FEW) {
         let zeros = [T::ZERO; FEW];
         let (mut staged, mut all) = ([zeros; N], [&zeros; N]);

@@ -121,6 +121,16 @@ pub trait Lane:
     }
     /// `a` where the mask is true, else `b`. Both are computed; what is not taken does not matter.
     fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
+    /// `low` where `self` is less, else `self`: NaN stays. Unlike [`Lane::max`], it is what processors have as one instruction.
+    #[inline(always)]
+    fn at_least(self, low: Self) -> Self {
+        Self::select(self.lt(low), low, self)
+    }
+    /// `high` where `self` is greater, else `self`: NaN stays.
+    #[inline(always)]
+    fn at_most(self, high: Self) -> Self {
+        Self::select(self.gt(high), high, self)
+    }
 
     /// The bit pattern.
     fn to_bits(self) -> Self::Int;

@@ -4,7 +4,7 @@
 //! two pieces (Muller, "Elementary Functions", chapter 11), of which tanh in 32 bits needs only the first.
 
 use super::exp::exp_pair;
-use super::parts::{Pair, clamp, clamp_above, fast_two_sum, polynomial, power_of_two, round_to_power};
+use super::parts::{Pair, clamp_above, fast_two_sum, polynomial, power_of_two, round_to_power};
 use crate::lane::{Lane, LaneInt};
 
 /// (tanh(x) / x - 1) / x^2 in x^2 on 0 ..= 0.8; tanh to 0.045 ULP.
@@ -62,7 +62,7 @@ const SINH_64: [f64; 8] = [
 #[inline(always)]
 fn quarters<L: Lane>(x: L) -> (Pair<L>, Pair<L>) {
     // Past these the result is infinity, and 2^(n - 2) is still a normal number.
-    let a = if L::BITS == 32 { clamp(x.abs(), 0.0, 89.7) } else { clamp(x.abs(), 0.0, 710.7) };
+    let a = if L::BITS == 32 { clamp_above(x.abs(), 89.7) } else { clamp_above(x.abs(), 710.7) };
     let (n, e) = exp_pair(a);
     let s = power_of_two::<L>(n - L::Int::lit(2));
     let grown = Pair { high: s * e.high, low: s * e.low };
@@ -140,7 +140,7 @@ fn tanh_64<L: Lane>(x: L) -> L {
 
     let one = L::lit(1.0);
     // From here on the result rounds to 1.
-    let a = clamp(x.abs(), 0.0, 20.0);
+    let a = clamp_above(x.abs(), 20.0);
     let (n, e) = exp_pair(a + a);
     let s = power_of_two::<L>(n);
     let divisor = fast_two_sum(s * e.high, one);

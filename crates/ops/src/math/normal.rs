@@ -1,7 +1,7 @@
 //! The normal distribution function.
 
 use super::erf::erf;
-use super::parts::{clamp, polynomial, round_to_power};
+use super::parts::{clamp_above, polynomial, round_to_power};
 use crate::lane::Lane;
 
 /// (log2(1 - Phi(a)) + 1) / a in a on 0 ..= 5.65; 1 - Phi to 2^-29.6, absolutely.
@@ -42,7 +42,7 @@ pub fn phi<L: Lane>(x: L) -> L {
     if L::BITS == 64 {
         return erf(x * L::lit(core::f64::consts::FRAC_1_SQRT_2)).fma(half, half);
     }
-    let a = clamp(x.abs(), 0.0, BOUND);
+    let a = clamp_above(x.abs(), BOUND);
     let log = a * polynomial(a, &TAIL_32);
     // The logarithm of half of it is one less.
     let (n, power) = round_to_power(log, L::lit(1.0), -1);

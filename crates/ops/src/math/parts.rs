@@ -111,8 +111,9 @@ impl<L: Lane> Scale<L> {
         let bits = self.shifted.to_bits();
         // Halving leaves zeros below where the magic number's own bits begin.
         let half = bits.shr(1);
-        let power = |n: L::Int| L::from_bits(n.shl(fraction_bits::<L>()));
-        y * power(half) * power(bits - half)
+        let [first, second] = [half, bits - half];
+        let exponent = fraction_bits::<L>();
+        y * L::from_bits(first.shl(exponent)) * L::from_bits(second.shl(exponent))
     }
 }
 
@@ -138,15 +139,13 @@ pub fn sign_is_set<L: Lane>(x: L) -> L::Mask {
 /// `low..=high`, and NaN stays NaN.
 #[inline(always)]
 pub fn clamp<L: Lane>(x: L, low: f64, high: f64) -> L {
-    let low = L::lit(low);
-    clamp_above(L::select(x.lt(low), low, x), high)
+    clamp_above(x.at_least(L::lit(low)), high)
 }
 
 /// At most `high`, and NaN stays NaN.
 #[inline(always)]
 pub fn clamp_above<L: Lane>(x: L, high: f64) -> L {
-    let high = L::lit(high);
-    L::select(x.gt(high), high, x)
+    x.at_most(L::lit(high))
 }
 
 /// A number as the sum of two lanes, `low` no larger than about an ULP of `high`.

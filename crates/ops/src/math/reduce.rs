@@ -102,55 +102,75 @@ fn below<L: Lane>(a: L::Int, b: L::Int) -> L::Mask {
 /// multiple of pi/2 than 2^-32 (2^-62 in 64 bits), so enough bits stay significant.
 #[inline(always)]
 fn reduce_large<L: Lane>(x: L) -> (L::Int, Pair<L>) {
-    let int = |v: i64| L::Int::lit(v);
     let width = L::BITS;
     let bits = x.to_bits();
     let exponent = bits.shr_logical(fraction_bits::<L>());
-    let one = int(1).shl(fraction_bits::<L>());
-    let m = (bits & (one - int(1))) | one;
+    let one = int::<L>(1).shl(fraction_bits::<L>());
+    let m = (bits & (one - int::<L>(1))) | one;
 
     // The first exponent for which this is called begins at bit 0 of the words.
-    let start = exponent - int(bias::<L>() + if width == 32 { 17 } else { 30 });
-    let shift = start & int(i64::from(width) - 1);
+    let start = exponent - int::<L>(bias::<L>() + if width == 32 { 17 } else { 30 });
+    let shift = start & int::<L>(i64::from(width) - 1);
     let index = start.shr(if width == 32 { 5 } else { 6 });
-    let bit = |i: u32| !(index & int(1 << i)).eq(int(0));
     let (a, b, c, d) = if width == 32 {
-        let bits = [bit(1), bit(0)];
-        let pick = |offset| pick_32::<L>(offset, &bits);
-        (pick(0), pick(1), pick(2), pick(3))
+        let bits = [bit::<L>(index, 1), bit::<L>(index, 0)];
+        (pick_32::<L>(0, &bits), pick_32::<L>(1, &bits), pick_32::<L>(2, &bits), pick_32::<L>(3, &bits))
     } else {
-        let bits = [bit(3), bit(2), bit(1), bit(0)];
-        let pick = |offset| pick_64::<L>(offset, &bits);
-        (pick(0), pick(1), pick(2), pick(3))
+        let bits = [bit::<L>(index, 3), bit::<L>(index, 2), bit::<L>(index, 1), bit::<L>(index, 0)];
+        (pick_64::<L>(0, &bits), pick_64::<L>(1, &bits), pick_64::<L>(2, &bits), pick_64::<L>(3, &bits))
     };
-    // The lower word's part is shifted by one and the rest: a shift by the full width has no meaning.
-    let back = int(i64::from(width) - 1) - shift;
-    let join = |upper: L::Int, lower: L::Int| upper.shl_by(shift) | lower.shr_logical(1).shr_logical_by(back);
-    let (w0, w1, w2) = (join(a, b), join(b, c), join(c, d));
+    let (w0, w1, w2) = (join::<L>(a, b, shift), join::<L>(b, c, shift), join::<L>(c, d, shift));
 
     let middle_low = m * w1;
     let middle = middle_low + m.mul_high_unsigned(w2);
-    let carry = L::Int::select(below::<L>(middle, middle_low), int(1), int(0));
+    let carry = L::Int::select(below::<L>(middle, middle_low), int::<L>(1), int::<L>(0));
     let top = m * w0 + m.mul_high_unsigned(w1) + carry;
 
-    let quadrant = (top + int(1).shl(width - 3)).shr_logical(width - 2);
+    let quadrant = (top + int::<L>(1).shl(width - 3)).shr_logical(width - 2);
     let fraction = top - quadrant.shl(width - 2);
     // The signed fraction in three pieces that are exact as floats: fraction bits plus one each, at most.
     let cut = if width == 32 { 8 } else { 11 };
     let split = width - 2 * cut;
     let piece0 = fraction.shr(cut);
-    let piece1 = (fraction & (int(1).shl(cut) - int(1))).shl(split) | middle.shr_logical(width - split);
-    let piece2 = middle & (int(1).shl(width - split) - int(1));
-    let unit = |down: u32| L::lit(exact_power(-(down as i32)));
-    let value0 = L::from_int(piece0) * unit(width - 2 - cut);
-    let value1 = L::from_int(piece1) * unit(width - 2 - cut + cut + split);
-    let value2 = L::from_int(piece2) * unit(2 * width - 2);
+    let rest = fraction & (int::<L>(1).shl(cut) - int::<L>(1));
+    let piece1 = rest.shl(split) | middle.shr_logical(width - split);
+    let piece2 = middle & (int::<L>(1).shl(width - split) - int::<L>(1));
+    let value0 = L::from_int(piece0) * L::lit(two_to_minus(width - 2 - cut));
+    let value1 = L::from_int(piece1) * L::lit(two_to_minus(width - 2 + split));
+    let value2 = L::from_int(piece2) * L::lit(two_to_minus(2 * width - 2));
     let sum = fast_two_sum(value0, value1);
     let turns = fast_two_sum(sum.high, sum.low + value2);
 
     let product = two_product(turns.high, HALF_PI.piece(0));
     let low = turns.low.fma(HALF_PI.piece(0), turns.high.fma(HALF_PI.piece(1), product.low));
     (quadrant, fast_two_sum(product.high, low))
+}
+
+// Functions, because closures would not be inlined into vector code whose values are large.
+
+#[inline(always)]
+fn int<L: Lane>(v: i64) -> L::Int {
+    L::Int::lit(v)
+}
+
+/// Bit `i` of an index.
+#[inline(always)]
+fn bit<L: Lane>(index: L::Int, i: u32) -> L::Mask {
+    !(index & int::<L>(1 << i)).eq(int::<L>(0))
+}
+
+/// Two words after one another, shifted left: the upper word.
+///
+/// The lower word's part is shifted by one and the rest: a shift by the full width has no meaning.
+#[inline(always)]
+fn join<L: Lane>(upper: L::Int, lower: L::Int, shift: L::Int) -> L::Int {
+    let back = int::<L>(i64::from(L::BITS) - 1) - shift;
+    upper.shl_by(shift) | lower.shr_logical(1).shr_logical_by(back)
+}
+
+#[inline(always)]
+const fn two_to_minus(n: u32) -> f64 {
+    exact_power(-(n as i32))
 }
 
 #[inline(always)]
