@@ -125,7 +125,7 @@ pub(crate) enum Operand<'a, T> {
     /// It lies there as the formula reads it.
     Slice(&'a [T]),
     /// One element for all: a window of copies.
-    One(Box<[T; WINDOW]>),
+    One(Box<Copies<T>>),
     /// A short row that is repeated, such as a bias: so often that a block from any element of it on lies there; and its
     /// length.
     Row(Vec<T>, usize),
@@ -134,6 +134,10 @@ pub(crate) enum Operand<'a, T> {
     /// Through blocks.
     Blocks(&'a HostData, Walk),
 }
+
+/// A window of copies. It begins with a cache line, as blocks do.
+#[repr(align(64))]
+pub(crate) struct Copies<T>([T; WINDOW]);
 
 impl<'a, T: Number> Operand<'a, T> {
     pub(crate) fn new(buffer: &'a HostData, layout: &Layout, len: usize) -> Result<Self> {
@@ -153,7 +157,7 @@ impl<'a, T: Number> Operand<'a, T> {
                 Some(x) => gather(x, &walk, 0, 1, room),
                 None => T::load(Isa::best(), buffer, &walk, 0, 1, room),
             });
-            return Ok(Operand::One(Box::new([one[0]; WINDOW])));
+            return Ok(Operand::One(Box::new(Copies([one[0]; WINDOW]))));
         }
         let (row, step) = walk.inner();
         let Some(x) = T::slice(buffer) else { return Ok(Operand::Blocks(buffer, walk)) };
@@ -205,7 +209,7 @@ impl<'a, T: Number> Operand<'a, T> {
     /// What a formula reads of [`rows`] from `start` on.
     pub(crate) fn piece_of_rows<'b>(&'b self, start: usize, rows: Rows) -> Piece<'b, T> {
         match self {
-            Operand::One(copies) => Piece::number_of(&copies[..], rows),
+            Operand::One(copies) => Piece::number_of(&copies.0, rows),
             Operand::Slice(x) => Piece::rows(&x[start..], rows, rows.len),
             Operand::Rows(x, walk) => {
                 let ((_, step), at) = (walk.inner(), walk.position(start));
@@ -229,7 +233,7 @@ impl<'a, T: Number> Operand<'a, T> {
         n: usize,
     ) -> Piece<'b, T> {
         match (self, block) {
-            (Operand::One(copies), _) => Piece::number(&copies[..]),
+            (Operand::One(copies), _) => Piece::number(&copies.0),
             (Operand::Rows(x, walk), Some(block)) => {
                 let (_, step) = walk.inner();
                 let at = walk.position(start);
@@ -263,7 +267,7 @@ impl<'a, T: Number> Operand<'a, T> {
                 &all[start % row..][..n]
             }
             Operand::One(_) if block.held().len() >= n => &block.held()[..n],
-            Operand::One(copies) => block.fill(n, |room| room.extend(n, |_| copies[0])),
+            Operand::One(copies) => block.fill(n, |room| room.extend(n, |_| copies.0[0])),
             Operand::Rows(x, walk) => match walk.lies(start, n) {
                 Some(at) => &x[at..at + n],
                 None => block.fill(n, |room| gather(x, walk, start, n, room)),

@@ -148,7 +148,9 @@ impl<'a, T: Copy> Room<'a, T> {
     }
 }
 
-/// Room for a few elements that are read again soon.
+/// Room for a few elements that are read again soon. It begins with a cache line, for the largest registers fill one: what lies
+/// across two is loaded twice.
+#[repr(align(64))]
 pub(crate) struct Block<T, const MOST: usize = BLOCK> {
     slots: [MaybeUninit<T>; MOST],
     /// So many slots, from the first on, hold a value.
