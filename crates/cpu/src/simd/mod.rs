@@ -13,8 +13,9 @@
 //! * [`room`]: memory for results that is written once.
 //! * [`pages`]: large pages for large memory.
 //! * [`windows`]: formulas over contiguous operands.
-//! * [`threads`]: work that several threads share.
+//! * [`threads`]: work that several threads share; `board` is where it is posted.
 
+mod board;
 pub(crate) mod chains;
 pub(crate) mod fetch;
 pub(crate) mod folds;
