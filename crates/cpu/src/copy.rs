@@ -5,6 +5,7 @@ use crate::convert::{self, Odd, Simple};
 use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse};
 use crate::simd::room::{BLOCK, Block, Room, fresh};
+use crate::simd::turned::{Blocks, turned};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
@@ -154,66 +155,69 @@ impl<'a> Crossed<'a> {
         let row: usize = dims[self.near + 1..].iter().product();
         let near = dims[self.near];
         let outer = dims[..self.near].iter().product::<usize>();
-        let tall = TALL.min(near);
+        // Tall ones have few edges.
+        let tall = if near >= 16 * TALL { 2 * TALL } else { TALL.min(near) };
         let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
+        let (n, step) = self.walk.inner();
+        let middles = self.near + 1..dims.len() - 1;
+        let starts: Vec<isize> = (0..row / n).map(|middle| self.place(middle, middles.clone())).collect();
         fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
             let mut at = start / row;
             let mut tile = [[T::ZERO; TILE]; TILE];
             while room.left() > 0 {
-                let count = tall.min(near - at % near).min(room.left() / row);
-                self.strip(v, at / near, at % near, room.zeroed(count * row, T::ZERO), &mut tile);
-                at += count;
+                let rows = tall.min(near - at % near).min(room.left() / row);
+                let slab = self.place(at / near, 0..self.near);
+                let at_first = self.walk.offset[0].wrapping_add_signed(slab) + at % near;
+                let blocks = Blocks { at: at_first, starts: &starts, rows, cols: n, step };
+                room.part(rows * row, |room| {
+                    if !turned(d.isa(), v, blocks, room) {
+                        strip(v, blocks, room.zeroed(rows * row, T::ZERO), &mut tile);
+                    }
+                });
+                at += rows;
             }
             Ok(())
         })
     }
-    /// The rows from number `first` on of slab `outer`.
-    fn strip<T: Element>(
-        &self,
-        v: &[T],
-        outer: usize,
-        first: usize,
-        out: &mut [T],
-        tile: &mut [[T; TILE]; TILE],
-    ) {
+    /// How far from the first element the one number `flat` of these axes lies.
+    fn place(&self, mut flat: usize, axes: std::ops::Range<usize>) -> isize {
         let (dims, strides) = (&self.walk.dims, &self.walk.strides[0]);
-        let last = dims.len() - 1;
-        let row: usize = dims[self.near + 1..].iter().product();
-        let count = out.len() / row;
-        let place = |mut flat: usize, axes: std::ops::Range<usize>| {
-            let mut at = 0isize;
-            for a in axes.rev() {
-                at += (flat % dims[a]) as isize * strides[a];
-                flat /= dims[a];
-            }
-            at
-        };
-        let corner = self.walk.offset[0].wrapping_add_signed(place(outer, 0..self.near)) + first;
-        let (n, step) = self.walk.inner();
-        for middle in 0..row / n {
-            let start = corner.wrapping_add_signed(place(middle, self.near + 1..last));
-            for from in (0..n).step_by(TILE) {
-                let wide = TILE.min(n - from);
-                let at = |i: usize| start.wrapping_add_signed((from + i) as isize * step);
-                let to = |a: usize| a * row + middle * n + from;
-                for low in (0..count).step_by(TILE) {
-                    let tall = TILE.min(count - low);
-                    if (tall, wide) == (TILE, TILE) {
-                        // The same with sizes that the compiler knows.
-                        for i in 0..TILE {
-                            let line = v[at(i) + low..].first_chunk::<TILE>().expect("inside of the buffer");
-                            for a in 0..TILE {
-                                tile[a][i] = line[a];
-                            }
-                        }
+        let mut at = 0isize;
+        for a in axes.rev() {
+            at += (flat % dims[a]) as isize * strides[a];
+            flat /= dims[a];
+        }
+        at
+    }
+}
+
+/// Blocks of any kind of numbers, and of any size.
+fn strip<T: Element>(v: &[T], blocks: Blocks<'_>, out: &mut [T], tile: &mut [[T; TILE]; TILE]) {
+    let Blocks { at: corner, starts, rows: count, cols: n, step } = blocks;
+    let row = starts.len() * n;
+    for (middle, start) in starts.iter().enumerate() {
+        let start = corner.wrapping_add_signed(*start);
+        for from in (0..n).step_by(TILE) {
+            let wide = TILE.min(n - from);
+            let at = |i: usize| start.wrapping_add_signed((from + i) as isize * step);
+            let to = |a: usize| a * row + middle * n + from;
+            for low in (0..count).step_by(TILE) {
+                let tall = TILE.min(count - low);
+                if (tall, wide) == (TILE, TILE) {
+                    // The same with sizes that the compiler knows.
+                    for i in 0..TILE {
+                        let line = v[at(i) + low..].first_chunk::<TILE>().expect("inside of the buffer");
                         for a in 0..TILE {
-                            out[to(low + a)..][..TILE].copy_from_slice(&tile[a]);
+                            tile[a][i] = line[a];
                         }
-                    } else {
-                        for i in 0..wide {
-                            for (a, &x) in v[at(i) + low..][..tall].iter().enumerate() {
-                                out[to(low + a) + i] = x;
-                            }
+                    }
+                    for a in 0..TILE {
+                        out[to(low + a)..][..TILE].copy_from_slice(&tile[a]);
+                    }
+                } else {
+                    for i in 0..wide {
+                        for (a, &x) in v[at(i) + low..][..tall].iter().enumerate() {
+                            out[to(low + a) + i] = x;
                         }
                     }
                 }

@@ -84,14 +84,14 @@ fn find<T: Number + PartialOrd, F: Combine<T>>(
     let copy = turned::<T>(d, "an index of an extreme", x)?;
     let stage = either::<T>("an index of an extreme", x, &copy)?;
     pieces(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, |first, part| {
-        let mut buffer = [F::start(); BLOCK];
+        let (mut buffer, far) = ([F::start(); BLOCK], stage.is_read_in_place());
         for (i, out) in part.iter_mut().enumerate() {
             let mut best: Option<(T, usize)> = None;
             for start in (0..n).step_by(BLOCK) {
                 let len = BLOCK.min(n - start);
                 let row = stage.block((first + i) * n + start, len, len, &mut buffer);
                 let mut top = F::start();
-                lanes::short_rows::<T, F>(d.isa(), row, len, std::slice::from_mut(&mut top));
+                lanes::short_rows::<T, F>(d.isa(), row, len, far, std::slice::from_mut(&mut top));
                 if best.is_none_or(|(b, _)| better(top, b) || (is_nan(top) && !is_nan(b))) {
                     best = Some((top, start + dispatch(d.isa(), Place { row, of: top })));
                 }

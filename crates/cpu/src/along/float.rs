@@ -42,7 +42,7 @@ macro_rules! float {
                 each_fold!(f, F => <F as Combine<$t>>::start())
             }
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
-                each_fold!(f, F => <F as Combine<$t>>::block(isa, terms))
+                each_fold!(f, F => <F as Combine<$t>>::block(isa, terms, false))
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
                 <$t as Folds>::sum_of(isa, parts)

@@ -87,7 +87,7 @@ fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, kept: usize) -> R
 }
 
 fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, out: &mut [T]) -> Result<()> {
-    let blocks = n.div_ceil(BLOCK);
+    let (blocks, far) = (n.div_ceil(BLOCK), x.is_read_in_place());
     if blocks > 1 && out.len() < 4 * d.threads() {
         // Few long rows: threads share the blocks of each.
         let mut all = filled(blocks, F::start())?;
@@ -98,7 +98,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
                     let start = (first + b) * BLOCK;
                     let len = BLOCK.min(n - start);
                     let terms = x.block(row * n + start, len, len, &mut buffer);
-                    lanes::short_rows::<T, F>(d.isa(), terms, len, std::slice::from_mut(y));
+                    lanes::short_rows::<T, F>(d.isa(), terms, len, far, std::slice::from_mut(y));
                 }
             });
             *out = lanes::join::<T, F>(&all);
@@ -114,7 +114,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
             for (i, part) in part.chunks_mut(group).enumerate() {
                 let len = part.len() * n;
                 let terms = x.block((first + i * group) * n, len, len, &mut buffer);
-                lanes::short_rows::<T, F>(d.isa(), terms, n, part);
+                lanes::short_rows::<T, F>(d.isa(), terms, n, far, part);
             }
             return Ok(());
         }
@@ -124,7 +124,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
                 let start = b * BLOCK;
                 let len = BLOCK.min(n - start);
                 let terms = x.block((first + i) * n + start, len, len, &mut buffer);
-                lanes::short_rows::<T, F>(d.isa(), terms, len, std::slice::from_mut(y));
+                lanes::short_rows::<T, F>(d.isa(), terms, len, far, std::slice::from_mut(y));
             }
             *out = lanes::join::<T, F>(&all);
         }

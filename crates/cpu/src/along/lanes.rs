@@ -22,12 +22,13 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         Self::start()
     }
 
-    /// At most a block of contiguous terms.
+    /// At most a block of contiguous terms; `far`: they are not in a cache, and others follow.
     #[inline]
-    fn block(isa: Isa, terms: &[T]) -> T
+    fn block(isa: Isa, terms: &[T], far: bool) -> T
     where
         T: Copy,
     {
+        let _ = far;
         dispatch(isa, Block { terms, f: PhantomData::<Self> })
     }
 
@@ -76,8 +77,8 @@ macro_rules! float {
             #[inline(always)]
             fn neutral() -> $t { -0.0 }
             #[inline]
-            fn block(isa: Isa, terms: &[$t]) -> $t {
-                if terms.len() <= 16 { dispatch(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms) }
+            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
+                if terms.len() <= 16 { dispatch(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
             }
         }
         impl Combine<$t> for Prod {
@@ -92,8 +93,8 @@ macro_rules! float {
             #[inline(always)]
             fn two(a: $t, b: $t) -> $t { Lane::max(a, b) }
             #[inline]
-            fn block(isa: Isa, terms: &[$t]) -> $t {
-                match <$t as Folds>::largest(isa, terms) {
+            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
+                match <$t as Folds>::largest(isa, terms, far) {
                     Some(extreme) => extreme,
                     None => dispatch(isa, Block { terms, f: PhantomData::<Max> }),
                 }
@@ -114,8 +115,8 @@ macro_rules! float {
             #[inline(always)]
             fn two(a: $t, b: $t) -> $t { Lane::min(a, b) }
             #[inline]
-            fn block(isa: Isa, terms: &[$t]) -> $t {
-                match <$t as Folds>::smallest(isa, terms) {
+            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
+                match <$t as Folds>::smallest(isa, terms, far) {
                     Some(extreme) => extreme,
                     None => dispatch(isa, Block { terms, f: PhantomData::<Min> }),
                 }
@@ -273,11 +274,11 @@ impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
     }
 }
 
-/// Folds contiguous rows of `n` terms, `0 < n <= BLOCK`.
-pub(crate) fn short_rows<T: Copy, F: Combine<T>>(isa: Isa, x: &[T], n: usize, out: &mut [T]) {
+/// Folds contiguous rows of `n` terms, `0 < n <= BLOCK`; `far`: they are not in a cache, and others follow.
+pub(crate) fn short_rows<T: Copy, F: Combine<T>>(isa: Isa, x: &[T], n: usize, far: bool, out: &mut [T]) {
     debug_assert!(0 < n && n <= BLOCK);
     for (row, out) in x.chunks_exact(n).zip(out) {
-        *out = F::block(isa, row);
+        *out = F::block(isa, row, far);
     }
 }
 

@@ -177,6 +177,10 @@ impl<'a, T: Number> Stage<'a, T> {
     pub fn is_one_row(&self, n: usize) -> bool {
         self.inner == (n, 1) && self.outer.iter().all(|&(_, stride)| stride == 0)
     }
+    /// Are rows read where they lie?
+    pub fn is_read_in_place(&self) -> bool {
+        self.own.is_some() && self.inner.1 == 1
+    }
     /// How many elements from `start` on lie one after the other; all of those that are copied anyway.
     pub fn stretch(&self, start: usize) -> usize {
         let (n, stride) = self.inner;

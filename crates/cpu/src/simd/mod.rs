@@ -12,9 +12,11 @@
 //! * [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
 //! * [`pages`]: large pages for large memory.
+//! * [`turned`]: blocks of memory turned on their side.
 //! * [`windows`]: formulas over contiguous operands.
-//! * [`threads`]: work that several threads share.
+//! * [`threads`]: work that several threads share; `board` is where it is posted.
 
+mod board;
 pub(crate) mod chains;
 pub(crate) mod fetch;
 pub(crate) mod folds;
@@ -29,6 +31,7 @@ pub(crate) mod reading;
 pub(crate) mod room;
 pub(crate) mod threads;
 pub(crate) mod tile;
+pub(crate) mod turned;
 pub(crate) mod vector;
 #[cfg(target_arch = "x86_64")]
 mod wide;

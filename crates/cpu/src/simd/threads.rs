@@ -9,12 +9,12 @@
 //! in the cache of the same core. It goes through them in the other direction: what fits no cache as a whole was last
 //! touched at that end.
 
+use super::board::{Apart, Board, MOST};
 use elinvar_core::{Error, Result};
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Nanoseconds of work from which it is shared: several times what it takes a thread that looks out to begin (about 0.3
@@ -32,6 +32,9 @@ const LINGER: Duration = Duration::from_micros(200);
 /// Looks between two looks at the clock.
 const LOOKS: usize = 32;
 
+/// Callers that are helped at once. The next one does its work alone.
+const BOARDS: usize = 4;
+
 /// Threads that help those who call [`run`](Threads::run). They end when this is dropped.
 pub(crate) struct Threads {
     shared: Arc<Shared>,
@@ -40,60 +43,35 @@ pub(crate) struct Threads {
 }
 
 struct Shared {
+    boards: [Board; BOARDS],
     state: Mutex<State>,
     bell: Condvar,
-    /// Raised with every job: what threads without work look at.
-    posted: AtomicUsize,
-    /// When work was last offered: nanoseconds since `born`.
-    last: AtomicU64,
-    born: Instant,
-    /// Does the next long work go through its tasks from the last one on?
-    backwards: AtomicBool,
+    /// Threads that sleep and were not called. It is changed by those who hold `state`.
+    asleep: AtomicUsize,
+    closed: AtomicBool,
     /// How long to look out for work.
     linger: Duration,
+    born: Instant,
+    /// On lines of its own: those who look out would have to wait for each other's.
+    callers: Apart<Callers>,
+}
+
+/// What callers change with each job.
+#[derive(Default)]
+struct Callers {
+    /// When work was last offered: nanoseconds since `born`.
+    last: AtomicU64,
+    /// Does the next long work go through its tasks from the last one on?
+    backwards: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    jobs: Vec<Arc<Job>>,
-    /// Threads that sleep and were not called.
-    asleep: usize,
     /// Calls that no sleeper has answered yet.
     rung: usize,
-    closed: bool,
 }
 
-/// Tasks of one call.
-struct Job {
-    /// What the caller of [`Threads::run`] gave. It lives until all tasks are done, and no longer.
-    f: *const (dyn Fn(usize) + Sync),
-    tasks: usize,
-    /// Does each lane give out its last task first?
-    backwards: bool,
-    done: AtomicUsize,
-    /// The tasks, in one range for each thread.
-    lanes: Box<[Lane]>,
-    caller: Thread,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
-
-/// Numbers of tasks. Each lane has cache lines of its own.
-#[repr(align(128))]
-struct Lane {
-    start: usize,
-    next: AtomicUsize,
-    end: usize,
-}
-
-// SAFETY: all fields but `f` are `Send` and `Sync`, and `f` points to something that is `Sync`; when it may be followed is
-// argued in `Job::work`.
-#[allow(unsafe_code, reason = "a pointer to a function that several threads call")]
-unsafe impl Send for Job {}
-// SAFETY: as above.
-#[allow(unsafe_code, reason = "a pointer to a function that several threads call")]
-unsafe impl Sync for Job {}
-
-fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that can panic runs under these locks.
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -107,13 +85,14 @@ impl Threads {
         // Threads without a processor of their own would look out at the cost of those who work.
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
+            boards: std::array::from_fn(|_| Board::new(count)),
             state: Mutex::default(),
             bell: Condvar::new(),
-            posted: AtomicUsize::new(0),
-            last: AtomicU64::new(0),
-            born: Instant::now(),
-            backwards: AtomicBool::new(false),
+            asleep: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
             linger: if count <= processors { LINGER } else { Duration::ZERO },
+            born: Instant::now(),
+            callers: Apart::default(),
         });
         let threads = Threads { shared, count };
         for me in 1..count {
@@ -132,93 +111,99 @@ impl Threads {
     /// # Panics
     /// With what a task panicked with, after all others are done.
     pub(crate) fn run(&self, tasks: usize, ns: f64, f: &(dyn Fn(usize) + Sync)) {
-        if tasks < 2 || ns < WORTH || self.count < 2 {
+        if tasks < 2 || ns < WORTH || self.count < 2 || tasks > MOST || !self.is_heard(ns) {
             return (0..tasks).for_each(f);
         }
-        let Some(job) = self.offer(tasks, ns, f) else { return (0..tasks).for_each(f) };
-        job.work(0);
-        held(&self.shared.state).jobs.retain(|j| !Arc::ptr_eq(j, &job));
-        job.wait(self.shared.linger);
-        if let Some(panic) = held(&job.panic).take() {
-            resume_unwind(panic);
+        let shared = &*self.shared;
+        let backwards = ns >= WORTH_TURNING && shared.callers.0.backwards.fetch_not(Relaxed);
+        let posted = || {
+            // Who falls asleep just now either sees the job or is seen to sleep. Small work does not wait for that: whoever
+            // is missed is there for the next.
+            if ns >= WORTH_WAKING {
+                fence(SeqCst);
+            }
+            // Each of those wakes another: nobody pays for all of them.
+            shared.call((tasks - 1).min(2));
+        };
+        let run = |board: &Board| board.run(tasks, backwards, shared.linger, f, posted);
+        match shared.boards.iter().find_map(run) {
+            Some(Ok(())) => {}
+            Some(Err(panic)) => resume_unwind(panic),
+            None => (0..tasks).for_each(f),
         }
     }
 
-    /// A job that others may see from now on; none if all of them sleep and it is too small to wake them.
-    fn offer(&self, tasks: usize, ns: f64, f: &(dyn Fn(usize) + Sync)) -> Option<Arc<Job>> {
+    /// Does anybody look out, or is the work long enough to wake them?
+    fn is_heard(&self, ns: f64) -> bool {
         let shared = &*self.shared;
         let now = shared.born.elapsed().as_nanos() as u64;
         // Small work that comes often keeps threads awake.
-        let often = now.saturating_sub(shared.last.swap(now, Relaxed)) < shared.linger.as_nanos() as u64;
-        let mut state = held(&shared.state);
-        if state.asleep + 1 == self.count && ns < WORTH_WAKING && !often {
-            return None;
-        }
-        let backwards = ns >= WORTH_TURNING && shared.backwards.fetch_not(Relaxed);
-        let job = Arc::new(Job::new(f, tasks, self.count, backwards));
-        state.jobs.push(job.clone());
-        shared.posted.fetch_add(1, Release);
-        // Each of those wakes another: nobody pays for all of them.
-        let some = state.ring((tasks - 1).min(2));
-        drop(state);
-        (0..some).for_each(|_| shared.bell.notify_one());
-        Some(job)
+        let often =
+            now.saturating_sub(shared.callers.0.last.swap(now, Relaxed)) < shared.linger.as_nanos() as u64;
+        ns >= WORTH_WAKING || often || shared.asleep.load(Relaxed) + 1 < self.count
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        held(&self.shared.state).closed = true;
-        self.shared.posted.fetch_add(1, Release);
+        let state = held(&self.shared.state);
+        self.shared.closed.store(true, Release);
+        drop(state);
         self.shared.bell.notify_all();
     }
 }
 
-impl State {
-    /// Calls up to `most` sleepers, and says how many bells to ring.
-    fn ring(&mut self, most: usize) -> usize {
-        let some = most.min(self.asleep);
-        self.asleep -= some;
-        self.rung += some;
-        some
-    }
-}
-
 impl Shared {
+    /// Wakes up to `most` sleepers.
+    fn call(&self, most: usize) {
+        if self.asleep.load(Relaxed) == 0 {
+            return;
+        }
+        let mut state = held(&self.state);
+        let some = most.min(self.asleep.load(Relaxed));
+        self.asleep.fetch_sub(some, Relaxed);
+        state.rung += some;
+        drop(state);
+        (0..some).for_each(|_| self.bell.notify_one());
+    }
+
     /// What thread `me` does all its life.
     fn serve(&self, me: usize) {
-        loop {
-            let mut state = held(&self.state);
-            if state.closed {
-                return;
-            }
-            let seen = self.posted.load(Acquire);
-            if let Some(job) = state.jobs.iter().find(|job| job.is_open()).cloned() {
-                let some = state.ring(1);
-                drop(state);
-                (0..some).for_each(|_| self.bell.notify_one());
-                job.work(me);
+        let mut seen = [0; BOARDS];
+        while !self.closed.load(Acquire) {
+            let mut jobs = self.boards.iter().zip(&mut seen);
+            if let Some((board, job)) = jobs.find_map(|(board, seen)| Some((board, board.look(seen)?))) {
+                self.call(1);
+                board.help(&job, me);
                 continue;
             }
-            drop(state);
-            if look_out(self.linger, || self.posted.load(Acquire) != seen) {
+            let is_news = || {
+                self.boards.iter().zip(&seen).any(|(board, &seen)| board.is_news(seen))
+                    || self.closed.load(Relaxed)
+            };
+            if look_out(self.linger, is_news) {
                 continue;
             }
             let mut state = held(&self.state);
-            // What was posted while nobody looked is found by the next turn.
-            if self.posted.load(Acquire) == seen {
-                state.asleep += 1;
-                while state.rung == 0 && !state.closed {
-                    state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-                state.rung = state.rung.saturating_sub(1);
+            self.asleep.fetch_add(1, Relaxed);
+            fence(SeqCst);
+            if is_news() {
+                self.asleep.fetch_sub(1, Relaxed);
+                continue;
             }
+            while state.rung == 0 && !self.closed.load(Relaxed) {
+                state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.rung = state.rung.saturating_sub(1);
         }
     }
 }
 
 /// Looks for `long` whether `done`, first alone on its processor, then behind all others.
-fn look_out(long: Duration, done: impl Fn() -> bool) -> bool {
+pub(super) fn look_out(long: Duration, done: impl Fn() -> bool) -> bool {
+    if done() {
+        return true;
+    }
     let clock = Instant::now();
     let mut waited = Duration::ZERO;
     loop {
@@ -231,67 +216,6 @@ fn look_out(long: Duration, done: impl Fn() -> bool) -> bool {
         waited = clock.elapsed();
         if waited >= long {
             return done();
-        }
-    }
-}
-
-impl Job {
-    fn new(f: &(dyn Fn(usize) + Sync), tasks: usize, threads: usize, backwards: bool) -> Job {
-        let count = threads.min(tasks);
-        let lane = |i: usize| {
-            let start = tasks * i / count;
-            Lane { start, next: AtomicUsize::new(start), end: tasks * (i + 1) / count }
-        };
-        let lanes = (0..count).map(lane).collect();
-        let f: *const (dyn Fn(usize) + Sync + '_) = f;
-        // SAFETY: the types differ in a lifetime only, which pointers do not rely on; `work` argues when it is followed.
-        #[allow(unsafe_code, reason = "a pointer that outlives what it points to, and is not followed then")]
-        let f: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(f) };
-        let (done, caller) = (AtomicUsize::new(0), thread::current());
-        Job { f, tasks, backwards, done, lanes, caller, panic: Mutex::new(None) }
-    }
-
-    /// Whether there are tasks that nobody has taken.
-    fn is_open(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.next.load(Relaxed) < lane.end)
-    }
-
-    /// Does tasks until all are taken, beginning with those of lane `me`: 0 is the caller.
-    fn work(&self, me: usize) {
-        for i in 0..self.lanes.len() {
-            let lane = &self.lanes[(me + i) % self.lanes.len()];
-            let mut finished = 0;
-            loop {
-                let task = lane.next.fetch_add(1, Relaxed);
-                if task >= lane.end {
-                    break;
-                }
-                let task = if self.backwards { lane.start + (lane.end - 1 - task) } else { task };
-                // SAFETY: this task was taken by nobody else, as `next` gives each number once (and each is another one
-                // backwards), and is not counted in
-                // `done` before its call has returned. `Threads::run`, which holds the reference that `f` was made from,
-                // returns only when `done` has counted all tasks, so the reference is alive.
-                #[allow(unsafe_code, reason = "the caller waits for this call")]
-                let f = unsafe { &*self.f };
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| f(task))) {
-                    held(&self.panic).get_or_insert(panic);
-                }
-                finished += 1;
-            }
-            // Release: whoever sees the count sees what the tasks wrote.
-            if finished > 0 && self.done.fetch_add(finished, Release) + finished == self.tasks && me != 0 {
-                self.caller.unpark();
-            }
-        }
-    }
-
-    /// Returns when all tasks are done.
-    fn wait(&self, linger: Duration) {
-        let done = || self.done.load(Acquire) == self.tasks;
-        if !look_out(linger, done) {
-            while !done() {
-                thread::park();
-            }
         }
     }
 }
@@ -335,6 +259,7 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     const LONG: f64 = 1e9;
 
     #[test]
@@ -394,6 +319,29 @@ mod tests {
             }
         });
         assert_eq!(sum.into_inner(), 4 * 500 * 10);
+    }
+
+    #[test]
+    fn jobs_follow_each_other_closely() {
+        // As many callers as find no board, jobs of few tasks and of many, in both directions: a thread that comes late to one
+        // finds another in its place.
+        let threads = Threads::new(4).unwrap();
+        thread::scope(|scope| {
+            for caller in 0..BOARDS + 2 {
+                let threads = &threads;
+                scope.spawn(move || {
+                    for round in 0..2000 {
+                        let tasks = 2 + (round * 7 + caller) % 11;
+                        let done: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+                        let ns = if round % 3 == 0 { WORTH_TURNING } else { WORTH };
+                        threads.run(tasks, ns, &|i| {
+                            done[i].fetch_add(1, Relaxed);
+                        });
+                        assert!(done.iter().all(|d| d.load(Relaxed) == 1), "{caller}, {round}");
+                    }
+                });
+            }
+        });
     }
 
     #[test]

@@ -48,11 +48,13 @@ fn every_bit_of_a_copy_stays() {
 #[test]
 fn transposes_of_all_kinds() {
     // shape in memory, order of the axes: around the edges of tiles, with axes before, between and after
-    let rows: [(&[usize], &[usize]); 14] = [
+    let rows: [(&[usize], &[usize]); 16] = [
         (&[8, 8], &[1, 0]),
         (&[33, 17], &[1, 0]),
         (&[200, 300], &[1, 0]),
         (&[257, 129], &[1, 0]),
+        (&[48, 2080], &[1, 0]),
+        (&[3, 16, 5, 40], &[0, 3, 2, 1]),
         (&[3, 2000], &[1, 0]),
         (&[2000, 3], &[1, 0]),
         (&[7, 64], &[1, 0]),
@@ -64,7 +66,7 @@ fn transposes_of_all_kinds() {
         (&[4, 6, 9, 70], &[0, 3, 1, 2]),
         (&[2, 3, 4, 5, 33], &[4, 2, 0, 3, 1]),
     ];
-    for dtype in [DType::F32, DType::F64, DType::BF16, DType::U8] {
+    for dtype in [DType::F32, DType::F64, DType::I32, DType::BF16, DType::U8] {
         for (n, (shape, axes)) in rows.iter().enumerate() {
             let mut dice = Dice::new(2, n as u64);
             let len: usize = shape.iter().product();

@@ -197,6 +197,10 @@ fn some_rows_times_columns_that_lie_in_memory() {
         for dtype in [DType::F32, DType::F64, DType::BF16] {
             row(&on, dtype, [1, 20, k, 53], false);
             row(&alone, dtype, [2, 8, k, 33], true);
+            // One row, whose chunks go in pairs where there are as many: two registers of columns, one, and what fills none.
+            for n in [7, 8, 9, 16, 17, 24, 33, 41] {
+                row(&alone, dtype, [1, 1, k, n], n % 2 == 0);
+            }
         }
     }
 }

@@ -15,15 +15,37 @@ use elinvar_core::{Element, bf16, f16};
 /// A register that can be filled across rows, or with halves.
 ///
 /// # Safety
-/// As for [`Vector`]; `quad` and `octet` read what is said of each of `LANES` rows that start at `p + lane * step`, `widen`
-/// reads `LANES` halves.
+/// As for [`Vector`]; `quad`, `octet` and `square` read what is said of each of `LANES` rows that start at `p + lane * step`,
+/// `widen` reads `LANES` halves.
 pub(crate) trait Quad: Vector {
     /// Numbers 0 to 3 of each row.
     unsafe fn quad(p: *const Self::T, step: isize) -> [Self; 4];
+    /// As many numbers of each row as there are rows, four at least; of 16 registers so many count.
+    #[inline(always)]
+    unsafe fn square(p: *const Self::T, step: isize) -> [Self; 16] {
+        // SAFETY: the caller's.
+        unsafe { quads(p, step) }
+    }
     /// Numbers 0 to 7 of each row, widened.
     unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8];
     /// Neighbours, widened.
     unsafe fn widen<H: Half>(p: *const H) -> Self;
+}
+
+/// A square, quad by quad.
+///
+/// # Safety
+/// As for [`Quad::square`].
+#[inline(always)]
+unsafe fn quads<V: Quad>(p: *const V::T, step: isize) -> [V; 16] {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut all = [V::splat(V::T::ZERO); 16];
+        for t in (0..V::LANES).step_by(4) {
+            all[t..t + 4].copy_from_slice(&V::quad(p.add(t), step));
+        }
+        all
+    }
 }
 
 /// A number of 16 bits. Widening it is exact; what kind of NaN one becomes differs.
@@ -134,6 +156,38 @@ mod tests {
         // SAFETY: the caller's; no register has more than 16 lanes.
         unsafe { v.store(row.as_mut_ptr()) };
         to.extend_from_slice(&row[..V::LANES]);
+    }
+
+    struct Whole<'a, T>(Across<'a, T, T>);
+    impl<T: Registers> InRegisters for Whole<'_, T> {
+        type T = T;
+        #[inline(always)]
+        unsafe fn run<V: Quad<T = T>>(self) {
+            let Across { from, step, to } = self.0;
+            assert!(V::LANES >= 4 && (V::LANES - 1) * step + V::LANES <= from.len());
+            // SAFETY: as above, of so many numbers.
+            unsafe { V::square(from.as_ptr(), step as isize)[..V::LANES].iter().for_each(|v| put(*v, to)) };
+        }
+    }
+
+    fn squares<T: Registers>() {
+        for isa in Isa::all() {
+            let (n, step) = (lanes::<T>(isa), 19);
+            if n < 4 {
+                continue;
+            }
+            let from: Vec<T> = (0..n * step).map(|i| T::lit(i as f64)).collect();
+            let mut to = Vec::new();
+            in_registers(isa, Whole(Across { from: &from, step, to: &mut to }));
+            let want: Vec<T> = (0..n * n).map(|i| from[i % n * step + i / n]).collect();
+            assert!(to == want, "{isa} {}: {to:?}, not {want:?}", T::DTYPE);
+        }
+    }
+
+    #[test]
+    fn squares_are_turned() {
+        squares::<f32>();
+        squares::<f64>();
     }
 
     fn turned<T: Registers>() {

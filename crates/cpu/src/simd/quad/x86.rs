@@ -4,7 +4,7 @@
 //! of these pieces, two shuffles for each register.
 #![allow(unsafe_code, reason = "vector loads and shuffles")]
 
-use super::{Half, Quad, one};
+use super::{Half, Quad, one, quads};
 use std::arch::x86_64::*;
 
 /// 16 bytes of the rows 0, 4, 8 and 12 from `p` on.
@@ -87,9 +87,49 @@ fn joined<V>(x: [[V; 2]; 4]) -> [V; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// `register: name, its pieces, its pairs, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16;`
+/// Numbers 0 to 15 of 16 rows, each of which is read whole: rows a power of two apart share a set of the first-level cache, which
+/// has no room for a line of each.
+///
+/// # Safety
+/// They can be read; AVX-512.
+#[inline(always)]
+unsafe fn whole512(p: *const f32, step: isize) -> [__m512; 16] {
+    // SAFETY: the caller's.
+    unsafe {
+        // Squares inside of 16 bytes, of four rows each.
+        let mut fours = [_mm512_setzero_ps(); 16];
+        let mut i = 0;
+        while i < 16 {
+            let row = |r: isize| _mm512_loadu_ps(p.wrapping_offset((i as isize + r) * step));
+            let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+            let (ab0, ab1) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let (cd0, cd1) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            fours[i] = _mm512_shuffle_ps::<0x44>(ab0, cd0);
+            fours[i + 1] = _mm512_shuffle_ps::<0xee>(ab0, cd0);
+            fours[i + 2] = _mm512_shuffle_ps::<0x44>(ab1, cd1);
+            fours[i + 3] = _mm512_shuffle_ps::<0xee>(ab1, cd1);
+            i += 4;
+        }
+        // Then the pieces of 16 bytes change places.
+        let mut all = fours;
+        let mut t = 0;
+        while t < 4 {
+            let even = |i: usize| _mm512_shuffle_f32x4::<0x88>(fours[t + i], fours[t + i + 4]);
+            let odd = |i: usize| _mm512_shuffle_f32x4::<0xdd>(fours[t + i], fours[t + i + 4]);
+            let (a, b, c, d) = (even(0), even(8), odd(0), odd(8));
+            all[t] = _mm512_shuffle_f32x4::<0x88>(a, b);
+            all[t + 4] = _mm512_shuffle_f32x4::<0x88>(c, d);
+            all[t + 8] = _mm512_shuffle_f32x4::<0xdd>(a, b);
+            all[t + 12] = _mm512_shuffle_f32x4::<0xdd>(c, d);
+            t += 1;
+        }
+        all
+    }
+}
+
+/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16;`
 macro_rules! quads {
-    ($($v:ty: $square:ident $pieces:ident $pairs:ident
+    ($($v:ty: $square:ident $pieces:ident $pairs:ident $whole:ident
         $low:ident $high:ident $shuffle:ident
         $load:ident $widen:ident $cast:ident $shift:ident $from_f16:ident;)*) => {$(
         /// Numbers 0 to 3, of 32 bits, of as many rows as the register has numbers.
@@ -128,6 +168,11 @@ macro_rules! quads {
                 unsafe { $square(p, step) }
             }
             #[inline(always)]
+            unsafe fn square(p: *const f32, step: isize) -> [Self; 16] {
+                // SAFETY: the caller's.
+                unsafe { $whole(p, step) }
+            }
+            #[inline(always)]
             unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
                 // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
                 unsafe {
@@ -139,10 +184,10 @@ macro_rules! quads {
     )*};
 }
 quads! {
-    __m512: square512 four pairs512
+    __m512: square512 four pairs512 whole512
         _mm512_unpacklo_ps _mm512_unpackhi_ps _mm512_shuffle_ps
         _mm256_loadu_si256 _mm512_cvtepu16_epi32 _mm512_castsi512_ps _mm512_slli_epi32 _mm512_cvtph_ps;
-    __m256: square256 two pairs256
+    __m256: square256 two pairs256 quads
         _mm256_unpacklo_ps _mm256_unpackhi_ps _mm256_shuffle_ps
         _mm_loadu_si128 _mm256_cvtepu16_epi32 _mm256_castsi256_ps _mm256_slli_epi32 _mm256_cvtph_ps;
 }
