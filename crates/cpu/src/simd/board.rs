@@ -116,10 +116,11 @@ impl Board {
         let post = &self.post.0;
         let number = post.job.load(Relaxed) + 2;
         self.done.0.store(0, Relaxed);
-        self.lanes[0].0.store(number << BITS | 1, Relaxed);
         post.job.store(number - 1, Relaxed);
         // Whoever sees something of what follows sees that the number is odd, if he looks again.
         fence(Release);
+        // So this comes after it: who found the word of a later job, and not that its own is over, would take it for an older one.
+        self.lanes[0].0.store(number << BITS | 1, Relaxed);
         post.tasks.store(tasks, Relaxed);
         post.backwards.store(backwards, Relaxed);
         let f: *const (dyn Fn(usize) + Sync + '_) = f;
@@ -168,7 +169,8 @@ impl Board {
             let next = if was >> BITS << BITS == seen.number << BITS {
                 (was & ((1 << BITS) - 1)) as usize
             } else if self.is_news(seen.number) {
-                // The job is over: who takes a task of a later one (Release) has seen that (and we did, Acquire).
+                // The job is over: whoever took a task of a later one, or posted it, wrote the word (Release) after that was to
+                // be seen, and we have read it (Acquire).
                 return None;
             } else {
                 // Nobody has been here.
@@ -244,5 +246,29 @@ impl Board {
                 thread::park();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_late_takes_nothing() {
+        let board = Board::new(2);
+        let done = AtomicUsize::new(0);
+        let f = |_: usize| _ = done.fetch_add(1, Relaxed);
+        board.run(4, false, Duration::ZERO, &f, || ()).expect("nobody else is here").expect("nothing panics");
+        let late = board.look(&mut 0).expect("a job stood here");
+        // The next job is about to be posted.
+        let next = late.number + 2;
+        board.post.0.job.store(next - 1, Relaxed);
+        board.lanes[0].0.store(next << BITS | 1, Relaxed);
+        for lane in 0..2 {
+            assert_eq!(board.take(&late, lane), None, "lane {lane}");
+        }
+        board.help(&late, 1);
+        assert_eq!(done.into_inner(), 4);
+        assert_eq!(board.lanes[0].0.load(Relaxed), next << BITS | 1, "and changes nothing");
     }
 }
