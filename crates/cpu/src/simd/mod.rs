@@ -34,6 +34,10 @@ pub(crate) mod tile;
 pub(crate) mod turned;
 pub(crate) mod vector;
 #[cfg(target_arch = "x86_64")]
+#[cfg_attr(
+    debug_assertions,
+    allow(dead_code, reason = "what is built to be debugged does not read by registers")
+)]
 mod wide;
 pub(crate) mod windows;
 #[cfg(target_arch = "x86_64")]

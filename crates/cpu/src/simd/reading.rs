@@ -6,7 +6,7 @@
 //! others.
 
 use super::isa::{Isa, Kernel, Level};
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 use super::wide::Wide;
 use crate::lane::V;
 use elinvar_core::Element;
@@ -118,16 +118,23 @@ pub(crate) trait Read: Element + Lane<Mask = bool> {
 }
 
 /// With 6 registers, the normal distribution takes seven eighths of its time with 4, and with 8 the hyperbolic tangent, whose
-/// choices last, runs out of registers for masks. Without optimisation every value that a formula goes through has a place of its
-/// own, and with so many registers they are more than a thread's stack.
+/// choices last, runs out of registers for masks.
+///
+/// Without optimisation every value that a formula goes through has a place of its own on the stack, and of registers they are more
+/// than a thread has. So what is built to be debugged reads an element at a time.
 impl Read for f32 {
     #[cfg(target_arch = "x86_64")]
-    type Long = Wide<{ if cfg!(debug_assertions) { 2 } else { 6 } }>;
+    type Long = ByRegisters<6>;
     #[cfg(target_arch = "x86_64")]
-    type Middle = Wide<{ if cfg!(debug_assertions) { 1 } else { 4 } }>;
+    type Middle = ByRegisters<4>;
     #[cfg(target_arch = "x86_64")]
-    type Short = Wide<1>;
+    type Short = ByRegisters<1>;
 }
+
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+type ByRegisters<const K: usize> = Wide<K>;
+#[cfg(all(target_arch = "x86_64", debug_assertions))]
+type ByRegisters<const K: usize> = V<f32>;
 
 /// Formulas in f64 have no copy for AVX-512 ([`super::isa::formula`] says why).
 impl Read for f64 {
