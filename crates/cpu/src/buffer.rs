@@ -2,7 +2,7 @@
 
 use crate::CpuDevice;
 use crate::chain::{self, Plan};
-use crate::gemm::Prepacked;
+use crate::gemm::{Prepacked, Uses};
 use crate::memory::{self, Held};
 use elinvar_core::{DType, HostData, Layout, Result, Shape};
 use std::fmt;
@@ -63,6 +63,7 @@ impl CpuBuffer {
                 }
                 let node = Arc::get_mut(node).expect("nobody else has just got hold of it");
                 drop(node.prepacked.take());
+                node.uses.forget();
                 Ok(node.data.get_mut().expect("numbers that were read are there").data_mut())
             }
         }
@@ -82,12 +83,25 @@ impl CpuBuffer {
         }
         Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), layout)))
     }
-    /// The copy for products, if there is one.
-    pub(crate) fn prepacked(&self) -> Option<&Prepacked> {
-        match &self.0 {
-            Kind::Small(_) => None,
-            Kind::Large(node) => node.prepacked.get(),
+    /// The copy for products, if there is one, for a product of so many rows; `layout` is that of the matrix. One that is asked
+    /// for often is made.
+    ///
+    /// # Errors
+    /// Those of computing numbers that were put off.
+    pub(crate) fn prepacked(
+        &self,
+        d: &CpuDevice,
+        rows: usize,
+        layout: &Layout,
+    ) -> Result<Option<&Prepacked>> {
+        let Kind::Large(node) = &self.0 else { return Ok(None) };
+        if node.prepacked.get().is_none()
+            && let Some(copy) = node.uses.count(d, rows, node.data()?, layout)
+        {
+            // If somebody else was faster, his is as good.
+            drop(node.prepacked.set(copy));
         }
+        Ok(node.prepacked.get())
     }
     /// The numbers if they are few, else what others can hold.
     pub(crate) fn node(&self) -> std::result::Result<&Arc<Node>, &HostData> {
@@ -137,8 +151,10 @@ pub(crate) struct Node {
     data: OnceLock<Held>,
     /// How they are computed; None when they are there.
     work: Mutex<Option<Work>>,
-    /// The same numbers in the order in which products read them, if that was asked for.
+    /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
     prepacked: OnceLock<Prepacked>,
+    /// Whether it is.
+    uses: Uses,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -154,13 +170,20 @@ impl Node {
             data: OnceLock::from(Held::new(data)),
             work: Mutex::new(None),
             prepacked: OnceLock::new(),
+            uses: Uses::default(),
         }
     }
     fn put_off(plan: Plan) -> Node {
         Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
     }
     fn waiting(len: usize, work: Work) -> Node {
-        Node { len, data: OnceLock::new(), work: Mutex::new(Some(work)), prepacked: OnceLock::new() }
+        Node {
+            len,
+            data: OnceLock::new(),
+            work: Mutex::new(Some(work)),
+            prepacked: OnceLock::new(),
+            uses: Uses::default(),
+        }
     }
     /// The maps by which the numbers will be computed, if they are not there.
     pub(crate) fn plan(&self) -> Option<Arc<Plan>> {

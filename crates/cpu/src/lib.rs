@@ -229,7 +229,13 @@ impl Backend for Cpu {
         e: &E,
         extra: [Look<'_>; N],
     ) -> Result<CpuBuffer> {
-        let packed = w.buffer.prepacked();
+        let packed = match (x.shape().dims(), w.layout.strides()) {
+            // One matrix for all of the batch.
+            (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
+                w.buffer.prepacked(d, b * m, &w.layout.select(0, 0))?
+            }
+            _ => None,
+        };
         let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
         own(match x.dtype {
             DType::F32 | DType::F16 | DType::BF16 => {

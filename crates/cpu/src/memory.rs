@@ -191,11 +191,8 @@ impl Cache {
     /// A piece of this class, or a little larger: the one that was put in last.
     fn take<T: Element>(&mut self, class: usize) -> Option<Vec<T>> {
         let shelf = &mut self.shelves[T::DTYPE as usize];
-        let (&found, pieces) = shelf.range_mut(class..=class + class / 8).next()?;
-        let piece = pieces.pop()?;
-        if pieces.is_empty() {
-            shelf.remove(&found);
-        }
+        // An empty shelf stays: what is taken from it is mostly put there again.
+        let piece = shelf.range_mut(class..=class + class / 8).find_map(|(_, pieces)| pieces.pop())?;
         self.size -= bytes(&piece.data);
         self.from_cache += 1;
         T::unwrap(piece.data)
@@ -366,6 +363,11 @@ pub(crate) fn stats() -> MemoryStats {
         from_system: cache.from_system,
         from_cache: cache.from_cache,
     }
+}
+
+/// Is there a limit?
+pub(crate) fn is_limited() -> bool {
+    LIMIT.load(Relaxed) != u64::MAX
 }
 
 pub(crate) fn set_limit(limit: Option<u64>) {

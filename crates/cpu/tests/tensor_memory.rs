@@ -79,3 +79,44 @@ fn a_copy_for_products_is_counted_as_long_as_it_is_there() -> Result<()> {
     assert!(Cpu::memory_stats(&d)?.in_use <= with - (2 << 20));
     Ok(())
 }
+
+#[test]
+fn weights_that_several_products_read_are_packed_unasked() -> Result<()> {
+    let _turn = TURN.lock();
+    const MIB: u64 = 1 << 20;
+    let d = CpuDevice::new(Isa::best(), 2)?.pack_up_to(3 << 19);
+    let (x, w) = (draw::<Cpu>(&d, 4, &[3, 512]), draw::<Cpu>(&d, 5, &[512, 512]));
+    let want = {
+        let d = ReferenceDevice;
+        bits(&draw::<Reference>(&d, 4, &[3, 512]).matmul(&draw::<Reference>(&d, 5, &[512, 512]).t()))
+    };
+    let product = |w: &Tensor<Cpu>| bits(&x.matmul(&w.t()));
+    let in_use = || Cpu::memory_stats(&d).map(|stats| stats.in_use);
+    let several = |w: &Tensor<Cpu>| (0..10).for_each(|_| assert_eq!(product(w), want));
+    let before = in_use()?;
+    assert_eq!(product(&w), want);
+    assert!(in_use()? < before + MIB / 2, "once is not often");
+    several(&w);
+    let with = in_use()?;
+    assert!((before + MIB..before + 2 * MIB).contains(&with), "{before} {with}");
+    // There is no room for a second one, until the first is dropped.
+    let other = w.t().contiguous().t().contiguous();
+    let before = in_use()?;
+    several(&other);
+    assert!(in_use()? < before + MIB / 2, "more than was allowed");
+    drop(w);
+    let third = other.t().contiguous().t().contiguous();
+    let before = in_use()?;
+    several(&third);
+    assert!(in_use()? >= before + MIB);
+    // Never with a limit.
+    drop((other, third));
+    let w = draw::<Cpu>(&d, 5, &[512, 512]);
+    Cpu::set_memory_limit(&d, Some(1 << 40))?;
+    let before = in_use()?;
+    several(&w);
+    let after = in_use()?;
+    Cpu::set_memory_limit(&d, None)?;
+    assert!(after < before + MIB / 2);
+    Ok(())
+}

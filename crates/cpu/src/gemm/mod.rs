@@ -22,7 +22,7 @@ pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
     Cut, Kind, Lines, PITCH, Panels, Pixels, Run, Seen, Unit, fill, height, pixels, turn, width,
 };
-pub(crate) use prepack::Prepacked;
+pub(crate) use prepack::{Prepacked, Uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{Columns, Left, Matrix, Numbers, Right, Windows};

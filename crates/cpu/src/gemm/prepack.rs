@@ -7,10 +7,11 @@ use super::scratch::LINE;
 use super::{Kind, Matrix, Panels, Real, Right, each, width};
 use crate::CpuDevice;
 use crate::isa::Isa;
-use crate::memory::{Held, filled};
+use crate::memory::{self, Held, filled};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A packed copy of a matrix [k, n] of f32 or f64.
 pub(crate) struct Prepacked {
@@ -24,6 +25,60 @@ pub(crate) struct Prepacked {
     /// Where the matrix lies: its first element, the distance of rows and of columns.
     at: usize,
     step: (isize, isize),
+    /// Of a copy that nobody asked for.
+    _allowed: Option<Allowed>,
+}
+
+/// Rows of a left factor up to which it matters whether the right one is packed: more are worth packing it anew each time.
+const ROWS: usize = 192;
+/// Products of few rows that a matrix takes part in before it is packed unasked: by then, not having packed it has cost about as much
+/// as packing it does.
+const PATIENCE: u32 = 8;
+
+/// Bytes of copies that nobody asked for, of all devices.
+static UNASKED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of a copy that nobody asked for, until it is dropped.
+struct Allowed(u64);
+
+impl Allowed {
+    /// If no more than so many are, then, in all copies.
+    fn of(bytes: u64, most: u64) -> Option<Allowed> {
+        let sum = |all: u64| all.checked_add(bytes).filter(|&sum| sum <= most);
+        UNASKED.fetch_update(Relaxed, Relaxed, sum).ok().map(|_| Allowed(bytes))
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        UNASKED.fetch_sub(self.0, Relaxed);
+    }
+}
+
+/// Counts the products of few rows that a matrix, as it is, was the right factor of.
+#[derive(Default)]
+pub(crate) struct Uses(AtomicU32);
+
+impl Uses {
+    /// The matrix was changed.
+    pub(crate) fn forget(&mut self) {
+        *self.0.get_mut() = 0;
+    }
+    /// A copy, if it is time for one, and a device allows it: after some products of so many rows, of a matrix whose columns lie in
+    /// memory, as weights of a linear layer do. There is none if there is no memory for one, or memory is limited.
+    pub(crate) fn count(&self, d: &CpuDevice, rows: usize, data: &HostData, l: &Layout) -> Option<Prepacked> {
+        let lies_crossed = l.strides()[0] == 1 && l.strides()[1].unsigned_abs() > 1;
+        if rows > ROWS || !lies_crossed || self.0.fetch_add(1, Relaxed).wrapping_add(1) != PATIENCE {
+            return None;
+        }
+        let bytes = (l.shape().numel() * data.dtype().size()) as u64;
+        if memory::is_limited() {
+            return None;
+        }
+        let allowed = Allowed::of(bytes, d.packs_up_to() as u64)?;
+        let copy = Prepacked::new(d, data, l).ok().flatten()?;
+        Some(Prepacked { _allowed: Some(allowed), ..copy })
+    }
 }
 
 impl Prepacked {
@@ -107,7 +162,16 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked
         matrix.pack(isa, 0, terms.clone(), cols.clone(), part);
         Ok(())
     })?;
-    Ok(Prepacked { data: Held::new(T::wrap(packed)), start, width: w, k, n, at: l.offset(), step })
+    Ok(Prepacked {
+        data: Held::new(T::wrap(packed)),
+        start,
+        width: w,
+        k,
+        n,
+        at: l.offset(),
+        step,
+        _allowed: None,
+    })
 }
 
 /// The panels of a prepacked matrix.

@@ -3,7 +3,6 @@
 //! Zeroing costs as much as a cheap formula: both are bound by memory. A [`Room`] is written front to back and counts
 //! what was written, so that nothing else decides which elements exist.
 
-use super::board::Apart;
 use crate::CpuDevice;
 use crate::isa::Kernel;
 use crate::memory::with_capacity;
@@ -11,7 +10,6 @@ use crate::parallel::{try_pieces, try_tasks};
 use elinvar_core::{Element, Result};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// Elements of a [`Block`]: six blocks of f64, for the operands of the largest formula, stay in a first-level cache.
@@ -196,68 +194,41 @@ const LEAST: f64 = 0.12;
 /// Sizes of the pieces that many elements are cut into.
 const PIECES: RangeInclusive<usize> = 1 << 13..=1 << 17;
 
-/// Counts the slots that were written, each thread on a line of its own if they are few: one line that goes from core to core
-/// with each piece took longer than adding the elements of the piece.
-#[derive(Default)]
-struct Written([Apart<AtomicUsize>; 4]);
-
-/// Numbers for threads.
-static NUMBERED: AtomicUsize = AtomicUsize::new(0);
-thread_local! {
-    static NUMBER: usize = NUMBERED.fetch_add(1, Relaxed);
-}
-
-impl Written {
-    /// Lets `f` fill all of the slots.
-    fn fill<T: Copy>(
-        &self,
-        slots: &mut [MaybeUninit<T>],
-        f: impl FnOnce(&mut Room<'_, T>) -> Result<()>,
-    ) -> Result<()> {
-        let mut room = Room::new(slots);
-        f(&mut room)?;
-        self.close(&room);
-        Ok(())
-    }
-    /// The room is full.
-    fn close<T: Copy>(&self, room: &Room<'_, T>) {
-        room.assert_full();
-        // A thread that is just ending has no number.
-        let number = NUMBER.try_with(|number| *number).unwrap_or(0);
-        self.0[number % self.0.len()].0.fetch_add(room.slots.len(), Relaxed);
-    }
-    /// How many there are.
-    fn count(&mut self) -> usize {
-        self.0.iter_mut().map(|count| *count.0.get_mut()).sum()
-    }
+/// Lets `f` fill all of the slots.
+fn fill<T: Copy>(slots: &mut [MaybeUninit<T>], f: impl FnOnce(&mut Room<'_, T>) -> Result<()>) -> Result<()> {
+    let mut room = Room::new(slots);
+    f(&mut room)?;
+    room.assert_full();
+    Ok(())
 }
 
 /// Bytes of a cache line, and of the largest store.
 const LINE: usize = 64;
 
-/// Memory to be written once, and how much of it was.
+/// Memory to be written once.
 struct Fresh<T> {
     v: Vec<T>,
     len: usize,
-    written: Written,
 }
 
 impl<T: Element> Fresh<T> {
     /// # Errors
     /// `OutOfMemory`.
     fn new(len: usize) -> Result<Self> {
-        Ok(Fresh { v: with_capacity(len)?, len, written: Written::default() })
+        Ok(Fresh { v: with_capacity(len)?, len })
     }
-    /// All slots, each to be in one room, and who counts them.
-    fn slots(&mut self) -> (&mut [MaybeUninit<T>], &Written) {
-        (&mut self.v.spare_capacity_mut()[..self.len], &self.written)
+    /// All slots, each to be in one room.
+    fn slots(&mut self) -> &mut [MaybeUninit<T>] {
+        &mut self.v.spare_capacity_mut()[..self.len]
     }
-    /// What was written.
+    /// The vector.
+    ///
+    /// # Safety
+    /// Each of the slots was in a room that was found full. None is counted: a line of counts that goes from core to core took
+    /// as long as adding some thousand elements.
     #[allow(unsafe_code, reason = "a vector of what was written")]
-    fn finish(mut self) -> Vec<T> {
-        assert_eq!(self.written.count(), self.len, "cpu: a part of a result was left out");
-        // SAFETY: `written` is the sum of the slots of rooms that were found full by `close`. The callers in this file
-        // give out each slot in one room, so all `len` of them are written.
+    unsafe fn finish(mut self) -> Vec<T> {
+        // SAFETY: as above.
         unsafe { self.v.set_len(self.len) };
         self.v
     }
@@ -334,14 +305,14 @@ pub(crate) fn fresh<T: Element>(
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
     let mut all = Fresh::new(len)?;
-    let (slots, written) = all.slots();
+    let slots = all.slots();
     let to_line = to_line(slots);
     let Cut { done, piece, ns } =
-        Cut::new(d, len, unit, to_line, |n| written.fill(&mut slots[..n], |room| f(0, room)))?;
-    try_pieces(d, &mut slots[done..], piece, ns, |start, part| {
-        written.fill(part, |room| f(done + start, room))
-    })?;
-    Ok(all.finish())
+        Cut::new(d, len, unit, to_line, |n| fill(&mut slots[..n], |room| f(0, room)))?;
+    try_pieces(d, &mut slots[done..], piece, ns, |start, part| fill(part, |room| f(done + start, room)))?;
+    // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    Ok(unsafe { all.finish() })
 }
 
 /// As [`fresh`], in pieces of a given size; `ns` is an estimate for one element.
@@ -356,9 +327,10 @@ pub(crate) fn fresh_pieces<T: Element>(
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
     let mut all = Fresh::new(len)?;
-    let (slots, written) = all.slots();
-    try_pieces(d, slots, piece, ns, |start, part| written.fill(part, |room| f(start, room)))?;
-    Ok(all.finish())
+    try_pieces(d, all.slots(), piece, ns, |start, part| fill(part, |room| f(start, room)))?;
+    // SAFETY: all pieces were each in a room of `fill`, which returned well.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    Ok(unsafe { all.finish() })
 }
 
 /// As [`fresh`], by the caller alone, for results that are too few for threads.
@@ -398,18 +370,18 @@ pub(crate) fn fresh_two<T: Element>(
     let (mut left, mut right) = (a.slots(), b.slots());
     let parts = sizes.iter().map(|s| (first(&mut left, s[0]), first(&mut right, s[1])));
     let parts = parts.enumerate().collect();
-    try_tasks(d, parts, ns, |(i, (left, right))| {
-        left.1.fill(left.0, |x| right.1.fill(right.0, |y| f(i, x, y)))
-    })?;
-    Ok((a.finish(), b.finish()))
+    try_tasks(d, parts, ns, |(i, (left, right))| fill(left, |x| fill(right, |y| f(i, x, y))))?;
+    // SAFETY: the sizes are those of the vectors, and each part of that size was in a room of `fill`, which returned well.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    Ok(unsafe { (a.finish(), b.finish()) })
 }
 
-/// Slots, and who counts them.
-type Part<'a, T> = (&'a mut [MaybeUninit<T>], &'a Written);
+/// Slots.
+type Part<'a, T> = &'a mut [MaybeUninit<T>];
 
 /// Takes the first `n` slots off a part.
-fn first<'a, T>((slots, written): &mut Part<'a, T>, n: usize) -> Part<'a, T> {
-    (slots.split_off_mut(..n).expect("a part is within the whole"), written)
+fn first<'a, T>(slots: &mut Part<'a, T>, n: usize) -> Part<'a, T> {
+    slots.split_off_mut(..n).expect("a part is within the whole")
 }
 
 /// As [`fresh`], `count` vectors at once: `f(start, rooms)` is to fill all rooms.
@@ -425,10 +397,9 @@ pub(crate) fn fresh_many<T: Element>(
 ) -> Result<Vec<Vec<T>>> {
     let mut all = (0..count).map(|_| Fresh::new(len)).collect::<Result<Vec<_>>>()?;
     let make = |start: usize, parts: Vec<Part<'_, T>>| {
-        let (mut rooms, written): (Vec<_>, Vec<_>) =
-            parts.into_iter().map(|(slots, written)| (Room::new(slots), written)).unzip();
+        let mut rooms: Vec<_> = parts.into_iter().map(Room::new).collect();
         f(start, &mut rooms)?;
-        rooms.iter().zip(written).for_each(|(room, written)| written.close(room));
+        rooms.iter().for_each(Room::assert_full);
         Ok(())
     };
     let mut parts: Vec<Part<'_, T>> = all.iter_mut().map(Fresh::slots).collect();
@@ -438,7 +409,9 @@ pub(crate) fn fresh_many<T: Element>(
     let tasks =
         (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();
     try_tasks(d, tasks, rest as f64 * ns, |(start, parts)| make(start, parts))?;
-    Ok(all.into_iter().map(Fresh::finish).collect())
+    // SAFETY: the first `done` slots of each, then all pieces of the others, were each in a room that `make` found full.
+    #[allow(unsafe_code, reason = "vectors of what was written")]
+    Ok(all.into_iter().map(|fresh| unsafe { fresh.finish() }).collect())
 }
 
 #[cfg(test)]

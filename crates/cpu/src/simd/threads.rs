@@ -9,8 +9,9 @@
 //! in the cache of the same core. It goes through them in the other direction: what fits no cache as a whole was last
 //! touched at that end.
 
-use super::board::{Apart, Board, MOST};
+use super::board::{Apart, Board, MOST, Way};
 use elinvar_core::{Error, Result};
+use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,8 @@ const WORTH_WAKING: f64 = 40_000.0;
 /// Nanoseconds of work from which the next of the same kind goes in the other direction. Less is in the cache anyway, and
 /// would turn the direction without having used it.
 const WORTH_TURNING: f64 = 50_000.0;
+/// Nanoseconds of work up to which nobody looks at the caller's tasks.
+const SMALL: f64 = 20_000.0;
 /// How long a thread without work keeps the processor to itself.
 const SPIN: Duration = Duration::from_micros(30);
 /// How long it looks out before it sleeps; after [`SPIN`] it lets others go first.
@@ -59,7 +62,7 @@ struct Shared {
 /// What callers change with each job.
 #[derive(Default)]
 struct Callers {
-    /// When work was last offered: nanoseconds since `born`.
+    /// When small work was last offered to threads that all slept: nanoseconds since `born`.
     last: AtomicU64,
     /// Does the next long work go through its tasks from the last one on?
     backwards: AtomicBool,
@@ -125,7 +128,11 @@ impl Threads {
             // Each of those wakes another: nobody pays for all of them.
             shared.call((tasks - 1).min(2));
         };
-        let run = |board: &Board| board.run(tasks, backwards, shared.linger, f, posted);
+        // More for the caller, because the others begin late, took longer: what half of the numbers take of a second-level cache leaves
+        // room, two thirds do not.
+        let own = NonZero::new(tasks.div_ceil(self.count)).filter(|_| ns < SMALL);
+        let way = Way { backwards, own };
+        let run = |board: &Board| board.run(tasks, way, shared.linger, f, posted);
         match shared.boards.iter().find_map(run) {
             Some(Ok(())) => {}
             Some(Err(panic)) => resume_unwind(panic),
@@ -136,11 +143,12 @@ impl Threads {
     /// Does anybody look out, or is the work long enough to wake them?
     fn is_heard(&self, ns: f64) -> bool {
         let shared = &*self.shared;
+        if ns >= WORTH_WAKING || shared.asleep.load(Relaxed) + 1 < self.count {
+            return true;
+        }
+        // Small work that comes often wakes them.
         let now = shared.born.elapsed().as_nanos() as u64;
-        // Small work that comes often keeps threads awake.
-        let often =
-            now.saturating_sub(shared.callers.0.last.swap(now, Relaxed)) < shared.linger.as_nanos() as u64;
-        ns >= WORTH_WAKING || often || shared.asleep.load(Relaxed) + 1 < self.count
+        now.saturating_sub(shared.callers.0.last.swap(now, Relaxed)) < shared.linger.as_nanos() as u64
     }
 }
 
