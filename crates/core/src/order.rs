@@ -42,11 +42,8 @@ pub const ATTENTION_BLOCK: usize = 64;
 pub fn fold<T: Copy>(n: usize, zero: T, term: impl Fn(usize) -> T, f: impl Fn(T, T) -> T) -> T {
     // partial[k] holds the result of 2^k neighbouring blocks that still waits for its neighbour.
     let mut partial: [Option<T>; usize::BITS as usize] = [None; usize::BITS as usize];
-    let blocks = n.div_ceil(BLOCK);
-    if blocks <= 1 {
-        return fold_block(n, zero, term, &f);
-    }
-    for b in 0..blocks {
+    // No terms are a block as well: the loop stands once for every formula that is folded.
+    for b in 0..n.div_ceil(BLOCK).max(1) {
         let start = b * BLOCK;
         let mut carry = fold_block(BLOCK.min(n - start), zero, |i| term(start + i), &f);
         let mut level = 0;

@@ -2,7 +2,7 @@
 
 use crate::any::{Any, Device};
 use crate::kinds::{cuda, vulkan};
-use crate::probe::{Exactness, probe};
+use crate::probe::{Exactness, arithmetic};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::Backend;
@@ -158,7 +158,7 @@ pub fn machine() -> Result<Machine> {
     let cpu = CpuDevice::shared()?;
     let mut devices = vec![DeviceInfo {
         description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
-        exactness: probe::<Cpu>(&cpu)?,
+        exactness: arithmetic::<Cpu>(&cpu)?,
         device: Device::Cpu(cpu),
     }];
     let mut missing = Vec::new();
@@ -169,7 +169,7 @@ pub fn machine() -> Result<Machine> {
     devices.push(DeviceInfo {
         device: Device::reference(),
         description: "plain loops on one CPU thread; the definition of every result".into(),
-        exactness: probe::<Reference>(&ReferenceDevice)?,
+        exactness: arithmetic::<Reference>(&ReferenceDevice)?,
     });
     Ok(Machine { devices, missing })
 }

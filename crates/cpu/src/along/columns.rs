@@ -9,7 +9,7 @@ use super::lanes::Combine;
 use super::stage::{Axis, Number, joined, offset};
 use crate::CpuDevice;
 use crate::View;
-use crate::isa::{Kernel, dispatch};
+use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::host;
@@ -66,14 +66,35 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
     n: usize,
     out: &mut [T],
 ) -> Result<()> {
+    let how = How {
+        start: F::start(),
+        meet: |isa, left, right| dispatch(isa, Meet { left, right, f: PhantomData::<F> }),
+        leaf: |isa, acc, data, base, places| {
+            dispatch(isa, Leaf { acc, data, base, places, f: PhantomData::<F> });
+        },
+    };
+    folded(d, x, n, out, how)
+}
+
+/// How columns are folded: what is compiled for each way and each instruction set, so that the walk is for each type alone.
+#[derive(Clone, Copy)]
+struct How<T> {
+    start: T,
+    /// The right numbers join the left.
+    meet: fn(Isa, &mut [T], &[T]),
+    /// Adds to the first numbers, from the second, behind this place, every 128th of these.
+    leaf: fn(Isa, &mut [T], &[T], usize, &[isize]),
+}
+
+fn folded<T: Number>(d: &CpuDevice, x: &Columns<'_, T>, n: usize, out: &mut [T], how: How<T>) -> Result<()> {
     let blocks = n.div_ceil(BLOCK);
     // Groups for all threads, if there are so many columns.
     let piece = (out.len() / (2 * d.threads())).next_multiple_of(NARROW).clamp(NARROW, WIDE);
     if blocks > 1 && out.len() < piece * d.threads() {
-        return by_blocks::<T, F>(d, x, n, out);
+        return by_blocks(d, x, n, out, how);
     }
     try_pieces(d, out, piece, n as f64 * 0.2, |start, part| {
-        let mut walk = Walk::<T, F>::new(d, x, n, piece.min(part.len()), blocks)?;
+        let mut walk = Walk::new(d, x, n, piece.min(part.len()), blocks, how)?;
         let mut done = 0;
         while done < part.len() {
             let (row, column) = ((start + done) / x.columns, (start + done) % x.columns);
@@ -90,16 +111,17 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
 }
 
 /// Few columns and many terms: threads share the blocks.
-fn by_blocks<T: Number, F: Combine<T>>(
+fn by_blocks<T: Number>(
     d: &CpuDevice,
     x: &Columns<'_, T>,
     n: usize,
     out: &mut [T],
+    how: How<T>,
 ) -> Result<()> {
     let (blocks, wide) = (n.div_ceil(BLOCK), out.len());
-    let mut all = filled(blocks * wide, F::start())?;
+    let mut all = filled(blocks * wide, how.start)?;
     try_pieces(d, &mut all, wide, BLOCK as f64 * 0.2, |start, part| {
-        let mut walk = Walk::<T, F>::new(d, x, n, wide, 1)?;
+        let mut walk = Walk::new(d, x, n, wide, 1, how)?;
         let mut done = 0;
         while done < wide {
             let (row, column) = (done / x.columns, done % x.columns);
@@ -113,23 +135,23 @@ fn by_blocks<T: Number, F: Combine<T>>(
         }
         Ok::<(), elinvar_core::Error>(())
     })?;
-    fn join<T: Copy, F: Combine<T>>(d: &CpuDevice, all: &mut [T], blocks: usize, wide: usize) {
+    fn join<T: Copy>(d: &CpuDevice, all: &mut [T], blocks: usize, wide: usize, how: How<T>) {
         if blocks > 1 {
             let half = blocks.next_power_of_two() / 2;
             let (left, right) = all.split_at_mut(half * wide);
-            join::<T, F>(d, left, half, wide);
-            join::<T, F>(d, right, blocks - half, wide);
+            join(d, left, half, wide, how);
+            join(d, right, blocks - half, wide, how);
             let (left, right) = (&mut left[..wide], &right[..wide]);
-            dispatch(d.isa(), Meet { left, right, f: PhantomData::<F> });
+            (how.meet)(d.isa(), left, right);
         }
     }
-    join::<T, F>(d, &mut all, blocks, wide);
+    join(d, &mut all, blocks, wide, how);
     out.copy_from_slice(&all[..wide]);
     Ok(())
 }
 
 /// A walk through the tree for one group of columns.
-struct Walk<'a, T, F> {
+struct Walk<'a, T> {
     d: &'a CpuDevice,
     x: &'a Columns<'a, T>,
     n: usize,
@@ -143,11 +165,18 @@ struct Walk<'a, T, F> {
     stack: Vec<T>,
     /// One term, converted.
     row: Vec<T>,
-    f: PhantomData<F>,
+    how: How<T>,
 }
 
-impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
-    fn new(d: &'a CpuDevice, x: &'a Columns<'a, T>, n: usize, width: usize, blocks: usize) -> Result<Self> {
+impl<'a, T: Number> Walk<'a, T> {
+    fn new(
+        d: &'a CpuDevice,
+        x: &'a Columns<'a, T>,
+        n: usize,
+        width: usize,
+        blocks: usize,
+        how: How<T>,
+    ) -> Result<Self> {
         // Seven levels of lanes, and one for each doubling of the blocks.
         let levels = 9 + blocks.next_power_of_two().ilog2() as usize;
         Ok(Walk {
@@ -157,9 +186,9 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
             places: host::filled(BLOCK.min(n), 0)?,
             base: 0,
             width: 0,
-            stack: filled(levels * width, F::start())?,
-            row: filled(if x.own.is_some() { 0 } else { width }, F::start())?,
-            f: PhantomData,
+            stack: filled(levels * width, how.start)?,
+            row: filled(if x.own.is_some() { 0 } else { width }, how.start)?,
+            how,
         })
     }
     fn at(&mut self, row: usize, column: usize, width: usize) {
@@ -205,19 +234,19 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
         }
     }
     fn meet(&self, left: &mut [T], right: &[T]) {
-        dispatch(self.d.isa(), Meet { left, right, f: PhantomData::<F> });
+        (self.how.meet)(self.d.isa(), left, right);
     }
     /// One lane: every 128th term.
     fn leaf(&mut self, lane: usize, len: usize, acc: &mut [T]) {
         let (isa, base) = (self.d.isa(), self.base);
-        acc.fill(F::start());
+        acc.fill(self.how.start);
         let places = &self.places[lane..len];
         match self.x.own {
-            Some(data) => dispatch(isa, Leaf { acc, data, base, places, f: PhantomData::<F> }),
+            Some(data) => (self.how.leaf)(isa, acc, data, base, places),
             None => {
                 for &place in places.iter().step_by(LANES) {
                     self.x.load(base.wrapping_add_signed(place), self.width, &mut self.row);
-                    dispatch(isa, Meet { left: acc, right: &self.row[..self.width], f: PhantomData::<F> });
+                    (self.how.meet)(isa, acc, &self.row[..self.width]);
                 }
             }
         }

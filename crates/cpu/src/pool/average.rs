@@ -5,7 +5,7 @@ use crate::CpuDevice;
 use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::Stage;
 use crate::buffer::View;
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, formula};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::order::BLOCK;
@@ -141,7 +141,8 @@ pub(super) fn average<C: Float>(
                 buffer = filled(n, C::NOTHING)?;
             }
             let x = if n == 0 { &[] } else { x.block(plane_at, n, n, &mut buffer) };
-            dispatch(d.isa(), Averages { plane, even, isa: d.isa(), x, y, terms: &mut terms });
+            let averages = Averages { plane, even, isa: d.isa(), x, y, terms: &mut terms };
+            formula::<C, _>(d.isa(), averages);
         }
         Ok::<(), Error>(())
     })?;

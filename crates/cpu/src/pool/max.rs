@@ -5,7 +5,7 @@ use crate::CpuDevice;
 use crate::along::float::Float;
 use crate::along::stage::{Number, Stage};
 use crate::buffer::View;
-use crate::isa::{Kernel, dispatch};
+use crate::isa::{Kernel, formula};
 use crate::memory::filled;
 use crate::simd::pools;
 use crate::simd::room::{Room, fresh_pieces};
@@ -30,12 +30,12 @@ pub(super) fn of_dtype(
     ) -> Result<HostData> {
         if places {
             let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, i64>| {
-                dispatch(d.isa(), Largest { plane, even, x, to: Places(y) });
+                formula::<T, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
             };
             return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
         }
         let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, T>| {
-            dispatch(d.isa(), Largest { plane, even, x, to: Elements(y) });
+            formula::<T, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
         };
         store(max(d, x, planes, plane, &each)?)
     }
@@ -43,7 +43,7 @@ pub(super) fn of_dtype(
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(windows) = two_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
                 if !(pools::is_calm(d.isa(), x) && pools::largest(d.isa(), &windows, x, y)) {
-                    dispatch(d.isa(), Largest { plane, even, x, to: Elements(y) });
+                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
             };
             f32::stored(max(d, x, planes, plane, &each)?, to)

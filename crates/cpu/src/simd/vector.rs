@@ -128,10 +128,13 @@ pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
         // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx512() },
+        // Not by way of `in_registers`, which would have the widest compiled as well.
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Plain | Level::Avx2 => in_registers(isa, work),
+        Level::Avx2 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2() },
+        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).run(),
         #[cfg(target_arch = "aarch64")]
-        Level::Plain | Level::Neon => in_registers(isa, work),
+        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).run(),
     }
 }
 
@@ -243,7 +246,9 @@ impl<T: Registers> Vector for Four<T> {
     unsafe fn ahead(_: *const T) {}
     #[inline(always)]
     unsafe fn soon(_: *const u8) {}
-    #[inline(always)]
+    // On plain x86-64 the fma of a number is a call. Four of them stand here once, and not wherever a tile has some.
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn fma(self, b: Self, c: Self) -> Self {
         Four(std::array::from_fn(|i| Lane::fma(self.0[i], b.0[i], c.0[i])))
     }

@@ -296,25 +296,18 @@ impl Builder {
 
     /// Does something where a condition is true.
     pub fn if_(&self, cond: Val<'_>, then: impl FnOnce()) {
-        let then = self.region(Vec::new(), |_| {
-            then();
-            Vec::new()
-        });
-        self.push_many(Op::If(cond.id, then, Region::default()), &[]);
+        self.open(Vec::new());
+        then();
+        self.branched(cond, self.close(Vec::new()), Region::default());
     }
     /// Does one of two things.
     pub fn if_or(&self, cond: Val<'_>, then: impl FnOnce(), other: impl FnOnce()) {
-        self.if_else(
-            cond,
-            || {
-                then();
-                Vec::new()
-            },
-            || {
-                other();
-                Vec::new()
-            },
-        );
+        self.open(Vec::new());
+        then();
+        let then = self.close(Vec::new());
+        self.open(Vec::new());
+        other();
+        self.branched(cond, then, self.close(Vec::new()));
     }
     /// The values of one of two regions.
     pub fn if_else<'k>(
@@ -325,6 +318,9 @@ impl Builder {
     ) -> Vec<Val<'k>> {
         let then = self.region(Vec::new(), |_| then());
         let other = self.region(Vec::new(), |_| other());
+        self.branched(cond, then, other)
+    }
+    fn branched(&self, cond: Val<'_>, then: Region, other: Region) -> Vec<Val<'_>> {
         let types = self.types(&then.yields);
         self.push_many(Op::If(cond.id, then, other), &types)
     }
@@ -337,19 +333,30 @@ impl Builder {
         init: &[Val<'k>],
         body: impl FnOnce(Val<'k>, &[Val<'k>]) -> Vec<Val<'k>>,
     ) -> Vec<Val<'k>> {
+        let args = self.turn(start, init);
+        let body = self.close(body(args[0], &args[1..]));
+        self.looped([start, end, step], init, body)
+    }
+    /// Opens the body of a loop: the index, and what is carried.
+    fn turn<'k>(&'k self, start: Val<'k>, init: &[Val<'k>]) -> Vec<Val<'k>> {
+        self.open(std::iter::once(start).chain(init.iter().copied()).map(|v| v.ty()).collect())
+    }
+    fn looped<'k>(
+        &'k self,
+        [start, end, step]: [Val<'k>; 3],
+        init: &[Val<'k>],
+        body: Region,
+    ) -> Vec<Val<'k>> {
         let init: Vec<Value> = init.iter().map(|v| v.id).collect();
-        let types = self.types(&init);
-        let args = std::iter::once(start.ty()).chain(types.iter().copied()).collect();
-        let body = self.region(args, |args| body(args[0], &args[1..]));
         assert_eq!(body.yields.len(), init.len(), "{}: a turn yields as much as it carries", self.name());
+        let types = self.types(&init);
         self.push_many(Op::For { start: start.id, end: end.id, step: step.id, init, body }, &types)
     }
     /// A counted loop that carries nothing.
     pub fn each<'k>(&'k self, start: Val<'k>, end: Val<'k>, step: Val<'k>, body: impl FnOnce(Val<'k>)) {
-        self.for_(start, end, step, &[], |i, _| {
-            body(i);
-            Vec::new()
-        });
+        let args = self.turn(start, &[]);
+        body(args[0]);
+        self.looped([start, end, step], &[], self.close(Vec::new()));
     }
 
     // Below: making instructions
@@ -391,13 +398,21 @@ impl Builder {
     fn append(&self, inst: Inst) {
         self.state.borrow_mut().open.last_mut().expect("a region is open").insts.push(inst);
     }
+    // Regions are written by hundreds of closures, each of which compiles what it goes through: so what goes before one and
+    // after it stands apart, here and in `turn` and `looped`.
     fn region<'k>(&'k self, args: Vec<Type>, f: impl FnOnce(&[Val<'k>]) -> Vec<Val<'k>>) -> Region {
+        let handles = self.open(args);
+        self.close(f(&handles))
+    }
+    fn open(&self, args: Vec<Type>) -> Vec<Val<'_>> {
         let args: Vec<Value> = args.into_iter().map(|t| self.define(t)).collect();
-        let handles: Vec<Val<'k>> = args.iter().map(|&id| self.handle(id)).collect();
+        let handles = args.iter().map(|&id| self.handle(id)).collect();
         self.state.borrow_mut().open.push(Region { args, ..Region::default() });
-        let yields = f(&handles).iter().map(|v| v.id).collect();
-        let mut region = self.state.borrow_mut().open.pop().expect("the region that was opened above");
-        region.yields = yields;
+        handles
+    }
+    fn close(&self, yields: Vec<Val<'_>>) -> Region {
+        let mut region = self.state.borrow_mut().open.pop().expect("a region was opened");
+        region.yields = yields.iter().map(|v| v.id).collect();
         region
     }
     pub(crate) fn unary(&self, op: crate::ir::Unary, a: Val<'_>) -> Val<'_> {

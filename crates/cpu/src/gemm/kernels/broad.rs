@@ -167,7 +167,7 @@ impl<V: Vector> Tile<V> {
             let mut t = 0;
             while t < self.k {
                 if let Some(ahead) = self.ahead {
-                    each_row!(R, r => {
+                    each_row!(R, up to 14, r => {
                         V::soon(ahead.wrapping_offset(r as isize * self.step).wrapping_add(t).cast());
                     });
                 }
@@ -177,7 +177,7 @@ impl<V: Vector> Tile<V> {
                     for (v, right) in right.iter_mut().enumerate() {
                         *right = V::load(self.x.add(t * 2 * V::LANES + v * V::LANES));
                     }
-                    each_row!(R, r => {
+                    each_row!(R, up to 14, r => {
                         let left = V::splat(*self.a.offset(r as isize * self.step).add(t));
                         for (sum, right) in sums[r].iter_mut().zip(right) {
                             *sum = left.fma(right, *sum);
@@ -186,7 +186,7 @@ impl<V: Vector> Tile<V> {
                     t += 1;
                 }
             }
-            each_row!(R, r => {
+            each_row!(R, up to 14, r => {
                 for (v, sum) in sums[r].iter().enumerate() {
                     let to = self.sums.add(r * self.padded + v * V::LANES);
                     let sum = if self.first { *sum } else { V::load(to).add(*sum) };

@@ -161,7 +161,7 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
         while j < cols {
             // Two registers of columns, one chain of which waits while the other goes on; eight rows are chains enough. The
             // last columns of those that fill no register are computed together with some before them, a second time.
-            let wide = rows < 8 && cols - j >= 2 * V::LANES;
+            let wide = const { V::ROWS >= 6 } && rows < 8 && cols - j >= 2 * V::LANES;
             if cols >= V::LANES {
                 j = j.min(cols - V::LANES);
             }
@@ -179,14 +179,15 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                         c: c.add(i * step + j),
                         step,
                     };
+                    // Where registers are few, or arrays of which little is known, there are fewer kinds to compile.
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
-                        n if n >= 8 => p.run::<8, 1>(),
-                        n if n >= 4 && wide => p.run::<4, 2>(),
+                        n if const { V::ROWS >= 6 } && n >= 8 => p.run::<8, 1>(),
+                        n if const { V::ROWS >= 6 } && wide && n >= 4 => p.run::<4, 2>(),
                         n if n >= 4 => p.run::<4, 1>(),
-                        n if n >= 2 && wide => p.run::<2, 2>(),
+                        n if const { V::ROWS >= 6 } && wide && n >= 2 => p.run::<2, 2>(),
                         n if n >= 2 => p.run::<2, 1>(),
-                        _ if wide => p.run::<1, 2>(),
+                        _ if const { V::ROWS >= 6 } && wide => p.run::<1, 2>(),
                         _ => p.run::<1, 1>(),
                     };
                 }
@@ -259,7 +260,7 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                 let behind = if lines < 4 * BEHIND { 0 } else { BEHIND };
                 for step in 0..lines + (G - 1) * behind {
                     for part in (0..line).step_by(terms) {
-                        each_row!(G, g => {
+                        each_row!(G, up to 2, g => {
                             let number = step.wrapping_sub(g * behind);
                             if number < lines {
                                 let t = from + number * line + part;
@@ -272,8 +273,8 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                                 }
                                 let right = S::terms::<V>(b, self.b_step);
                                 let a = self.a.add(t);
-                                each_row!(terms, u => {
-                                    each_row!(R, r => {
+                                each_row!(S::TERMS, up to 8, u => {
+                                    each_row!(R, up to 8, r => {
                                         let left = V::splat(*a.add(r * self.a_step + u));
                                         sums[r][g] = left.fma(right[u % 8], sums[r][g]);
                                     });
@@ -284,17 +285,17 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                 }
                 let mut t = from + lines * line;
                 while t < end {
-                    each_row!(G, g => {
+                    each_row!(G, up to 2, g => {
                         let b = self.b.wrapping_offset(g as isize * across);
                         let right = S::term::<V>(b, self.b_step, t);
-                        each_row!(R, r => {
+                        each_row!(R, up to 8, r => {
                             let left = V::splat(*self.a.add(r * self.a_step + t));
                             sums[r][g] = left.fma(right, sums[r][g]);
                         });
                     });
                     t += 1;
                 }
-                each_row!(R, r => {
+                each_row!(R, up to 8, r => {
                     for (g, sum) in sums[r].iter().enumerate() {
                         let c = self.c.add(r * self.step + g * V::LANES);
                         let sum = if from == 0 { *sum } else { V::load(c).add(*sum) };

@@ -8,7 +8,7 @@ use super::skinny::Lines;
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers, lanes, rows};
+use crate::simd::vector::{InRegisters, Registers, Vector, in_pairs, in_registers, lanes, rows};
 use elinvar_core::{Element, order::CHUNK};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
@@ -161,12 +161,25 @@ impl<T: Real> Tiles<'_, T> {
 
 /// The body for each row, written out: sums stay in registers only if every index of theirs is a constant before the
 /// compiler decides where they live, and it does not unroll a loop as long as this by itself.
+///
+/// `up to` is the most that there may be, so that no more is written. Conditions are constants, so that what a number of
+/// rows has not is gone before it is compiled; one body in another is otherwise most of the build.
 macro_rules! each_row {
-    ($rows:ident, $r:ident => $body:block) => {
-        each_row!(@ $rows, $r, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    ($rows:expr, up to 2, $r:ident => $body:block) => {
+        each_row!(@ $rows, 2, $r, $body, 0 1)
     };
-    (@ $rows:ident, $r:ident, $body:block, $($i:literal)*) => {
-        $(if $rows > $i {
+    ($rows:expr, up to 4, $r:ident => $body:block) => {
+        each_row!(@ $rows, 4, $r, $body, 0 1 2 3)
+    };
+    ($rows:expr, up to 8, $r:ident => $body:block) => {
+        each_row!(@ $rows, 8, $r, $body, 0 1 2 3 4 5 6 7)
+    };
+    ($rows:expr, up to 14, $r:ident => $body:block) => {
+        each_row!(@ $rows, 14, $r, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    };
+    (@ $rows:expr, $most:literal, $r:ident, $body:block, $($i:literal)*) => {
+        const { assert!($rows <= $most, "more rows than are written out") };
+        $(if const { $rows > $i } {
             let $r = $i;
             $body
         })*
@@ -311,9 +324,9 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
             let mut a = self.a;
             for t in 0..self.k {
                 let b = self.b.at.add(t * self.b.next);
-                each_row!(R, r => {
+                each_row!(R, up to 2, r => {
                     let left = V::splat(a.number(r));
-                    each_row!(P, p => {
+                    each_row!(P, up to 4, p => {
                         for (v, sum) in sums[r][p].iter_mut().enumerate() {
                             *sum = left.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
                         }
@@ -321,7 +334,7 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
                 });
                 a.step();
             }
-            each_row!(R, r => {
+            each_row!(R, up to 2, r => {
                 for (i, sum) in sums[r].iter().flatten().enumerate() {
                     let c = self.c.add(r * self.step + i * V::LANES);
                     let sum = if self.first { *sum } else { V::load(c).add(*sum) };
@@ -343,12 +356,12 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         // SAFETY: the caller's.
         unsafe {
             match rows {
-                n if A::TALL && V::ROWS >= 12 && n.is_multiple_of(14) => self.wide::<14>(),
-                7 | 13 if A::TALL && V::ROWS >= 12 => self.wide::<7>(),
-                15 if A::TALL && V::ROWS >= 12 => self.wide::<8>(),
-                n if V::ROWS >= 12 && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
-                n if V::ROWS >= 8 && n >= 8 => self.wide::<8>(),
-                n if V::ROWS >= 6 && n >= 6 => self.wide::<6>(),
+                n if const { A::TALL && V::ROWS >= 12 } && n.is_multiple_of(14) => self.wide::<14>(),
+                7 | 13 if const { A::TALL && V::ROWS >= 12 } => self.wide::<7>(),
+                15 if const { A::TALL && V::ROWS >= 12 } => self.wide::<8>(),
+                n if const { V::ROWS >= 12 } && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
+                n if const { V::ROWS >= 8 } && n >= 8 => self.wide::<8>(),
+                n if const { V::ROWS >= 6 } && n >= 6 => self.wide::<6>(),
                 n if n >= 4 => self.wide::<4>(),
                 n if n >= 2 => self.wide::<2>(),
                 _ => self.wide::<1>(),
@@ -376,7 +389,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         unsafe {
             // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
             // foreseen, and what is only stored is fetched as well.
-            each_row!(R, r => {
+            each_row!(R, up to 14, r => {
                 for v in 0..W {
                     V::soon(self.c.wrapping_add(r * self.step + v * V::LANES).cast());
                 }
@@ -385,7 +398,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
             let (mut a, mut b) = (self.a, self.b);
             for _ in 0..self.k {
                 let right = b.next::<R, W>();
-                each_row!(R, r => {
+                each_row!(R, up to 14, r => {
                     let left = V::splat(a.number(r));
                     for (sum, right) in sums[r].iter_mut().zip(right) {
                         *sum = left.fma(right, *sum);
@@ -393,27 +406,44 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                 });
                 a.step();
             }
-            let whole = self.cols == W * V::LANES;
-            each_row!(R, r => {
-                let c = self.c.add(r * self.step);
-                if whole {
+            if self.cols == W * V::LANES {
+                each_row!(R, up to 14, r => {
                     for (v, sum) in sums[r].iter().enumerate() {
-                        let c = c.add(v * V::LANES);
+                        let c = self.c.add(r * self.step + v * V::LANES);
                         let sum = if self.first { *sum } else { V::load(c).add(*sum) };
                         sum.store(c);
                     }
-                } else {
-                    // Two registers of the widest.
-                    let mut row = [V::T::ZERO; 32];
+                });
+            } else {
+                let mut rows = [[V::T::ZERO; WIDEST]; R];
+                each_row!(R, up to 14, r => {
                     for (v, sum) in sums[r].iter().enumerate() {
-                        sum.store(row.as_mut_ptr().add(v * V::LANES));
+                        sum.store(rows[r].as_mut_ptr().add(v * V::LANES));
                     }
-                    for (j, sum) in row[..self.cols].iter().enumerate() {
-                        let c = c.add(j);
-                        c.write(if self.first { *sum } else { c.read() + *sum });
-                    }
-                }
-            });
+                });
+                edge(&rows, self.c, self.step, self.cols, self.first);
+            }
+        }
+    }
+}
+
+/// Two registers, of the widest.
+const WIDEST: usize = 32;
+
+/// Stores or adds the first `cols` numbers of each row. Written out in tiles, row by row, it would be most of their code.
+///
+/// # Safety
+/// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes meanwhile; unless it is the `first`
+/// chunk, they have been written.
+#[inline(never)]
+unsafe fn edge<T: Registers>(rows: &[[T; WIDEST]], c: *mut T, step: usize, cols: usize, first: bool) {
+    for (r, row) in rows.iter().enumerate() {
+        for (j, sum) in row[..cols].iter().enumerate() {
+            // SAFETY: the caller's.
+            unsafe {
+                let c = c.add(r * step + j);
+                c.write(if first { *sum } else { c.read() + *sum });
+            }
         }
     }
 }

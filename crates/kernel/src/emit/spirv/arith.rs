@@ -1,10 +1,10 @@
 //! Arithmetic and comparisons.
 
 use super::Emitter;
+use super::code::{Code, Decoration, GLOp};
+use super::module::Word;
 use crate::ir::{Binary, Compare, Constant, Scalar, Type, Unary, Value};
 use crate::pass::Lacking;
-use rspirv::dr::Operand;
-use rspirv::spirv::{Decoration, GlslStd450Op as GLOp, Op as Code, Word};
 
 /// Two codes for integers: signed, unsigned.
 fn by_sign(s: Scalar, signed: Code, unsigned: Code) -> Code {
@@ -15,13 +15,12 @@ impl Emitter<'_> {
     /// An instruction of GLSL's set.
     pub(super) fn extended(&mut self, op: GLOp, ty: Word, operands: &[Word]) -> Word {
         let glsl = self.glsl;
-        let operands: Vec<Operand> = operands.iter().map(|&w| Operand::IdRef(w)).collect();
-        self.must(|b| b.ext_inst(ty, None, glsl, op as u32, operands))
+        self.inst(Code::ExtInst, ty, &[&[glsl, op as u32], operands].concat())
     }
     /// A sum, product or conversion that must stay what it is.
     pub(super) fn exact(&mut self, code: Code, ty: Word, operands: &[Word]) -> Word {
         let id = self.inst(code, ty, operands);
-        self.b.decorate(id, Decoration::NoContraction, []);
+        self.b.decorate(id, Decoration::NoContraction, &[]);
         id
     }
 
@@ -78,9 +77,9 @@ impl Emitter<'_> {
                 self.inst(by_sign(s, Code::ShiftRightArithmetic, Code::ShiftRightLogical), ty, &[x, y])
             }
             Binary::MulHigh => {
-                let pair = self.b.type_struct([ty, ty]);
+                let pair = self.b.declare(Code::TypeStruct, &[ty, ty]);
                 let both = self.inst(by_sign(s, Code::SMulExtended, Code::UMulExtended), pair, &[x, y]);
-                self.must(|b| b.composite_extract(ty, None, both, [1]))
+                self.inst(Code::CompositeExtract, ty, &[both, 1])
             }
             Binary::Rem | Binary::Min | Binary::Max | Binary::CopySign => {
                 unreachable!("{op:?} of {s} is lowered before")
@@ -158,10 +157,10 @@ impl Emitter<'_> {
 
     /// An f32 through f16 and back.
     fn round_f16(&mut self, t: Type, a: Word) -> Word {
-        let half = self.b.type_float(16, None);
+        let half = self.float(16);
         let (half, wide) = match t.width() {
             1 => (half, self.word(t)),
-            w => (self.b.type_vector(half, u32::from(w)), self.word(t)),
+            w => (self.b.declare(Code::TypeVector, &[half, u32::from(w)]), self.word(t)),
         };
         let h = self.inst(Code::FConvert, half, &[a]);
         self.inst(Code::FConvert, wide, &[h])

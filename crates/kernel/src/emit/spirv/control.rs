@@ -1,18 +1,19 @@
 //! Branches, loops, barriers.
 
 use super::Emitter;
+use super::code::{Code, NONE, Scope, semantics};
+use super::module::Word;
 use crate::ir::{Region, Type, Value};
 use crate::pass::Lacking;
-use rspirv::spirv::{LoopControl, MemorySemantics, Op as Code, Scope, SelectionControl, Word};
 
 impl Emitter<'_> {
     pub(super) fn barrier(&mut self) {
-        let memory = MemorySemantics::ACQUIRE_RELEASE
-            | MemorySemantics::WORKGROUP_MEMORY
-            | MemorySemantics::UNIFORM_MEMORY
+        let memory = semantics::ACQUIRE_RELEASE
+            | semantics::WORKGROUP_MEMORY
+            | semantics::UNIFORM_MEMORY
             | self.availability();
-        let (scope, memory) = (self.uint(Scope::Workgroup as u32), self.uint(memory.bits()));
-        self.must(|b| b.control_barrier(scope, scope, memory));
+        let (scope, memory) = (self.uint(Scope::Workgroup as u32), self.uint(memory));
+        self.does(Code::ControlBarrier, &[scope, scope, memory]);
     }
 
     pub(super) fn branch(
@@ -24,22 +25,21 @@ impl Emitter<'_> {
     ) -> Result<Vec<Word>, Lacking> {
         let [yes, no, after] = std::array::from_fn(|_| self.b.id());
         let c = self.id(c);
-        self.must(|b| b.selection_merge(after, SelectionControl::NONE));
-        self.must(|b| b.branch_conditional(c, yes, no, []));
+        self.does(Code::SelectionMerge, &[after, NONE]);
+        self.does(Code::BranchConditional, &[c, yes, no]);
         let mut ends = Vec::new();
         for (label, r) in [(yes, then), (no, other)] {
             self.begin(label);
             self.region(r)?;
             ends.push((r, self.label));
-            self.must(|b| b.branch(after));
+            self.does(Code::Branch, &[after]);
         }
         self.begin(after);
         let mut all = Vec::new();
         for (i, &v) in results.iter().enumerate() {
             let ty = self.word(self.ty(v));
-            let from: Vec<(Word, Word)> =
-                ends.iter().map(|(r, label)| (self.id(r.yields[i]), *label)).collect();
-            all.push(self.must(|b| b.phi(ty, None, from)));
+            let from: Vec<Word> = ends.iter().flat_map(|(r, label)| [self.id(r.yields[i]), *label]).collect();
+            all.push(self.inst(Code::Phi, ty, &from));
         }
         Ok(all)
     }
@@ -53,7 +53,7 @@ impl Emitter<'_> {
     ) -> Result<Vec<Word>, Lacking> {
         let [header, check, turn, back, after] = std::array::from_fn(|_| self.b.id());
         let before = self.label;
-        self.must(|b| b.branch(header));
+        self.does(Code::Branch, &[header]);
         self.begin(header);
         // What comes from the last turn has no name yet: it gets one here, and is copied to it there.
         let firsts: Vec<Value> = std::iter::once(start).chain(init.iter().copied()).collect();
@@ -61,12 +61,12 @@ impl Emitter<'_> {
         let mut carried = Vec::new();
         for (i, &v) in firsts.iter().enumerate() {
             let (ty, first, next) = (self.word(self.ty(v)), self.id(v), nexts[i]);
-            let phi = self.must(|b| b.phi(ty, None, [(first, before), (next, back)]));
+            let phi = self.inst(Code::Phi, ty, &[first, before, next, back]);
             self.ids[body.args[i].0 as usize] = phi;
             carried.push(phi);
         }
-        self.must(|b| b.loop_merge(after, back, LoopControl::NONE, []));
-        self.must(|b| b.branch(check));
+        self.does(Code::LoopMerge, &[after, back, NONE]);
+        self.does(Code::Branch, &[check]);
 
         self.begin(check);
         let index = self.ty(start);
@@ -76,21 +76,21 @@ impl Emitter<'_> {
         };
         let (bool, end) = (self.word(Type::BOOL), self.id(end));
         let goes = self.inst(less, bool, &[carried[0], end]);
-        self.must(|b| b.branch_conditional(goes, turn, after, []));
+        self.does(Code::BranchConditional, &[goes, turn, after]);
 
         self.begin(turn);
         self.region(body)?;
-        self.must(|b| b.branch(back));
+        self.does(Code::Branch, &[back]);
 
         self.begin(back);
         let (ty, step, next) = (self.word(index), self.id(step), nexts[0]);
         let here = carried[0];
-        self.must(|b| b.i_add(ty, Some(next), here, step));
+        self.inst_as(next, Code::IAdd, ty, &[here, step]);
         for (&v, &next) in body.yields.iter().zip(&nexts[1..]) {
             let (ty, v) = (self.word(self.ty(v)), self.id(v));
-            self.must(|b| b.copy_object(ty, Some(next), v));
+            self.inst_as(next, Code::CopyObject, ty, &[v]);
         }
-        self.must(|b| b.branch(header));
+        self.does(Code::Branch, &[header]);
 
         self.begin(after);
         Ok(carried.split_off(1))

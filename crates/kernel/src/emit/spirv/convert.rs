@@ -1,8 +1,9 @@
 //! Conversions. Floats to integers come with numbers that fit: lowering has seen to it.
 
 use super::Emitter;
+use super::code::Code;
+use super::module::Word;
 use crate::ir::{Constant, Scalar, Type, Value};
-use rspirv::spirv::{Op as Code, Word};
 
 impl Emitter<'_> {
     pub(super) fn convert(&mut self, to: Scalar, a: Value) -> Word {

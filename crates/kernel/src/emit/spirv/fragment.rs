@@ -4,11 +4,10 @@
 //! invocation unless an access says otherwise: those of shared memory do, and barriers make them seen.
 
 use super::Emitter;
+use super::code::{Code, CooperativeMatrixLayout, CooperativeMatrixUse, Scope, access, semantics};
+use super::module::Word;
 use crate::ir::{Elem, Fragment, Layout, Place, Role, Scalar, Type, Value};
 use crate::pass::Lacking;
-use rspirv::spirv::{
-    CooperativeMatrixLayout, CooperativeMatrixUse, MemoryAccess, MemorySemantics, Op as Code, Scope, Word,
-};
 
 impl Emitter<'_> {
     /// Has the kernel fragments?
@@ -16,19 +15,15 @@ impl Emitter<'_> {
         self.k.features().fragments
     }
     /// What loads and stores of a place say of themselves.
-    pub(super) fn access(&self, p: Place) -> Option<MemoryAccess> {
+    pub(super) fn access(&self, p: Place) -> Option<Word> {
         match p {
-            Place::Shared(_) if self.has_fragments() => Some(MemoryAccess::NON_PRIVATE_POINTER),
+            Place::Shared(_) if self.has_fragments() => Some(access::NON_PRIVATE_POINTER),
             Place::Shared(_) | Place::Buffer(_) => None,
         }
     }
     /// What a barrier says besides, of what was stored.
-    pub(super) fn availability(&self) -> MemorySemantics {
-        if self.has_fragments() {
-            MemorySemantics::MAKE_AVAILABLE | MemorySemantics::MAKE_VISIBLE
-        } else {
-            MemorySemantics::empty()
-        }
+    pub(super) fn availability(&self) -> u32 {
+        if self.has_fragments() { semantics::MAKE_AVAILABLE | semantics::MAKE_VISIBLE } else { 0 }
     }
 
     pub(super) fn fragment_type(&mut self, f: Fragment) -> Word {
@@ -44,7 +39,7 @@ impl Emitter<'_> {
         let elem = self.elem_word(f.elem);
         let [scope, rows, columns, usage] =
             [Scope::Subgroup as u32, rows as u32, columns as u32, usage as u32].map(|v| self.uint(v));
-        let t = self.b.type_cooperative_matrix_khr(elem, scope, rows, columns, usage);
+        let t = self.b.declare(Code::TypeCooperativeMatrixKHR, &[elem, scope, rows, columns, usage]);
         self.types.fragments.insert(f, t);
         t
     }
@@ -80,7 +75,8 @@ impl Emitter<'_> {
     ) -> Word {
         let (ty, layout, access) = (self.fragment_type(f), self.layout(l), self.access(p));
         let (pointer, stride) = (self.pointer_to(p, at, 0), self.id(stride));
-        self.must(|b| b.cooperative_matrix_load_khr(ty, None, pointer, layout, Some(stride), access, []))
+        let operands = [&[pointer, layout, stride], access.as_slice()].concat();
+        self.inst(Code::CooperativeMatrixLoadKHR, ty, &operands)
     }
 
     pub(super) fn fragment_fill(&mut self, f: Fragment, v: Value) -> Word {
@@ -94,12 +90,13 @@ impl Emitter<'_> {
 
     pub(super) fn fragment_mul_add(&mut self, ty: Type, [a, b, c]: [Value; 3]) -> Word {
         let (ty, [a, b, c]) = (self.word(ty), [a, b, c].map(|v| self.id(v)));
-        self.must(|s| s.cooperative_matrix_mul_add_khr(ty, None, a, b, c, None))
+        self.inst(Code::CooperativeMatrixMulAddKHR, ty, &[a, b, c])
     }
 
     pub(super) fn fragment_store(&mut self, l: Layout, p: Place, [at, stride]: [Value; 2], v: Value) {
         let (layout, access) = (self.layout(l), self.access(p));
         let (pointer, stride, v) = (self.pointer_to(p, at, 0), self.id(stride), self.id(v));
-        self.must(|b| b.cooperative_matrix_store_khr(pointer, v, layout, Some(stride), access, []));
+        let operands = [&[pointer, v, layout, stride], access.as_slice()].concat();
+        self.does(Code::CooperativeMatrixStoreKHR, &operands);
     }
 }

@@ -4,10 +4,10 @@
 //! needs `Aliased` and costs what it may save. Whether real drivers join the accesses is to be measured.
 
 use super::Emitter;
+use super::code::{Code, Decoration, Scope, StorageClass};
+use super::module::Word;
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Type, Value};
 use crate::pass::Lacking;
-use rspirv::dr::Operand;
-use rspirv::spirv::{Decoration, Op as Code, Scope, StorageClass, Word};
 
 impl Emitter<'_> {
     pub(super) fn declare_memory(&mut self) -> Result<(), Lacking> {
@@ -15,20 +15,20 @@ impl Emitter<'_> {
         for (i, b) in k.buffers.iter().enumerate() {
             let block = self.block(b.elem);
             let pointer = self.pointer(StorageClass::StorageBuffer, block);
-            let v = self.b.variable(pointer, None, StorageClass::StorageBuffer, None);
+            let v = self.b.global(Code::Variable, pointer, &[StorageClass::StorageBuffer as u32]);
             self.b.name(v, b.name.as_str());
-            self.b.decorate(v, Decoration::DescriptorSet, [Operand::LiteralBit32(0)]);
-            self.b.decorate(v, Decoration::Binding, [Operand::LiteralBit32(i as u32)]);
+            self.b.decorate(v, Decoration::DescriptorSet, &[0]);
+            self.b.decorate(v, Decoration::Binding, &[i as u32]);
             match b.access {
-                Access::Read => self.b.decorate(v, Decoration::NonWritable, []),
-                Access::Write => self.b.decorate(v, Decoration::NonReadable, []),
+                Access::Read => self.b.decorate(v, Decoration::NonWritable, &[]),
+                Access::Write => self.b.decorate(v, Decoration::NonReadable, &[]),
                 Access::ReadWrite if self.has_fragments() => {
                     return self.lacking(
                         "fragments beside buffers that are read and written are not emitted as SPIR-V",
                     );
                 }
                 // What one invocation stores, another of its workgroup loads after a barrier.
-                Access::ReadWrite => self.b.decorate(v, Decoration::Coherent, []),
+                Access::ReadWrite => self.b.decorate(v, Decoration::Coherent, &[]),
             }
             self.buffers.push(v);
         }
@@ -40,25 +40,25 @@ impl Emitter<'_> {
                 Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F16 | Elem::F32 | Elem::F64 => {}
             }
             let (elem, len) = (self.elem_word(s.elem), self.uint(s.len));
-            let array = self.b.type_array(elem, len);
+            let array = self.b.declare(Code::TypeArray, &[elem, len]);
             let pointer = self.pointer(StorageClass::Workgroup, array);
-            let v = self.b.variable(pointer, None, StorageClass::Workgroup, None);
+            let v = self.b.global(Code::Variable, pointer, &[StorageClass::Workgroup as u32]);
             self.b.name(v, s.name.as_str());
             self.shared.push(v);
         }
         if !k.params.is_empty() {
             let members: Vec<Word> = k.params.iter().map(|p| self.word(p.scalar.into())).collect();
-            let block = self.b.type_struct(members);
-            self.b.decorate(block, Decoration::Block, []);
+            let block = self.b.declare(Code::TypeStruct, &members);
+            self.b.decorate(block, Decoration::Block, &[]);
             let mut offset = 0u32;
             for (i, p) in k.params.iter().enumerate() {
                 let size = p.scalar.bits() / 8;
                 offset = offset.next_multiple_of(size);
-                self.b.member_decorate(block, i as u32, Decoration::Offset, [Operand::LiteralBit32(offset)]);
+                self.b.decorate_member(block, i as u32, Decoration::Offset, offset);
                 offset += size;
             }
             let pointer = self.pointer(StorageClass::PushConstant, block);
-            self.params = Some(self.b.variable(pointer, None, StorageClass::PushConstant, None));
+            self.params = Some(self.b.global(Code::Variable, pointer, &[StorageClass::PushConstant as u32]));
         }
         Ok(())
     }
@@ -69,14 +69,14 @@ impl Emitter<'_> {
             return b;
         }
         let elem = self.elem_word(e);
-        let array = self.b.type_runtime_array(elem);
-        let block = self.b.type_struct([array]);
+        let array = self.b.declare(Code::TypeRuntimeArray, &[elem]);
+        let block = self.b.declare(Code::TypeStruct, &[array]);
         // The library of types may have given the array and the struct of another element of the same type.
         let known = self.types.blocks.values().any(|&b| b == block);
         if !known {
-            self.b.decorate(array, Decoration::ArrayStride, [Operand::LiteralBit32(e.size())]);
-            self.b.decorate(block, Decoration::Block, []);
-            self.b.member_decorate(block, 0, Decoration::Offset, [Operand::LiteralBit32(0)]);
+            self.b.decorate(array, Decoration::ArrayStride, &[e.size()]);
+            self.b.decorate(block, Decoration::Block, &[]);
+            self.b.decorate_member(block, 0, Decoration::Offset, 0);
         }
         self.types.blocks.insert(e, block);
         block
@@ -87,8 +87,8 @@ impl Emitter<'_> {
         let ty = self.word(self.k.params[i as usize].scalar.into());
         let pointer = self.pointer(StorageClass::PushConstant, ty);
         let i = self.uint(i);
-        let at = self.must(|b| b.access_chain(pointer, None, block, [i]));
-        self.must(|b| b.load(ty, None, at, None, []))
+        let at = self.inst(Code::AccessChain, pointer, &[block, i]);
+        self.inst(Code::Load, ty, &[at])
     }
 
     fn elem_of(&self, p: Place) -> Elem {
@@ -112,12 +112,12 @@ impl Emitter<'_> {
             Place::Buffer(i) => {
                 let (base, zero) = (self.buffers[i as usize], self.uint(0));
                 let pointer = self.pointer(StorageClass::StorageBuffer, elem);
-                self.must(|b| b.access_chain(pointer, None, base, [zero, index]))
+                self.inst(Code::AccessChain, pointer, &[base, zero, index])
             }
             Place::Shared(i) => {
                 let base = self.shared[i as usize];
                 let pointer = self.pointer(StorageClass::Workgroup, elem);
-                self.must(|b| b.access_chain(pointer, None, base, [index]))
+                self.inst(Code::AccessChain, pointer, &[base, index])
             }
         }
     }
@@ -137,7 +137,7 @@ impl Emitter<'_> {
         let pointer = self.pointer_to(p, at, more);
         let (raw, ty) = (self.elem_word(e), self.word(e.scalar().into()));
         let access = self.access(p);
-        let v = self.must(|b| b.load(raw, None, pointer, access, []));
+        let v = self.inst(Code::Load, raw, &[&[pointer], access.as_slice()].concat());
         match e {
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => v,
             Elem::F16 => self.inst(Code::FConvert, ty, &[v]),
@@ -162,7 +162,7 @@ impl Emitter<'_> {
         for i in 0..t.width() {
             let mut x = self.id(v);
             if t.width() > 1 {
-                x = self.must(|b| b.composite_extract(one, None, x, [u32::from(i)]));
+                x = self.inst(Code::CompositeExtract, one, &[x, u32::from(i)]);
             }
             let (uint, sixteen) = (self.word(Scalar::U32.into()), self.uint(16));
             let x = match e {
@@ -182,7 +182,7 @@ impl Emitter<'_> {
             };
             let pointer = self.pointer_to(p, at, i);
             let access = self.access(p);
-            self.must(|b| b.store(pointer, x, access, []));
+            self.does(Code::Store, &[&[pointer, x], access.as_slice()].concat());
         }
     }
 

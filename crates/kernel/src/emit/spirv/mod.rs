@@ -2,7 +2,7 @@
 //!
 //! The kernel is verified, optimised and lowered first; what is left maps to SPIR-V instruction by instruction, one file
 //! per family:
-//! * `types`: types and constants. `arith`, `convert`: numbers. `memory`: buffers, parameters, shared memory, atomics.
+//! * `module`: its words; `code`: the numbers that the specification has. `types`: types and constants. `arith`, `convert`: numbers. `memory`: buffers, parameters, shared memory, atomics.
 //!   `control`: branches, loops, barriers. `subgroup`: operations between lanes. `fragment`: matrix units.
 //!
 //! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`; an fma that is not fused
@@ -14,21 +14,22 @@
 //! number `i` of set 0, in the kernel's order; parameters are push constants, each at the next multiple of its size.
 
 mod arith;
+mod code;
 mod control;
 mod convert;
 mod fragment;
 mod memory;
+mod module;
 mod subgroup;
 mod types;
 
 use crate::ir::{Builtin, Elem, Kernel, Op, Region, Scalar, Type, Unary, Value};
 use crate::pass::{self, Lacking, Wants};
-use rspirv::binary::Assemble;
-use rspirv::dr::{self, Operand};
-use rspirv::spirv::{
-    AddressingModel, BuiltIn, Capability, Decoration, ExecutionMode, ExecutionModel, FunctionControl,
-    MemoryModel, Op as Code, StorageClass, Word,
+use code::{
+    AddressingModel, BuiltIn, Capability, Code, Decoration, ExecutionMode, ExecutionModel, MemoryModel, NONE,
+    StorageClass,
 };
+use module::{Module, Part, Word, text};
 use std::collections::HashMap;
 
 /// What was found out about a device, by its properties and by probing its arithmetic.
@@ -85,7 +86,7 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
 struct Emitter<'a> {
     k: &'a Kernel,
     device: &'a Device,
-    b: dr::Builder,
+    b: Module,
     /// The extended instructions of GLSL.
     glsl: Word,
     /// What a value is called in the module.
@@ -109,7 +110,7 @@ impl<'a> Emitter<'a> {
         Emitter {
             k,
             device,
-            b: dr::Builder::new(),
+            b: Module::new(),
             glsl: 0,
             ids: vec![0; k.values.len()],
             fixed: vec![false; k.values.len()],
@@ -128,58 +129,66 @@ impl<'a> Emitter<'a> {
 
     fn module(mut self) -> Result<Vec<u32>, Lacking> {
         self.check_fragments()?;
-        self.b.set_version(1, 5);
         self.capabilities();
-        self.glsl = self.b.ext_inst_import("GLSL.std.450");
+        self.glsl = self.b.id();
+        self.b.put(Part::Imports, Code::ExtInstImport, &[&[self.glsl], &text("GLSL.std.450")[..]].concat());
+        let mut model = MemoryModel::GLSL450;
         if self.has_fragments() {
-            self.b.extension("SPV_KHR_cooperative_matrix");
-            self.b.memory_model(AddressingModel::Logical, MemoryModel::Vulkan);
-        } else {
-            self.b.memory_model(AddressingModel::Logical, MemoryModel::GLSL450);
+            self.b.put(Part::Extensions, Code::Extension, &text("SPV_KHR_cooperative_matrix"));
+            model = MemoryModel::Vulkan;
         }
+        let model = [AddressingModel::Logical as Word, model as Word];
+        self.b.put(Part::MemoryModel, Code::MemoryModel, &model);
         self.declare_memory()?;
         self.declare_builtins();
 
-        let void = self.b.type_void();
-        let signature = self.b.type_function(void, []);
+        let void = self.b.declare(Code::TypeVoid, &[]);
+        let signature = self.b.declare(Code::TypeFunction, &[void]);
         let main = self.b.id();
-        self.must(|b| b.begin_function(void, Some(main), FunctionControl::NONE, signature));
+        self.does(Code::Function, &[void, main, NONE, signature]);
         let first = self.b.id();
         self.begin(first);
         let kernel = self.k;
         self.region(&kernel.body)?;
-        self.must(|b| b.ret());
-        self.must(|b| b.end_function());
+        self.does(Code::Return, &[]);
+        self.does(Code::FunctionEnd, &[]);
 
         let mut interface: Vec<Word> = self.buffers.iter().chain(&self.shared).copied().collect();
         interface.extend(self.params);
         let mut inputs: Vec<(BuiltInKey, Word)> = self.builtins.iter().map(|(&k, &v)| (k, v)).collect();
         inputs.sort_unstable();
         interface.extend(inputs.into_iter().map(|(_, v)| v));
-        self.b.entry_point(ExecutionModel::GLCompute, main, "main", interface);
-        self.b.execution_mode(main, ExecutionMode::LocalSize, self.k.group);
+        let entry = [&[ExecutionModel::GLCompute as Word, main], &text("main")[..], &interface].concat();
+        self.b.put(Part::EntryPoints, Code::EntryPoint, &entry);
+        let [x, y, z] = self.k.group;
+        self.mode(main, ExecutionMode::LocalSize, &[x, y, z]);
         for (mode, width) in self.float_modes() {
-            self.b.execution_mode(main, mode, [width]);
+            self.mode(main, mode, &[width]);
         }
-        Ok(self.b.module().assemble())
+        Ok(self.b.words())
     }
 
-    /// Something that only fails if this emitter lost its way.
-    fn must<T>(&mut self, f: impl FnOnce(&mut dr::Builder) -> Result<T, dr::Error>) -> T {
-        f(&mut self.b).unwrap_or_else(|e| panic!("{}: {e}", self.k.name))
+    fn mode(&mut self, main: Word, mode: ExecutionMode, numbers: &[Word]) {
+        self.b.put(Part::Modes, Code::ExecutionMode, &[&[main, mode as Word], numbers].concat());
     }
     fn begin(&mut self, label: Word) {
-        self.must(|b| b.begin_block(Some(label)));
+        self.does(Code::Label, &[label]);
         self.label = label;
     }
 
+    /// An instruction without a result.
+    fn does(&mut self, code: Code, operands: &[Word]) {
+        self.b.put(Part::Functions, code, operands);
+    }
     /// An instruction with a result.
     fn inst(&mut self, code: Code, ty: Word, operands: &[Word]) -> Word {
         let id = self.b.id();
-        let operands = operands.iter().map(|&w| Operand::IdRef(w)).collect();
-        let inst = dr::Instruction::new(code, Some(ty), Some(id), operands);
-        self.must(|b| b.insert_into_block(dr::InsertPoint::End, inst));
+        self.inst_as(id, code, ty, operands);
         id
+    }
+    /// An instruction whose result has a name already.
+    fn inst_as(&mut self, id: Word, code: Code, ty: Word, operands: &[Word]) {
+        self.does(code, &[&[ty, id], operands].concat());
     }
 
     fn id(&self, v: Value) -> Word {
@@ -286,8 +295,8 @@ impl<'a> Emitter<'a> {
             }
             let ty = if vector { self.uint3() } else { self.word(Scalar::U32.into()) };
             let pointer = self.pointer(StorageClass::Input, ty);
-            let v = self.b.variable(pointer, None, StorageClass::Input, None);
-            self.b.decorate(v, Decoration::BuiltIn, [Operand::BuiltIn(built_in)]);
+            let v = self.b.global(Code::Variable, pointer, &[StorageClass::Input as Word]);
+            self.b.decorate(v, Decoration::BuiltIn, &[built_in as Word]);
             self.builtins.insert(key, v);
         }
     }
@@ -297,10 +306,10 @@ impl<'a> Emitter<'a> {
         let variable = self.builtins[&(built_in as u32)];
         let uint = self.word(Scalar::U32.into());
         let ty = if vector { self.uint3() } else { uint };
-        let all = self.must(|b| b.load(ty, None, variable, None, []));
+        let all = self.inst(Code::Load, ty, &[variable]);
         match b {
             Builtin::GroupId(a) | Builtin::GroupCount(a) | Builtin::LocalId(a) => {
-                self.must(|b| b.composite_extract(uint, None, all, [u32::from(a)]))
+                self.inst(Code::CompositeExtract, uint, &[all, u32::from(a)])
             }
             Builtin::LocalIndex | Builtin::SubgroupLane | Builtin::SubgroupId => all,
         }
@@ -351,7 +360,7 @@ impl<'a> Emitter<'a> {
             }
             Op::Extract(a, i) => {
                 let (ty, a, i) = (self.word(made()), self.id(*a), u32::from(*i));
-                self.must(|b| b.composite_extract(ty, None, a, [i]))
+                self.inst(Code::CompositeExtract, ty, &[a, i])
             }
             Op::Load(p, at, w) => self.load(*p, *at, *w),
             Op::Store(p, at, v) => {

@@ -1,9 +1,9 @@
 //! Operations between the lanes of a subgroup, whose size is the one that the kernel asked for.
 
 use super::Emitter;
+use super::code::{Code, REDUCE, Scope};
+use super::module::Word;
 use crate::ir::{Reduce, Scalar, Type, Value};
-use rspirv::dr::{self, Operand};
-use rspirv::spirv::{GroupOperation, Op as Code, Scope, Word};
 
 impl Emitter<'_> {
     pub(super) fn shuffle(&mut self, v: Value, lane: Value) -> Word {
@@ -35,12 +35,7 @@ impl Emitter<'_> {
             Reduce::And => Code::GroupNonUniformBitwiseAnd,
             Reduce::Or => Code::GroupNonUniformBitwiseOr,
         };
-        let (ty, scope, v, id) =
-            (self.word(self.ty(v)), self.uint(Scope::Subgroup as u32), self.id(v), self.b.id());
-        let operands =
-            vec![Operand::IdScope(scope), Operand::GroupOperation(GroupOperation::Reduce), Operand::IdRef(v)];
-        let inst = dr::Instruction::new(code, Some(ty), Some(id), operands);
-        self.must(|b| b.insert_into_block(dr::InsertPoint::End, inst));
-        id
+        let (ty, scope, v) = (self.word(self.ty(v)), self.uint(Scope::Subgroup as u32), self.id(v));
+        self.inst(code, ty, &[scope, REDUCE, v])
     }
 }

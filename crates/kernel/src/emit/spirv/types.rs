@@ -1,8 +1,9 @@
 //! Types and constants, each declared once.
 
 use super::Emitter;
+use super::code::{Code, StorageClass};
+use super::module::Word;
 use crate::ir::{Constant, Elem, Fragment, Scalar, Type};
-use rspirv::spirv::{StorageClass, Word};
 use std::collections::HashMap;
 
 /// What was declared.
@@ -23,26 +24,33 @@ impl Emitter<'_> {
             Type::Fragment(f) => return self.fragment_type(f),
         };
         let one = match s {
-            Scalar::Bool => self.b.type_bool(),
-            Scalar::I32 | Scalar::U32 => self.b.type_int(32, 0),
-            Scalar::I64 | Scalar::U64 => self.b.type_int(64, 0),
-            Scalar::F32 => self.b.type_float(32, None),
-            Scalar::F64 => self.b.type_float(64, None),
+            Scalar::Bool => self.b.declare(Code::TypeBool, &[]),
+            Scalar::I32 | Scalar::U32 => self.int(32),
+            Scalar::I64 | Scalar::U64 => self.int(64),
+            Scalar::F32 => self.float(32),
+            Scalar::F64 => self.float(64),
         };
-        if w == 1 { one } else { self.b.type_vector(one, u32::from(w)) }
+        if w == 1 { one } else { self.b.declare(Code::TypeVector, &[one, u32::from(w)]) }
+    }
+    fn int(&mut self, bits: u32) -> Word {
+        // Without a sign, which instructions have.
+        self.b.declare(Code::TypeInt, &[bits, 0])
+    }
+    pub(super) fn float(&mut self, bits: u32) -> Word {
+        self.b.declare(Code::TypeFloat, &[bits])
     }
     /// Three u32: what the builtins with axes are.
     pub(super) fn uint3(&mut self) -> Word {
-        let one = self.b.type_int(32, 0);
-        self.b.type_vector(one, 3)
+        let one = self.int(32);
+        self.b.declare(Code::TypeVector, &[one, 3])
     }
     /// The type of an element of memory.
     pub(super) fn elem_word(&mut self, e: Elem) -> Word {
         match e {
-            Elem::Bool | Elem::U8 => self.b.type_int(8, 0),
+            Elem::Bool | Elem::U8 => self.int(8),
             // A bf16 is moved as its bits.
-            Elem::BF16 => self.b.type_int(16, 0),
-            Elem::F16 => self.b.type_float(16, None),
+            Elem::BF16 => self.int(16),
+            Elem::F16 => self.float(16),
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => {
                 self.word(e.scalar().into())
             }
@@ -52,7 +60,7 @@ impl Emitter<'_> {
         if let Some(&p) = self.types.pointers.get(&(class as u32, to)) {
             return p;
         }
-        let p = self.b.type_pointer(None, class, to);
+        let p = self.b.declare(Code::TypePointer, &[class as u32, to]);
         self.types.pointers.insert((class as u32, to), p);
         p
     }
@@ -62,10 +70,12 @@ impl Emitter<'_> {
             return id;
         }
         let id = match c.scalar {
-            Scalar::Bool if c.bits != 0 => self.b.constant_true(ty),
-            Scalar::Bool => self.b.constant_false(ty),
-            Scalar::I32 | Scalar::U32 | Scalar::F32 => self.b.constant_bit32(ty, c.bits as u32),
-            Scalar::I64 | Scalar::U64 | Scalar::F64 => self.b.constant_bit64(ty, c.bits),
+            Scalar::Bool if c.bits != 0 => self.b.global(Code::ConstantTrue, ty, &[]),
+            Scalar::Bool => self.b.global(Code::ConstantFalse, ty, &[]),
+            Scalar::I32 | Scalar::U32 | Scalar::F32 => self.b.global(Code::Constant, ty, &[c.bits as u32]),
+            Scalar::I64 | Scalar::U64 | Scalar::F64 => {
+                self.b.global(Code::Constant, ty, &[c.bits as u32, (c.bits >> 32) as u32])
+            }
         };
         self.types.constants.insert((ty, c.bits), id);
         id
@@ -80,7 +90,7 @@ impl Emitter<'_> {
             1 => one,
             w => {
                 let ty = self.word(t.of(c.scalar));
-                self.b.constant_composite(ty, vec![one; usize::from(w)])
+                self.b.global(Code::ConstantComposite, ty, &vec![one; usize::from(w)])
             }
         }
     }
