@@ -3,7 +3,7 @@
 use crate::convert;
 use crate::memory::with_capacity;
 use crate::simd::room::{BLOCK, Block, Room, fresh};
-use crate::simd::windows::{self, Piece, Rows, WINDOW};
+use crate::simd::windows::{self, Copies, Piece, Rows, WINDOW};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, Layout, Result, bf16, f16};
@@ -134,10 +134,6 @@ pub(crate) enum Operand<'a, T> {
     /// Through blocks.
     Blocks(&'a HostData, Walk),
 }
-
-/// A window of copies. It begins with a cache line, as blocks do.
-#[repr(align(64))]
-pub(crate) struct Copies<T>([T; WINDOW]);
 
 impl<'a, T: Number> Operand<'a, T> {
     pub(crate) fn new(buffer: &'a HostData, layout: &Layout, len: usize) -> Result<Self> {

@@ -25,6 +25,8 @@ use elinvar_ops::rows::{RowOut, Rows, STATS};
 const PART: usize = 2048;
 /// Parts of a block that are summed where they lie: such as the images of a channel of 28 x 28.
 const PARTS: usize = 8;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
 const NS: f64 = 0.3;
 
@@ -143,12 +145,14 @@ fn room<C: Float>(buffer: &mut Vec<C>) -> Result<&mut [C]> {
     room_for(buffer, BLOCK)
 }
 
-/// The same for `len` elements.
+/// The same for `len` elements. It begins with a cache line: what lies across two is stored and loaded twice.
 fn room_for<C: Float>(buffer: &mut Vec<C>, len: usize) -> Result<&mut [C]> {
-    if buffer.len() < len + WINDOW {
-        *buffer = filled(len + WINDOW, C::NOTHING)?;
+    let line = LINE / size_of::<C>();
+    if buffer.len() < len + WINDOW + line {
+        *buffer = filled(len + WINDOW + line, C::NOTHING)?;
     }
-    Ok(buffer)
+    let before = buffer.as_ptr().align_offset(LINE);
+    Ok(&mut buffer[before.min(line)..])
 }
 
 /// A formula and its operands.
@@ -307,7 +311,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 whole: false,
                 terms: room(&mut scratch.terms)?,
                 kept: match kept {
-                    Some(from) => &mut scratch.kept[from + at..],
+                    Some(from) => &mut room_for(&mut scratch.kept, 0)?[from + at..],
                     None if anew => room(&mut scratch.kept)?,
                     None => &mut [],
                 },

@@ -1,28 +1,33 @@
 //! Windows of three by three over a plane as it lies, one step apart: depthwise convolutions, and their gradients by x.
 //!
-//! A tile is a few rows of the result, one register wide. It goes down the rows of the plane once: each is loaded under the three
-//! taps of a row, and is part of the chains of up to three rows of the result. Nothing is copied: a row beside the plane is a row
-//! of zeros, and what a register sees beside a row, which is the end of another, becomes zeros by a mask.
+//! Some registers side by side go down the plane once. Each row is loaded under the three taps of a row, and is part of the
+//! chains of three rows of the result: it is the last row of taps of the first, and the first of the third. Nothing is copied: a
+//! row beside the plane is a row of zeros, and what a register sees beside a row, which is the end of another, becomes zeros by a
+//! mask.
+//!
+//! It is a loop over rows that is not unrolled. A tile of eight rows had the compiler order its fma chain after chain, with the
+//! weights in memory: three times as slow.
 //!
 //! How it can be wrong: by reading beside the planes, where a register begins before the first row or ends behind the last. So a
 //! plane that is so close to an end of its memory is copied, with room around it.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
-#![allow(clippy::needless_range_loop, reason = "rows of a tile are counted, so that the loops unroll")]
+#![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
 use super::isa::Isa;
+use super::quad::Quad;
 use super::room::Room;
-use super::vector::{InRegisters, Registers, Vector, in_short_registers, short_lanes};
+use super::vector::{InRegisters, Registers, Vector, in_registers, in_short_registers, lanes, short_lanes};
 use elinvar_core::Element;
 use elinvar_ops::lane::LaneInt;
 use std::mem::MaybeUninit;
 
 /// Taps along an axis.
 pub(crate) const TAPS: usize = 3;
-/// Rows of a tile: eight chains, which is how many keep two multipliers busy.
-const ROWS: usize = 8;
-
-/// Registers of which one begins a cache line, more or less.
-const LINE: usize = 2;
+/// Bytes of the plane that are on their way to the first-level cache, and as many of the result: processors foresee no
+/// farther than a page of 4 KiB, which is a third of a plane of 56 x 56.
+const AHEAD: usize = 7 << 10;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Where windows lie.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +46,8 @@ pub(crate) struct Windows {
 /// Windows made ready for an instruction set.
 pub(crate) struct Planes<T> {
     isa: Isa,
+    /// In the widest registers?
+    wide: bool,
     windows: Windows,
     /// Numbers that are reached before and behind a row's first.
     before: usize,
@@ -51,12 +58,16 @@ pub(crate) struct Planes<T> {
     starts: Vec<usize>,
     /// For each of them and each tap, a number for each lane: all bits where it sees the plane.
     masks: Vec<T>,
+    /// Does each of them see the plane under all taps?
+    inside: Vec<bool>,
 }
 
 impl<T: Registers> Planes<T> {
     /// Ready for all planes of a size.
     pub(crate) fn new(isa: Isa, windows: Windows) -> Planes<T> {
-        let (lanes, width) = (short_lanes::<T>(isa), windows.out[1]);
+        let width = windows.out[1];
+        let wide = width >= lanes::<T>(isa);
+        let lanes = if wide { lanes::<T>(isa) } else { short_lanes::<T>(isa) };
         // The last register ends where the row does: what two of them compute is the same.
         let mut starts: Vec<usize> = (0..width / lanes).map(|i| i * lanes).collect();
         if !width.is_multiple_of(lanes) {
@@ -74,8 +85,21 @@ impl<T: Registers> Planes<T> {
             .flatten()
             .map(mask)
             .collect();
+        let last = |j: usize| j + lanes - 1;
+        let sees =
+            |j: usize| windows.columns.iter().all(|c| [j, last(j)].iter().all(|l| seen(*l as isize + c)));
+        let inside = starts.iter().map(|j| sees(*j)).collect();
         let nothing = vec![<T as Element>::ZERO; before + behind];
-        Planes { isa, windows, before, behind, nothing, starts, masks }
+        Planes { isa, wide, windows, before, behind, nothing, starts, masks, inside }
+    }
+
+    /// How many registers, at most `most`, go down together from start number `unit` on: only the first and the last may see what
+    /// is beside the plane, as masks take registers, too.
+    #[inline(always)]
+    fn side_by_side(&self, unit: usize, most: usize) -> usize {
+        let side = (self.starts.len() - unit).min(most);
+        let between = unit + 1..(unit + side).saturating_sub(1).max(unit + 1);
+        if self.inside[between].iter().all(|inside| *inside) { side } else { 1 }
     }
 
     /// Fills the next numbers of a room with y[i, j] = the chain over the taps of x[row, column] * w[tap], for the plane that begins
@@ -101,7 +125,8 @@ impl<T: Registers> Planes<T> {
         };
         let y = &mut room.unwritten()[..n];
         if n > 0 {
-            in_short_registers(self.isa, Tiles { planes: self, x: &x[at - self.before..], pitch, w, y });
+            let walk = Walk { planes: self, x: &x[at - self.before..], pitch, w, y };
+            if self.wide { in_registers(self.isa, walk) } else { in_short_registers(self.isa, walk) }
         }
         room.count(n);
     }
@@ -109,7 +134,7 @@ impl<T: Registers> Planes<T> {
 
 /// A plane and its result, whose sizes `fill` has checked: from `x` on there are, for each row of the plane, `before + behind`
 /// numbers, `pitch` apart; `y` has the size of the result.
-struct Tiles<'a, 'r, T> {
+struct Walk<'a, 'r, T> {
     planes: &'a Planes<T>,
     x: &'a [T],
     pitch: usize,
@@ -117,118 +142,136 @@ struct Tiles<'a, 'r, T> {
     y: &'r mut [MaybeUninit<T>],
 }
 
-impl<T: Registers> InRegisters for Tiles<'_, '_, T> {
+impl<T: Registers> InRegisters for Walk<'_, '_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(mut self) {
+    unsafe fn run<V: Quad<T = T>>(mut self) {
         // SAFETY: the caller's.
-        unsafe {
-            match self.planes.windows.out[0] {
-                ROWS.. => self.rows::<V, ROWS, { ROWS + TAPS - 1 }>(),
-                4.. => self.rows::<V, 4, { 4 + TAPS - 1 }>(),
-                _ => self.rows::<V, 1, TAPS>(),
-            }
-        }
+        unsafe { self.all::<V>() }
     }
 }
 
-impl<T: Registers> Tiles<'_, '_, T> {
-    /// All rows, `R` at a time, which see `S` rows of the plane.
+impl<T: Registers> Walk<'_, '_, T> {
+    /// All columns.
     ///
     /// # Safety
-    /// The processor has the registers; there are `R` rows.
+    /// The processor has the registers.
     #[inline(always)]
-    unsafe fn rows<V: Vector<T = T>, const R: usize, const S: usize>(&mut self) {
-        let Windows { out: [height, width], plane: [rows, _], row, up, .. } = self.planes.windows;
-        // SAFETY: the processor has the registers.
-        let w = unsafe { self.w.map(|w| V::splat(w)) };
-        let mut next = 0;
-        while next < height {
-            // The last tile ends where the plane does: what two of them compute is the same.
-            let first = next.min(height - R);
-            let direction = if up { -1 } else { 1 };
-            let start = if up { first + R - 1 } else { first };
-            // Where the rows that are seen begin, less the numbers that are reached before them.
-            let seen: [*const T; S] = std::array::from_fn(|s| {
-                match usize::try_from(start as isize + row + direction * s as isize) {
-                    Ok(i) if i < rows => self.x[i * self.pitch..].as_ptr(),
-                    _ => self.planes.nothing.as_ptr(),
-                }
-            });
-            for (unit, &j) in self.planes.starts.iter().enumerate() {
-                // Where row r of the tile begins in the result.
-                let place = |r: usize| if up { start - r } else { start + r } * width + j;
-                // The next plane and its result follow these: they are on their way while this one is computed.
-                if unit % LINE == 0 {
-                    for r in 0..R {
-                        let (x, y) = (seen[r + 1].wrapping_add(j + rows * self.pitch), self.y.as_ptr());
-                        // SAFETY: hints; any address will do. The processor has them, as it has the registers.
-                        unsafe {
-                            V::soon(x.cast());
-                            V::soon(y.wrapping_add(place(r) + self.y.len()).cast());
-                        }
-                    }
-                }
-                // SAFETY: `new` made masks for each of the starts, and so that `before + behind` numbers are reached from where
-                // a row of `seen` begins; so many are there, see `Tiles` and `nothing`. The tile's rows are rows of the result,
-                // and `width` columns are, or a register of them from `j` on. No register has more than sixteen numbers.
-                unsafe {
-                    let sums = self.tile::<V, R, S>(&seen, unit, j, &w);
-                    if width >= V::LANES {
-                        for r in 0..R {
-                            sums[r].store(self.y.as_mut_ptr().add(place(r)).cast());
-                        }
-                    } else {
-                        for r in 0..R {
-                            let mut all = [<T as Element>::ZERO; 16];
-                            sums[r].store(all.as_mut_ptr());
-                            self.y[place(r)..][..width].write_copy_of_slice(&all[..width]);
-                        }
-                    }
+    unsafe fn all<V: Vector<T = T>>(&mut self) {
+        let (units, mut unit) = (self.planes.starts.len(), 0);
+        while unit < units {
+            // Beside nine weights, three sums for each register side by side: four where there are 32 registers.
+            let side = self.planes.side_by_side(unit, V::ROWS / 3);
+            // SAFETY: the caller's; there are so many starts, and those between see nothing beside the plane. A row that is
+            // narrower than a register has one start.
+            unsafe {
+                match side {
+                    _ if self.planes.windows.out[1] < V::LANES => self.down::<V, 1, false>(unit),
+                    4.. => self.down::<V, 4, true>(unit),
+                    3 => self.down::<V, 3, true>(unit),
+                    2 => self.down::<V, 2, true>(unit),
+                    _ => self.down::<V, 1, true>(unit),
                 }
             }
-            next += R;
+            unit += side;
         }
     }
 
-    /// `R` rows from column `j` on, the start number `unit`.
+    /// All rows of `U` registers side by side, from start number `unit` on; `WHOLE`: a row has room for a register.
     ///
     /// # Safety
-    /// The processor has the registers; from each of `seen` on there are `before + behind` numbers.
+    /// The processor has the registers; there are so many starts, and the registers between the first and the last of them see
+    /// the plane under each tap; `WHOLE` says the truth.
     #[inline(always)]
-    unsafe fn tile<V: Vector<T = T>, const R: usize, const S: usize>(
-        &self,
-        seen: &[*const T; S],
-        unit: usize,
-        j: usize,
-        w: &[V; TAPS * TAPS],
-    ) -> [V; R] {
+    unsafe fn down<V: Vector<T = T>, const U: usize, const WHOLE: bool>(&mut self, unit: usize) {
         let planes = self.planes;
-        // SAFETY: the caller's; a tap's column is at least `-before` away from `j`, and so that a register from there on ends
-        // within `behind`; there are three masks of a register for each start.
-        unsafe {
-            let masks = planes.masks.as_ptr().add(unit * TAPS * V::LANES);
-            let mut sums = [V::splat(<T as Element>::ZERO); R];
-            let mut mask = [V::splat(<T as Element>::ZERO); TAPS];
-            let mut from = [0; TAPS];
-            for t in 0..TAPS {
-                mask[t] = V::load(masks.add(t * V::LANES));
-                from[t] = (j + planes.before).wrapping_add_signed(planes.windows.columns[t]);
+        let Windows { out: [height, width], plane: [rows, _], row, up, columns } = planes.windows;
+        let (start, last) = (planes.starts[unit], planes.starts[unit + U - 1]);
+        // Register `u` begins so far behind the first.
+        let at = |u: usize| if u + 1 == U { last - start } else { u * V::LANES };
+        // SAFETY: the processor has the registers, here and below; `new` made three masks of a register for each start.
+        let zero = unsafe { V::splat(<T as Element>::ZERO) };
+        let (mut w, mut first_mask, mut last_mask) = ([zero; TAPS * TAPS], [zero; TAPS], [zero; TAPS]);
+        let mut from = [0; TAPS];
+        for t in 0..TAPS {
+            from[t] = (start + planes.before).wrapping_add_signed(columns[t]);
+            // SAFETY: as above.
+            unsafe {
+                let masks = planes.masks.as_ptr();
+                first_mask[t] = V::load(masks.add((unit * TAPS + t) * V::LANES));
+                last_mask[t] = V::load(masks.add(((unit + U - 1) * TAPS + t) * V::LANES));
             }
-            for s in 0..S {
+        }
+        for (w, number) in w.iter_mut().zip(self.w) {
+            // SAFETY: as above.
+            *w = unsafe { V::splat(*number) };
+        }
+        // Where the row that is seen begins, less the numbers that are reached before it, and that of the result for which it is
+        // the first. Both may be beside the plane.
+        let (pitch, wide) = (self.pitch as isize, width as isize);
+        let (top, step) = if up { (height as isize - 1, -1) } else { (0, 1) };
+        let mut x = self.x.as_ptr().wrapping_offset((top + row) * pitch);
+        let mut y = self.y.as_mut_ptr().wrapping_offset(top * wide + start as isize);
+        // What is needed soon: later rows, or, where rows are walked up, the same row of the next plane, which is behind this one.
+        let ahead = (AHEAD / (width * size_of::<T>())).max(1);
+        let soon_x = if up { rows } else { ahead } * self.pitch + start;
+        let soon_y = if up { height } else { ahead } * width;
+        // The sums of the rows of the result that have seen two rows of taps, and one.
+        let (mut two, mut one) = ([zero; U], [zero; U]);
+        for s in 0..height + TAPS - 1 {
+            for u in 0..U {
+                // One of those that share a line; the last may lie over the one before it, and is left to the processor.
+                if u == 0 || u + 1 < U && (u * V::LANES * size_of::<T>()).is_multiple_of(LINE) {
+                    // SAFETY: hints; any address will do.
+                    unsafe {
+                        V::ahead(x.wrapping_add(soon_x + at(u)));
+                        V::ahead(y.wrapping_add(soon_y + at(u)).cast());
+                    }
+                }
+            }
+            let seen = match usize::try_from(top + row + step * s as isize) {
+                Ok(i) if i < rows => x,
+                _ => planes.nothing.as_ptr(),
+            };
+            let mut none = [zero; U];
+            for u in 0..U {
                 for t in 0..TAPS {
-                    let x = V::load(seen[s].add(from[t])).keep(mask[t]);
-                    // It is row s - r of the window of row r.
-                    for i in 0..TAPS {
-                        if let Some(r) = s.checked_sub(i)
-                            && r < R
-                        {
-                            sums[r] = x.fma(w[i * TAPS + t], sums[r]);
+                    // SAFETY: a tap's column is at least `-before` away from a start, and so that a register from there on ends
+                    // within `behind`; from `seen` on there are `before + behind` numbers, see `Walk` and `nothing`.
+                    let mut x = unsafe { V::load(seen.add(from[t] + at(u))) };
+                    // SAFETY: the processor has the registers.
+                    unsafe {
+                        if u == 0 {
+                            x = x.keep(first_mask[t]);
+                        } else if u + 1 == U {
+                            x = x.keep(last_mask[t]);
+                        }
+                        two[u] = x.fma(w[2 * TAPS + t], two[u]);
+                        one[u] = x.fma(w[TAPS + t], one[u]);
+                        none[u] = x.fma(w[t], none[u]);
+                    }
+                }
+            }
+            // Behind all sums of the row: stores between them took a quarter longer.
+            if s >= TAPS - 1 {
+                let y = y.wrapping_offset((1 - TAPS as isize) * step * wide);
+                for u in 0..U {
+                    // SAFETY: row s - 2 of the walk is a row of the result, and of its `width` columns there is a register from
+                    // each start on; where there is not, `width` numbers are copied. No register has more than sixteen.
+                    unsafe {
+                        if WHOLE {
+                            two[u].store(y.add(at(u)).cast());
+                        } else {
+                            let mut all = [<T as Element>::ZERO; 16];
+                            two[u].store(all.as_mut_ptr());
+                            std::slice::from_raw_parts_mut(y, width).write_copy_of_slice(&all[..width]);
                         }
                     }
                 }
             }
-            sums
+            (two, one) = (one, none);
+            x = x.wrapping_offset(step * pitch);
+            y = y.wrapping_offset(step * wide);
         }
     }
 }
