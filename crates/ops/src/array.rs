@@ -195,11 +195,14 @@ impl<B: Backend> Array<B> {
             dtype: self.dtype(),
         }))
     }
-    /// Broadcast to a larger shape, as a view.
+    /// Broadcast to a larger shape, as a view; itself if it has that shape.
     ///
     /// # Errors
     /// `ShapeMismatch` if it does not broadcast.
     pub fn broadcast_to(&self, shape: &Shape, op: &str) -> Result<Self> {
+        if self.shape() == shape {
+            return Ok(self.clone());
+        }
         Ok(self.with_layout(self.layout().broadcast_to(shape, op)?))
     }
     /// Itself if it is contiguous, else a copy that is.
