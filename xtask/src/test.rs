@@ -54,6 +54,8 @@ pub fn test() -> ExitCode {
             Err(why) => Outcome::Failed(why),
         });
     }
+    // Optimised, as users run it; the tests before are not, and go other ways through some formulas.
+    step("cpu, random calls", &|| conformance("cpu", &["--random", "60"], &[]));
     step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
     // The tests of the GPU backend, which ran before, say for themselves that there was no device; they ran on none.
     step("vulkan", &|| vulkan::there().unwrap_or_else(|| on_golden("vulkan:0", &[])));

@@ -246,8 +246,15 @@ pub struct Conformance {
     /// An op's name, or a part of case names; may be repeated
     #[arg(long = "op", value_name = "NAME")]
     pub ops: Vec<String>,
+    /// Afterwards also draw so many calls of each kind of work, with random shapes, strides and values, of which the device must give
+    /// the bits of the reference
+    #[arg(long, value_name = "CALLS", default_value_t = 0)]
+    pub random: usize,
+    /// Another number draws other calls
+    #[arg(long, default_value_t = 0, requires = "random")]
+    pub seed: u64,
     /// Print how each backend runs each op, as a table in Markdown, instead
-    #[arg(long, conflicts_with_all = ["golden", "ops"])]
+    #[arg(long, conflicts_with_all = ["golden", "ops", "random"])]
     pub table: bool,
 }
 

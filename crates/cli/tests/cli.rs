@@ -121,6 +121,17 @@ fn the_reference_device_is_listed_as_exact() {
 }
 
 #[test]
+fn random_calls_are_compared_with_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = ["conformance", "--device", "cpu", "--op", "abs", "--random", "3", "--seed", "7"];
+    let o = elinvar(&calls, dir.path());
+    assert!(o.status.success(), "{}", stdout(&o));
+    let said = stdout(&o);
+    let lines = said.lines().filter(|line| line.starts_with("3 of 3 random calls of "));
+    assert!(lines.count() >= 20, "every kind of work: {said}");
+}
+
+#[test]
 fn conformance_reports_its_cases() {
     let dir = tempfile::tempdir().unwrap();
     let o = elinvar(&["conformance", "--device", "reference", "--op", "abs"], dir.path());

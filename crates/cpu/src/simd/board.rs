@@ -95,7 +95,7 @@ pub(super) struct Way {
 }
 
 // SAFETY: all fields but `f` are `Sync`, and `f` points to something that is `Sync`; when it may be read and followed is argued in
-// `Board::post` and `Board::work`. It may be sent for the same reason.
+// `Board::post` and `Board::work_on`. It may be sent for the same reason.
 #[allow(unsafe_code, reason = "a pointer to a function that several threads call")]
 unsafe impl Sync for Board {}
 // SAFETY: as above.
@@ -159,7 +159,7 @@ impl Board {
         post.backwards.store(way.backwards, Relaxed);
         post.own.store(way.own.map_or(0, NonZero::get), Relaxed);
         let f: *const (dyn Fn(usize) + Sync + '_) = f;
-        // SAFETY: the types differ in a lifetime only, which pointers do not rely on; `work` argues when it is followed.
+        // SAFETY: the types differ in a lifetime only, which pointers do not rely on; `work_on` argues when it is followed.
         #[allow(unsafe_code, reason = "a pointer that outlives what it points to, and is not followed then")]
         let f: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(f) };
         // SAFETY: nobody else writes it, as the caller has set `taken`; and who reads it holds a task of the job before, which
