@@ -89,6 +89,9 @@ impl<T: Real> Left<T> for Weights<'_, T> {
     fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>> {
         self.matrix.lines(batch % self.groups, rows)
     }
+    fn taps(&self) -> Option<&dyn gemm::AsTaps<T>> {
+        None
+    }
 }
 
 /// Contiguous matrices, one after the other.

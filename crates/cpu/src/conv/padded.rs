@@ -55,6 +55,11 @@ impl Padded {
     pub(super) fn size(&self) -> usize {
         self.lines[0] * self.lines[1] * self.line()
     }
+    /// If it is a plane as it lies.
+    pub(super) fn is_plane(&self, size: [usize; 3]) -> bool {
+        let [i, j] = self.lines;
+        self.step == [1; 3] && self.low == [0; 3] && [i, j, self.line()] == size
+    }
     fn line(&self) -> usize {
         self.part * self.step[2]
     }

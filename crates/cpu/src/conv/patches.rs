@@ -4,7 +4,10 @@
 //! padding, and then every row of it is a few whole registers.
 
 use super::padded::Padded;
-use crate::gemm::{Columns, Left, Lines, PITCH, Panels, Real, Right, Seen, Unit, Windows, scratch, width};
+use crate::gemm::{
+    AsTaps, Columns, Left, Lines, PITCH, Panels, Real, Right, Run, Seen, THREE, Taps, Unit, Windows, scratch,
+    width,
+};
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::vector::lanes;
 use elinvar_core::order::CHUNK;
@@ -252,6 +255,17 @@ impl<T: Real> Left<T> for Turned<'_, T> {
     fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
         None
     }
+    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+        /// Windows of a row from which on going to the next row is little beside them.
+        const LEAST: usize = 12;
+        let p = &self.patches;
+        let (threes, rest) = p.taps.as_chunks::<THREE>();
+        let near =
+            |[a, b, c]: &[[isize; 3]; THREE]| (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i]);
+        let flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
+        let all = rest.is_empty() && threes.iter().all(near);
+        (flat && all && (LEAST..=CHUNK).contains(&p.grid[2])).then_some(self)
+    }
     fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         let p = &self.patches;
         if rows.is_empty() || terms.is_empty() {
@@ -279,6 +293,52 @@ impl<T: Real> Left<T> for Turned<'_, T> {
                 });
             }
         }
+    }
+}
+
+/// The same rows, read in the padded planes: nothing is packed.
+impl<T: Real> AsTaps<T> for Turned<'_, T> {
+    fn seen(&self, group: usize, rows: Range<usize>, terms: Range<usize>, f: &mut dyn FnMut(Taps<'_, T>)) {
+        let p = &self.patches;
+        if rows.is_empty() || terms.is_empty() {
+            return;
+        }
+        let taps = p.taps.len();
+        let channels = rows.start / taps..(rows.end - 1) / taps + 1;
+        let parts: Vec<_> = images(terms, p.positions()).map(|(image, some, _)| (image, some)).collect();
+        let first_rows = rows.clone().step_by(THREE);
+        let (mut threes, mut runs) = (Vec::new(), Vec::new());
+        let whole = Padded::new(p, 0..p.positions());
+        if whole.is_plane(p.plane) {
+            for (image, some) in parts {
+                let before = (image * self.groups + group) * p.channels * p.size();
+                whole.runs(some, |_, from, count| runs.push(Run { from: before + from, count }));
+            }
+            threes.extend(first_rows.map(|row| row / taps * p.size() + whole.places[row % taps]));
+            return f(Taps { x: p.data, threes: &threes, runs: &runs });
+        }
+        // Whole rows, and a plane has the same room in each part: so its taps have the same places in all of them.
+        let row = p.grid[2];
+        let rows = |some: &Range<usize>| some.start / row * row..some.end.next_multiple_of(row);
+        let padded = |(image, some)| (image, Padded::new(p, rows(&some)), some);
+        let parts: Vec<_> = parts.into_iter().map(padded).collect();
+        let size = parts.iter().map(|(_, padded, _)| padded.size()).max().expect("there are terms");
+        let done = scratch(parts.len() * channels.len() * size, |x| {
+            x.fill(T::ZERO);
+            for (n, ((image, padded, some), x)) in
+                parts.iter().zip(x.chunks_exact_mut(channels.len() * size)).enumerate()
+            {
+                for (c, x) in channels.clone().zip(x.chunks_exact_mut(size)) {
+                    padded.fill(p.plane, p.at(image * self.groups + group, c), x);
+                }
+                let before = n * channels.len() * size;
+                padded.runs(some.clone(), |_, from, count| runs.push(Run { from: before + from, count }));
+            }
+            let places = &parts[0].1.places;
+            threes.extend(first_rows.map(|row| (row / taps - channels.start) * size + places[row % taps]));
+            f(Taps { x, threes: &threes, runs: &runs });
+        });
+        done.expect("padding some rows takes little memory");
     }
 }
 

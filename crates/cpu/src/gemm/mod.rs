@@ -20,12 +20,12 @@ mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
-    Cut, Kind, Lines, PITCH, Panels, Pixels, Run, Seen, Unit, fill, height, pixels, turn, width,
+    Cut, Kind, Lines, PITCH, Panels, Pixels, Run, Seen, THREE, Taps, Unit, fill, height, pixels, turn, width,
 };
 pub(crate) use prepack::{Prepacked, Uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
-pub(crate) use source::{Columns, Left, Matrix, Numbers, Right, Windows};
+pub(crate) use source::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};
 
 use crate::CpuDevice;
 use crate::isa::Isa;
@@ -435,17 +435,29 @@ impl<T: Real> Job<'_, T> {
         let right = &*right;
         each(d, self.worth(), tiles, |tile| {
             let rows = tile.rows.clone();
-            scratch(rows.len() * PITCH, |left| {
+            let panels = |terms: &Range<usize>, cols: &Range<usize>| {
+                let before = (terms.start - all.start) * padded;
+                let panels = &right[before + (cols.start - across.start) * terms.len()..];
+                self.panels(isa, panels, terms.len())
+            };
+            let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(THREE));
+            if let Some(taps) = self.left.taps().filter(|_| threes) {
                 for terms in chunks(all.clone()) {
-                    let left = self.left(isa, b, &rows, &terms, left);
-                    let before = (terms.start - all.start) * padded;
-                    let panels = &right[before + (tile.cols.start - across.start) * terms.len()..];
-                    tile.add(isa, left, self.panels(isa, panels, terms.len()), terms.len());
+                    let panels = panels(&terms, &tile.cols);
+                    taps.seen(b, rows.clone(), terms, &mut |left| tile.add_taps(isa, left, panels));
                 }
-                if all.end == self.k {
-                    self.finish(d, tile);
-                }
-            })
+            } else {
+                scratch(rows.len() * PITCH, |left| {
+                    for terms in chunks(all.clone()) {
+                        let left = self.left(isa, b, &rows, &terms, left);
+                        tile.add(isa, left, panels(&terms, &tile.cols), terms.len());
+                    }
+                })?;
+            }
+            if all.end == self.k {
+                self.finish(d, tile);
+            }
+            Ok(())
         })
     }
 

@@ -8,8 +8,8 @@
 
 use super::kernels::as_pairs;
 use super::{
-    Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Share, Windows, product,
-    turn, width,
+    AsTaps, Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Share, Windows,
+    product, turn, width,
 };
 use crate::CpuDevice;
 use crate::isa::{Isa, Kernel, dispatch};
@@ -169,6 +169,9 @@ impl Left<f32> for Paired<'_> {
         }
     }
     fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, f32>> {
+        None
+    }
+    fn taps(&self) -> Option<&dyn AsTaps<f32>> {
         None
     }
 }

@@ -1,7 +1,7 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{Kind, Lines, PITCH, Panels, Seen, halves, turn, width};
+use super::kernels::{Kind, Lines, PITCH, Panels, Seen, Taps, halves, turn, width};
 use super::prepack::Kept;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::quad::Half;
@@ -16,6 +16,14 @@ pub(crate) trait Left<T>: Sync {
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]);
     /// Rows where they lie, if the terms of each are neighbours.
     fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>>;
+    /// If rows are taps of windows that are better read in padded planes than packed.
+    fn taps(&self) -> Option<&dyn AsTaps<T>>;
+}
+
+/// Rows that are taps of windows over padded planes.
+pub(crate) trait AsTaps<T>: Sync {
+    /// Calls `f` with some terms of rows, which begin and end where three taps do.
+    fn seen(&self, batch: usize, rows: Range<usize>, terms: Range<usize>, f: &mut dyn FnMut(Taps<'_, T>));
 }
 
 /// A right factor.
@@ -122,6 +130,9 @@ impl<T: Real> Left<T> for Matrix<'_, T> {
             }
             Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
         }
+    }
+    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+        None
     }
 }
 

@@ -48,6 +48,14 @@ pub(super) fn of_dtype(
             };
             f32::stored(max(d, x, planes, plane, &each)?, to)
         }
+        DType::F32 | DType::F16 | DType::BF16 if let Some(windows) = two_apart(plane) => {
+            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
+                if !(pools::is_calm(d.isa(), x) && pools::largest(d.isa(), &windows, x, y)) {
+                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                }
+            };
+            Ok(HostData::I64(max(d, x, planes, plane, &each)?))
+        }
         to @ (DType::F32 | DType::F16 | DType::BF16) => {
             one::<f32>(d, x, planes, plane, places, |y| f32::stored(y, to))
         }
@@ -67,7 +75,9 @@ fn two_apart(plane: &Plane) -> Option<pools::Windows> {
     let narrow = |taps: &&Taps| matches!(taps.count, 2 | 3);
     let flat = plane.size[0] == 1 && plane.axes[0].len() == 1 && plane.dilation[2] == 1;
     let some = even.step == 2 && even.to - even.from >= ENOUGH;
-    if !(flat && some) || plane.axes[2].get(even.from).filter(narrow).is_none() {
+    // Places are counted in 32 bits.
+    let small = i32::try_from(plane.len()).is_ok();
+    if !(flat && some && small) || plane.axes[2].get(even.from).filter(narrow).is_none() {
         return None;
     }
     let spans = |taps: &[Taps]| taps.iter().map(|t| pools::Span { first: t.first, count: t.count }).collect();

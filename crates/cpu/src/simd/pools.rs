@@ -1,4 +1,4 @@
-//! The largest elements of windows that are two apart, in planes of f32.
+//! The largest elements of windows that are two apart, in planes of f32, and where they are.
 //!
 //! First the largest of each column of a window's lines, register by register; then those of columns that lie side by side, which
 //! shuffles bring together. Only where the order of comparisons makes no difference, see [`is_calm`].
@@ -65,27 +65,27 @@ impl Kernel for Calm<'_> {
     }
 }
 
-/// Fills the next numbers of a room with the largest elements of the windows of a calm plane. Gives false, and does nothing, for
+/// Fills the next places of a room with what comes of the windows of a calm plane. Gives false, and does nothing, for
 /// an instruction set without such registers.
 ///
 /// # Panics
 /// If a window leaves the plane, or the room is too small.
-pub(crate) fn largest(isa: Isa, windows: &Windows, x: &[f32], room: &mut Room<'_, f32>) -> bool {
+pub(crate) fn largest<Y: Outcome>(isa: Isa, windows: &Windows, x: &[f32], room: &mut Room<'_, Y>) -> bool {
     let n = windows.lines.len() * windows.columns.len();
     let y = &mut room.unwritten()[..n];
     match isa.level() {
         Level::Plain => return false,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => dispatch(isa, Largest::<__m256> { windows, x, y, registers: PhantomData }),
+        Level::Avx2 => dispatch(isa, Largest::<__m256, Y> { windows, x, y, registers: PhantomData }),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if windows.even.len() >= <__m512 as Vector>::LANES => {
-            dispatch(isa, Largest::<__m512> { windows, x, y, registers: PhantomData });
+            dispatch(isa, Largest::<__m512, Y> { windows, x, y, registers: PhantomData });
         }
         // It has those of AVX2, too.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, Largest::<__m256> { windows, x, y, registers: PhantomData }),
+        Level::Avx512 => dispatch(isa, Largest::<__m256, Y> { windows, x, y, registers: PhantomData }),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => dispatch(isa, Largest::<float32x4_t> { windows, x, y, registers: PhantomData }),
+        Level::Neon => dispatch(isa, Largest::<float32x4_t, Y> { windows, x, y, registers: PhantomData }),
     }
     room.count(n);
     true
@@ -95,9 +95,11 @@ pub(crate) fn largest(isa: Isa, windows: &Windows, x: &[f32], room: &mut Room<'_
 ///
 /// # Safety
 /// As for [`Vector`].
-trait Picks: Vector<T = f32> {
+pub(crate) trait Picks: Vector<T = f32> {
     /// The larger of each two; of what is not calm, either.
     unsafe fn larger(self, b: Self) -> Self;
+    /// All bits where a number is larger, none elsewhere.
+    unsafe fn above(self, b: Self) -> Self;
     /// The first, third, ... of the numbers of both.
     unsafe fn evens(self, b: Self) -> Self;
     /// The second, fourth, ... of the numbers of both.
@@ -105,13 +107,19 @@ trait Picks: Vector<T = f32> {
 }
 
 macro_rules! picks {
-    ($($v:ty: |$a:ident, $b:ident| $larger:expr, $evens:expr, $odds:expr;)*) => {$(
+    ($($v:ty: |$a:ident, $b:ident| $larger:expr, $above:expr, $evens:expr, $odds:expr;)*) => {$(
         impl Picks for $v {
             #[inline(always)]
             unsafe fn larger(self, b: Self) -> Self {
                 let ($a, $b) = (self, b);
                 // SAFETY: the caller's, here and below: the processor has the instructions.
                 unsafe { $larger }
+            }
+            #[inline(always)]
+            unsafe fn above(self, b: Self) -> Self {
+                let ($a, $b) = (self, b);
+                // SAFETY: as above.
+                unsafe { $above }
             }
             #[inline(always)]
             unsafe fn evens(self, b: Self) -> Self {
@@ -131,15 +139,16 @@ macro_rules! picks {
 #[cfg(target_arch = "x86_64")]
 picks! {
     __m512: |a, b| _mm512_max_ps(a, b),
+        _mm512_castsi512_ps(_mm512_maskz_set1_epi32(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), -1)),
         _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b),
         _mm512_permutex2var_ps(a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
-    __m256: |a, b| _mm256_max_ps(a, b),
+    __m256: |a, b| _mm256_max_ps(a, b), _mm256_cmp_ps::<_CMP_GT_OQ>(a, b),
         quarters(_mm256_shuffle_ps::<0x88>(a, b)),
         quarters(_mm256_shuffle_ps::<0xdd>(a, b));
 }
 #[cfg(target_arch = "aarch64")]
 picks! {
-    float32x4_t: |a, b| vmaxq_f32(a, b), vuzp1q_f32(a, b), vuzp2q_f32(a, b);
+    float32x4_t: |a, b| vmaxq_f32(a, b), vreinterpretq_f32_u32(vcgtq_f32(a, b)), vuzp1q_f32(a, b), vuzp2q_f32(a, b);
 }
 
 /// Pairs of numbers in the order of their registers, where a shuffle took those of each 16 bytes from two in turn.
@@ -154,14 +163,14 @@ unsafe fn quarters(x: __m256) -> __m256 {
 }
 
 /// The windows of a plane, and their results. Made by [`largest`] alone, which pairs registers and instruction sets.
-struct Largest<'a, V> {
+struct Largest<'a, V, Y> {
     windows: &'a Windows,
     x: &'a [f32],
-    y: &'a mut [MaybeUninit<f32>],
+    y: &'a mut [MaybeUninit<Y>],
     registers: PhantomData<V>,
 }
 
-impl<V: Picks> Kernel for Largest<'_, V> {
+impl<V: Picks, Y: Outcome> Kernel for Largest<'_, V, Y> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -169,15 +178,17 @@ impl<V: Picks> Kernel for Largest<'_, V> {
         let wide = even.len() >= V::LANES;
         let (from, to) = if wide { (even.start, even.end) } else { (columns.len(), columns.len()) };
         for (lines, y) in lines.iter().zip(self.y.chunks_exact_mut(columns.len())) {
-            let x = &self.x[lines.first * width..];
+            let start = lines.first * width;
             let alone = |columns: &Span| {
-                let mut best = f32::NEG_INFINITY;
+                let first = start + columns.first;
+                let (mut best, mut place) = (self.x[first], first);
                 for i in 0..lines.count {
-                    for v in &x[i * apart * width + columns.first..][..columns.count] {
-                        best = if *v > best { *v } else { best };
+                    for (k, v) in self.x[first + i * apart * width..][..columns.count].iter().enumerate() {
+                        (best, place) =
+                            if *v > best { (*v, first + i * apart * width + k) } else { (best, place) };
                     }
                 }
-                best
+                Y::of(best, place)
             };
             for (y, columns) in y[..from].iter_mut().zip(columns) {
                 y.write(alone(columns));
@@ -189,15 +200,14 @@ impl<V: Picks> Kernel for Largest<'_, V> {
             while at < to {
                 // The last register ends where the windows do: what two of them compute is the same.
                 let first = at.min(to - V::LANES);
-                let x = &x[columns[first].first..];
-                let y = &mut y[first..][..V::LANES];
-                // SAFETY: `largest` made this for an instruction set that an `Isa` was made for; `y` is as long as a register.
+                let from = start + columns[first].first;
+                let (x, y) = (&self.x[from..], &mut y[first..][..V::LANES]);
+                // SAFETY: `largest` made this for an instruction set that an `Isa` was made for.
                 unsafe {
-                    let best = match columns[first].count {
-                        2 => register::<V, 2>(x, apart * width, lines.count),
-                        _ => register::<V, 3>(x, apart * width, lines.count),
-                    };
-                    best.store(y.as_mut_ptr().cast());
+                    match columns[first].count {
+                        2 => Y::register::<V, 2>((x, from), apart * width, lines.count, y),
+                        _ => Y::register::<V, 3>((x, from), apart * width, lines.count, y),
+                    }
                 }
                 at += V::LANES;
             }
@@ -205,31 +215,101 @@ impl<V: Picks> Kernel for Largest<'_, V> {
     }
 }
 
-/// The largest elements of a register of windows, `TAPS` wide, of which the first begins where `x` does.
-///
-/// # Safety
-/// The processor has the register.
-///
-/// # Panics
-/// If a window leaves `x`.
-#[inline(always)]
-unsafe fn register<V: Picks, const TAPS: usize>(x: &[f32], pitch: usize, lines: usize) -> V {
-    // Of two registers, whose even elements are under the first tap, and whose odd ones under the second; and of the two that begin
-    // one element later, whose odd ones are under the third.
-    let reach = 2 * V::LANES + TAPS - 2;
-    // SAFETY: the caller's; each load lies within `reach` elements of a line, which are there.
-    unsafe {
-        let mut best = [V::splat(f32::NEG_INFINITY); 4];
-        for i in 0..lines {
-            let line = x[i * pitch..][..reach].as_ptr();
-            best[0] = best[0].larger(V::load(line));
-            best[1] = best[1].larger(V::load(line.add(V::LANES)));
-            if TAPS == 3 {
-                best[2] = best[2].larger(V::load(line.add(1)));
-                best[3] = best[3].larger(V::load(line.add(V::LANES + 1)));
+/// What is wanted of a window: its largest element, or the place of that.
+pub(crate) trait Outcome: Copy {
+    /// That of a window whose largest element is this one, at this place of the plane.
+    fn of(largest: f32, place: usize) -> Self;
+    /// Those of a register of windows, `TAPS` wide, of which the first begins where `x` does, at a place of the plane.
+    ///
+    /// # Safety
+    /// The processor has the register.
+    ///
+    /// # Panics
+    /// If a window leaves `x`, or `y` is not as long as a register.
+    unsafe fn register<V: Picks, const TAPS: usize>(
+        x: (&[f32], usize),
+        pitch: usize,
+        lines: usize,
+        y: &mut [MaybeUninit<Self>],
+    );
+}
+
+/// What two registers begin with, and the three after an element more: how far that reaches in a line.
+const fn reach<V: Picks, const TAPS: usize>() -> usize {
+    2 * V::LANES + TAPS - 2
+}
+
+impl Outcome for f32 {
+    #[inline(always)]
+    fn of(largest: f32, _: usize) -> f32 {
+        largest
+    }
+    #[inline(always)]
+    unsafe fn register<V: Picks, const TAPS: usize>(
+        (x, _): (&[f32], usize),
+        pitch: usize,
+        lines: usize,
+        y: &mut [MaybeUninit<f32>],
+    ) {
+        assert_eq!(y.len(), V::LANES, "a register's windows");
+        // Of two registers, whose even elements are under the first tap, and whose odd ones under the second; and of the two that
+        // begin one element later, whose odd ones are under the third.
+        // SAFETY: the caller's; each load lies within `reach` elements of a line, which are there, and `y` is as long as a register.
+        unsafe {
+            let mut best = [V::splat(f32::NEG_INFINITY); 4];
+            for i in 0..lines {
+                let line = x[i * pitch..][..reach::<V, TAPS>()].as_ptr();
+                best[0] = best[0].larger(V::load(line));
+                best[1] = best[1].larger(V::load(line.add(V::LANES)));
+                if TAPS == 3 {
+                    best[2] = best[2].larger(V::load(line.add(1)));
+                    best[3] = best[3].larger(V::load(line.add(V::LANES + 1)));
+                }
             }
+            let two = best[0].evens(best[1]).larger(best[0].odds(best[1]));
+            let all = if TAPS == 3 { two.larger(best[2].odds(best[3])) } else { two };
+            all.store(y.as_mut_ptr().cast());
         }
-        let two = best[0].evens(best[1]).larger(best[0].odds(best[1]));
-        if TAPS == 3 { two.larger(best[2].odds(best[3])) } else { two }
+    }
+}
+
+impl Outcome for i64 {
+    #[inline(always)]
+    fn of(_: f32, place: usize) -> i64 {
+        place as i64
+    }
+    #[inline(always)]
+    unsafe fn register<V: Picks, const TAPS: usize>(
+        (x, at): (&[f32], usize),
+        pitch: usize,
+        lines: usize,
+        y: &mut [MaybeUninit<i64>],
+    ) {
+        /// Lanes of the widest register.
+        const MOST: usize = 16;
+        assert_eq!(y.len(), V::LANES, "a register's windows");
+        // How far behind its window's first element each was found, as bits that nothing computes with.
+        let mut found = [0.0; MOST];
+        // SAFETY: as for f32; no register has more than `MOST` lanes.
+        unsafe {
+            let (mut best, mut place) = (V::splat(f32::NEG_INFINITY), V::splat(0.0));
+            for i in 0..lines {
+                let line = x[i * pitch..][..reach::<V, TAPS>()].as_ptr();
+                let (low, high) = (V::load(line), V::load(line.add(V::LANES)));
+                let mut taps = [low.evens(high), low.odds(high), low];
+                if TAPS == 3 {
+                    taps[2] = V::load(line.add(1)).odds(V::load(line.add(V::LANES + 1)));
+                }
+                for k in 0..TAPS {
+                    let above = taps[k].above(best);
+                    best = taps[k].or_else(best, above);
+                    place = V::splat(f32::from_bits((i * pitch + k) as u32)).or_else(place, above);
+                }
+            }
+            place.store(found.as_mut_ptr());
+        }
+        for (l, (y, found)) in y.iter_mut().zip(&found).enumerate() {
+            y.write((at + 2 * l) as i64 + i64::from(found.to_bits()));
+        }
     }
 }

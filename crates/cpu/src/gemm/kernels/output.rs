@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::skinny::{Lines, Skinny, skinny};
+use super::taps::{self, THREE, Taps, taps};
 use super::tile::{Block, Kind, Panels, multiply};
 use super::turn::turn_to;
 use super::windows::{self, Seen, windows};
@@ -131,6 +132,20 @@ impl<T: Real> Tile<'_, T> {
                 isa,
                 windows::Block { a: left, b: right, rows, cols, c: self.start, step: self.step, first },
             );
+        }
+        self.done = self.cols.len();
+    }
+    /// Adds a chunk of terms whose left rows are taps; the first chunk is stored.
+    ///
+    /// # Panics
+    /// If the planes or `right` are too small, or there are more or fewer rows of taps than the tile has.
+    pub(crate) fn add_taps(&mut self, isa: Isa, left: Taps<'_, T>, right: Panels<'_, T>) {
+        let first = self.done < self.cols.len();
+        assert!(left.threes.len() * THREE == self.rows.len(), "rows of a tile");
+        // SAFETY: as in `add_seen`.
+        unsafe {
+            let (c, cols) = (self.start, self.cols.len());
+            taps(isa, taps::Block { a: left, b: right, cols, c, step: self.step, first });
         }
         self.done = self.cols.len();
     }

@@ -108,7 +108,7 @@ impl<V: Vector> Side<V> for Windows<V> {
         unsafe { *self.from.add(*self.places + r) }
     }
     #[inline(always)]
-    fn step(&mut self) {
+    unsafe fn step(&mut self) {
         self.places = self.places.wrapping_add(1);
     }
 }

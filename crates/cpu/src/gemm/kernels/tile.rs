@@ -211,7 +211,10 @@ pub(super) trait Side<V: Vector>: Copy {
     /// There is such a row, and one more term.
     unsafe fn number(self, r: usize) -> V::T;
     /// Goes on to the next term.
-    fn step(&mut self);
+    ///
+    /// # Safety
+    /// There was one.
+    unsafe fn step(&mut self);
 }
 
 /// Rows that were packed, [`PITCH`] apart: as the distance is a constant, a tile of any height reads them from one address
@@ -227,7 +230,7 @@ impl<V: Vector> Side<V> for Packed<V> {
         unsafe { *self.0.add(r * PITCH) }
     }
     #[inline(always)]
-    fn step(&mut self) {
+    unsafe fn step(&mut self) {
         self.0 = self.0.wrapping_add(1);
     }
 }
@@ -256,7 +259,7 @@ impl<V: Vector> Side<V> for Lying<V> {
         unsafe { *self.at[r / 3].add(r % 3 * self.apart) }
     }
     #[inline(always)]
-    fn step(&mut self) {
+    unsafe fn step(&mut self) {
         self.at = self.at.map(|p| p.wrapping_add(1));
     }
 }
@@ -374,7 +377,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
     /// # Safety
     /// The processor has the instructions; there are `R` rows, and `k` terms of as many registers as the columns take.
     #[inline(always)]
-    unsafe fn wide<const R: usize>(self) -> usize {
+    pub(super) unsafe fn wide<const R: usize>(self) -> usize {
         // SAFETY: the caller's.
         unsafe { if self.cols > V::LANES { self.run::<R, 2>() } else { self.run::<R, 1>() } }
         R
