@@ -7,6 +7,23 @@ use super::patches::Patches;
 use crate::gemm::Real;
 use std::ops::Range;
 
+/// Copies a line. One of two registers or three is copied in less time than a call takes.
+#[inline(always)]
+fn lay<T: Copy>(from: &[T], to: &mut [T]) {
+    /// Elements copied at once; the last ones overlap with those before.
+    const SOME: usize = 16;
+    /// The longest lines of that kind. With lines of 112 as well, a convolution whose planes come from memory took a fifth longer.
+    const LONG: usize = 3 * SOME;
+    let n = from.len();
+    if !(SOME..=LONG).contains(&n) {
+        return to.copy_from_slice(from);
+    }
+    for i in (0..n).step_by(SOME) {
+        let i = i.min(n - SOME);
+        to[i..i + SOME].copy_from_slice(&from[i..i + SOME]);
+    }
+}
+
 /// What the windows at a box of positions see, and where it lies in a padded plane.
 pub(super) struct Padded {
     /// The box: its first position.
@@ -99,7 +116,7 @@ impl Padded {
         self.parts(size, |at, from, step, count| {
             let to = &mut to[at..at + count];
             match step {
-                1 => to.copy_from_slice(&plane[from..from + count]),
+                1 => lay(&plane[from..from + count], to),
                 _ => to.iter_mut().zip(plane[from..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
             }
         });

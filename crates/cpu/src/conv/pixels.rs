@@ -146,13 +146,29 @@ fn seen<T: Real>(
         f(planes, &places, &[Run { from: positions.start, count: positions.len() }]);
         return Ok(());
     }
-    p.padded(batch, 0..p.channels, &positions, |padded, x| {
-        let size = padded.size();
-        let places: Vec<_> =
-            (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place)).collect();
-        let mut runs = Vec::new();
-        padded.runs(positions.clone(), |_, from, count| runs.push(Run { from, count }));
-        f(x, &places, &runs);
-    });
+    let whole = Padded::new(p, 0..p.positions());
+    if whole.is_plane(p.plane) {
+        // Planes are their own padded ones.
+        let all = p.channels * whole.size();
+        see(p, &whole, &p.data[batch * all..][..all], &positions, f);
+        return Ok(());
+    }
+    p.padded(batch, 0..p.channels, &positions, |padded, x| see(p, padded, x, &positions, f));
     Ok(())
+}
+
+/// Gives `f` padded planes, where each term lies in them, and some positions.
+fn see<T: Real>(
+    p: &Patches<'_, T>,
+    padded: &Padded,
+    x: &[T],
+    positions: &Range<usize>,
+    f: impl FnOnce(&[T], &[usize], &[Run]),
+) {
+    let size = padded.size();
+    let places: Vec<_> =
+        (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place)).collect();
+    let mut runs = Vec::new();
+    padded.runs(positions.clone(), |_, from, count| runs.push(Run { from, count }));
+    f(x, &places, &runs);
 }

@@ -209,6 +209,30 @@ fn registers_of_one_row_and_of_two() {
 }
 
 #[test]
+fn taps_as_rows() {
+    // Rows of windows long enough for taps that are read where they lie: planes with padding and without, terms of several images in
+    // a chunk, panels that are not whole, and as many rows as make tiles of all heights.
+    let mut dice = Dice::new(22);
+    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    for (i, n) in [12, 13, 14, 16, 24, 30, 33, 64].into_iter().enumerate() {
+        for padding in [0, 1, 2] {
+            let c = Conv {
+                stride: vec![1; 2],
+                padding: vec![i % 3, padding],
+                dilation: vec![1 + i % 2, 1],
+                groups: 1,
+                precision: Precision::Exact,
+            };
+            let plane = vec![4 + (i + padding) % 7, n + 2 - 2 * padding];
+            let taps = vec![1 + (i + padding) % 3, 3];
+            let (channels, outs) = (1 + (5 * i + 3 * padding) % 19, [3, 17, 32, 40, 65][(i + padding) % 5]);
+            let case = Case { images: 1 + i % 4 * 2, channels, outs, plane, taps, c };
+            case.check(&mut dice, &on, if i == 3 { DType::F64 } else { DType::F32 }, i % 4 == 1);
+        }
+    }
+}
+
+#[test]
 fn small_planes() {
     // A few columns more or less than a panel; 60 channels of 9 taps are two chunks.
     let mut dice = Dice::new(21);

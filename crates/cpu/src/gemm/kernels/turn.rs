@@ -67,6 +67,10 @@ const ROWS: usize = 128;
 /// How far ahead a column is fetched, in bytes.
 const AHEAD: usize = 512;
 
+/// How far ahead rows of the result are fetched, in columns: what is written lies in many rows, which no hardware foresees. Panels have
+/// fewer columns.
+const BEFORE: usize = 64;
+
 /// A block that lies in its buffer, and rows that may be written: made by `turn_to` alone.
 struct Turn<'a, T> {
     src: &'a [T],
@@ -99,6 +103,11 @@ impl<T: Real> InRegisters for Turn<'_, T> {
                             for lane in 0..V::LANES {
                                 let ahead = place.wrapping_offset(lane as isize * step).cast::<u8>();
                                 V::soon(ahead.wrapping_add(AHEAD));
+                            }
+                        }
+                        if c % line == 0 && c + BEFORE < cols {
+                            for i in 0..4 {
+                                V::soon(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
                             }
                         }
                         for (i, v) in V::quad(place, step).into_iter().enumerate() {
