@@ -278,6 +278,7 @@ impl Outcome for i64 {
     fn of(_: f32, place: usize) -> i64 {
         place as i64
     }
+    #[allow(clippy::needless_range_loop, reason = "registers are counted, so that the loop unrolls")]
     #[inline(always)]
     unsafe fn register<V: Picks, const TAPS: usize>(
         (x, at): (&[f32], usize),
