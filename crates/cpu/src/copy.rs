@@ -118,8 +118,9 @@ fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<Vec<T
     let len = layout.shape().numel();
     let walk = Walk::new(layout);
     match Crossed::find(&walk) {
-        Some(crossed) => crossed.copy(d, v, len),
-        None => fresh(d, len, BLOCK, &|start, room| {
+        // A strip of no elements has no size.
+        Some(crossed) if len > 0 => crossed.copy(d, v, len),
+        _ => fresh(d, len, BLOCK, &|start, room| {
             gather(v, &walk, start, room.left(), room);
             Ok(())
         }),

@@ -86,6 +86,18 @@ fn transposes_of_all_kinds() {
 }
 
 #[test]
+fn transposes_of_nothing() {
+    // As a transpose that is copied in strips, but for an axis between that has no elements.
+    let shape = Shape::new(&[20, 0, 2]).unwrap();
+    let layout = Layout::strided(shape, &[1, 100, -40], 60, 200).unwrap();
+    let x = Operand { data: HostData::F32(vec![1.0; 200]).into(), layout };
+    let want = Reference::copy(&ReferenceDevice, x.reference(), DType::F32);
+    for d in devices() {
+        same(&Cpu::copy(&d, x.cpu(), DType::F32), &want, &format!("{d:?}"));
+    }
+}
+
+#[test]
 fn assembled_tensors() {
     for round in 0..60 {
         let mut dice = Dice::new(3, round);
