@@ -47,15 +47,10 @@ pub fn test() -> ExitCode {
     step("golden sample", &|| conformance("reference", &[], &[]));
     step("golden cases", &|| on_golden("reference", &[]));
     for isa in ISAS {
-        let name: &'static str = isa.name;
-        step(name, &|| match isa.is_there() {
-            Ok(true) => on_golden("cpu", &[(ISA, isa.isa)]),
-            Ok(false) => isa.missing(),
-            Err(why) => Outcome::Failed(why),
-        });
+        step(isa.golden, &|| isa.on(|vars| on_golden("cpu", vars)));
+        // Optimised, as users run it; the tests before are not, and go other ways through some formulas.
+        step(isa.random, &|| isa.on(|vars| conformance("cpu", &["--random", "40"], vars)));
     }
-    // Optimised, as users run it; the tests before are not, and go other ways through some formulas.
-    step("cpu, random calls", &|| conformance("cpu", &["--random", "60"], &[]));
     step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
     // The tests of the GPU backend, which ran before, say for themselves that there was no device; they ran on none.
     step("vulkan", &|| vulkan::there().unwrap_or_else(|| on_golden("vulkan:0", &[])));
@@ -92,17 +87,18 @@ pub(crate) const THREADS: &str = "ELINVAR_THREADS";
 /// The environment's wish for the number of elements from which it puts maps off.
 const FUSE: &str = "ELINVAR_FUSE_FROM";
 
-/// An instruction set of the device `cpu`, and the step that runs the golden cases on it.
+/// An instruction set of the device `cpu`, and the steps that run the golden cases and random calls on it.
 struct OnIsa {
-    name: &'static str,
     isa: &'static str,
+    golden: &'static str,
+    random: &'static str,
 }
 
 const ISAS: [OnIsa; 4] = [
-    OnIsa { name: "cpu, plain", isa: "plain" },
-    OnIsa { name: "cpu, avx2", isa: "avx2" },
-    OnIsa { name: "cpu, avx512", isa: "avx512" },
-    OnIsa { name: "cpu, neon", isa: "neon" },
+    OnIsa { isa: "plain", golden: "cpu, plain", random: "cpu, plain, random calls" },
+    OnIsa { isa: "avx2", golden: "cpu, avx2", random: "cpu, avx2, random calls" },
+    OnIsa { isa: "avx512", golden: "cpu, avx512", random: "cpu, avx512, random calls" },
+    OnIsa { isa: "neon", golden: "cpu, neon", random: "cpu, neon, random calls" },
 ];
 
 impl OnIsa {
@@ -120,8 +116,13 @@ impl OnIsa {
             }
         }
     }
-    fn missing(&self) -> Outcome {
-        Outcome::Skipped(format!("this processor has no {}", self.isa))
+    /// A step on it, if the processor has it.
+    fn on(&self, step: impl FnOnce(&[(&str, &str)]) -> Outcome) -> Outcome {
+        match self.is_there() {
+            Ok(true) => step(&[(ISA, self.isa)]),
+            Ok(false) => Outcome::Skipped(format!("this processor has no {}", self.isa)),
+            Err(why) => Outcome::Failed(why),
+        }
     }
 }
 

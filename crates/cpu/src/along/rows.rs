@@ -13,6 +13,7 @@ use crate::View;
 use crate::isa::Isa;
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
+use crate::simd::LINE;
 use crate::simd::reading::read;
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
@@ -25,8 +26,6 @@ use elinvar_ops::rows::{RowOut, Rows, STATS};
 const PART: usize = 2048;
 /// Parts of a block that are summed where they lie: such as the images of a channel of 28 x 28.
 const PARTS: usize = 8;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
 const NS: f64 = 0.3;
 

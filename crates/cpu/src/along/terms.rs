@@ -3,6 +3,7 @@
 //! How it can be wrong: at the end of a row. Whole windows are computed there too, of whatever stands behind the row, and
 //! what is not the row's is thrown away.
 
+use crate::simd::LINE;
 use crate::simd::fetch::fetch;
 use crate::simd::reading::Reading;
 use crate::simd::room::{Room, Window};
@@ -31,8 +32,6 @@ pub(crate) trait Terms<T>: Copy {
 /// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
 /// follows within a page, and pages are as long.
 const AHEAD: usize = 4096;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// For a window, fetches as much of what lies [`AHEAD`] of the places, element for element.
 #[inline(always)]

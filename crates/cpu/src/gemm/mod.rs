@@ -30,6 +30,7 @@ pub(crate) use source::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};
 use crate::CpuDevice;
 use crate::isa::Isa;
 use crate::parallel::try_pieces;
+use crate::simd::LINE;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
 use kernels::{Broad, GROUP, LEAST, Tile, broad, panel};
@@ -469,10 +470,9 @@ impl<T: Real> Job<'_, T> {
 
 /// Rows of the highest tile.
 const HIGHEST: usize = 12;
-/// Sets and ways of a first-level cache, and bytes of a line.
+/// Sets and ways of a first-level cache.
 const SETS: usize = 64;
 const WAYS: usize = 8;
-const LINE: usize = 64;
 
 /// Can a tile read rows so many bytes apart where they lie? A line of each stays in the first-level cache while its terms are read;
 /// of rows 4 KiB apart, all lines would share a set.

@@ -3,11 +3,11 @@
 //! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
 //! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
 
-use super::scratch::LINE;
 use super::{Kind, Matrix, Panels, Real, Right, each, width};
 use crate::CpuDevice;
 use crate::isa::Isa;
 use crate::memory::{self, Held, filled};
+use crate::simd::LINE;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
 use std::ops::Range;
@@ -71,11 +71,13 @@ impl Uses {
         if rows > ROWS || !lies_crossed || self.0.fetch_add(1, Relaxed).wrapping_add(1) != PATIENCE {
             return None;
         }
-        let bytes = (l.shape().numel() * data.dtype().size()) as u64;
-        if memory::is_limited() {
+        let (k, n, size) = (l.shape()[0], l.shape()[1], data.dtype().size());
+        let width = width_of(data, d.isa());
+        // Of fewer columns than a panel has most of a copy would be zeros.
+        if n < width || memory::is_limited() {
             return None;
         }
-        let allowed = Allowed::of(bytes, d.packs_up_to() as u64)?;
+        let allowed = Allowed::of((packed_len(k, n, width) * size) as u64, d.packs_up_to() as u64)?;
         let copy = Prepacked::new(d, data, l).ok().flatten()?;
         Some(Prepacked { _allowed: Some(allowed), ..copy })
     }
@@ -101,11 +103,7 @@ impl Prepacked {
     /// Is it a copy of the matrix that lies so, for these registers?
     pub(crate) fn is_of(&self, isa: Isa, l: &Layout) -> bool {
         let (shape, s) = (l.shape(), l.strides());
-        let width = match self.data.data() {
-            HostData::F64(_) => width::<f64>(isa),
-            _ => width::<f32>(isa),
-        };
-        self.width == width
+        self.width == width_of(self.data.data(), isa)
             && shape.dims() == [self.k, self.n]
             && l.offset() == self.at
             && (s[0], s[1]) == self.step
@@ -128,6 +126,19 @@ impl Prepacked {
     }
 }
 
+/// Columns of a panel of these numbers.
+fn width_of(data: &HostData, isa: Isa) -> usize {
+    match data {
+        HostData::F64(_) => width::<f64>(isa),
+        _ => width::<f32>(isa),
+    }
+}
+
+/// Numbers of all panels of a matrix [k, n].
+fn packed_len(k: usize, n: usize, width: usize) -> usize {
+    k * n.next_multiple_of(width)
+}
+
 /// Chunks are packed by all threads, a few panels at a time.
 fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked> {
     const PANELS: usize = 4;
@@ -144,7 +155,7 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked
         col: step.1,
         kept: None,
     };
-    let size = k * n.next_multiple_of(w);
+    let size = packed_len(k, n, w);
     let mut packed = filled(size + LINE / size_of::<T>(), T::ZERO)?;
     // A register that is loaded from two lines takes two loads, and nothing else is done with these numbers.
     let start = Some(packed.as_ptr().align_offset(LINE)).filter(|&n| n < LINE / size_of::<T>()).unwrap_or(0);

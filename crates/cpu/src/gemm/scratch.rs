@@ -1,6 +1,7 @@
 //! Memory for use in between, kept by each thread: freshly mapped pages cost more than what is packed into them.
 
 use super::Real;
+use crate::simd::LINE;
 use elinvar_core::{Result, host::filled};
 use std::cell::RefCell;
 
@@ -11,9 +12,6 @@ pub(crate) type Shelf<T> = RefCell<Vec<Vec<T>>>;
 const KEPT: usize = 4 << 20;
 /// So many buffers are kept: a shared block, and two for a task.
 const WAITING: usize = 3;
-
-/// Bytes of a cache line. Buffers begin with one, for a register that is loaded from two takes two loads.
-pub(super) const LINE: usize = 64;
 
 /// A buffer of `len` elements with anything in them. It is taken off the shelf for its time, so a thread that does
 /// another's work while it waits for its own finds another one.

@@ -7,7 +7,6 @@
 //! How it can be wrong: a thread may see a job, stop, and go on when that job is long over. It never does a task of it then, nor
 //! one that is not its own, because tasks are taken by changing a word that has the job's number in it.
 
-use super::fetch::{fetch, fetch_to_change};
 use super::threads::{held, look_out};
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -19,9 +18,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::thread::{self, Thread};
 use std::time::Duration;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Something on cache lines of its own; two, because processors fetch lines in pairs.
 #[derive(Default)]
@@ -70,11 +66,8 @@ struct Callers {
 const BITS: u32 = 22;
 /// Tasks that a job has at most.
 pub(super) const MOST: usize = 1 << (BITS - 1);
-/// How often the caller of small work looks whether others are done before he does their tasks: about a microsecond.
+/// How often the caller of small work looks whether others are done before he does their tasks: about two microseconds.
 const PATIENCE: usize = 100;
-/// Bytes that a task reads of its caller's stack, from the function that it is on. Each line of them comes from the caller's core, and
-/// one names the next: all at once take as long as one.
-const STACK: usize = 1024;
 
 /// A job that somebody saw.
 #[derive(Clone, Copy)]
@@ -134,7 +127,7 @@ impl Board {
         }
         let (seen, first) = self.post(tasks, way, f);
         posted();
-        let mut mine = self.work_on(&seen, (0, 0), first);
+        let mut mine = self.work_on(&seen, 0, first);
         if !self.are_soon_done(&seen, mine) {
             mine += self.work(&seen, 0);
             self.wait(&seen, mine, linger);
@@ -258,8 +251,8 @@ impl Board {
         }
     }
 
-    /// Thread `me` does tasks of a lane until all are taken, first those that are its own already; says how many.
-    fn work_on(&self, seen: &Seen, (me, lane): (usize, usize), mut taken: Range<usize>) -> usize {
+    /// Does tasks of a lane until all are taken, first those that are the thread's own already; says how many.
+    fn work_on(&self, seen: &Seen, lane: usize, mut taken: Range<usize>) -> usize {
         let (start, end) = self.lane(seen, lane);
         let mut finished = 0;
         loop {
@@ -277,12 +270,6 @@ impl Board {
             // reference that it was made from, which the caller holds, is alive.
             #[allow(unsafe_code, reason = "the caller waits for these calls")]
             let f = unsafe { &*(*self.post.0.f.get()).expect("a job has been posted") };
-            if me > 0 && finished == 0 {
-                // The caller has read the line, and gives it away meanwhile. A store to it would hold up all that follow.
-                fetch_to_change(&self.done[me]);
-                let first = std::ptr::from_ref(f).cast::<u8>();
-                (0..STACK).step_by(LINE).for_each(|at| fetch(first.wrapping_add(at)));
-            }
             for n in std::mem::take(&mut taken) {
                 let task = if seen.way.backwards { end - 1 - n } else { start + n };
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| f(task))) {
@@ -297,7 +284,7 @@ impl Board {
     fn work(&self, seen: &Seen, me: usize) -> usize {
         let lanes = self.lanes(seen);
         let all = (0..lanes).map(|i| (me + i) % lanes).filter(|&lane| lane > 0 || seen.way.own.is_none());
-        all.map(|lane| self.work_on(seen, (me, lane), 0..0)).sum()
+        all.map(|lane| self.work_on(seen, lane, 0..0)).sum()
     }
 
     /// How many tasks others than the caller have done.

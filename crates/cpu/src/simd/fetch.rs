@@ -13,16 +13,3 @@ pub(crate) fn fetch<T>(place: *const T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
 }
-
-/// As [`fetch`], so that the line can be changed at once: other processors give up theirs.
-#[inline(always)]
-pub(crate) fn fetch_to_change<T>(place: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; any address will do.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(place.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
-}

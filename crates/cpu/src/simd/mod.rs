@@ -42,3 +42,6 @@ mod wide;
 pub(crate) mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+
+/// Bytes of a cache line, and of the largest register. What is loaded from two lines takes two loads.
+pub(crate) const LINE: usize = 64;

@@ -13,6 +13,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
+use super::LINE;
 use super::isa::Isa;
 use super::quad::Quad;
 use super::room::Room;
@@ -26,8 +27,6 @@ pub(crate) const TAPS: usize = 3;
 /// Bytes of the plane that are on their way to the first-level cache, and as many of the result: processors foresee no
 /// farther than a page of 4 KiB, which is a third of a plane of 56 x 56.
 const AHEAD: usize = 7 << 10;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Where windows lie.
 #[derive(Clone, Copy, Debug)]

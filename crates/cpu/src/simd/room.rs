@@ -3,6 +3,7 @@
 //! Zeroing costs as much as a cheap formula: both are bound by memory. A [`Room`] is written front to back and counts
 //! what was written, so that nothing else decides which elements exist.
 
+use super::LINE;
 use crate::CpuDevice;
 use crate::isa::Kernel;
 use crate::memory::with_capacity;
@@ -201,9 +202,6 @@ fn fill<T: Copy>(slots: &mut [MaybeUninit<T>], f: impl FnOnce(&mut Room<'_, T>) 
     room.assert_full();
     Ok(())
 }
-
-/// Bytes of a cache line, and of the largest store.
-const LINE: usize = 64;
 
 /// Memory to be written once.
 struct Fresh<T> {

@@ -6,14 +6,12 @@
 //! last ends with the block. So some numbers are written twice, alike.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
+use super::LINE;
 use super::isa::Isa;
 use super::quad::Quad;
 use super::room::Room;
 use super::vector::{InRegisters, Registers, in_registers, lanes};
 use elinvar_core::Element;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Blocks of one size, side by side in the result.
 #[derive(Clone, Copy)]

@@ -11,14 +11,13 @@
 use super::tile::each_row;
 use crate::gemm::Real;
 use crate::isa::Isa;
+use crate::simd::LINE;
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, Vector, in_registers, in_short_registers, lanes, short_lanes};
 use elinvar_core::{Element, order::CHUNK};
 
 /// Columns whose sums are kept until they are turned: four tiles of AVX-512.
 pub(crate) const GROUP: usize = 48;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Columns that many bytes apart, or a multiple, share one set of eight lines of a first-level cache. Of such, a tile has no
 /// more than fit there together with what else is read; six chains still hide how long an fma takes.
 const CROSSED: usize = 4096;

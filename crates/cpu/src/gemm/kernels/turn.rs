@@ -5,6 +5,7 @@
 
 use crate::gemm::Real;
 use crate::isa::Isa;
+use crate::simd::LINE;
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, in_short_registers};
 
@@ -60,8 +61,6 @@ pub(super) unsafe fn turn_to<T: Real>(
     in_short_registers(isa, block);
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Rows of the result that are written together: 16 KiB of panels, which stay in the first-level cache until they are whole.
 const ROWS: usize = 128;
 /// How far ahead a column is fetched, in bytes.
