@@ -21,7 +21,8 @@ const NEWEST: &str = "max";
 const OLDEST: &str = "cortex-a53";
 
 /// Optimised: without, they take longer to run here than to compile.
-const TESTS: [&str; 6] = ["test", "--release", "--package", "elinvar-cpu", "--lib", "--tests"];
+const TESTS: [&str; 7] =
+    ["test", "--release", "--package", "elinvar-cpu", "--lib", "--tests", "--no-fail-fast"];
 /// What converts.
 const MEMORY: [&str; 7] = ["test", "--release", "--package", "elinvar-cpu", "--test", "equal", "memory"];
 

@@ -58,9 +58,9 @@ const THREADS: &str = "ELINVAR_THREADS";
 const FUSE: &str = "ELINVAR_FUSE_FROM";
 /// The environment's wish for [`CpuDevice::pack_up_to`].
 const PACK: &str = "ELINVAR_PACK_UP_TO";
-/// Bytes of weights that may be packed unasked: what stays in a last-level cache beside other things. What comes from memory each
-/// time gains little.
-const PACK_UP_TO: usize = 16 << 20;
+/// Bytes of weights that may be packed unasked: small models whole. Of BERT's 42 MiB, with 16 of them packed a sentence of 128 words took
+/// 8.0 ms, and takes 7.4.
+const PACK_UP_TO: usize = 64 << 20;
 /// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its operands. Five maps on half as many
 /// took 20.5 microseconds in one pass, and 16.6 one after the other.
 const FUSE_FROM: usize = 1 << 17;

@@ -10,7 +10,7 @@ use crate::buffer::{CpuBuffer, View};
 use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse, together};
 use crate::simd::reading::Read;
-use crate::simd::room::{BLOCK, Block, Room, fresh_few, is_few};
+use crate::simd::room::{BLOCK, Block, Room, Work, fresh_few, is_few};
 use crate::simd::windows::{self, Piece, WINDOW};
 use crate::{Cpu, CpuDevice, Isa, chain, copy, host, operand};
 use elinvar_core::{DType, Layout, Result};
@@ -34,10 +34,10 @@ pub(crate) fn map<M: Map<N>, const N: usize>(
     {
         return Ok(y);
     }
-    let to = stored(M::OUT, dtype);
+    let (to, work) = (stored(M::OUT, dtype), if M::LIGHT { Work::Light } else { Work::Unknown });
     match dtype {
-        DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, &floats::<f32, M, N>(d.isa(), *m)),
-        DType::F64 => blocks(d, x, to, &floats::<f64, M, N>(d.isa(), *m)),
+        DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32, M, N>(d.isa(), *m)),
+        DType::F64 => blocks(d, x, to, work, &floats::<f64, M, N>(d.isa(), *m)),
         DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse(M::NAME, dtype)),
     }
 }
@@ -51,10 +51,10 @@ pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
 ) -> Result<CpuBuffer> {
     let to = stored(M::OUT, dtype);
     match dtype {
-        DType::I64 => blocks(d, x, to, &ints::<i64, M, N>(d.isa(), *m)),
-        DType::I32 => blocks(d, x, to, &ints::<i32, M, N>(d.isa(), *m)),
-        DType::U8 => blocks(d, x, to, &ints::<u8, M, N>(d.isa(), *m)),
-        DType::Bool => blocks(d, x, to, &ints::<bool, M, N>(d.isa(), *m)),
+        DType::I64 => blocks(d, x, to, Work::Unknown, &ints::<i64, M, N>(d.isa(), *m)),
+        DType::I32 => blocks(d, x, to, Work::Unknown, &ints::<i32, M, N>(d.isa(), *m)),
+        DType::U8 => blocks(d, x, to, Work::Unknown, &ints::<u8, M, N>(d.isa(), *m)),
+        DType::Bool => blocks(d, x, to, Work::Unknown, &ints::<bool, M, N>(d.isa(), *m)),
         DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse(M::NAME, dtype)),
     }
 }
@@ -96,25 +96,26 @@ fn blocks<T: Number>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
     to: DType,
+    work: Work,
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
     let len = x[0].shape().numel();
     if to != T::DTYPE || !is_few(d, len) || len == 0 {
-        return many(d, x, to, f);
+        return many(d, x, to, work, f);
     }
     // One number is common, as in x * 2; two are not.
     let mut copies = Block::<T, WINDOW>::of_any_size();
     let mut number = None;
     let mut all = [Piece::EMPTY; OPERANDS];
     for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
-        let Some(data) = T::slice(v.buffer.data()?) else { return many(d, x, to, f) };
+        let Some(data) = T::slice(v.buffer.data()?) else { return many(d, x, to, work, f) };
         let first = v.layout.offset();
         if v.layout.is_contiguous() {
             *piece = Piece::of(&data[first..first + len]);
         } else if v.layout.is_one() && number.is_none() {
             number = Some((i, data[first]));
         } else {
-            return many(d, x, to, f);
+            return many(d, x, to, work, f);
         }
     }
     if let Some((i, value)) = number {
@@ -129,6 +130,7 @@ fn many<T: Number>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
     to: DType,
+    work: Work,
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
     let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
@@ -146,7 +148,7 @@ fn many<T: Number>(
             Some(buffer) => Operand::new(buffer, &Layout::contiguous(v.shape().clone()), len),
         })
         .collect::<Result<_>>()?;
-    let y = T::stored(d, len, to, &|start, room| {
+    let y = T::stored(d, len, work, to, &|start, room| {
         fill(d.isa(), &operands, start, room, f);
         Ok(())
     })?;

@@ -2,7 +2,7 @@
 
 use crate::convert;
 use crate::memory::with_capacity;
-use crate::simd::room::{BLOCK, Block, Room, fresh};
+use crate::simd::room::{BLOCK, Block, Room, Work, fresh, fresh_of};
 use crate::simd::windows::{self, Copies, Piece, Rows, WINDOW};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
@@ -21,7 +21,7 @@ pub(crate) trait Number: Element {
     /// Does [`Number::load`] know the type?
     fn loads(dtype: DType) -> bool;
     /// Results through `make`, stored as `to`.
-    fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, Self>) -> Result<HostData>;
+    fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, Self>) -> Result<HostData>;
 }
 
 /// Fills a room with the results from a number on.
@@ -66,9 +66,9 @@ impl Number for f32 {
     fn loads(dtype: DType) -> bool {
         dtype.is_half() || dtype == DType::Bool
     }
-    fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, f32>) -> Result<HostData> {
+    fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, f32>) -> Result<HostData> {
         match to {
-            DType::F32 => Ok(HostData::F32(fresh(d, len, 1, make)?)),
+            DType::F32 => Ok(HostData::F32(fresh_of(d, len, 1, work, make)?)),
             DType::F16 => narrow(d, len, make, |_, x, room: &mut Room<'_, f16>| convert::to_f16(x, room)),
             DType::BF16 => {
                 narrow(d, len, make, |isa, x, room: &mut Room<'_, bf16>| convert::to_bf16(isa, x, room))
@@ -102,9 +102,9 @@ macro_rules! number {
             fn loads(dtype: DType) -> bool {
                 dtype == DType::Bool
             }
-            fn stored(d: &CpuDevice, len: usize, to: DType, make: &Make<'_, $t>) -> Result<HostData> {
+            fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, $t>) -> Result<HostData> {
                 match to {
-                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(fresh(d, len, 1, make)?)),
+                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(fresh_of(d, len, 1, work, make)?)),
                     DType::Bool => narrow(d, len, make, convert::simple::<$t, bool>),
                     _ => Err(misuse("storing a number of another type", to)),
                 }

@@ -6,7 +6,7 @@
 use crate::isa::{Kernel, dispatch};
 use crate::lane::V;
 use crate::operand::{Make, Number, misuse};
-use crate::simd::room::{BLOCK, Room, fresh};
+use crate::simd::room::{BLOCK, Room, Work, fresh};
 use crate::{CpuDevice, Isa};
 use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
@@ -188,7 +188,7 @@ fn floats<C: Draw>(
         });
         Ok(())
     };
-    C::stored(d, len, dtype, make)
+    C::stored(d, len, Work::Unknown, dtype, make)
 }
 
 /// 1 with probability p.

@@ -30,6 +30,9 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     const OUT: Out = Out::Same;
     /// What the gradient reads.
     const SAVES: Saves = Saves::INPUTS;
+    /// Is it computed as fast as its numbers come from memory: a few operations, and no elementary function? It changes no
+    /// result, only how many elements a backend takes at once.
+    const LIGHT: bool = false;
 
     /// The formula.
     fn lane<L: Lane>(&self, x: [L; N]) -> L;
@@ -126,6 +129,7 @@ macro_rules! pointwise {
     ($($n:literal: $with_g:literal, $with_yg:literal, [$($x:ident),*] = $all:tt, [$($i:literal),*];)*) => {$(
         impl<M: Map<$n>, const I: usize> Map<1> for VjpG<M, $n, I> {
             const NAME: &'static str = M::NAME;
+            const LIGHT: bool = true;
             #[inline(always)]
             fn lane<L: Lane>(&self, [g]: [L; 1]) -> L {
                 self.0.vjp(I, [L::lit(f64::NAN); $n], L::lit(f64::NAN), g)
@@ -133,6 +137,7 @@ macro_rules! pointwise {
         }
         impl<M: Map<$n>, const I: usize> Map<2> for VjpY<M, $n, I> {
             const NAME: &'static str = M::NAME;
+            const LIGHT: bool = true;
             #[inline(always)]
             fn lane<L: Lane>(&self, [y, g]: [L; 2]) -> L {
                 self.0.vjp(I, [L::lit(f64::NAN); $n], y, g)
@@ -140,6 +145,7 @@ macro_rules! pointwise {
         }
         impl<M: Map<$n>, const I: usize> Map<$with_g> for VjpX<M, $n, I> {
             const NAME: &'static str = M::NAME;
+            const LIGHT: bool = M::LIGHT;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, g]: [L; $with_g]) -> L {
                 let y = if M::SAVES.outputs { self.0.lane([$($x),*]) } else { L::lit(f64::NAN) };
@@ -148,6 +154,7 @@ macro_rules! pointwise {
         }
         impl<M: Map<$n>, const I: usize> Map<$with_yg> for VjpXY<M, $n, I> {
             const NAME: &'static str = M::NAME;
+            const LIGHT: bool = M::LIGHT;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, y, g]: [L; $with_yg]) -> L {
                 self.0.vjp(I, [$($x),*], y, g)

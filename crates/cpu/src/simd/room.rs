@@ -4,6 +4,7 @@
 //! what was written, so that nothing else decides which elements exist.
 
 use super::LINE;
+use super::threads::{SMALL, WORTH};
 use crate::CpuDevice;
 use crate::isa::Kernel;
 use crate::memory::with_capacity;
@@ -232,6 +233,15 @@ impl<T: Element> Fresh<T> {
     }
 }
 
+/// What is known of how long elements take to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// As long as it takes to read and write them.
+    Light,
+    /// Nothing: some are made to see.
+    Unknown,
+}
+
 /// How a result is cut for threads.
 struct Cut {
     /// So many elements are made already.
@@ -250,15 +260,17 @@ impl Cut {
         len: usize,
         unit: usize,
         to_line: usize,
+        work: Work,
         make: impl FnOnce(usize) -> Result<()>,
     ) -> Result<Cut> {
         let (mut done, mut ns) = (if unit == 1 { to_line } else { 0 }, LEAST);
-        if is_alone(d, len, unit) {
+        let is_little = work == Work::Light && len as f64 * LEAST < WORTH;
+        if is_little || is_alone(d, len, unit) {
             done = if len < MANY { len } else { done };
             make(done)?;
             return Ok(Cut { done, piece: len.max(1), ns });
         }
-        if len < MANY {
+        if len < MANY && work == Work::Unknown {
             done += PROBE.next_multiple_of(unit);
             let clock = Instant::now();
             make(done)?;
@@ -267,8 +279,13 @@ impl Cut {
             make(done)?;
         }
         let rest = len - done;
-        // Several for each thread: one that is late should not be waited for.
-        let piece = if len < MANY {
+        let takes = rest as f64 * ns;
+        let piece = if takes < WORTH {
+            rest
+        } else if takes < SMALL {
+            rest.div_ceil(d.threads())
+        } else if len < MANY {
+            // Several for each thread: one that is late should not be waited for.
             rest / (2 * d.threads())
         } else {
             (rest / (8 * d.threads())).clamp(*PIECES.start(), *PIECES.end())
@@ -302,11 +319,25 @@ pub(crate) fn fresh<T: Element>(
     unit: usize,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
+    fresh_of(d, len, unit, Work::Unknown, f)
+}
+
+/// As [`fresh`], if something is known of the work.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh_of<T: Element>(
+    d: &CpuDevice,
+    len: usize,
+    unit: usize,
+    work: Work,
+    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<Vec<T>> {
     let mut all = Fresh::new(len)?;
     let slots = all.slots();
     let to_line = to_line(slots);
     let Cut { done, piece, ns } =
-        Cut::new(d, len, unit, to_line, |n| fill(&mut slots[..n], |room| f(0, room)))?;
+        Cut::new(d, len, unit, to_line, work, |n| fill(&mut slots[..n], |room| f(0, room)))?;
     try_pieces(d, &mut slots[done..], piece, ns, |start, part| fill(part, |room| f(done + start, room)))?;
     // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
@@ -402,7 +433,7 @@ pub(crate) fn fresh_many<T: Element>(
     };
     let mut parts: Vec<Part<'_, T>> = all.iter_mut().map(Fresh::slots).collect();
     let mut split = |n: usize| -> Vec<_> { parts.iter_mut().map(|part| first(part, n)).collect() };
-    let Cut { done, piece, ns } = Cut::new(d, len, unit, 0, |n| make(0, split(n)))?;
+    let Cut { done, piece, ns } = Cut::new(d, len, unit, 0, Work::Unknown, |n| make(0, split(n)))?;
     let rest = len - done;
     let tasks =
         (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();

@@ -27,7 +27,7 @@ const WORTH_WAKING: f64 = 40_000.0;
 /// would turn the direction without having used it.
 const WORTH_TURNING: f64 = 50_000.0;
 /// Nanoseconds of work up to which nobody looks at the caller's tasks.
-const SMALL: f64 = 20_000.0;
+pub(crate) const SMALL: f64 = 20_000.0;
 /// How long a thread without work keeps the processor to itself.
 const SPIN: Duration = Duration::from_micros(30);
 /// How long it looks out before it sleeps; after [`SPIN`] it lets others go first.

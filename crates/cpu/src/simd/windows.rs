@@ -7,6 +7,7 @@
 //! How it can be wrong: at the end, where there is no whole window. What is left goes through a small window that is filled up
 //! with zeros, and what comes of those is thrown away.
 
+use super::LINE;
 #[cfg(target_arch = "x86_64")]
 use super::isa::Level;
 use super::isa::{Isa, Kernel, formula};
@@ -27,6 +28,8 @@ pub(crate) const WINDOW: usize = 192;
 const SMALL: usize = 64;
 /// Elements of a window at the end: one register of AVX-512 of f32.
 const FEW: usize = 16;
+/// Elements of a row whose stores begin with a cache line.
+const LONG: usize = 256;
 
 /// An operand of a formula, for one row of elements or several of the same length.
 #[derive(Clone, Copy)]
@@ -120,6 +123,14 @@ impl<'a, T: Element> Line<'a, T> {
     fn window(&self, number: usize) -> &'a [T; WINDOW] {
         &self.data.as_chunks().0[number * self.step]
     }
+    /// Where the elements from `at` on lie, which are so many registers, and the distance of registers.
+    #[inline(always)]
+    fn registers(&self, at: usize, count: usize) -> (*const T, usize) {
+        let all = &self.data[at * self.step..];
+        let reach = if count == 0 { 0 } else { (count - 1) * FEW * self.step + FEW };
+        assert!(reach <= all.len(), "an operand is shorter than its row");
+        (all.as_ptr(), FEW * self.step)
+    }
     /// The elements from `at` on.
     #[inline(always)]
     fn small(&self, at: usize) -> &'a [T; SMALL] {
@@ -204,6 +215,8 @@ pub(crate) fn copies(n: usize) -> usize {
 /// A formula in a reading. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a function of its own it
 /// would be compiled without the kernel's instruction set.
 trait Lanes<R, const N: usize>: Copy {
+    /// Is it computed as fast as its numbers come from memory?
+    const LIGHT: bool;
     /// From the operands to the result.
     fn lane(&self, x: [R; N]) -> R;
 }
@@ -213,6 +226,7 @@ trait Lanes<R, const N: usize>: Copy {
 struct Floats<M>(M);
 
 impl<M: Map<N>, L: Lane, const N: usize> Lanes<L, N> for Floats<M> {
+    const LIGHT: bool = M::LIGHT;
     #[inline(always)]
     fn lane(&self, x: [L; N]) -> L {
         self.0.lane(x)
@@ -224,6 +238,7 @@ impl<M: Map<N>, L: Lane, const N: usize> Lanes<L, N> for Floats<M> {
 struct Ints<M>(M);
 
 impl<M: IntMap<N>, T: Int, const N: usize> Lanes<One<T>, N> for Ints<M> {
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane(&self, x: [One<T>; N]) -> One<T> {
         One(self.0.int(x.map(|x| x.0)))
@@ -313,7 +328,11 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
             for ((line, x), copies) in line.iter_mut().zip(x).zip(&mut copies) {
                 *line = x.row(number, y.len(), copies);
             }
-            row::<T, L, M, S, F, N>(f, &line, y, ends);
+            if const { L::AT_ONCE > 1 && <F as Lanes<L, N>>::LIGHT } {
+                light::<T, S, F, N>(f, &line, y, ends);
+            } else {
+                row::<T, L, M, S, F, N>(f, &line, y, ends);
+            }
         }
         room.count(n);
     }
@@ -351,14 +370,58 @@ fn row<T: Element, L: Reading<T>, M: Reading<T>, S: Reading<T>, F, const N: usiz
         rest = few;
     }
     for y in rest.chunks_mut(FEW) {
-        let zeros = [T::ZERO; FEW];
-        let (mut staged, mut all) = ([zeros; N], [&zeros; N]);
-        for ((all, x), staged) in all.iter_mut().zip(x).zip(&mut staged) {
-            *all = x.few(at, y.len(), staged, ends);
-        }
-        let mut results = [MaybeUninit::uninit(); FEW];
-        window::<T, S, F, N, FEW>(f, all, &mut results);
-        ends.store(&results, y);
+        few::<T, S, F, N>(f, x, at, y, ends);
         at += FEW;
+    }
+}
+
+/// At most [`FEW`] results of a row, from `at` on.
+#[inline(always)]
+fn few<T: Element, S: Reading<T>, F: Lanes<S, N>, const N: usize>(
+    f: F,
+    x: &[Line<'_, T>; N],
+    at: usize,
+    y: &mut [MaybeUninit<T>],
+    ends: Ends,
+) {
+    let zeros = [T::ZERO; FEW];
+    let (mut staged, mut all) = ([zeros; N], [&zeros; N]);
+    for ((all, x), staged) in all.iter_mut().zip(x).zip(&mut staged) {
+        *all = x.few(at, y.len(), staged, ends);
+    }
+    let mut results = [MaybeUninit::uninit(); FEW];
+    window::<T, S, F, N, FEW>(f, all, &mut results);
+    ends.store(&results, y);
+}
+
+/// A row of results of a light formula: what it reads goes by in ascending order, a register at a time. Of several registers the
+/// compiler reads one operand forwards and the other backwards, and what comes from the second-level cache so takes half as long again.
+#[inline(always)]
+fn light<T: Element, S: Reading<T>, F: Lanes<S, N>, const N: usize>(
+    f: F,
+    x: &[Line<'_, T>; N],
+    y: &mut [MaybeUninit<T>],
+    ends: Ends,
+) {
+    let head = if y.len() < LONG { 0 } else { y.as_ptr().align_offset(LINE).min(FEW) };
+    let (first, rest) = y.split_at_mut(head);
+    if head > 0 {
+        few::<T, S, F, N>(f, x, 0, first, ends);
+    }
+    let (whole, last) = rest.as_chunks_mut::<FEW>();
+    let count = whole.len();
+    let mut from = x.map(|x| x.registers(head, count));
+    for y in whole {
+        let mut all = [from[0].0; N];
+        for (all, (place, step)) in all.iter_mut().zip(&mut from) {
+            *all = *place;
+            *place = place.wrapping_add(*step);
+        }
+        // SAFETY: `registers` checked that there are `count` of them, and this is done as often.
+        #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
+        window::<T, S, F, N, FEW>(f, all.map(|place| unsafe { &*place.cast() }), y);
+    }
+    if !last.is_empty() {
+        few::<T, S, F, N>(f, x, head + count * FEW, last, ends);
     }
 }

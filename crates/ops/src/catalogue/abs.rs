@@ -8,6 +8,7 @@ pub struct Abs;
 
 impl Map<1> for Abs {
     const NAME: &'static str = "abs";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.abs()

@@ -9,6 +9,7 @@ pub struct Add;
 impl Map<2> for Add {
     const NAME: &'static str = "add";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x + y

@@ -11,6 +11,7 @@ pub struct Addcmul {
 
 impl Map<3> for Addcmul {
     const NAME: &'static str = "addcmul";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t1, t2]: [L; 3]) -> L {
         x + L::lit(self.value) * t1 * t2

@@ -19,6 +19,7 @@ struct Won;
 impl Map<2> for Won {
     const NAME: &'static str = "amax";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.eq(y) | (x.is_nan() & y.is_nan()))

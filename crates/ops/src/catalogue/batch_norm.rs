@@ -29,6 +29,7 @@ pub struct Follow {
 
 impl Map<2> for Follow {
     const NAME: &'static str = "batch_norm";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [old, new]: [L; 2]) -> L {
         (L::lit(1.0 - self.momentum)) * old + L::lit(self.momentum) * new

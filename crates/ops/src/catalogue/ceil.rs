@@ -9,6 +9,7 @@ pub struct Ceil;
 impl Map<1> for Ceil {
     const NAME: &'static str = "ceil";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.ceil()

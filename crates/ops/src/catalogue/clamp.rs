@@ -14,6 +14,7 @@ pub struct Clamp {
 
 impl Map<1> for Clamp {
     const NAME: &'static str = "clamp";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         let above = self.min.map_or(x, |m| x.max(L::lit(m.to_f64())));
@@ -42,6 +43,7 @@ pub struct ClampBoth;
 
 impl Map<3> for ClampBoth {
     const NAME: &'static str = "clamp";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, min, max]: [L; 3]) -> L {
         x.max(min).min(max)
@@ -74,6 +76,7 @@ pub struct ClampOne {
 
 impl Map<2> for ClampOne {
     const NAME: &'static str = "clamp";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, bound]: [L; 2]) -> L {
         if self.upper { x.min(bound) } else { x.max(bound) }

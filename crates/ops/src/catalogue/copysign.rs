@@ -9,6 +9,7 @@ pub struct Copysign;
 impl Map<2> for Copysign {
     const NAME: &'static str = "copysign";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x.copysign(y)

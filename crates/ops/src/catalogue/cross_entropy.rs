@@ -125,6 +125,7 @@ struct Smooth {
 
 impl Map<2> for Smooth {
     const NAME: &'static str = "cross_entropy";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [q, w]: [L; 2]) -> L {
         q.fma(L::lit(1.0 - self.smoothing), L::lit(self.each)) * w
@@ -137,6 +138,7 @@ struct Same;
 
 impl Map<1> for Same {
     const NAME: &'static str = "cross_entropy";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x

@@ -13,6 +13,7 @@ pub struct Div;
 
 impl Map<2> for Div {
     const NAME: &'static str = "div";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x / y
@@ -46,6 +47,7 @@ pub struct DivWhole {
 impl Map<2> for DivWhole {
     const NAME: &'static str = "div";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         if self.floor { floor_quotient(x, y) } else { quotient(x, y) }

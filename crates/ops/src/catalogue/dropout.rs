@@ -15,6 +15,7 @@ struct Keep {
 
 impl Map<2> for Keep {
     const NAME: &'static str = "dropout";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, mask]: [L; 2]) -> L {
         L::select(mask.to_mask(), x * L::lit(self.scale), L::lit(0.0))

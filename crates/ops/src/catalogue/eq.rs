@@ -9,6 +9,7 @@ pub struct Eq;
 impl Map<2> for Eq {
     const NAME: &'static str = "eq";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.eq(y))

@@ -9,6 +9,7 @@ pub struct Floor;
 impl Map<1> for Floor {
     const NAME: &'static str = "floor";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.floor()

@@ -9,6 +9,7 @@ pub struct Fma;
 impl Map<3> for Fma {
     const NAME: &'static str = "fma";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
         x.fma(y, z)

@@ -9,6 +9,7 @@ pub struct Frac;
 impl Map<1> for Frac {
     const NAME: &'static str = "frac";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x - x.trunc()

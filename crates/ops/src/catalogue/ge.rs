@@ -9,6 +9,7 @@ pub struct Ge;
 impl Map<2> for Ge {
     const NAME: &'static str = "ge";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.ge(y))

@@ -9,6 +9,7 @@ pub struct Gt;
 impl Map<2> for Gt {
     const NAME: &'static str = "gt";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.gt(y))

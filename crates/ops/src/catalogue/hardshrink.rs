@@ -12,6 +12,7 @@ pub struct Hardshrink {
 impl Map<1> for Hardshrink {
     const NAME: &'static str = "hardshrink";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::select(x.abs().le(L::lit(self.lambd)), L::lit(0.0), x)

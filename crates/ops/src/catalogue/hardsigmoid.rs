@@ -9,6 +9,7 @@ pub struct Hardsigmoid;
 impl Map<1> for Hardsigmoid {
     const NAME: &'static str = "hardsigmoid";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         (x + L::lit(3.0)).max(L::lit(0.0)).min(L::lit(6.0)) / L::lit(6.0)

@@ -9,6 +9,7 @@ pub struct Hardswish;
 impl Map<1> for Hardswish {
     const NAME: &'static str = "hardswish";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         // Divided first: the product with 6 would overflow for large x.

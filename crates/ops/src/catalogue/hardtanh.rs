@@ -13,6 +13,7 @@ pub struct Hardtanh {
 
 impl Map<1> for Hardtanh {
     const NAME: &'static str = "hardtanh";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.max(L::lit(self.min_val)).min(L::lit(self.max_val))

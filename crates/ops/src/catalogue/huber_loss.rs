@@ -12,6 +12,7 @@ pub struct HuberLoss {
 
 impl Map<2> for HuberLoss {
     const NAME: &'static str = "huber_loss";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         let (d, delta, half) = ((x - t).abs(), L::lit(self.delta), L::lit(0.5));

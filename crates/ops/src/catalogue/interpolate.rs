@@ -34,6 +34,7 @@ pub struct Blend;
 
 impl Map<3> for Blend {
     const NAME: &'static str = "interpolate";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, t]: [L; 3]) -> L {
         b.fma(t, a * (L::lit(1.0) - t))

@@ -9,6 +9,7 @@ pub struct Isfinite;
 impl Map<1> for Isfinite {
     const NAME: &'static str = "isfinite";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.abs().lt(L::lit(f64::INFINITY)))

@@ -9,6 +9,7 @@ pub struct Isinf;
 impl Map<1> for Isinf {
     const NAME: &'static str = "isinf";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.abs().eq(L::lit(f64::INFINITY)))

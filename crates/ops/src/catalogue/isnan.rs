@@ -9,6 +9,7 @@ pub struct Isnan;
 impl Map<1> for Isnan {
     const NAME: &'static str = "isnan";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.is_nan())

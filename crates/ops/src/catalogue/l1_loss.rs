@@ -9,6 +9,7 @@ pub struct L1Loss;
 
 impl Map<2> for L1Loss {
     const NAME: &'static str = "l1_loss";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         (x - t).abs()

@@ -9,6 +9,7 @@ pub struct Le;
 impl Map<2> for Le {
     const NAME: &'static str = "le";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.le(y))

@@ -12,6 +12,7 @@ pub struct LeakyRelu {
 impl Map<1> for LeakyRelu {
     const NAME: &'static str = "leaky_relu";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::select(x.gt(L::lit(0.0)), x, x * L::lit(self.negative_slope))

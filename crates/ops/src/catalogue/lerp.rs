@@ -15,6 +15,7 @@ pub struct Lerp;
 
 impl Map<3> for Lerp {
     const NAME: &'static str = "lerp";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y, weight]: [L; 3]) -> L {
         between(x, y, weight)
@@ -39,6 +40,7 @@ pub struct LerpBy {
 impl Map<2> for LerpBy {
     const NAME: &'static str = "lerp";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         between(x, y, L::lit(self.weight))

@@ -9,6 +9,7 @@ pub struct LogicalNot;
 impl Map<1> for LogicalNot {
     const NAME: &'static str = "logical_not";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(!x.to_mask())

@@ -9,6 +9,7 @@ pub struct LogicalXor;
 impl Map<2> for LogicalXor {
     const NAME: &'static str = "logical_xor";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.to_mask() ^ y.to_mask())

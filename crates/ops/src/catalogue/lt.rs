@@ -9,6 +9,7 @@ pub struct Lt;
 impl Map<2> for Lt {
     const NAME: &'static str = "lt";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.lt(y))

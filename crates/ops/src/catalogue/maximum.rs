@@ -9,6 +9,7 @@ pub struct Maximum;
 impl Map<2> for Maximum {
     const NAME: &'static str = "maximum";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x.max(y)

@@ -9,6 +9,7 @@ pub struct Minimum;
 impl Map<2> for Minimum {
     const NAME: &'static str = "minimum";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x.min(y)

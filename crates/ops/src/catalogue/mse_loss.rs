@@ -9,6 +9,7 @@ pub struct MseLoss;
 
 impl Map<2> for MseLoss {
     const NAME: &'static str = "mse_loss";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         let d = x - t;

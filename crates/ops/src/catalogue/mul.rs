@@ -9,6 +9,7 @@ pub struct Mul;
 impl Map<2> for Mul {
     const NAME: &'static str = "mul";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x * y

@@ -9,6 +9,7 @@ pub struct Ne;
 impl Map<2> for Ne {
     const NAME: &'static str = "ne";
     const OUT: Out = Out::Bool;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.ne(y))

@@ -9,6 +9,7 @@ pub struct Neg;
 impl Map<1> for Neg {
     const NAME: &'static str = "neg";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         -x

@@ -9,6 +9,7 @@ pub struct Reciprocal;
 impl Map<1> for Reciprocal {
     const NAME: &'static str = "reciprocal";
     const SAVES: Saves = Saves::OUTPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::lit(1.0) / x

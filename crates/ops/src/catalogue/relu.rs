@@ -9,6 +9,7 @@ pub struct Relu;
 impl Map<1> for Relu {
     const NAME: &'static str = "relu";
     const SAVES: Saves = Saves::OUTPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         let zero = L::lit(0.0);

@@ -9,6 +9,7 @@ pub struct Relu6;
 impl Map<1> for Relu6 {
     const NAME: &'static str = "relu6";
     const SAVES: Saves = Saves::OUTPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.max(L::lit(0.0)).min(L::lit(6.0))

@@ -9,6 +9,7 @@ pub struct Round;
 impl Map<1> for Round {
     const NAME: &'static str = "round";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.round()

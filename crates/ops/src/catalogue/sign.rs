@@ -9,6 +9,7 @@ pub struct Sign;
 impl Map<1> for Sign {
     const NAME: &'static str = "sign";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.gt(L::lit(0.0))) - L::from_mask(x.lt(L::lit(0.0)))

@@ -13,6 +13,7 @@ pub struct SmoothL1Loss {
 
 impl Map<2> for SmoothL1Loss {
     const NAME: &'static str = "smooth_l1_loss";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         let (d, beta, half) = ((x - t).abs(), L::lit(self.beta), L::lit(0.5));

@@ -12,6 +12,7 @@ pub struct Softshrink {
 impl Map<1> for Softshrink {
     const NAME: &'static str = "softshrink";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         let l = L::lit(self.lambd);

@@ -9,6 +9,7 @@ pub struct Sqrt;
 impl Map<1> for Sqrt {
     const NAME: &'static str = "sqrt";
     const SAVES: Saves = Saves::OUTPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.sqrt()

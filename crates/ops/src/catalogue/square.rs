@@ -9,6 +9,7 @@ pub struct Square;
 impl Map<1> for Square {
     const NAME: &'static str = "square";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x * x

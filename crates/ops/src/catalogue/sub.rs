@@ -9,6 +9,7 @@ pub struct Sub;
 impl Map<2> for Sub {
     const NAME: &'static str = "sub";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x - y

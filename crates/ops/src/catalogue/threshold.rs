@@ -14,6 +14,7 @@ pub struct Threshold {
 impl Map<1> for Threshold {
     const NAME: &'static str = "threshold";
     const SAVES: Saves = Saves::INPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::select(x.le(L::lit(self.threshold)), L::lit(self.value), x)

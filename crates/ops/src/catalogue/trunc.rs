@@ -9,6 +9,7 @@ pub struct Trunc;
 impl Map<1> for Trunc {
     const NAME: &'static str = "trunc";
     const SAVES: Saves = Saves::NOTHING;
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.trunc()

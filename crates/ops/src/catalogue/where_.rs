@@ -9,6 +9,7 @@ pub struct Where;
 
 impl Map<3> for Where {
     const NAME: &'static str = "where";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [cond, x, y]: [L; 3]) -> L {
         L::select(cond.to_mask(), x, y)
