@@ -54,14 +54,17 @@ pub fn test() -> ExitCode {
     step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
     // The tests of the GPU backend, which ran before, say for themselves that there was no device; they ran on none.
     step("vulkan", &|| vulkan::there().unwrap_or_else(|| on_golden("vulkan:0", &[])));
+    step("vulkan, random calls", &|| {
+        vulkan::there().unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[]))
+    });
     step("vulkan, validated", &|| {
         let watched = || conformance("vulkan:0", &[], &[(vulkan::VALIDATE, "1")]);
         vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
     });
     step("vulkan, kernels watched", &|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels));
-    step("cuda, emulated", &|| match cuda::emulated() {
-        Ok(vars) => on_golden("cuda:0", &vars.each_ref().map(|(name, value)| (*name, value.as_str()))),
-        Err(why) => Outcome::Failed(why),
+    step("cuda, emulated", &|| emulated(|vars| on_golden("cuda:0", vars)));
+    step("cuda, emulated, random calls", &|| {
+        emulated(|vars| conformance("cuda:0", &["--random", "40"], vars))
     });
     step("cuda", &|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[])));
     step("same weights", &same_weights);
@@ -129,6 +132,14 @@ impl OnIsa {
 /// Compares a device with the expected results and, bit for bit, with the reference.
 fn conformance(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     cargo(&[&PROGRAM[..], &["conformance", "--device", device], args].concat(), vars)
+}
+
+/// A step on the emulated device.
+fn emulated(step: impl FnOnce(&[(&str, &str)]) -> Outcome) -> Outcome {
+    match cuda::emulated() {
+        Ok(vars) => step(&vars.each_ref().map(|(name, value)| (*name, value.as_str()))),
+        Err(why) => Outcome::Failed(why),
+    }
 }
 
 fn on_golden(device: &str, vars: &[(&str, &str)]) -> Outcome {

@@ -12,7 +12,7 @@ const COUNT: u64 = 1 << 14;
 
 /// Operations on three operands of a type.
 type Operation = for<'k> fn([Val<'k>; 3]) -> Val<'k>;
-const OPERATIONS: [(&str, Operation); 14] = [
+const OPERATIONS: [(&str, Operation); 17] = [
     ("add", |[a, b, _]| a + b),
     ("sub", |[a, b, _]| a - b),
     ("mul", |[a, b, _]| a * b),
@@ -27,6 +27,10 @@ const OPERATIONS: [(&str, Operation); 14] = [
     ("round", |[a, _, _]| a.unary(Unary::Round)),
     ("floor", |[a, _, _]| a.unary(Unary::Floor)),
     ("copysign", |[a, b, _]| a.binary(Binary::CopySign, b)),
+    // What compilers that do not care for the sign of zero, or for NaN, know the results of.
+    ("from_zero", |[a, _, _]| a.like(0) + a),
+    ("by_zero", |[a, _, _]| a.like(0) * a),
+    ("fma_from_zero", |[a, b, _]| a.fma(b, a.like(0))),
 ];
 
 fn run<D: Driver>(d: &D, elem: Elem, operation: Operation, x: &[Vec<u8>; 3]) -> Vec<u8> {
@@ -50,7 +54,7 @@ fn run<D: Driver>(d: &D, elem: Elem, operation: Operation, x: &[Vec<u8>; 3]) -> 
     got
 }
 
-/// Any bits, numbers of nearby exponents, and sums that cancel a product.
+/// Any bits and -0, numbers of nearby exponents, and sums that cancel a product.
 fn operands(wide: bool) -> [Vec<f64>; 3] {
     let s = Stream { seed: 5, stream: 9 };
     let mut all = [const { Vec::new() }; 3];
@@ -66,7 +70,7 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
                 f64::from(f32::from_bits(((x as f32).to_bits() & 0x807f_ffff) | 0x3f80_0000))
             }
         };
-        let (a, b, c) = (any(0), any(1), any(2));
+        let (a, b, c) = (if i % 64 == 8 { -0.0 } else { any(0) }, any(1), any(2));
         let three = match i % 4 {
             0 => [a, b, c],
             1 => {

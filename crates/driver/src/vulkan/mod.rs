@@ -85,7 +85,7 @@ impl Driver for Vulkan {
         crate::fits::check(Self::NAME, self.info(), kernel)?;
         let words = spirv::emit(kernel, &self.arithmetic)
             .map_err(|e| Error::unsupported(format!("vulkan: {e} ({})", self.info().name)))?;
-        let module = Module::new(&self.shared, kernel, &words)?;
+        let module = Module::new(&self.shared, kernel, &words, !self.arithmetic.keeps_zeros)?;
         let [made, saved] = &self.pipelines;
         let all = made.fetch_add(1, Relaxed) + 1;
         if (all - saved.load(Relaxed).min(all)) * SAVE_AFTER >= all {

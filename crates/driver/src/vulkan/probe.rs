@@ -21,6 +21,8 @@ enum Operation {
     Fma,
     Division,
     Root,
+    /// 0 + x
+    FromZero,
 }
 
 /// The properties of a device with what it was found to lack.
@@ -33,6 +35,7 @@ pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
         found.fused &= right(device, elem, Operation::Fma)?;
         found.division &= right(device, elem, Operation::Division)?;
         found.square_root &= right(device, elem, Operation::Root)?;
+        found.keeps_zeros &= right(device, elem, Operation::FromZero)?;
     }
     Ok(found)
 }
@@ -52,11 +55,16 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
             Operation::Fma => a.fma(b, c),
             Operation::Division => a.binary(Binary::Div, b),
             Operation::Root => a.unary(Unary::Sqrt),
+            Operation::FromZero => a.like(0) + a,
         },
     );
     let module = device.compile(&k.finish())?;
     let wide = elem == Elem::F64;
-    let operands: [Vec<f64>; 3] = operands(wide);
+    let mut operands: [Vec<f64>; 3] = operands(wide);
+    if matches!(operation, Operation::FromZero) {
+        // The only number that 0 changes.
+        operands[0].iter_mut().step_by(2).for_each(|a| *a = -0.0);
+    }
     let size = elem.size() as usize;
     let bytes = |v: &[f64]| -> Vec<u8> {
         let narrow = |x: &f64| (*x as f32).to_le_bytes().to_vec();
@@ -81,6 +89,7 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
                 Operation::Fma => a[i].mul_add(b[i], c[i]),
                 Operation::Division => a[i] / b[i],
                 Operation::Root => a[i].sqrt(),
+                Operation::FromZero => 0.0 + a[i],
             };
             let got = f64::from_le_bytes(got.try_into().expect("eight bytes"));
             got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || want.is_subnormal()
@@ -90,6 +99,7 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
                 Operation::Fma => a.mul_add(b, c),
                 Operation::Division => a / b,
                 Operation::Root => a.sqrt(),
+                Operation::FromZero => 0.0 + a,
             };
             let got = f32::from_le_bytes(got.try_into().expect("four bytes"));
             got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || want.is_subnormal()

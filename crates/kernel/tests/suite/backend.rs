@@ -73,6 +73,7 @@ pub const FULL: SpirvDevice = SpirvDevice {
     wide: true,
     division: true,
     square_root: true,
+    keeps_zeros: true,
     keeps_nan: [true; 2],
     rounds_to_even: [true; 3],
     keeps_subnormals: [true; 2],
@@ -145,7 +146,7 @@ fn modules(kernel: &Kernel) {
         return;
     }
     for (word, fused, wide) in [("fused", true, true), ("built", false, true), ("whole", false, false)] {
-        let device = SpirvDevice { fused, wide, ..FULL };
+        let device = SpirvDevice { fused, wide, keeps_zeros: fused, ..FULL };
         match spirv::emit(kernel, &device) {
             Ok(words) => {
                 if let Some(dir) = std::env::var_os("ELINVAR_SPIRV_DIR") {

@@ -108,8 +108,13 @@ fn validate(name: &str, words: &[u32]) -> Option<String> {
 
 #[test]
 fn the_validator_has_nothing_to_say() {
-    let bare =
-        Device { keeps_nan: [false; 2], rounds_to_even: [false; 3], keeps_subnormals: [false; 2], ..FULL };
+    let bare = Device {
+        keeps_zeros: false,
+        keeps_nan: [false; 2],
+        rounds_to_even: [false; 3],
+        keeps_subnormals: [false; 2],
+        ..FULL
+    };
     let mut kernels: Vec<(Device, Kernel)> = library().into_iter().map(|k| (FULL, k)).collect();
     kernels.extend((0..20).map(|seed| (bare, kernel(&mut Dice::new(seed)))));
     let lanes = "kernel lanes group 64 1 1 { subgroup 32 buffer z u32 read_write param n i32 shared s i32 64

@@ -257,6 +257,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         wide: info.f64,
         division: true,
         square_root: true,
+        keeps_zeros: true,
         keeps_nan: [
             on(p12.shader_signed_zero_inf_nan_preserve_float32),
             on(p12.shader_signed_zero_inf_nan_preserve_float64),

@@ -16,7 +16,12 @@ pub struct Pipeline {
     name: String,
     pub(super) access: Vec<Access>,
     params: Vec<Param>,
+    /// Does a zero follow them?
+    zero: bool,
 }
+
+/// Bytes of the zero behind the parameters.
+const ZERO: u32 = 4;
 
 #[derive(Clone, Copy)]
 pub struct RawPipeline {
@@ -26,11 +31,11 @@ pub struct RawPipeline {
 }
 
 impl Pipeline {
-    /// The pipeline of a kernel, from its SPIR-V.
+    /// The pipeline of a kernel, from its SPIR-V, with a zero behind its parameters or without.
     ///
     /// # Errors
     /// `OutOfMemory`; `Unsupported` if the driver refuses it.
-    pub fn new(shared: &Arc<Shared>, kernel: &Kernel, words: &[u32]) -> Result<Pipeline> {
+    pub fn new(shared: &Arc<Shared>, kernel: &Kernel, words: &[u32], zero: bool) -> Result<Pipeline> {
         let failed = |what: &str, e| error(&format!("{}: {what}", kernel.name), e);
         let d = &shared.device;
         let mut raw = RawPipeline {
@@ -47,7 +52,7 @@ impl Pipeline {
         };
         let bindings: Vec<_> = (0..kernel.buffers.len() as u32).map(binding).collect();
         let sets = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        let size = crate::params::layout(&kernel.params).1;
+        let size = crate::params::layout(&kernel.params).1 + if zero { ZERO } else { 0 };
         let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
         let code = vk::ShaderModuleCreateInfo::default().code(words);
         // SAFETY: the device is alive, and what is passed lives longer than the calls. The words come from our emitter, which
@@ -83,15 +88,18 @@ impl Pipeline {
             name: kernel.name.clone(),
             access: kernel.buffers.iter().map(|b| b.access).collect(),
             params: kernel.params.clone(),
+            zero,
         })
     }
 
-    /// Parameters as the kernel's block has them: each at the next multiple of its size.
+    /// Parameters as the kernel's block has them: each at the next multiple of its size, and the zero if it wants one.
     ///
     /// # Errors
     /// `InvalidArgument` if these are not the kernel's parameters.
     pub(super) fn block(&self, params: &[Constant]) -> Result<Vec<u8>> {
-        crate::params::block(&self.name, &self.params, params)
+        let mut block = crate::params::block(&self.name, &self.params, params)?;
+        block.extend_from_slice(&[0; ZERO as usize][..if self.zero { ZERO as usize } else { 0 }]);
+        Ok(block)
     }
 }
 

@@ -46,13 +46,19 @@ impl Emitter<'_> {
             self.b.name(v, s.name.as_str());
             self.shared.push(v);
         }
-        if !k.params.is_empty() {
-            let members: Vec<Word> = k.params.iter().map(|p| self.word(p.scalar.into())).collect();
+        let params: Vec<Scalar> = k
+            .params
+            .iter()
+            .map(|p| p.scalar)
+            .chain((!self.device.keeps_zeros).then_some(Scalar::F32))
+            .collect();
+        if !params.is_empty() {
+            let members: Vec<Word> = params.iter().map(|&s| self.word(s.into())).collect();
             let block = self.b.declare(Code::TypeStruct, &members);
             self.b.decorate(block, Decoration::Block, &[]);
             let mut offset = 0u32;
-            for (i, p) in k.params.iter().enumerate() {
-                let size = p.scalar.bits() / 8;
+            for (i, s) in params.iter().enumerate() {
+                let size = s.bits() / 8;
                 offset = offset.next_multiple_of(size);
                 self.b.decorate_member(block, i as u32, Decoration::Offset, offset);
                 offset += size;
@@ -83,8 +89,20 @@ impl Emitter<'_> {
     }
 
     pub(super) fn param(&mut self, i: u32) -> Word {
-        let block = self.params.expect("a kernel with parameters declares them");
-        let ty = self.word(self.k.params[i as usize].scalar.into());
+        self.pushed(i, self.k.params[i as usize].scalar)
+    }
+    /// The zero that stands behind the parameters.
+    pub(super) fn zero(&mut self, s: Scalar) -> Word {
+        let zero = self.pushed(self.k.params.len() as u32, Scalar::F32);
+        if s == Scalar::F32 {
+            return zero;
+        }
+        let ty = self.word(s.into());
+        self.inst(Code::FConvert, ty, &[zero])
+    }
+    fn pushed(&mut self, i: u32, s: Scalar) -> Word {
+        let block = self.params.expect("a kernel with push constants declares them");
+        let ty = self.word(s.into());
         let pointer = self.pointer(StorageClass::PushConstant, ty);
         let i = self.uint(i);
         let at = self.inst(Code::AccessChain, pointer, &[block, i]);

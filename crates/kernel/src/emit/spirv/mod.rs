@@ -8,7 +8,7 @@
 //! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`; an fma that is not fused
 //! is built, and so are quotients and square roots that a device does not round correctly (see `pass::lower`; those of f64
 //! cannot be built, and a kernel that needs one is refused); NaN, infinities and the sign of zero are asked for by an
-//! execution mode.
+//! execution mode; where that is not enough, zeros are disguised as a parameter.
 //!
 //! Integers have no sign in the types (as Vulkan asks for); instructions say how they read them. A buffer is binding
 //! number `i` of set 0, in the kernel's order; parameters are push constants, each at the next multiple of its size.
@@ -43,6 +43,9 @@ pub struct Device {
     pub division: bool,
     /// Are square roots correctly rounded?
     pub square_root: bool,
+    /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for x, whatever it was told, and 0 * x for 0.
+    /// On such a device, a kernel has one more push constant, an f32 at the next multiple of 4 after its parameters, that must be +0: a zero that no compiler knows.
+    pub keeps_zeros: bool,
     /// Does it offer `SignedZeroInfNanPreserve` for 32 bits, and for 64?
     pub keeps_nan: [bool; 2],
     /// Does it offer `RoundingModeRTE` for 16, 32 and 64 bits?
@@ -335,6 +338,9 @@ impl<'a> Emitter<'a> {
         let ty = results.first().map(|&v| self.ty(v));
         let made = || ty.expect("the verifier has seen to it");
         Ok(vec![match op {
+            Op::Const(c) if c.scalar.is_float() && c.bits == 0 && !self.device.keeps_zeros => {
+                self.zero(c.scalar)
+            }
             Op::Const(c) => self.constant(*c),
             Op::Param(i) => self.param(*i),
             Op::Builtin(b) => self.builtin(*b),
