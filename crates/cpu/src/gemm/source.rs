@@ -198,6 +198,9 @@ fn side_by_side<T: Real>(isa: Isa, side: Side<'_, T>, rows: usize, panels: usize
         return;
     }
     match width::<T>(isa) {
+        // NEON's two f64.
+        #[cfg(target_arch = "aarch64")]
+        4 => dispatch(isa, SideBySide::<T, 4>(side, rows)),
         8 => dispatch(isa, SideBySide::<T, 8>(side, rows)),
         16 => dispatch(isa, SideBySide::<T, 16>(side, rows)),
         32 => dispatch(isa, SideBySide::<T, 32>(side, rows)),
