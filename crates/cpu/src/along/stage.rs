@@ -216,6 +216,27 @@ impl<'a, T: Number> Stage<'a, T> {
         let (n, stride) = self.inner;
         self.own.is_some() && stride == 1 && start % n.max(1) + len <= n
     }
+    /// Are rows of `n` elements, in groups of `rows`, where they lie: the elements of each one after the other, and the rows of a group
+    /// equally far apart?
+    pub fn lies_in_rows(&self, rows: usize, n: usize) -> bool {
+        let (len, stride) = self.inner;
+        let each = || self.outer.last().is_some_and(|&(m, apart)| apart >= 0 && m.is_multiple_of(rows));
+        self.own.is_some() && stride == 1 && (len.is_multiple_of(rows * n) || len == n && each())
+    }
+    /// Such rows from the one on that element `start` begins, and all that lies behind; and how far apart those of its group are.
+    ///
+    /// # Panics
+    /// If rows do not lie so.
+    pub fn rows(&self, start: usize, rows: usize, n: usize) -> (&'a [T], usize) {
+        assert!(self.lies_in_rows(rows, n), "rows that lie as they are read");
+        let len = self.inner.0;
+        let base = self.first.wrapping_add_signed(offset(&self.outer, start / len)) + start % len;
+        let apart = match self.outer.last() {
+            Some(&(_, apart)) if !len.is_multiple_of(rows * n) => apart as usize,
+            _ => n,
+        };
+        (&self.own.expect("they need no conversion")[base..], apart)
+    }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.
     pub fn block<'b>(&self, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]

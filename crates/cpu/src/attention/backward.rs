@@ -5,7 +5,7 @@
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
 use super::scores::{Mask, Masking, Row, Slopes};
-use super::{Number, Rows, Sizes, TILE, rows_of, turned};
+use super::{Heads, Number, Rows, Sizes, TILE, turned};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
@@ -78,17 +78,17 @@ fn backward<C: Number>(
     let z = Sizes::new(q, k, v);
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
-    let (k, v) = (Stage::<C>::new(what, k)?, Stage::<C>::new(what, v)?);
+    let k = Heads::<C>::new(what, k)?;
     let walk = Walk {
         isa: d.isa(),
         a,
         z,
-        q: rows_of(d, &Stage::new(what, q)?, [heads, z.l, z.d])?,
-        g: rows_of(d, &Stage::new(what, &r.g)?, [heads, z.l, z.v])?,
-        keys: rows_of(d, &k, [kv_heads, z.s, z.d])?,
-        keys_turned: turned(d, &k, [kv_heads, z.s, z.d])?,
-        values_turned: turned(d, &v, [kv_heads, z.s, z.v])?,
-        o: Stage::new(what, &r.o)?,
+        q: Rows::new(d, Heads::new(what, q)?, heads)?,
+        g: Rows::new(d, Heads::new(what, &r.g)?, heads)?,
+        keys_turned: turned(d, &k, kv_heads)?,
+        keys: Rows::new(d, k, kv_heads)?,
+        values_turned: turned(d, &Heads::<C>::new(what, v)?, kv_heads)?,
+        o: Heads::new(what, &r.o)?,
         lse: Stage::new(what, &r.lse)?,
         mask: Mask::new(mask)?,
     };
@@ -135,17 +135,18 @@ struct Walk<'a, C: Number> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
-    /// [b, h, l, wide d]
+    /// [b, h, l, d], in whole vectors
     q: Rows<'a, C>,
-    /// [b, h, l, wide v]
+    /// [b, h, l, v], in whole vectors
     g: Rows<'a, C>,
-    /// [b, j, s, wide d]
+    /// [b, j, s, d], in whole vectors
     keys: Rows<'a, C>,
     /// [b, j, blocks, d, TILE]
     keys_turned: Scratch<C>,
     /// [b, j, blocks, v, TILE]
     values_turned: Scratch<C>,
-    o: Stage<'a, C>,
+    /// [b, h, l, v]
+    o: Heads<'a, C>,
     lse: Stage<'a, C>,
     mask: Option<Mask<'a, C>>,
 }
@@ -167,7 +168,14 @@ impl<C: Number> Sums<C> {
     }
     /// `terms` further terms of `rows` rows from `row` on, which had `before` terms: products of a, whose element (row,
     /// term) is meant, and the rows of b.
-    fn add(&mut self, isa: Isa, [row, rows, terms]: [usize; 3], before: usize, a: Strided<'_, C>, b: &[C]) {
+    fn add(
+        &mut self,
+        isa: Isa,
+        [row, rows, terms]: [usize; 3],
+        before: usize,
+        a: Strided<'_, C>,
+        (b, apart): (&[C], usize),
+    ) {
         let wide = self.wide;
         let mut done = 0;
         while done < terms {
@@ -178,7 +186,7 @@ impl<C: Number> Sums<C> {
             let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
             let a = Strided { data: &a.data[done * a.column..], ..a };
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
-            C::chain(isa, [rows, wide, some], a, (&b[done * wide..], wide), (c, wide), fresh);
+            C::chain(isa, [rows, wide, some], a, (&b[done * apart..], apart), (c, wide), fresh);
             done += some;
         }
     }
@@ -208,7 +216,6 @@ impl<C: Number> Walk<'_, C> {
         let (z, isa) = (&self.z, self.isa);
         let (wide_d, wide_v) = (z.wide_d(), z.wide_v());
         let blocks = z.s.div_ceil(TILE);
-        let keys = &self.keys[item.kv * z.s * wide_d..];
         let keys_turned = &self.keys_turned[item.kv * blocks * z.d * TILE..];
         let values_turned = &self.values_turned[item.kv * blocks * z.v * TILE..];
         let scale = C::lit(self.a.scale);
@@ -230,17 +237,17 @@ impl<C: Number> Walk<'_, C> {
                 }
                 let rows = TILE.min(item.queries.end - query);
                 let first = head * z.l + query;
-                let (q, g) = (&self.q[first * wide_d..], &self.g[first * wide_v..]);
+                let (q, g) = (self.q.from(first), self.g.from(first));
                 let (shift, weighted) = self.statistics(first, rows, g)?;
                 for key in (item.keys.start..visited).step_by(TILE) {
                     let count = TILE.min(visited - key);
                     let [p, ds] = &mut tile;
                     let size = |k: usize| [rows, TILE, k];
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
-                    let left = Strided { data: q, row: wide_d, column: 1 };
+                    let left = Strided { data: q.0, row: q.1, column: 1 };
                     let right = (&keys_turned[key * z.d..], TILE);
                     C::contract(isa, size(z.d), left, right, (p.as_flattened_mut(), TILE), &mut spare);
-                    let left = Strided { data: g, row: wide_v, column: 1 };
+                    let left = Strided { data: g.0, row: g.1, column: 1 };
                     let right = (&values_turned[key * z.v..], TILE);
                     C::contract(isa, size(z.v), left, right, (ds.as_flattened_mut(), TILE), &mut spare);
                     if let Some(mask) = &self.mask {
@@ -257,7 +264,8 @@ impl<C: Number> Walk<'_, C> {
                     let (p, ds) = (p.as_flattened(), ds.as_flattened());
                     if item.dq.is_some() {
                         let left = Strided { data: ds, row: TILE, column: 1 };
-                        dq.add(isa, [0, rows, count], key, left, &keys[key * wide_d..]);
+                        let keys = self.keys.from(item.kv * z.s + key);
+                        dq.add(isa, [0, rows, count], key, left, keys);
                     }
                     if item.dkv.is_some() {
                         let (row, block) = (key - item.keys.start, (key - item.keys.start) / TILE);
@@ -287,20 +295,21 @@ impl<C: Number> Walk<'_, C> {
         Ok(())
     }
     /// For the queries from `first` on: what is taken off their scores, and the sum of g * y.
-    fn statistics(&self, first: usize, rows: usize, g: &[C]) -> Result<(Row<C>, Row<C>)> {
-        let (z, wide) = (&self.z, self.z.wide_v());
+    fn statistics(&self, first: usize, rows: usize, g: (&[C], usize)) -> Result<(Row<C>, Row<C>)> {
+        let z = &self.z;
         let (mut shift, mut weighted) = ([C::NOTHING; TILE], [C::NOTHING; TILE]);
         let mut buffer = [C::NOTHING; TILE];
         let never = C::lit(f64::NEG_INFINITY);
         for (shift, &lse) in shift.iter_mut().zip(&self.lse.block(first, rows, rows, &mut buffer)[..rows]) {
             *shift = if lse == never { C::NOTHING } else { lse };
         }
-        let mut buffer = filled(rows * z.v, C::NOTHING)?;
-        let y = self.o.block(first * z.v, rows * z.v, rows * z.v, &mut buffer);
+        let mut buffer = Vec::new();
+        let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
         let mut terms = filled(z.v, C::NOTHING)?;
         let mut folded = with_capacity(z.v.div_ceil(BLOCK))?;
-        for (i, y) in y.chunks_exact(z.v).enumerate() {
-            for ((term, &g), &y) in terms.iter_mut().zip(&g[i * wide..]).zip(y) {
+        for i in 0..rows {
+            let (y, g) = (&y[i * apart..], &g.0[i * g.1..]);
+            for ((term, &g), &y) in terms.iter_mut().zip(g).zip(y) {
                 *term = g * y;
             }
             folded.clear();

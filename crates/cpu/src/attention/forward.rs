@@ -1,11 +1,10 @@
 //! The forward: one tile of queries walks over the blocks of keys.
 
 use super::scores::{Mask, Masking, Row, Running, Weigh};
-use super::{Number, Rows, Sizes, TILE, room_for, rows_of, turned};
+use super::{Heads, Number, Rows, Sizes, TILE, turned};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
-use crate::along::stage::Stage;
 use crate::gemm::scratch;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::lane::V;
@@ -49,9 +48,10 @@ fn forward<C: Number>(
     mask: Option<&View<'_>>,
 ) -> Result<(Vec<C>, Vec<C>)> {
     let z = Sizes::new(q, k, v);
-    let q = Stage::new("attention", q)?;
-    let keys = turned(d, &Stage::<C>::new("attention", k)?, [z.b * z.j, z.s, z.d])?;
-    let values = rows_of(d, &Stage::<C>::new("attention", v)?, [z.b * z.j, z.s, z.v])?;
+    let (what, kv_heads) = ("attention", z.b * z.j);
+    let q = Heads::new(what, q)?;
+    let keys = turned(d, &Heads::<C>::new(what, k)?, kv_heads)?;
+    let values = Rows::new(d, Heads::<C>::new(what, v)?, kv_heads)?;
     let tiles = Tiles { isa: d.isa(), a, z, q, keys, values, mask: Mask::new(mask)? };
     let down = z.l.div_ceil(TILE);
     let rows = |t: usize| TILE.min(z.l - t % down * TILE);
@@ -64,7 +64,8 @@ struct Tiles<'a, C: Number> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
-    q: Stage<'a, C>,
+    /// [b, h, l, d]
+    q: Heads<'a, C>,
     /// [b, j, blocks, d, TILE]
     keys: Scratch<C>,
     /// [b, j, s, wide v]
@@ -107,10 +108,8 @@ impl<C: Number> Tiles<'_, C> {
         let kv = head / z.h * z.j + head % z.h / z.group();
         let blocks = z.s.div_ceil(TILE);
         let keys = &self.keys[kv * blocks * z.d * TILE..];
-        let values = &self.values[kv * z.s * wide..];
-        let first = (head * z.l + query) * z.d;
-        let mut buffer = room_for(&self.q, first, rows * z.d)?;
-        let q = self.q.block(first, rows * z.d, rows * z.d, &mut buffer);
+        let mut buffer = Vec::new();
+        let (q, apart) = self.q.rows(head * z.l + query, rows, &mut buffer)?;
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
         o.fill(C::NOTHING);
@@ -122,7 +121,7 @@ impl<C: Number> Tiles<'_, C> {
         let visited = z.visited(self.a, query);
         for key in (0..visited).step_by(TILE) {
             let count = TILE.min(visited - key);
-            let left = Strided { data: q, row: z.d, column: 1 };
+            let left = Strided { data: q, row: apart, column: 1 };
             let right = (&keys[key * z.d..], TILE);
             C::contract(isa, [rows, TILE, z.d], left, right, (tile.as_flattened_mut(), TILE), spare);
             if let Some(mask) = &self.mask {
@@ -137,7 +136,8 @@ impl<C: Number> Tiles<'_, C> {
             read_anywhere(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
             dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
             let left = Strided { data: tile.as_flattened(), row: TILE, column: 1 };
-            C::chain(isa, [rows, wide, count], left, (&values[key * wide..], wide), (&mut *o, wide), false);
+            let right = self.values.from(kv * z.s + key);
+            C::chain(isa, [rows, wide, count], left, right, (&mut *o, wide), false);
         }
         dispatch(isa, Close { o: &mut *o, wide, run: &mut run });
         o.chunks_exact(wide).for_each(|o| y.copy(&o[..z.v]));

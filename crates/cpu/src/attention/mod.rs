@@ -22,7 +22,6 @@ use crate::simd::tile::{COLUMNS, Tiled};
 use elinvar_core::Result;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_ops::backend::Attention;
-use std::ops::Deref;
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
 pub(crate) const TILE: usize = ATTENTION_BLOCK;
@@ -82,63 +81,99 @@ fn widen<C: Copy>(x: &[C], n: usize, wide: usize, y: &mut [C]) {
     }
 }
 
-/// Numbers that lie in memory as they are wanted, or a copy of them.
-enum Rows<'a, C: Number> {
-    There(&'a [C]),
-    Copied(Scratch<C>),
+/// Heads of rows of numbers, counted through the batch.
+#[derive(Clone)]
+struct Heads<'a, C> {
+    x: Stage<'a, C>,
+    /// Rows of a head.
+    rows: usize,
+    /// Numbers of a row.
+    n: usize,
+    /// Are rows read where they lie?
+    lie: bool,
 }
 
-impl<C: Number> Deref for Rows<'_, C> {
-    type Target = [C];
-    fn deref(&self) -> &[C] {
-        match self {
-            Rows::There(x) => x,
-            Rows::Copied(x) => x,
-        }
+impl<'a, C: Number> Heads<'a, C> {
+    /// # Errors
+    /// As for [`Stage::new`].
+    fn new(what: &str, x: &View<'a>) -> Result<Self> {
+        let (rows, n) = (x.shape()[2], x.shape()[3]);
+        let x = Stage::new(what, x)?;
+        let lie = x.lies_in_rows(rows, n);
+        Ok(Heads { x, rows, n, lie })
     }
-}
-
-/// Rows of heads [heads, rows, n] in whole vectors: [heads, rows, wide], filled with zeros.
-fn rows_of<'a, C: Number>(
-    d: &CpuDevice,
-    x: &Stage<'a, C>,
-    [heads, rows, n]: [usize; 3],
-) -> Result<Rows<'a, C>> {
-    let wide = n.next_multiple_of(COLUMNS);
-    let all = heads * rows * n;
-    if wide == n
-        && let Some(x) = x.padded(0, all, all)
+    /// `count` rows of a head from row `first` on, counted through all heads, and how far apart they are: where they lie, or in the buffer.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn rows<'b>(&self, first: usize, count: usize, buffer: &'b mut Vec<C>) -> Result<(&'b [C], usize)>
+    where
+        'a: 'b,
     {
-        return Ok(Rows::There(x));
-    }
-    let y = fresh_pieces(d, heads * rows * wide, TILE * wide, 0.5, &|start, room| {
-        let (first, count) = (start / wide, room.left() / wide);
-        let y = room.zeroed(count * wide, C::NOTHING);
-        if wide == n {
-            x.read(first * n, y);
-            return Ok(());
+        if self.lie {
+            return Ok(self.x.rows(first * self.n, self.rows, self.n));
         }
-        let mut buffer = room_for(x, first * n, count * n)?;
-        widen(x.block(first * n, count * n, count * n, &mut buffer), n, wide, y);
-        Ok(())
-    })?;
-    Ok(Rows::Copied(Scratch::of(y)))
+        let (start, len) = (first * self.n, count * self.n);
+        *buffer = filled(if self.x.lies(start, len) { 0 } else { len }, C::NOTHING)?;
+        Ok((self.x.block(start, len, len, buffer), self.n))
+    }
 }
 
-/// A buffer for a block of so many numbers, if it needs one.
-fn room_for<C: Number>(x: &Stage<'_, C>, start: usize, n: usize) -> Result<Vec<C>> {
-    filled(if x.lies(start, n) { 0 } else { n }, C::NOTHING)
+/// Rows of heads in whole vectors, which products of tiles read again and again.
+enum Rows<'a, C: Number> {
+    /// Where they lie.
+    There(Heads<'a, C>),
+    /// Copied, one after the other, each with zeros behind it; how far apart they are.
+    Copied(Scratch<C>, usize),
+}
+
+impl<'a, C: Number> Rows<'a, C> {
+    /// # Errors
+    /// `OutOfMemory`.
+    fn new(d: &CpuDevice, heads: Heads<'a, C>, count: usize) -> Result<Self> {
+        /// Rows so far apart, or a multiple, share so few sets of a first-level cache that a block of them pushes itself out.
+        const CROWDED: usize = 1024;
+        let (rows, n) = (heads.rows, heads.n);
+        let wide = n.next_multiple_of(COLUMNS);
+        if wide == n && heads.lie {
+            let apart = heads.x.rows(0, rows, n).1;
+            if apart == n || !(apart * size_of::<C>()).is_multiple_of(CROWDED) {
+                return Ok(Rows::There(heads));
+            }
+        }
+        let x = &heads.x;
+        let y = fresh_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
+            let (first, count) = (start / wide, room.left() / wide);
+            let y = room.zeroed(count * wide, C::NOTHING);
+            if wide == n {
+                x.read(first * n, y);
+                return Ok(());
+            }
+            let mut buffer = filled(if x.lies(first * n, count * n) { 0 } else { count * n }, C::NOTHING)?;
+            widen(x.block(first * n, count * n, count * n, &mut buffer), n, wide, y);
+            Ok(())
+        })?;
+        Ok(Rows::Copied(Scratch::of(y), wide))
+    }
+    /// The rows from one on, counted through all heads, and how far apart those of its head are.
+    fn from(&self, row: usize) -> (&[C], usize) {
+        match self {
+            Rows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
+            Rows::Copied(x, wide) => (&x[row * wide..], *wide),
+        }
+    }
 }
 
 /// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-fn turned<C: Number>(d: &CpuDevice, x: &Stage<'_, C>, [heads, rows, n]: [usize; 3]) -> Result<Scratch<C>> {
+fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Scratch<C>> {
+    let (rows, n) = (x.rows, x.n);
     let blocks = rows.div_ceil(TILE);
     let y = fresh_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
-        let (first, count) = ((head * rows + block * TILE) * n, TILE.min(rows - block * TILE));
-        let mut buffer = room_for(x, first, count * n)?;
-        let x = x.block(first, count * n, count * n, &mut buffer);
-        turn(d.isa(), x, 0, n as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
+        let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
+        let mut buffer = Vec::new();
+        let (x, apart) = x.rows(first, count, &mut buffer)?;
+        turn(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
         Ok(())
     })?;
     Ok(Scratch::of(y))
