@@ -28,8 +28,8 @@ pub(crate) const WINDOW: usize = 192;
 const SMALL: usize = 64;
 /// Elements of a window at the end: one register of AVX-512 of f32.
 const FEW: usize = 16;
-/// Elements of a row whose stores begin with a cache line.
-const LONG: usize = 256;
+/// Elements of a row of which it is worth to begin stores with a cache line: fewer stay in the first-level cache.
+const LONG: usize = 2048;
 
 /// An operand of a formula, for one row of elements or several of the same length.
 #[derive(Clone, Copy)]
