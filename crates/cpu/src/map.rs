@@ -148,6 +148,9 @@ fn many<T: Number>(
             Some(buffer) => Operand::new(buffer, &Layout::contiguous(v.shape().clone()), len),
         })
         .collect::<Result<_>>()?;
+    // What is converted or gathered on the way takes longer.
+    let plain = to == T::DTYPE && !operands.iter().any(Operand::needs_block);
+    let work = if plain { work } else { Work::Unknown };
     let y = T::stored(d, len, work, to, &|start, room| {
         fill(d.isa(), &operands, start, room, f);
         Ok(())
