@@ -10,7 +10,7 @@ use crate::buffer::{CpuBuffer, View};
 use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse, together};
 use crate::simd::reading::Read;
-use crate::simd::room::{BLOCK, Block, Room, Work, fresh_few, is_few};
+use crate::simd::room::{BLOCK, Block, Room, Work, fresh_few, fresh_of, is_few};
 use crate::simd::windows::{self, Piece, WINDOW};
 use crate::{Cpu, CpuDevice, Isa, chain, copy, host, operand};
 use elinvar_core::{DType, Layout, Result};
@@ -90,8 +90,8 @@ fn stored(out: Out, dtype: DType) -> DType {
 /// Operands of the largest formula: four, their result and its gradient.
 pub(crate) const OPERANDS: usize = 6;
 
-/// A formula at every element of views of any kind. A few numbers that lie in memory as the formula reads them, or are one
-/// number, are done here: what it does for them is most of the time of an op on four numbers.
+/// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads them, or are one number, are done
+/// here: what is done for others is most of the time of an op on four numbers, and a tenth of one on 65536.
 fn blocks<T: Number>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
@@ -100,7 +100,7 @@ fn blocks<T: Number>(
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
     let len = x[0].shape().numel();
-    if to != T::DTYPE || !is_few(d, len) || len == 0 {
+    if to != T::DTYPE || len == 0 {
         return many(d, x, to, work, f);
     }
     // One number is common, as in x * 2; two are not.
@@ -122,10 +122,23 @@ fn blocks<T: Number>(
         let n = windows::copies(len);
         all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
     }
-    Ok(CpuBuffer::new(T::wrap(fresh_few(len, |room| f(&all[..x.len()], room))?)))
+    let all = &all[..x.len()];
+    let y = if is_few(d, len) {
+        fresh_few(len, |room| f(all, room))?
+    } else {
+        fresh_of(d, len, 1, work, &|start, room| {
+            let mut parts = [Piece::EMPTY; OPERANDS];
+            for (part, piece) in parts.iter_mut().zip(all) {
+                *part = piece.part(start, room.left());
+            }
+            f(&parts[..all.len()], room);
+            Ok(())
+        })?
+    };
+    Ok(CpuBuffer::new(T::wrap(y)))
 }
 
-/// As [`blocks`], of what is not a few numbers.
+/// As [`blocks`], of what lies otherwise.
 fn many<T: Number>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],

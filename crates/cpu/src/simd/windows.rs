@@ -73,6 +73,13 @@ impl<'a, T: Element> Piece<'a, T> {
     pub(crate) fn number(copies: &'a [T]) -> Self {
         Piece { data: copies, kind: Kind::Copies, ..Piece::EMPTY }
     }
+    /// Some of these elements, which are no rows.
+    pub(crate) fn part(&self, start: usize, n: usize) -> Self {
+        match self.kind {
+            Kind::Elements => Piece::of(&self.data[start..][..n]),
+            Kind::Copies | Kind::Numbers => *self,
+        }
+    }
     /// Rows that start `step` apart in `data`.
     pub(crate) fn rows(data: &'a [T], rows: Rows, step: usize) -> Self {
         Piece { data, kind: Kind::Elements, len: rows.len, step }
