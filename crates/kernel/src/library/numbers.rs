@@ -1,6 +1,6 @@
 //! Numbers that a launch gives to a kernel: sizes, strides, offsets.
 //!
-//! As parameters if they fit into 128 bytes, else in a small buffer, the last one of the kernel. Kernel and launch ask
+//! As parameters if they fit ([`MOST_PARAMS`]), else in a small buffer, the last one of the kernel. Kernel and launch ask
 //! for them in the same order, and that is all that holds them together; the count is checked. Tables, of which a kernel reads
 //! an entry by a number that it computes, stand in the buffer behind the other numbers.
 

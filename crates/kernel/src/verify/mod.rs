@@ -23,8 +23,9 @@ pub const MOST_INVOCATIONS: u64 = 1024;
 /// Shared memory of a workgroup, at most, in bytes: the most that any GPU of today grants (228 KiB less what the
 /// driver keeps). What a device really has is asked of the device ([`crate::ir::Features::shared`]).
 pub const MOST_SHARED: u64 = 227 * 1024;
-/// Bytes of parameters, at most: what Vulkan promises for push constants.
-pub const MOST_PARAMS: usize = 128;
+/// Bytes of parameters, at most: the 128 that Vulkan promises for push constants, less a zero behind them where a device needs one
+/// (`emit::spirv::Device::keeps_zeros`).
+pub const MOST_PARAMS: usize = 124;
 
 /// Why a kernel is not valid: a sentence that names the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
