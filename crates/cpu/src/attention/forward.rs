@@ -68,7 +68,7 @@ struct Tiles<'a, C: Number> {
     q: Heads<'a, C>,
     /// [b, j, blocks, d, TILE]
     keys: Scratch<C>,
-    /// [b, j, s, wide v]
+    /// [b, j, s, v], in whole vectors
     values: Rows<'a, C>,
     mask: Option<Mask<'a, C>>,
 }

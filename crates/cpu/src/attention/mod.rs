@@ -82,7 +82,6 @@ fn widen<C: Copy>(x: &[C], n: usize, wide: usize, y: &mut [C]) {
 }
 
 /// Heads of rows of numbers, counted through the batch.
-#[derive(Clone)]
 struct Heads<'a, C> {
     x: Stage<'a, C>,
     /// Rows of a head.
