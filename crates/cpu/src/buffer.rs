@@ -2,7 +2,7 @@
 
 use crate::CpuDevice;
 use crate::chain::{self, Plan};
-use crate::gemm::{Prepacked, Uses};
+use crate::gemm::{Place, Prepacked, Uses};
 use crate::memory::{self, Held};
 use elinvar_core::{DType, HostData, Layout, Result, Shape};
 use std::fmt;
@@ -73,30 +73,25 @@ impl CpuBuffer {
     ///
     /// # Errors
     /// `OutOfMemory`; those of computing numbers that were put off.
-    pub(crate) fn prepack(&self, d: &CpuDevice, layout: &Layout) -> Result<bool> {
+    pub(crate) fn prepack(&self, d: &CpuDevice, place: Place) -> Result<bool> {
         let Kind::Large(node) = &self.0 else { return Ok(false) };
         if node.prepacked.get().is_none()
-            && let Some(copy) = Prepacked::new(d, node.data()?, layout)?
+            && let Some(copy) = Prepacked::new(d, node.data()?, place)?
         {
             // If somebody else was faster, his is as good.
             drop(node.prepacked.set(copy));
         }
-        Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), layout)))
+        Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
     }
-    /// The copy for products, if there is one, for a product of so many rows; `layout` is that of the matrix. One that is asked
-    /// for often is made.
+    /// The copy for products, if there is one, which may be of another matrix in this memory. One of a matrix that lies so is made if
+    /// products of so many rows ask for it often.
     ///
     /// # Errors
     /// Those of computing numbers that were put off.
-    pub(crate) fn prepacked(
-        &self,
-        d: &CpuDevice,
-        rows: usize,
-        layout: &Layout,
-    ) -> Result<Option<&Prepacked>> {
+    pub(crate) fn prepacked(&self, d: &CpuDevice, rows: usize, place: Place) -> Result<Option<&Prepacked>> {
         let Kind::Large(node) = &self.0 else { return Ok(None) };
         if node.prepacked.get().is_none()
-            && let Some(copy) = node.uses.count(d, rows, node.data()?, layout)
+            && let Some(copy) = node.uses.count(d, rows, node.data()?, place)
         {
             // If somebody else was faster, his is as good.
             drop(node.prepacked.set(copy));

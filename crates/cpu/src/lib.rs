@@ -123,7 +123,7 @@ impl Backend for Cpu {
         Ok(())
     }
     fn prepack(d: &CpuDevice, w: Look<'_>) -> Result<bool> {
-        w.buffer.prepack(d, w.layout)
+        w.buffer.prepack(d, gemm::Place::of(w.layout))
     }
     fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
         own(copy::fill(d, value, dtype, len))
@@ -232,7 +232,7 @@ impl Backend for Cpu {
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
             (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
-                w.buffer.prepacked(d, b * m, &w.layout.select(0, 0))?
+                w.buffer.prepacked(d, b * m, gemm::Place::of(w.layout))?
             }
             _ => None,
         };

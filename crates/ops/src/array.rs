@@ -205,6 +205,21 @@ impl<B: Backend> Array<B> {
         }
         Ok(self.with_layout(self.layout().broadcast_to(shape, op)?))
     }
+    /// Broadcast to a larger shape, and then the same elements, row-major, under the shape `flat`, for a backend.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if it does not broadcast; `OutOfMemory` if it has to be copied.
+    ///
+    /// # Panics
+    /// If the shapes do not have as many elements as one another.
+    pub fn laid_as(&self, shape: &Shape, flat: &Shape, op: &str) -> Result<Laid<'_, B>> {
+        let broadcast = self.layout().broadcast_to(shape, op)?;
+        assert_eq!(shape.numel(), flat.numel(), "{op}: a shape of as many elements");
+        Ok(match broadcast.reshape(flat) {
+            Some(layout) => Laid::Here(self, layout),
+            None => Laid::Copied(self.with_layout(broadcast).reshape(flat)?),
+        })
+    }
     /// Itself if it is contiguous, else a copy that is.
     ///
     /// # Errors
@@ -262,6 +277,24 @@ impl<B: Backend> Array<B> {
                 let c = self.copy()?;
                 Ok(c.with_layout(Layout::contiguous(shape.clone())))
             }
+        }
+    }
+}
+
+/// An operand under another layout.
+pub enum Laid<'a, B: Backend> {
+    /// Its own memory.
+    Here(&'a Array<B>, Layout),
+    /// Another's, because strides cannot say where its elements lie.
+    Copied(Array<B>),
+}
+
+impl<B: Backend> Laid<'_, B> {
+    /// What a backend takes.
+    pub fn view(&self) -> View<'_, B> {
+        match self {
+            Laid::Here(x, layout) => x.view_as(layout),
+            Laid::Copied(x) => x.view(),
         }
     }
 }

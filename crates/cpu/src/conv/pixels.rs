@@ -74,7 +74,7 @@ fn convolve<T: Real>(
 ) -> Result<Vec<T>> {
     let (isa, wide) = (d.isa(), width::<T>(d.isa()));
     let (k, n, step) = (p.channels * p.taps.len(), p.positions(), o.next_multiple_of(wide));
-    let worth = batch * n * o * k > WORTH;
+    let ns = if batch * n * o * k > WORTH { f64::INFINITY } else { 0.0 };
     // Terms down, output channels across.
     let weights = Matrix {
         data: Numbers::Own(w),
@@ -98,14 +98,14 @@ fn convolve<T: Real>(
                 }
             }
         }
-        each(d, worth, &mut parts, |(group, terms, cols, part)| {
+        each(d, ns, &mut parts, |(group, terms, cols, part)| {
             weights.pack(isa, *group, terms.clone(), cols.clone(), part);
             Ok(())
         })?;
         let packed = &*packed;
         let cut = Cut { batch, m: o, n, rows: o, cols: together };
         fill(&cut, |tiles| {
-            each(d, worth, tiles, |tile| {
+            each(d, ns, tiles, |tile| {
                 let packed = &packed[tile.batch % groups * k * step..][..k * step];
                 let positions = tile.cols.clone();
                 scratch(positions.len() * step, |sums| {

@@ -22,7 +22,7 @@ pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
     Cut, Kind, Lines, PITCH, Panels, Pixels, Run, Seen, THREE, Taps, Unit, fill, height, pixels, turn, width,
 };
-pub(crate) use prepack::{Prepacked, Uses};
+pub(crate) use prepack::{Place, Prepacked, Uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};
@@ -64,9 +64,11 @@ const BROAD: RangeInclusive<usize> = 8..=192;
 const CLOSE: usize = 512 << 10;
 /// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
 const STEP: usize = 4;
-/// Multiplications below which work is not shared: about 8 microseconds of one thread. 64 x 64 x 64 take 6 alone, and took 7
-/// shared.
-pub(crate) const WORTH: usize = 1 << 19;
+/// Multiplications below which work is not shared: 2 to 4 microseconds of one thread. On Zen 5, 64 x 64 x 64 take 2.45 alone and
+/// 1.80 shared; in minutes when the two cores are three times as far apart, about 3.4.
+pub(crate) const WORTH: usize = 1 << 18;
+/// Multiplications that one thread does in a nanosecond, about.
+pub(crate) const PER_NS: f64 = 64.0;
 
 /// Which factor is packed once for all tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,14 +118,17 @@ pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<Vec<T>
     })
 }
 
-/// Calls `f` for each, on several threads if the whole is worth it.
+/// Calls `f` for each, on several threads if the whole, of `ns` nanoseconds of one, is worth it.
 pub(crate) fn each<X: Send>(
     d: &CpuDevice,
-    worth: bool,
+    ns: f64,
     all: &mut [X],
     f: impl Fn(&mut X) -> Result<()> + Send + Sync,
 ) -> Result<()> {
-    try_pieces(d, all, 1, if worth { f64::INFINITY } else { 0.0 }, |_, one| one.iter_mut().try_for_each(&f))
+    if let [one] = all {
+        return f(one);
+    }
+    try_pieces(d, all, 1, ns / all.len() as f64, |_, one| one.iter_mut().try_for_each(&f))
 }
 
 /// The size of pieces, a multiple of `unit`, at most about `most`, that come out even for so many threads.
@@ -133,11 +138,13 @@ fn even(whole: usize, most: usize, unit: usize, threads: usize) -> usize {
 }
 
 impl<T: Real> Job<'_, T> {
-    fn worth(&self) -> bool {
+    /// Nanoseconds of one thread; 0 if it is too little to be shared.
+    fn ns(&self) -> f64 {
         // Packing a number takes about as long as four multiplications.
         let packed = 4 * (self.m + self.n);
         let each = self.m.saturating_mul(self.n).saturating_add(packed);
-        self.batch.saturating_mul(self.k).saturating_mul(each) > WORTH
+        let all = self.batch.saturating_mul(self.k).saturating_mul(each);
+        if all > WORTH { all as f64 / PER_NS } else { 0.0 }
     }
 
     /// Tiles that fit the caches, and enough of them for all threads.
@@ -156,7 +163,7 @@ impl<T: Real> Job<'_, T> {
         };
         // Threads that the batch does not feed. With a shared right factor one product is made after the other.
         let threads = match self.share {
-            _ if !self.worth() => 1,
+            _ if self.ns() == 0.0 => 1,
             Share::Right => d.threads(),
             Share::Nothing | Share::Left | Share::Kept => d.threads().div_ceil(self.batch.max(1)),
         };
@@ -197,7 +204,7 @@ impl<T: Real> Job<'_, T> {
     /// Each task packs rows of the left factor; the right one is packed.
     fn with_kept(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
         let isa = d.isa();
-        each(d, self.worth(), tiles, |tile| {
+        each(d, self.ns(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
             scratch(rows.len() * PITCH, |left| {
                 for terms in chunks(0..self.k) {
@@ -214,7 +221,7 @@ impl<T: Real> Job<'_, T> {
     /// Each task packs both factors.
     fn alone(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
-        each(d, self.worth(), tiles, |tile| {
+        each(d, self.ns(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
             if self.is_broad()
                 && let Some(columns) = self.own_columns(b, cols.clone())
@@ -355,14 +362,14 @@ impl<T: Real> Job<'_, T> {
         let (count, size) = (self.k.div_ceil(CHUNK), self.m * PITCH);
         scratch(distinct * count * size, |left| {
             let mut parts: Vec<_> = left.chunks_exact_mut(size).enumerate().collect();
-            each(d, self.worth(), &mut parts, |(i, left)| {
+            each(d, self.ns(), &mut parts, |(i, left)| {
                 let t = *i % count * CHUNK;
                 self.left.pack(isa, *i / count, 0..self.m, t..self.k.min(t + CHUNK), left);
                 Ok(())
             })?;
             let left = &*left;
             let windows = self.right.windows(isa);
-            each(d, self.worth(), tiles, |tile| {
+            each(d, self.ns(), tiles, |tile| {
                 let (b, cols) = (tile.batch, tile.cols.clone());
                 let left = &left[b % distinct * count * size..];
                 if let Some(windows) = windows {
@@ -429,12 +436,12 @@ impl<T: Real> Job<'_, T> {
                 rest = after;
             }
         }
-        each(d, self.worth(), &mut parts, |(terms, cols, part)| {
+        each(d, self.ns(), &mut parts, |(terms, cols, part)| {
             self.right.pack(isa, b, terms.clone(), cols.clone(), part);
             Ok(())
         })?;
         let right = &*right;
-        each(d, self.worth(), tiles, |tile| {
+        each(d, self.ns(), tiles, |tile| {
             let rows = tile.rows.clone();
             let panels = |terms: &Range<usize>, cols: &Range<usize>| {
                 let before = (terms.start - all.start) * padded;
@@ -472,12 +479,12 @@ impl<T: Real> Job<'_, T> {
 const HIGHEST: usize = 12;
 /// Sets and ways of a first-level cache.
 const SETS: usize = 64;
-const WAYS: usize = 8;
+const WAYS: u8 = 8;
 
 /// Can a tile read rows so many bytes apart where they lie? A line of each stays in the first-level cache while its terms are read;
 /// of rows 4 KiB apart, all lines would share a set.
 fn are_apart(bytes: usize) -> bool {
-    let mut lines = [0; SETS];
+    let mut lines = [0u8; SETS];
     (0..HIGHEST).for_each(|r| lines[r.wrapping_mul(bytes) / LINE % SETS] += 1);
     // Two ways are left to the columns, which pass through.
     lines.iter().all(|&n| n <= WAYS - 2)

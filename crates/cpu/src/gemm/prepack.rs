@@ -13,18 +13,39 @@ use elinvar_core::{HostData, Layout, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A packed copy of a matrix [k, n] of f32 or f64.
+/// Where a matrix [k, n] lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    k: usize,
+    n: usize,
+    /// Its first element.
+    at: usize,
+    /// The distance of rows, and of columns.
+    step: (isize, isize),
+}
+
+impl Place {
+    /// Of the last two axes; the first matrix, if there are several.
+    ///
+    /// # Panics
+    /// If there are fewer axes.
+    pub(crate) fn of(l: &Layout) -> Place {
+        let (&[.., k, n], &[.., row, col]) = (l.shape().dims(), l.strides()) else {
+            unreachable!("a matrix has two axes")
+        };
+        Place { k, n, at: l.offset(), step: (row, col) }
+    }
+}
+
+/// A packed copy of a matrix of f32 or f64.
 pub(crate) struct Prepacked {
     data: Held,
     /// Where the panels begin in it.
     start: usize,
     /// Columns of its panels: those of the registers for which it was packed.
     width: usize,
-    k: usize,
-    n: usize,
-    /// Where the matrix lies: its first element, the distance of rows and of columns.
-    at: usize,
-    step: (isize, isize),
+    /// Where the matrix lies.
+    place: Place,
     /// Of a copy that nobody asked for.
     _allowed: Option<Allowed>,
 }
@@ -66,19 +87,25 @@ impl Uses {
     }
     /// A copy, if it is time for one, and a device allows it: after some products of so many rows, of a matrix whose columns lie in
     /// memory, as weights of a linear layer do. There is none if there is no memory for one, or memory is limited.
-    pub(crate) fn count(&self, d: &CpuDevice, rows: usize, data: &HostData, l: &Layout) -> Option<Prepacked> {
-        let lies_crossed = l.strides()[0] == 1 && l.strides()[1].unsigned_abs() > 1;
+    pub(crate) fn count(
+        &self,
+        d: &CpuDevice,
+        rows: usize,
+        data: &HostData,
+        place: Place,
+    ) -> Option<Prepacked> {
+        let lies_crossed = place.step.0 == 1 && place.step.1.unsigned_abs() > 1;
         if rows > ROWS || !lies_crossed || self.0.fetch_add(1, Relaxed).wrapping_add(1) != PATIENCE {
             return None;
         }
-        let (k, n, size) = (l.shape()[0], l.shape()[1], data.dtype().size());
+        let (Place { k, n, .. }, size) = (place, data.dtype().size());
         let width = width_of(data, d.isa());
         // Of fewer columns than a panel has most of a copy would be zeros.
         if n < width || memory::is_limited() {
             return None;
         }
         let allowed = Allowed::of((packed_len(k, n, width) * size) as u64, d.packs_up_to() as u64)?;
-        let copy = Prepacked::new(d, data, l).ok().flatten()?;
+        let copy = Prepacked::new(d, data, place).ok().flatten()?;
         Some(Prepacked { _allowed: Some(allowed), ..copy })
     }
 }
@@ -88,10 +115,10 @@ impl Prepacked {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn new(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Option<Prepacked>> {
+    pub(crate) fn new(d: &CpuDevice, data: &HostData, place: Place) -> Result<Option<Prepacked>> {
         match data {
-            HostData::F32(_) => pack::<f32>(d, data, l).map(Some),
-            HostData::F64(_) => pack::<f64>(d, data, l).map(Some),
+            HostData::F32(_) => pack::<f32>(d, data, place).map(Some),
+            HostData::F64(_) => pack::<f64>(d, data, place).map(Some),
             HostData::F16(_)
             | HostData::BF16(_)
             | HostData::I64(_)
@@ -101,17 +128,13 @@ impl Prepacked {
         }
     }
     /// Is it a copy of the matrix that lies so, for these registers?
-    pub(crate) fn is_of(&self, isa: Isa, l: &Layout) -> bool {
-        let (shape, s) = (l.shape(), l.strides());
-        self.width == width_of(self.data.data(), isa)
-            && shape.dims() == [self.k, self.n]
-            && l.offset() == self.at
-            && (s[0], s[1]) == self.step
+    pub(crate) fn is_of(&self, isa: Isa, place: Place) -> bool {
+        self.width == width_of(self.data.data(), isa) && self.place == place
     }
     /// The panels, if every matrix of this batch is the one that was packed.
     pub(crate) fn of<T: Real>(&self, isa: Isa, l: &Layout) -> Option<Kept<'_, T>> {
         let batched = l.shape()[0] > 1 && l.strides()[0] != 0;
-        if l.shape()[0] == 0 || batched || !self.is_of(isa, &l.select(0, 0)) {
+        if l.shape()[0] == 0 || batched || !self.is_of(isa, Place::of(l)) {
             return None;
         }
         match T::numbers(self.data.data()) {
@@ -122,7 +145,7 @@ impl Prepacked {
         }
     }
     fn padded(&self) -> usize {
-        self.n.next_multiple_of(self.width)
+        self.place.n.next_multiple_of(self.width)
     }
 }
 
@@ -140,21 +163,13 @@ fn packed_len(k: usize, n: usize, width: usize) -> usize {
 }
 
 /// Chunks are packed by all threads, a few panels at a time.
-fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked> {
+fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: Place) -> Result<Prepacked> {
     const PANELS: usize = 4;
-    let (isa, w, shape) = (d.isa(), width::<T>(d.isa()), l.shape());
-    let (k, n) = (shape[0], shape[1]);
-    let step = (l.strides()[0], l.strides()[1]);
+    let (isa, w) = (d.isa(), width::<T>(d.isa()));
+    let Place { k, n, at, step } = place;
     let numbers = super::contract::numbers::<T>(data)?;
-    let matrix = Matrix {
-        data: numbers,
-        offset: l.offset(),
-        inner: 1,
-        batch: (0, 0),
-        row: step.0,
-        col: step.1,
-        kept: None,
-    };
+    let matrix =
+        Matrix { data: numbers, offset: at, inner: 1, batch: (0, 0), row: step.0, col: step.1, kept: None };
     let size = packed_len(k, n, w);
     let mut packed = filled(size + LINE / size_of::<T>(), T::ZERO)?;
     // A register that is loaded from two lines takes two loads, and nothing else is done with these numbers.
@@ -169,20 +184,11 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, l: &Layout) -> Result<Prepacked
             rest = after;
         }
     }
-    each(d, true, &mut parts, |(terms, cols, part)| {
+    each(d, f64::INFINITY, &mut parts, |(terms, cols, part)| {
         matrix.pack(isa, 0, terms.clone(), cols.clone(), part);
         Ok(())
     })?;
-    Ok(Prepacked {
-        data: Held::new(T::wrap(packed)),
-        start,
-        width: w,
-        k,
-        n,
-        at: l.offset(),
-        step,
-        _allowed: None,
-    })
+    Ok(Prepacked { data: Held::new(T::wrap(packed)), start, width: w, place, _allowed: None })
 }
 
 /// The panels of a prepacked matrix.

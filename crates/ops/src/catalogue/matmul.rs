@@ -3,7 +3,7 @@
 //! One chain of fma per chunk of K, see `elinvar_core::order::contract`.
 
 use super::{reshape, sum, transpose, view};
-use crate::array;
+use crate::array::{self, Laid};
 use crate::prelude::*;
 
 /// y[b.., m, n] = sum over k of x[b.., m, k] * w[b.., k, n]; both operands have rank 2 at least, batches broadcast.
@@ -49,19 +49,26 @@ impl Op for Matmul {
                 ws[s]
             )));
         }
-        let batch = Shape::new(&xs[..r])?.broadcast(&Shape::new(&ws[..s])?, "matmul")?;
-        let shape = |rest: [usize; 2]| {
-            let mut d = Dims::from_slice(&batch);
-            d.extend(rest);
-            Shape::new(&d)
+        let (xf, wf, out) = if (r, s) == (0, 0) {
+            // No batches: nothing to broadcast, which would take a small product as long as its sums.
+            let flat = |x: &Array<B>| x.layout().unsqueeze(0);
+            (Laid::Here(x, flat(x)), Laid::Here(w, flat(w)), Shape::new(&[m, n])?)
+        } else {
+            let batch = Shape::new(&xs[..r])?.broadcast(&Shape::new(&ws[..s])?, "matmul")?;
+            let b = batch.numel();
+            let shape = |rest: [usize; 2]| {
+                let mut d = Dims::from_slice(&batch);
+                d.extend(rest);
+                Shape::new(&d)
+            };
+            // Strides of 0 survive where the batch is broadcast as a whole; other mixtures are copied.
+            let flat = |[rows, cols]: [usize; 2]| Shape::new(&[b, rows, cols]);
+            (
+                x.laid_as(&shape([m, k])?, &flat([m, k])?, "matmul")?,
+                w.laid_as(&shape([k, n])?, &flat([k, n])?, "matmul")?,
+                shape([m, n])?,
+            )
         };
-        let b = batch.numel();
-        // Strides of 0 survive where the batch is broadcast as a whole; other mixtures are copied.
-        let flat = |x: &Array<B>, rest: [usize; 2]| {
-            x.broadcast_to(&shape(rest)?, "matmul")?.reshape(&Shape::new(&[b, rest[0], rest[1]])?)
-        };
-        let (xf, wf) = (flat(x, [m, k])?, flat(w, [k, n])?);
-        let out = shape([m, n])?;
         let buffer = B::contract(x.device(), self.precision, xf.view(), wf.view(), &Plain, [])?;
         Ok(Outputs::from_buf([Array::new(x.device(), buffer, out, x.dtype())]))
     }
@@ -98,6 +105,9 @@ pub fn matmul<V: Value>(x: &V, w: &V) -> Result<V> {
             x.shape(),
             w.shape()
         )));
+    }
+    if (x.shape().rank(), w.shape().rank()) == (2, 2) {
+        return V::apply(Matmul::with(x), &[x, w]);
     }
     let (vx, vw) = (x.shape().rank() == 1, w.shape().rank() == 1);
     let row = if vx { reshape::to_shape(x, &Shape::new(&[1, x.shape()[0]])?)? } else { x.clone() };

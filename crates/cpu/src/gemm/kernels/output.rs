@@ -61,25 +61,32 @@ pub(crate) fn fill<T: Real>(
         return Ok(y);
     }
     let all = y.as_mut_ptr();
-    let mut tiles = host::with_capacity(batch * m.div_ceil(rows) * n.div_ceil(cols))?;
-    for b in 0..batch {
-        for j in (0..n).step_by(cols) {
-            for i in (0..m).step_by(rows) {
-                tiles.push(Tile {
-                    batch: b,
-                    rows: i..m.min(i + rows),
-                    cols: j..n.min(j + cols),
-                    // SAFETY: i < m and j < n, so this is one of the `len` elements that there is room for.
-                    start: unsafe { all.add((b * m + i) * n + j) },
-                    step: n,
-                    done: 0,
-                    life: PhantomData,
-                });
+    let tile = |b: usize, i: usize, j: usize| Tile {
+        batch: b,
+        rows: i..m.min(i + rows),
+        cols: j..n.min(j + cols),
+        // SAFETY: it is called with i < m and j < n, so this is one of the `len` elements that there is room for.
+        start: unsafe { all.add((b * m + i) * n + j) },
+        step: n,
+        done: 0,
+        life: PhantomData,
+    };
+    let work = |tiles: &mut [Tile<'_, T>]| -> Result<()> {
+        work(tiles)?;
+        assert!(tiles.iter().all(|t| t.done == t.cols.len()), "a tile of a product was left out");
+        Ok(())
+    };
+    if batch == 1 && m <= rows && n <= cols {
+        work(&mut [tile(0, 0, 0)])?;
+    } else {
+        let mut tiles = host::with_capacity(batch * m.div_ceil(rows) * n.div_ceil(cols))?;
+        for b in 0..batch {
+            for j in (0..n).step_by(cols) {
+                tiles.extend((0..m).step_by(rows).map(|i| tile(b, i, j)));
             }
         }
+        work(&mut tiles)?;
     }
-    work(&mut tiles)?;
-    assert!(tiles.iter().all(|t| t.done == t.cols.len()), "a tile of a product was left out");
     // SAFETY: the tiles cover all elements, and all have been written.
     unsafe { y.set_len(len) };
     Ok(y)
