@@ -45,15 +45,16 @@ pub(crate) const fn rows<T>() -> usize {
 const fn cols<T>() -> usize {
     1024 / size_of::<T>()
 }
-/// Elements of a right block that is packed for all tasks, but at least a chunk of terms: 2 MiB, in L3, which others use
-/// as well. With 8 MiB, products of 1024 and 2048 took 3 to 5 % longer.
+/// Elements of a right block that is packed for all tasks, but at least a chunk of terms of all columns: of f32 8 MiB, in L3, which
+/// others use as well. Several chunks of fewer columns: each chunk but the last then adds to sums in the second-level cache instead of
+/// the result, which took 2.8 % off a product of 2048. Of f64, one chunk of 1024 columns is 4 MiB already, and two were no gain.
 const fn shared<T>() -> usize {
-    (2 << 20) / size_of::<T>()
+    if size_of::<T>() == 4 { 2 << 20 } else { 512 << 10 }
 }
 /// Panels that a task packs for itself, one after the other, and multiplies while they are in its second-level cache.
 const TOGETHER: usize = 2;
-/// Columns of which a block takes no more.
-const WIDE: usize = 4096;
+/// Columns of which a block takes no more, of one chunk of terms and of several: those of several are added to one another in a core's L2.
+const WIDE: [usize; 2] = [4096, 1024];
 /// Rows up to which columns that lie in memory are not packed: eight rows, 1024 columns and as many terms took three quarters of
 /// the time of packed ones; thirty-two took three times as long.
 const SKINNY: usize = 8;
@@ -147,6 +148,11 @@ impl<T: Real> Job<'_, T> {
         if all > WORTH { all as f64 / PER_NS } else { 0.0 }
     }
 
+    /// Columns of a block, at most.
+    fn wide(&self) -> usize {
+        WIDE[usize::from(self.k > CHUNK)]
+    }
+
     /// Tiles that fit the caches, and enough of them for all threads.
     fn cut(&self, d: &CpuDevice) -> Cut {
         let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
@@ -156,10 +162,10 @@ impl<T: Real> Job<'_, T> {
             Share::Nothing if broad => (self.m, self.n),
             Share::Nothing => (rows::<T>(), cols::<T>()),
             Share::Left => (self.m, self.right.windows(d.isa()).map_or(cols::<T>(), Windows::together)),
-            Share::Right => (rows::<T>(), self.n.min(WIDE)),
+            Share::Right => (rows::<T>(), self.n.min(self.wide())),
             // Few rows are packed as often as there are tiles side by side.
             Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
-            Share::Kept => (rows::<T>(), WIDE),
+            Share::Kept => (rows::<T>(), self.wide()),
         };
         // Threads that the batch does not feed. With a shared right factor one product is made after the other.
         let threads = match self.share {
@@ -396,7 +402,7 @@ impl<T: Real> Job<'_, T> {
     /// A block of the right factor after the other is packed by all threads; each task packs rows of the left one.
     fn with_right(&self, d: &CpuDevice, cut: &Cut, tiles: &mut [Tile<'_, T>]) -> Result<()> {
         // Columns of tiles that are packed together, and then as many chunks as fit.
-        let wide = (WIDE / cut.cols).max(1) * cut.cols;
+        let wide = (self.wide() / cut.cols).max(1) * cut.cols;
         let wide = wide.min(self.n.next_multiple_of(cut.cols));
         let deep = (shared::<T>() / wide / CHUNK).max(1) * CHUNK;
         let down = self.m.div_ceil(cut.rows);
@@ -455,12 +461,20 @@ impl<T: Real> Job<'_, T> {
                     taps.seen(b, rows.clone(), terms, &mut |left| tile.add_taps(isa, left, panels));
                 }
             } else {
+                // What a chunk adds to waits in the task's own second-level cache: rows of the result are often a power of two
+                // apart, and share its sets.
+                let several = all.len() > CHUNK;
+                let room = if several { tile.waiting() } else { 0 };
                 scratch(rows.len() * PITCH, |left| {
-                    for terms in chunks(all.clone()) {
-                        let left = self.left(isa, b, &rows, &terms, left);
-                        tile.add(isa, left, panels(&terms, &tile.cols), terms.len());
-                    }
-                })?;
+                    scratch(room, |room| {
+                        for terms in chunks(all.clone()) {
+                            let ends = (terms.start == all.start, terms.end == all.end);
+                            let left = self.left(isa, b, &rows, &terms, left);
+                            let right = panels(&terms, &tile.cols);
+                            tile.add_in_turn(isa, left, right, terms.len(), room, ends);
+                        }
+                    })
+                })??;
             }
             if all.end == self.k {
                 self.finish(d, tile);

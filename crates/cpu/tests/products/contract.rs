@@ -110,6 +110,8 @@ fn every_block_edge() {
     sized(&mut dice, &on, DType::F32, [1, 30, 1030, 300]);
     sized(&mut dice, &best, DType::F32, [1, 250, 2, 4100]);
     sized(&mut dice, &best, DType::F32, [1, 193, 1537, 1100]);
+    // More chunks than are packed together: what the second block adds to is in the result.
+    sized(&mut dice, &best, DType::F32, [1, 150, 2561, 1024]);
     sized(&mut dice, &best[..1], DType::F64, [1, 2, 3, 9000]);
     sized(&mut dice, &on, DType::F32, [7, 30, 40, 50]);
     sized(&mut dice, &best, DType::F32, [300, 4, 4, 4]);

@@ -5,13 +5,14 @@
 
 use super::skinny::{Lines, Skinny, skinny};
 use super::taps::{self, THREE, Taps, taps};
-use super::tile::{Block, Kind, Panels, multiply};
+use super::tile::{Block, Kind, Panels, in_place, multiply};
 use super::turn::turn_to;
 use super::windows::{self, Seen, windows};
 use crate::gemm::Real;
 use crate::gemm::source::Columns;
 use crate::isa::Isa;
 use crate::memory::with_capacity;
+use crate::simd::LINE;
 use elinvar_core::{Result, host};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -92,6 +93,12 @@ pub(crate) fn fill<T: Real>(
     Ok(y)
 }
 
+/// Distance of rows of sums that wait: whole lines, and one more, so that rows do not share the same sets of a cache.
+fn waiting_step<T>(cols: usize) -> usize {
+    let line = LINE / size_of::<T>();
+    cols.next_multiple_of(line) + line
+}
+
 impl<T: Real> Tile<'_, T> {
     /// Adds a chunk of `k` terms; the first chunk is stored.
     ///
@@ -118,12 +125,43 @@ impl<T: Real> Tile<'_, T> {
         // SAFETY: columns at..at + cols are the tile's; its rows and columns lie in the result, and `self` is borrowed
         // exclusively. If it is not the first chunk, all of them have been written by it.
         unsafe {
-            let (c, rows) = (self.start.add(at), self.rows.len());
-            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step: self.step, first });
+            let (c, rows, step) = (self.start.add(at), self.rows.len(), self.step);
+            let before = in_place(c, step, first);
+            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before });
         }
         if first {
             self.done = at + cols;
         }
+    }
+    /// Adds a chunk of `k` terms, one of several in a row: only the last one's sums are stored in the result, those of the others wait in
+    /// `room`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added.
+    ///
+    /// # Panics
+    /// If `left` or `right` is too short, or `room` for as many numbers as [`Tile::waiting`] says.
+    pub(crate) fn add_in_turn(
+        &mut self,
+        isa: Isa,
+        left: Lines<'_, T>,
+        right: Panels<'_, T>,
+        k: usize,
+        room: &mut [T],
+        (is_first, is_last): (bool, bool),
+    ) {
+        let (rows, cols, apart) = (self.rows.len(), self.cols.len(), waiting_step::<T>(self.cols.len()));
+        assert!(is_first && is_last || room.len() >= rows * apart, "room for sums that wait");
+        let was = (self.done == cols).then_some((self.start.cast_const(), self.step));
+        let before = if is_first { was } else { Some((room.as_ptr(), apart)) };
+        let (c, step) = if is_last { (self.start, self.step) } else { (room.as_mut_ptr(), apart) };
+        // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many numbers, and all of it has been
+        // written, by somebody.
+        unsafe { multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before }) };
+        if is_last {
+            self.done = cols;
+        }
+    }
+    /// How many numbers of room [`Tile::add_in_turn`] wants.
+    pub(crate) fn waiting(&self) -> usize {
+        self.rows.len() * waiting_step::<T>(self.cols.len())
     }
     /// Adds a chunk of terms of windows; the first chunk is stored.
     ///

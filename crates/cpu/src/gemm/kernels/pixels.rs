@@ -5,7 +5,7 @@
 //! output channels, and whole ones at that, however short rows of windows are.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Panel, Side, Tile};
+use super::tile::{Panel, Side, Tile, in_place};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -83,7 +83,8 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                 i += unsafe {
                     let a = Windows::<V> { places: places.as_ptr(), from: x.as_ptr().add(run.from + i) };
                     let b = Panel::<V> { at: panels.as_ptr(), next: w, across: 0, soon, hop };
-                    let done = Tile { a, b, k, c, step, cols, first }.next(run.count - i);
+                    let before = in_place(c, step, first);
+                    let done = Tile { a, b, k, c, step, cols, before }.next(run.count - i);
                     c = c.wrapping_add(done * step);
                     done
                 };

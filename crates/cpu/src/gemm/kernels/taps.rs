@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::pixels::Run;
-use super::tile::{Panel, Panels, Side, Tile};
+use super::tile::{Panel, Panels, Side, Tile, in_place};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -117,7 +117,8 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                 i += unsafe {
                     let b = Panel::<V> { at, next: b.step, across: 0, soon, hop };
                     let c = c.add(i * THREE * step + j);
-                    let tile = Tile { a: side, b, k, c, step, cols: (cols - j).min(w), first };
+                    let before = in_place(c, step, first);
+                    let tile = Tile { a: side, b, k, c, step, cols: (cols - j).min(w), before };
                     match threes.len() {
                         4.. if const { V::ROWS >= 12 } => tile.wide::<12>(),
                         2.. if const { V::ROWS >= 6 } => tile.wide::<6>(),

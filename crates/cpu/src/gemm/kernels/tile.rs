@@ -48,8 +48,8 @@ pub(crate) struct Block<'a, T> {
     /// Where the result starts, and how far apart its rows are.
     pub(crate) c: *mut T,
     pub(crate) step: usize,
-    /// Is it the first chunk: the result is stored, not added?
-    pub(crate) first: bool,
+    /// The sums of the chunks before, and how far apart their rows are; the result's own place, mostly. None: it is the first chunk.
+    pub(crate) before: Option<(*const T, usize)>,
 }
 
 /// Columns of a panel.
@@ -65,8 +65,8 @@ pub(crate) fn height<T: Real>(isa: Isa) -> usize {
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; unless it is the
-/// first chunk, they have been written.
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; so does `before`, if there is
+/// one, and they have been written.
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
@@ -83,6 +83,12 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
         Kind::Numbers => in_registers(isa, Tiles(block)),
         Kind::Pairs => in_pairs(isa, Tiles(block)),
     }
+}
+
+/// The sums before a chunk that are in the result, unless it is the first.
+#[inline(always)]
+pub(super) fn in_place<T>(c: *mut T, step: usize, first: bool) -> Option<(*const T, usize)> {
+    (!first).then_some((c.cast_const(), step))
 }
 
 /// A block whose lengths have been checked, by `multiply` alone.
@@ -105,7 +111,7 @@ impl<T: Real> Tiles<'_, T> {
     /// The processor has the instruction set of `V`.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>>(self) {
-        let Block { a, b, rows, cols, k, c, step, first } = self.0;
+        let Block { a, b, rows, cols, k, c, step, before } = self.0;
         let w = 2 * V::LANES;
         let mut j = 0;
         while j < cols {
@@ -140,7 +146,7 @@ impl<T: Real> Tiles<'_, T> {
                         c: c.add(i * step + j),
                         step,
                         cols: (cols - j).min(w),
-                        first,
+                        before: before.map(|(at, step)| (at.add(i * step + j), step)),
                     };
                     i += match side {
                         SIDE => t.side::<1, SIDE>(),
@@ -311,7 +317,23 @@ pub(super) struct Tile<V: Vector, A, B> {
     pub(super) c: *mut V::T,
     pub(super) step: usize,
     pub(super) cols: usize,
-    pub(super) first: bool,
+    /// As in [`Block`].
+    pub(super) before: Option<(*const V::T, usize)>,
+}
+
+impl<V: Vector, A, B> Tile<V, A, B> {
+    /// A register's sums of row `r`, added to those of the chunks before.
+    ///
+    /// # Safety
+    /// The processor has the registers, and what was summed before has such a row, and a whole register `v` in it.
+    #[inline(always)]
+    unsafe fn with_before(&self, r: usize, v: usize, sum: V) -> V {
+        match self.before {
+            // SAFETY: the caller's.
+            Some((at, step)) => unsafe { V::load(at.add(r * step + v * V::LANES)).add(sum) },
+            None => sum,
+        }
+    }
 }
 
 impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
@@ -339,9 +361,7 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
             }
             each_row!(R, up to 2, r => {
                 for (i, sum) in sums[r].iter().flatten().enumerate() {
-                    let c = self.c.add(r * self.step + i * V::LANES);
-                    let sum = if self.first { *sum } else { V::load(c).add(*sum) };
-                    sum.store(c);
+                    self.with_before(r, i, *sum).store(self.c.add(r * self.step + i * V::LANES));
                 }
             });
         }
@@ -412,9 +432,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
             if self.cols == W * V::LANES {
                 each_row!(R, up to 14, r => {
                     for (v, sum) in sums[r].iter().enumerate() {
-                        let c = self.c.add(r * self.step + v * V::LANES);
-                        let sum = if self.first { *sum } else { V::load(c).add(*sum) };
-                        sum.store(c);
+                        self.with_before(r, v, *sum).store(self.c.add(r * self.step + v * V::LANES));
                     }
                 });
             } else {
@@ -424,7 +442,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                         sum.store(rows[r].as_mut_ptr().add(v * V::LANES));
                     }
                 });
-                edge(&rows, self.c, self.step, self.cols, self.first);
+                edge(&rows, self.c, self.step, self.cols, self.before);
             }
         }
     }
@@ -436,16 +454,22 @@ const WIDEST: usize = 32;
 /// Stores or adds the first `cols` numbers of each row. Written out in tiles, row by row, it would be most of their code.
 ///
 /// # Safety
-/// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes meanwhile; unless it is the `first`
-/// chunk, they have been written.
+/// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes meanwhile; so does `before`, and they have been
+/// written.
 #[inline(never)]
-unsafe fn edge<T: Registers>(rows: &[[T; WIDEST]], c: *mut T, step: usize, cols: usize, first: bool) {
+unsafe fn edge<T: Registers>(
+    rows: &[[T; WIDEST]],
+    c: *mut T,
+    step: usize,
+    cols: usize,
+    before: Option<(*const T, usize)>,
+) {
     for (r, row) in rows.iter().enumerate() {
         for (j, sum) in row[..cols].iter().enumerate() {
             // SAFETY: the caller's.
             unsafe {
-                let c = c.add(r * step + j);
-                c.write(if first { *sum } else { c.read() + *sum });
+                let sum = before.map_or(*sum, |(at, step)| at.add(r * step + j).read() + *sum);
+                c.add(r * step + j).write(sum);
             }
         }
     }

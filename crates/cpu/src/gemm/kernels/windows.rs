@@ -4,7 +4,7 @@
 //! register of columns is one load, or of two rows two loads, for any term: all that differs from term to term is the place.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Feed, PITCH, Packed, Tile};
+use super::tile::{Feed, PITCH, Packed, Tile, in_place};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -108,12 +108,13 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                     let (places, k) = (b.places.as_ptr(), b.places.len());
                     let (a, c) = (Packed(a.as_ptr().add(i * PITCH)), c.add(i * step + j));
                     let from = units.map(|u| x.add(u.from));
+                    let before = in_place(c, step, first);
                     if whole {
-                        Tile { a, b: Rows::<V> { places, from }, k, c, step, cols, first }.next(rows - i)
+                        Tile { a, b: Rows::<V> { places, from }, k, c, step, cols, before }.next(rows - i)
                     } else {
                         let rest = units.map(|u| x.add(u.rest));
                         let mask = units.map(|u| V::load(self.masks.as_ptr().add(MOST - u.cut.min(MOST))));
-                        Tile { a, b: Cut { places, from, rest, mask }, k, c, step, cols, first }
+                        Tile { a, b: Cut { places, from, rest, mask }, k, c, step, cols, before }
                             .next(rows - i)
                     }
                 };
