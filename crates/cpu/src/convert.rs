@@ -3,10 +3,12 @@
 //! The rules are the reference's, one element at a time; here they become loops. 16-bit floats go through f32: to it is
 //! exact, and from wider types by a rounding to odd, which makes the second rounding the only one.
 
+use crate::CpuDevice;
 use crate::Isa;
 use crate::isa::dispatch;
-use crate::simd::room::{At, Block, Compute, Room};
-use elinvar_core::{bf16, f16, rounding};
+use crate::memory::Scratch;
+use crate::simd::room::{At, Block, Compute, Room, Work, fresh_of};
+use elinvar_core::{DType, Error, HostData, Result, bf16, f16, rounding};
 use elinvar_reference::Cell;
 use half::slice::HalfFloatSliceExt;
 
@@ -81,6 +83,34 @@ pub(crate) fn to_f16(x: &[f32], room: &mut Room<'_, f16>) {
         let narrow = &mut narrow[..part.len()];
         narrow.convert_from_f32_slice(part);
         room.copy(narrow);
+    }
+}
+
+/// Results in f32 as they are stored: rounded once if that is in 16 bits.
+///
+/// # Errors
+/// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but floats of 16 or 32 bits.
+pub(crate) fn stored(d: &CpuDevice, v: Vec<f32>, to: DType) -> Result<HostData> {
+    let narrow = |v: Vec<f32>| {
+        // The memory goes back to the cache.
+        let v = Scratch::of(v);
+        match to {
+            DType::F16 => Ok(HostData::F16(fresh_of(d, v.len(), 1, Work::Light, &|start, room| {
+                to_f16(&v[start..start + room.left()], room);
+                Ok(())
+            })?)),
+            _ => Ok(HostData::BF16(fresh_of(d, v.len(), 1, Work::Light, &|start, room| {
+                to_bf16(d.isa(), &v[start..start + room.left()], room);
+                Ok(())
+            })?)),
+        }
+    };
+    match to {
+        DType::F32 => Ok(HostData::F32(v)),
+        DType::F16 | DType::BF16 => narrow(v),
+        DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(Error::dtype(format!(
+            "cpu: results in f32 cannot be stored as {to}; the op should have converted them"
+        ))),
     }
 }
 

@@ -1,8 +1,10 @@
 //! f32 and f64: the types in which floats are computed, and the folds of both by name.
 
-use super::fold::{store, store_f32};
+use super::fold::store;
 use super::lanes::{self, Combine, Sum, each_fold};
 use super::stage::Number;
+use crate::CpuDevice;
+use crate::convert;
 use crate::isa::Isa;
 use crate::simd::folds::Folds;
 use crate::simd::reading::Read;
@@ -30,7 +32,7 @@ pub(crate) trait Float: Number + Read + PartialOrd {
     ///
     /// # Errors
     /// `DTypeMismatch` for a type that the op should have converted; `OutOfMemory`.
-    fn stored(v: Vec<Self>, to: DType) -> Result<HostData>;
+    fn stored(d: &CpuDevice, v: Vec<Self>, to: DType) -> Result<HostData>;
 }
 
 macro_rules! float {
@@ -55,14 +57,14 @@ macro_rules! float {
             fn join(f: Fold, blocks: &[$t]) -> $t {
                 each_fold!(f, F => lanes::join::<$t, F>(blocks))
             }
-            fn stored(v: Vec<$t>, to: DType) -> Result<HostData> {
-                $store(v, to)
+            fn stored(d: &CpuDevice, v: Vec<$t>, to: DType) -> Result<HostData> {
+                $store(d, v, to)
             }
         }
     };
 }
-float!(f32, store_f32);
-float!(f64, store);
+float!(f32, convert::stored);
+float!(f64, |_, v, to| store(v, to));
 
 /// Runs the body with the type alias `$C` bound to the type in which a float dtype is computed.
 macro_rules! each_float {

@@ -9,12 +9,12 @@ use super::lanes::{self, Combine, Max, Min, Prod, Sum, each_fold};
 use super::stage::{Number, Stage};
 use crate::CpuDevice;
 use crate::View;
+use crate::convert::stored;
 use crate::memory::filled;
 use crate::parallel::{pieces, try_pieces};
 use elinvar_core::order::BLOCK;
-use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_core::{DType, Element, Error, HostData, Result};
 use elinvar_ops::backend::Fold;
-use half::slice::HalfFloatSliceExt;
 
 /// Nanoseconds for a term: what memory takes.
 const NS: f64 = 0.2;
@@ -23,7 +23,7 @@ const NS: f64 = 0.2;
 pub(crate) fn fold(d: &CpuDevice, f: Fold, x: &View<'_>, kept: usize, to: DType) -> Result<HostData> {
     match (x.buffer.dtype(), f) {
         (DType::F32 | DType::F16 | DType::BF16, _) => {
-            each_fold!(f, F => store_f32(view::<f32, F>(d, x, kept)?, to))
+            each_fold!(f, F => stored(d, view::<f32, F>(d, x, kept)?, to))
         }
         (DType::F64, _) => each_fold!(f, F => store(view::<f64, F>(d, x, kept)?, to)),
         (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Fold::Sum) => {
@@ -45,30 +45,13 @@ pub(crate) fn fold(d: &CpuDevice, f: Fold, x: &View<'_>, kept: usize, to: DType)
 
 /// Results in the type in which they were computed.
 pub(crate) fn store<T: Element>(v: Vec<T>, to: DType) -> Result<HostData> {
-    if to == T::DTYPE { Ok(T::wrap(v)) } else { Err(misuse(T::DTYPE, to)) }
-}
-
-/// Results in f32, rounded once if they are stored in 16 bits.
-pub(crate) fn store_f32(v: Vec<f32>, to: DType) -> Result<HostData> {
-    match to {
-        DType::F16 => {
-            let mut y = filled(v.len(), f16::ZERO)?;
-            y.convert_from_f32_slice(&v);
-            Ok(HostData::F16(y))
-        }
-        DType::BF16 => {
-            let mut y = filled(v.len(), bf16::ZERO)?;
-            y.convert_from_f32_slice(&v);
-            Ok(HostData::BF16(y))
-        }
-        DType::F32 | DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => store(v, to),
+    if to == T::DTYPE {
+        return Ok(T::wrap(v));
     }
-}
-
-fn misuse(from: DType, to: DType) -> Error {
-    Error::dtype(format!(
-        "cpu: results in {from} cannot be stored as {to}; the op should have converted them"
-    ))
+    Err(Error::dtype(format!(
+        "cpu: results in {} cannot be stored as {to}; the op should have converted them",
+        T::DTYPE
+    )))
 }
 
 /// The fold of each row of a view.

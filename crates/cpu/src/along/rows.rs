@@ -37,7 +37,7 @@ pub(crate) fn rows<R: Rows<N>, const N: usize>(
     kept: usize,
     dtype: DType,
 ) -> Result<HostData> {
-    each_float!(R::NAME, dtype, C => C::stored(compute::<C, R, N>(d, r, x, kept)?, dtype))
+    each_float!(R::NAME, dtype, C => C::stored(d, compute::<C, R, N>(d, r, x, kept)?, dtype))
 }
 
 fn compute<C: Float, R: Rows<N>, const N: usize>(

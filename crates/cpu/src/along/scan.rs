@@ -1,10 +1,11 @@
 //! Prefix sums and products along the last axis: groups of 16 by log-steps, carried through blocks of 1024.
 
-use super::fold::{store, store_f32};
+use super::fold::store;
 use super::lanes::{Combine, Prod, Sum};
 use super::stage::{Number, either, turned};
 use crate::CpuDevice;
 use crate::View;
+use crate::convert::stored;
 use crate::isa::{Kernel, dispatch};
 use crate::memory::filled;
 use crate::parallel::pieces;
@@ -17,8 +18,8 @@ use std::marker::PhantomData;
 /// Prefix sums or products along the last axis.
 pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<HostData> {
     match (x.buffer.dtype(), f) {
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => store_f32(view::<f32, Sum>(d, x)?, to),
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => store_f32(view::<f32, Prod>(d, x)?, to),
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => stored(d, view::<f32, Sum>(d, x)?, to),
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => stored(d, view::<f32, Prod>(d, x)?, to),
         (DType::F64, Scan::Sum) => store(view::<f64, Sum>(d, x)?, to),
         (DType::F64, Scan::Prod) => store(view::<f64, Prod>(d, x)?, to),
         (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => store(view::<i64, Sum>(d, x)?, to),

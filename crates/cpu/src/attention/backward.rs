@@ -50,7 +50,7 @@ pub(crate) fn attention_grad(
     let dtype = q.buffer.dtype();
     each_float!("attention's gradient", dtype, C => {
         let [dq, dk, dv] = backward::<C>(d, a, [&q, &k, &v], mask.as_ref(), &r)?;
-        Ok((C::stored(dq, dtype)?, C::stored(dk, dtype)?, C::stored(dv, dtype)?))
+        Ok((C::stored(d, dq, dtype)?, C::stored(d, dk, dtype)?, C::stored(d, dv, dtype)?))
     })
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn attention(
     let dtype = q.buffer.dtype();
     each_float!("attention", dtype, C => {
         let (y, lse) = forward::<C>(d, a, &q, &k, &v, mask.as_ref())?;
-        Ok((C::stored(y, dtype)?, C::stored(lse, dtype.compute())?))
+        Ok((C::stored(d, y, dtype)?, C::stored(d, lse, dtype.compute())?))
     })
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let patches = window.patches(&xv, ws[1]);
     let job = Windows { patches, images, groups: c.groups, o, w: &wv };
     let y = T::windows(d, &job, &Follow { e, extra })?;
-    store(y, x.buffer.dtype())
+    store(d, y, x.buffer.dtype())
 }
 
 /// For each image and group: weights [o, (channel, tap)] times patches.
@@ -225,7 +225,7 @@ pub(crate) fn input_grad<T: Real>(
         let job = Windows { patches, images, groups: c.groups, o: channels, w: &turned };
         let dx = windows(d, &job, &Nothing)?;
         if window.stride == [1; 3] {
-            return store(dx, g.buffer.dtype());
+            return store(d, dx, g.buffer.dtype());
         }
         parts.push((residue, across, Scratch::of(dx)));
     }
@@ -244,7 +244,7 @@ pub(crate) fn input_grad<T: Real>(
             }
         }
     });
-    store(dx, g.buffer.dtype())
+    store(d, dx, g.buffer.dtype())
 }
 
 /// w[group, c, (o, tap)] of w[group, o, c, tap], for some of the taps.
@@ -304,7 +304,7 @@ pub(crate) fn weight_grad<T: Real>(
     let patches = window.patches(&xv, channels);
     if beside::is_beside(&patches, c.groups, o) {
         let dw = beside::weight_grad(d, &patches, &gv, xs[0], c.groups, o)?;
-        return store(dw, x.buffer.dtype());
+        return store(d, dw, x.buffer.dtype());
     }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
@@ -340,7 +340,7 @@ pub(crate) fn weight_grad<T: Real>(
         }
         Ok(())
     })?;
-    store(dw, x.buffer.dtype())
+    store(d, dw, x.buffer.dtype())
 }
 
 /// g of all images of a group: rows are terms (image, position), columns output channels.

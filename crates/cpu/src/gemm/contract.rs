@@ -4,10 +4,9 @@ use super::finish::Follow;
 use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product};
 use crate::CpuDevice;
 use crate::View;
-use crate::memory::with_capacity;
-use elinvar_core::{DType, Error, HostData, Layout, Precision, Result, bf16, f16};
+use crate::convert;
+use elinvar_core::{DType, Error, HostData, Layout, Precision, Result};
 use elinvar_ops::backend::Epilogue;
-use half::slice::HalfFloatSliceExt;
 
 /// Contracts views of floats.
 ///
@@ -26,7 +25,7 @@ pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
     let right = Matrix { kept: packed.and_then(|p| p.of(d.isa(), w.layout)), ..right };
     let extra = all(extra, |v| matrix::<T>(v.buffer, v.layout))?;
     let y = products(d, p, [xs[0], xs[1], xs[2], n], left, right, e, extra)?;
-    store(y, x.buffer.dtype())
+    store(d, y, x.buffer.dtype())
 }
 
 /// One value from each.
@@ -104,21 +103,10 @@ pub(crate) fn numbers<T: Real>(data: &HostData) -> Result<super::Numbers<'_, T>>
 /// Results as they are stored, rounded once.
 ///
 /// # Errors
-/// `OutOfMemory`.
-pub(crate) fn store<T: Real>(y: Vec<T>, to: DType) -> Result<HostData> {
-    Ok(match (T::wrap(y), to) {
-        (HostData::F32(y), DType::F16) => {
-            let mut h = with_capacity::<f16>(y.len())?;
-            h.resize(y.len(), f16::ZERO);
-            h.convert_from_f32_slice(&y);
-            HostData::F16(h)
-        }
-        (HostData::F32(y), DType::BF16) => {
-            let mut h = with_capacity::<bf16>(y.len())?;
-            h.resize(y.len(), bf16::ZERO);
-            h.convert_from_f32_slice(&y);
-            HostData::BF16(h)
-        }
-        (y, _) => y,
-    })
+/// `OutOfMemory`; `DTypeMismatch` if they are not stored as floats.
+pub(crate) fn store<T: Real>(d: &CpuDevice, y: Vec<T>, to: DType) -> Result<HostData> {
+    match T::wrap(y) {
+        HostData::F32(y) => convert::stored(d, y, to),
+        y => Ok(y),
+    }
 }

@@ -165,7 +165,7 @@ pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[us
     let plane = Plane::new(p, spatial)?;
     let dtype = g.buffer.dtype();
     each_float!("an average pool's gradient", dtype, C => {
-        C::stored(spread::<C>(d, &Stage::new("an average pool's gradient", g)?, planes, &plane)?, dtype)
+        C::stored(d, spread::<C>(d, &Stage::new("an average pool's gradient", g)?, planes, &plane)?, dtype)
     })
 }
 

@@ -46,7 +46,7 @@ pub(super) fn of_dtype(
                     formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
             };
-            f32::stored(max(d, x, planes, plane, &each)?, to)
+            f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
         DType::F32 | DType::F16 | DType::BF16 if let Some(windows) = two_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
@@ -57,7 +57,7 @@ pub(super) fn of_dtype(
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))
         }
         to @ (DType::F32 | DType::F16 | DType::BF16) => {
-            one::<f32>(d, x, planes, plane, places, |y| f32::stored(y, to))
+            one::<f32>(d, x, planes, plane, places, |y| f32::stored(d, y, to))
         }
         DType::F64 => one::<f64>(d, x, planes, plane, places, |y| Ok(f64::wrap(y))),
         DType::I64 => one::<i64>(d, x, planes, plane, places, |y| Ok(i64::wrap(y))),

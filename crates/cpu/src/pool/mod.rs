@@ -112,7 +112,7 @@ pub(crate) fn pool(
     if p.kind == PoolKind::Avg {
         return each_float!("an average pool", dtype, C => {
             let y = average::average::<C>(d, &Stage::new("an average pool", &look)?, planes, &plane)?;
-            Ok((CpuBuffer::new(C::stored(y, dtype)?), None))
+            Ok((CpuBuffer::new(C::stored(d, y, dtype)?), None))
         });
     }
     let y = max::of_dtype(d, &look, planes, &plane, false)?;
