@@ -24,6 +24,14 @@ fn lay<T: Copy>(from: &[T], to: &mut [T]) {
     }
 }
 
+/// Copies every second element, from the first on: in pairs, of which the compiler makes registers.
+fn every_second<T: Copy>(from: &[T], to: &mut [T]) {
+    let Some((last, rest)) = to.split_last_mut() else { return };
+    let (pairs, single) = from.as_chunks::<2>();
+    rest.iter_mut().zip(pairs).for_each(|(to, pair)| *to = pair[0]);
+    *last = single[0];
+}
+
 /// What the windows at a box of positions see, and where it lies in a padded plane.
 pub(super) struct Padded {
     /// The box: its first position.
@@ -117,6 +125,7 @@ impl Padded {
             let to = &mut to[at..at + count];
             match step {
                 1 => lay(&plane[from..from + count], to),
+                2 => every_second(&plane[from..from + 2 * count - 1], to),
                 _ => to.iter_mut().zip(plane[from..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
             }
         });

@@ -11,12 +11,10 @@ use crate::gemm::{
 use elinvar_core::Result;
 use std::ops::Range;
 
-/// Sums of a task, and padded elements: 384 KiB of f32 each, so that both stay in a core's second-level cache.
+/// Padded elements of a task, and sums of a panel: 384 KiB of f32 each at most, so that both stay in a core's second-level cache.
 const ROOM: usize = 96 << 10;
-/// Panels of weights that are packed at once.
-const TOGETHER: usize = 4;
 
-/// Terms below which turning the sums is too much beside them: of 147 terms (3 channels, 7 x 7), it took a quarter longer.
+/// Terms below which turning the sums is too much beside them: of 147 terms (3 channels, 7 x 7), it took 3 % longer.
 const LEAST: usize = 256;
 /// Parts of an image, at most: with more, what is padded for each would be read too often.
 const PARTS: usize = 64;
@@ -28,12 +26,12 @@ fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) 
     if height::<T>(d.isa()) < 12 || k < LEAST || o < w || !o.is_multiple_of(w / 2) {
         return None;
     }
-    let (n, most) = (p.positions(), ROOM / o.next_multiple_of(w));
+    let (n, most) = (p.positions(), ROOM / w);
     let least = d.threads().div_ceil(batch.max(1));
     if p.is_plain() {
         /// Rows of the highest tile.
         const HIGH: usize = 14;
-        let parts = n.div_ceil(most.max(HIGH)).max(least);
+        let parts = n.div_ceil(most.min(ROOM / p.channels).max(HIGH)).max(least);
         return Some(n.div_ceil(parts).next_multiple_of(HIGH));
     }
     // Whole rows of windows.
@@ -86,14 +84,14 @@ fn convolve<T: Real>(
         kept: None,
     };
     scratch(groups * k * step, |packed| {
+        // Panel after panel, in each chunk after chunk: as they are read.
         let mut parts = Vec::new();
         let mut rest = &mut *packed;
         for group in 0..groups {
-            for terms in chunks(0..k) {
-                for j in (0..o).step_by(TOGETHER * wide) {
-                    let cols = j..o.min(j + TOGETHER * wide);
-                    let (part, after) = rest.split_at_mut(terms.len() * cols.len().next_multiple_of(wide));
-                    parts.push((group, terms.clone(), cols, part));
+            for j in (0..o).step_by(wide) {
+                for terms in chunks(0..k) {
+                    let (part, after) = rest.split_at_mut(terms.len() * wide);
+                    parts.push((group, terms, j..o.min(j + wide), part));
                     rest = after;
                 }
             }
@@ -108,19 +106,21 @@ fn convolve<T: Real>(
             each(d, ns, tiles, |tile| {
                 let packed = &packed[tile.batch % groups * k * step..][..k * step];
                 let positions = tile.cols.clone();
-                scratch(positions.len() * step, |sums| {
+                scratch(positions.len() * wide, |sums| {
                     seen(p, tile.batch, positions.clone(), |x, places, runs| {
-                        for terms in chunks(0..k) {
-                            let (first, panel) = (terms.start == 0, terms.len() * wide);
-                            for j in (0..o).step_by(wide) {
-                                let panels = &packed[terms.start * step + j / wide * panel..];
-                                let (c, cols) = (&mut sums[j..], wide.min(o - j));
-                                let places = &places[terms.clone()];
-                                pixels(isa, Pixels { x, places, runs, panels, cols, c, step, first });
+                        for j in (0..o).step_by(wide) {
+                            let cols = wide.min(o - j);
+                            for terms in chunks(0..k) {
+                                let first = terms.start == 0;
+                                let panels = &packed[j * k + terms.start * wide..];
+                                let places = &places[terms];
+                                let c = &mut *sums;
+                                pixels(isa, Pixels { x, places, runs, panels, cols, c, step: wide, first });
                             }
+                            // While they are in the first-level cache.
+                            tile.turned_rows(isa, (j, cols), sums, wide);
                         }
                     })?;
-                    tile.turned(isa, (0, positions.len()), sums, step);
                     finish::finish(isa, after, tile);
                     Ok(())
                 })?

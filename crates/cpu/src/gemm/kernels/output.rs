@@ -37,6 +37,8 @@ pub(crate) struct Tile<'a, T> {
     step: usize,
     /// Columns that have been written, from the first on.
     done: usize,
+    /// Rows that have been written whole, from the first on, if that is how they are written.
+    whole: usize,
     life: PhantomData<&'a mut [T]>,
 }
 
@@ -70,6 +72,7 @@ pub(crate) fn fill<T: Real>(
         start: unsafe { all.add((b * m + i) * n + j) },
         step: n,
         done: 0,
+        whole: 0,
         life: PhantomData,
     };
     let work = |tiles: &mut [Tile<'_, T>]| -> Result<()> {
@@ -216,6 +219,22 @@ impl<T: Real> Tile<'_, T> {
             turn_to(isa, sums, 0, step as isize, self.rows.len(), cols, self.start.add(at), self.step);
         }
         self.done = at + cols;
+    }
+    /// Stores the sums of all terms of `rows` rows from `at` on, the next ones: that of column c and row at + i is sums[c * step + i].
+    ///
+    /// # Panics
+    /// If there are too few, or these are not the next rows.
+    pub(crate) fn turned_rows(&mut self, isa: Isa, (at, rows): (usize, usize), sums: &[T], step: usize) {
+        assert!(at == self.whole && at + rows <= self.rows.len(), "rows of a tile");
+        let cols = self.cols.len();
+        // SAFETY: rows at..at + rows are the tile's, whose columns lie in the result, and `self` is borrowed exclusively.
+        unsafe {
+            turn_to(isa, sums, 0, step as isize, rows, cols, self.start.add(at * self.step), self.step);
+        }
+        self.whole = at + rows;
+        if self.whole == self.rows.len() {
+            self.done = cols;
+        }
     }
     /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at
     /// least.
