@@ -237,7 +237,7 @@ pub struct Ulp {
 /// The exit status is 1 if a case fails.
 #[derive(Args, Debug)]
 pub struct Conformance {
-    /// Directory with index.json and OP.safetensors; without it, the sample inside the program
+    /// Directory with index.json and OP.safetensors, beside our own cases; without it, the sample inside the program
     #[arg(long, value_name = "DIR")]
     pub golden: Option<PathBuf>,
     /// Where it runs; see `elinvar devices`

@@ -1,6 +1,7 @@
 //! Which cases run.
 
 use crate::index::{Entry, Index};
+use elinvar_ops::catalogue::NAMES;
 
 /// Names of ops and parts of case ids; no entry lets everything through.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +15,8 @@ impl Filter {
     }
     /// The cases that run, in the order of the index.
     pub fn select<'a>(&self, index: &'a Index) -> Vec<&'a Entry> {
-        let is_op = |f: &String| index.cases.iter().any(|e| e.op == *f);
+        // An op may have its cases in another index.
+        let is_op = |f: &String| NAMES.contains(&f.as_str()) || index.cases.iter().any(|e| e.op == *f);
         let asked: Vec<(&String, bool)> = self.0.iter().map(|f| (f, is_op(f))).collect();
         let takes = |e: &&Entry| {
             let one = |&(f, op): &(&String, bool)| if op { e.op == *f } else { e.id.contains(f.as_str()) };

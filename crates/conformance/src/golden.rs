@@ -5,7 +5,7 @@
 //! complete, and nothing that runs it has to ask again.
 
 use crate::filter::Filter;
-use crate::index::{self, Entry, Step, ViewEntry};
+use crate::index::{self, Entry, Index, Step, ViewEntry};
 use crate::view;
 use elinvar_core::{DType, Error, HostData, HostTensor, Layout, Result, Shape, each_data};
 use elinvar_ops::args::Attr;
@@ -90,7 +90,7 @@ pub struct Grad {
 /// # Errors
 /// `Io` if a file cannot be read, `Format` if its content is not what the format allows.
 pub fn open(dir: &Path, filter: &Filter) -> Result<Vec<Case>> {
-    let index = index::parse(&read(&dir.join("index.json"))?, "golden: index.json")?;
+    let index = index(dir)?;
     let entries = filter.select(&index);
     let mut files: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
     for e in &entries {
@@ -107,6 +107,14 @@ pub fn open(dir: &Path, filter: &Filter) -> Result<Vec<Case>> {
         .iter()
         .map(|e| case(e, &sets[e.op.as_str()]).map_err(|x| x.at(format!("golden: {}", e.id))))
         .collect()
+}
+
+/// The index of a golden directory.
+///
+/// # Errors
+/// `Io` if it cannot be read, `Format` if its content is not what the format allows.
+pub fn index(dir: &Path) -> Result<Index> {
+    index::parse(&read(&dir.join("index.json"))?, "golden: index.json")
 }
 
 /// The cases of one archive: an index, and one safetensors file in which names begin with `op/`.

@@ -3,7 +3,7 @@
 use elinvar_core::{Error, Result};
 use elinvar_ops::args::Attr;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The only version of the format so far.
 pub const FORMAT: u64 = 1;
@@ -15,6 +15,13 @@ pub struct Index {
     pub format: u64,
     /// The cases, grouped by op.
     pub cases: Vec<Entry>,
+}
+
+impl Index {
+    /// The ops that have a case.
+    pub fn ops(&self) -> BTreeSet<String> {
+        self.cases.iter().map(|e| e.op.clone()).collect()
+    }
 }
 
 /// One case; tensors by their names.

@@ -13,6 +13,7 @@ pub mod filter;
 pub mod golden;
 pub mod guard;
 pub mod index;
+pub mod own;
 pub mod report;
 pub mod run;
 pub mod sample;
@@ -32,7 +33,8 @@ use std::path::PathBuf;
 /// What is to run, and where.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A directory of golden cases; without it, the sample that the program carries.
+    /// A directory of golden cases, which run beside the project's own of other ops; without it, the sample that the
+    /// program carries, and these.
     pub golden: Option<PathBuf>,
     /// Names of ops or parts of case ids; empty: everything.
     pub only: Vec<String>,
@@ -70,7 +72,11 @@ pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
 pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
     let filter = filter::Filter::new(&options.only);
     let cases = match &options.golden {
-        Some(dir) => golden::open(dir, &filter)?,
+        Some(dir) => {
+            let mut cases = golden::open(dir, &filter)?;
+            cases.extend(own::cases(&filter, &golden::index(dir)?.ops())?);
+            cases
+        }
         None => sample::cases(&filter)?,
     };
     if cases.is_empty() {

@@ -6,6 +6,7 @@
 use crate::filter::Filter;
 use crate::golden::{self, Case};
 use crate::run::refuses_zeros;
+use crate::{index, own};
 use elinvar_core::{DType, Error, HostTensor, Result};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -19,12 +20,14 @@ const TENSORS: &[u8] = include_bytes!("../golden-sample/sample.safetensors");
 /// The sample is part of the program, so it stays below this many bytes, index and tensors together.
 const BUDGET: usize = 390_000;
 
-/// The cases of the built-in sample that the filter lets through.
+/// The cases that the filter lets through of all that the program carries: the sample, and those of the project's own.
 ///
 /// # Errors
-/// `Format` if the archive was damaged when it was made.
+/// `Format` if an archive was damaged when it was made.
 pub fn cases(filter: &Filter) -> Result<Vec<Case>> {
-    golden::from_archive(INDEX, TENSORS, filter)
+    let mut cases = golden::from_archive(INDEX, TENSORS, filter)?;
+    cases.extend(own::cases(filter, &index::parse(INDEX, "golden: index of the sample")?.ops())?);
+    Ok(cases)
 }
 
 /// Makes the archive in `out` from the golden directory `dir`.

@@ -5,3 +5,4 @@ mod capabilities;
 mod equal;
 mod malformed;
 mod mutation;
+mod own;

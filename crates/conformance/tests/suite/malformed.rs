@@ -68,11 +68,20 @@ fn a_good_directory_is_read_and_passes() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("index.json"), INDEX).unwrap();
     std::fs::write(dir.path().join("neg.safetensors"), good()).unwrap();
-    let options = Options { golden: Some(dir.path().to_owned()), ..Options::default() };
-    let mut out = Vec::new();
-    let summary = conformance(&options, &mut out).unwrap();
-    assert!(summary.is_good());
-    assert_eq!(String::from_utf8(out).unwrap(), "neg   1 passed\n1 passed, 0 failed, 0 skipped\n");
+    let run = |only: &[&str]| {
+        let only = only.iter().map(|s| s.to_string()).collect();
+        let options = Options { golden: Some(dir.path().to_owned()), only, ..Options::default() };
+        let mut out = Vec::new();
+        let summary = conformance(&options, &mut out).unwrap();
+        assert!(summary.is_good());
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(run(&["neg"]), "neg   1 passed\n1 passed, 0 failed, 0 skipped\n");
+    // The project's own cases of an op that the directory has not; by its name, which no part of an id stands for.
+    let beside = run(&["neg", "fold"]);
+    let lines: Vec<&str> = beside.lines().map(|l| l.split(' ').next().unwrap()).collect();
+    assert_eq!(lines[..2], ["neg", "fold"], "{beside}");
+    assert_eq!(lines.len(), 3, "{beside}");
 }
 
 #[test]

@@ -1,0 +1,31 @@
+"""Makes golden cases of the ops for which a golden directory has none.
+
+usage: python make.py FOLDER
+"""
+
+import pathlib
+import sys
+
+import torch
+
+import dropout
+import elementwise
+import movement
+import products
+from suite import Suite
+
+
+def main():
+    # One thread: PyTorch's own error, which tolerances allow for, is then the same every time.
+    torch.set_num_threads(1)
+    suite = Suite()
+    for ops in (elementwise, movement, products, dropout):
+        ops.cases(suite)
+    folder = pathlib.Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    suite.write(folder)
+    print(f"{len(suite.lines)} cases of {len(suite.numbers)} ops")
+
+
+if __name__ == "__main__":
+    main()
