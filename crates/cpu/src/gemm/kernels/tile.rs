@@ -292,13 +292,13 @@ impl<V: Vector> Feed<V> for Panel<V> {
             let mut right = [V::splat(V::T::ZERO); W];
             for (v, right) in right.iter_mut().enumerate() {
                 *right = V::load(self.at.add(v * V::LANES));
-                // A panel that was not packed has a term on each page, which no hardware foresees. Tall tiles have
+                // A panel that was not packed has a term on each page, which no hardware foresees. The tallest tiles have
                 // packed panels, or such as stay in the second-level cache.
-                if R <= 8 {
+                if R < V::ROWS {
                     V::ahead(self.at.wrapping_add(AHEAD * self.next + v * V::LANES));
                 }
             }
-            if R > 8 && W == 2 {
+            if R >= V::ROWS && W == 2 {
                 V::soon(self.soon.cast());
                 self.soon = self.soon.wrapping_add(self.hop);
             }
@@ -384,6 +384,8 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                 15 if const { A::TALL && V::ROWS >= 12 } => self.wide::<8>(),
                 n if const { V::ROWS >= 12 } && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
                 n if const { V::ROWS >= 8 } && n >= 8 => self.wide::<8>(),
+                // Two rows are too few chains: eight are four and four. (Tiles of five rows took longer than six and four.)
+                8 if const { V::ROWS == 6 } => self.wide::<4>(),
                 n if const { V::ROWS >= 6 } && n >= 6 => self.wide::<6>(),
                 n if n >= 4 => self.wide::<4>(),
                 n if n >= 2 => self.wide::<2>(),
