@@ -10,6 +10,7 @@ use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{Ordering, compiler_fence};
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 /// Numbers of a register.
@@ -67,7 +68,7 @@ impl<const K: usize> Reading<f32> for Wide<K> {
     fn load(from: &[f32]) -> Self {
         let from = &from[..K * LANES];
         // SAFETY of the loads: the line above.
-        each!(float, i => _mm512_loadu_ps(from.as_ptr().add(i * LANES)))
+        each!(float, i => in_turn(_mm512_loadu_ps(from.as_ptr().add(i * LANES))))
     }
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
@@ -85,6 +86,14 @@ impl<const K: usize> Reading<f32> for Wide<K> {
     fn splat(v: f32) -> Self {
         each!(float, _i => _mm512_set1_ps(v))
     }
+}
+
+/// A register that is loaded after those that the program loads before it. The compiler reads several backwards, and memory that
+/// is read so comes later: its way to the cache looks for what follows.
+#[inline(always)]
+fn in_turn(x: __m512) -> __m512 {
+    compiler_fence(Ordering::SeqCst);
+    x
 }
 
 /// A register with its numbers in another order.
