@@ -371,22 +371,17 @@ fn live<B: Backend>(
     arrays: &[&Array<B>],
     outputs: &[Array<B>],
 ) -> Arc<Node<B>> {
-    let mut node = Node::new(State::Live(Live::new(Edges::new(), op)));
-    // Filled where it lies: moving what was just written costs more than making it.
-    let state = &mut Arc::get_mut(&mut node).expect("nobody else has it yet").state;
-    let State::Live(live) = state.get_mut().unwrap_or_else(PoisonError::into_inner) else {
-        unreachable!("it was made so");
-    };
-    x.iter().for_each(|t| live.inputs.push(t.node().cloned()));
+    let edges = x.iter().map(|t| t.node().cloned()).collect();
+    let mut kept = Kept::nothing();
     if saves.inputs {
-        arrays.iter().for_each(|&a| live.kept.inputs.push(a.clone()));
+        kept.inputs.extend(arrays.iter().map(|&a| a.clone()));
     } else {
-        live.kept.operands = Operands::of(arrays, outputs);
+        kept.operands = Operands::of(arrays, outputs);
     }
     if saves.outputs {
-        outputs.iter().for_each(|a| live.kept.outputs.push(a.clone()));
+        kept.outputs.extend(outputs.iter().cloned());
     }
-    node
+    Node::new(State::Live(Live { inputs: edges, kept, op }))
 }
 
 /// The results of a node as tensors.
