@@ -7,7 +7,8 @@ use crate::shape::Dims;
 use crate::{Error, Result, Shape, Small};
 use smallvec::SmallVec;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use triomphe::Arc;
 
 /// Strides in elements, one per axis.
 pub type Strides = Small<isize>;

@@ -4,7 +4,7 @@ use crate::backend::{Backend, View};
 use crate::map::{IntMap, Map, Out};
 use crate::recording;
 use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result, Scalar, Shape};
-use std::sync::Arc;
+use triomphe::Arc;
 
 /// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is never written again;
 /// what changes numbers where they lie (see [`mod@crate::update`]) does so in memory that one `Array` alone holds.
@@ -139,7 +139,7 @@ impl<B: Backend> Array<B> {
                 .collect();
             views.sort();
             views.dedup();
-            Arc::strong_count(&x.0) > handles + views.len()
+            Arc::count(&x.0) > handles + views.len()
         })
     }
     /// Shape, strides, offset.
