@@ -121,6 +121,7 @@ impl Layout {
         self.0.contiguous
     }
     /// Do both have one shape?
+    #[inline]
     pub fn has_shape_of(&self, other: &Layout) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.shape == other.0.shape
     }

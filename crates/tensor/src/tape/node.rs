@@ -259,7 +259,7 @@ enum Operands {
 impl Operands {
     fn of<B: Backend>(arrays: &[&Array<B>], outputs: &[Array<B>]) -> Self {
         match outputs {
-            [y] if arrays.iter().all(|a| a.dtype() == y.dtype() && a.shape() == y.shape()) => {
+            [y] if arrays.iter().all(|a| a.dtype() == y.dtype() && a.layout().has_shape_of(y.layout())) => {
                 Operands::AsResult
             }
             _ => Operands::Each(arrays.iter().map(|a| (a.layout().clone(), a.dtype())).collect()),
@@ -371,15 +371,16 @@ fn live<B: Backend>(
     arrays: &[&Array<B>],
     outputs: &[Array<B>],
 ) -> Arc<Node<B>> {
-    let edges = x.iter().map(|t| t.node().cloned()).collect();
-    let mut kept = Kept::nothing();
+    // Pushed, not collected: that is a call.
+    let (mut edges, mut kept) = (Edges::new(), Kept::nothing());
+    x.iter().for_each(|t| edges.push(t.node().cloned()));
     if saves.inputs {
-        kept.inputs.extend(arrays.iter().map(|&a| a.clone()));
+        arrays.iter().for_each(|&a| kept.inputs.push(a.clone()));
     } else {
         kept.operands = Operands::of(arrays, outputs);
     }
     if saves.outputs {
-        kept.outputs.extend(outputs.iter().cloned());
+        outputs.iter().for_each(|a| kept.outputs.push(a.clone()));
     }
     Node::new(State::Live(Live { inputs: edges, kept, op }))
 }
