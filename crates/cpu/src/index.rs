@@ -249,7 +249,7 @@ fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_>, how: Scatt
         let parts = if wide < 16 { 1 } else { 2 * d.threads() };
         let piece = (y.len() / wide).div_ceil(parts) * wide;
         let ns = x.len() as f64 / y.len().max(1) as f64;
-        pieces(d, &mut y, piece, ns, |start, part| {
+        pieces(d, &mut y, piece, ns, &|start, part| {
             rows.each(|number, at| {
                 let Some(at) = at.checked_sub(start).filter(|&at| at < part.len()) else { return };
                 for (y, &x) in part[at..at + wide].iter_mut().zip(&x[number * wide..][..wide]) {

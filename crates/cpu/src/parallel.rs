@@ -5,15 +5,13 @@ use elinvar_core::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+/// Makes a piece, given the index of its first element. What cuts is compiled once for each type of elements, and not for each
+/// kind of work.
+type Make<'a, T, R> = dyn Fn(usize, &mut [T]) -> R + Sync + 'a;
+
 /// Cuts `out` into pieces of `piece` elements (the last may be shorter) and calls `f(index of its first element, piece)`
 /// for each, on several threads if the whole work is estimated to take long enough; `ns` is an estimate for one element.
-pub(crate) fn pieces<T: Send>(
-    d: &CpuDevice,
-    out: &mut [T],
-    piece: usize,
-    ns: f64,
-    f: impl Fn(usize, &mut [T]) + Sync,
-) {
+pub(crate) fn pieces<T: Send>(d: &CpuDevice, out: &mut [T], piece: usize, ns: f64, f: &Make<'_, T, ()>) {
     let piece = piece.max(1);
     match d.pool() {
         Some(pool) => pool.chunks(out, piece, out.len() as f64 * ns, &|i, part| f(i * piece, part)),
@@ -27,7 +25,7 @@ pub(crate) fn try_pieces<T: Send>(
     out: &mut [T],
     piece: usize,
     ns: f64,
-    f: impl Fn(usize, &mut [T]) -> Result<()> + Sync,
+    f: &Make<'_, T, Result<()>>,
 ) -> Result<()> {
     let piece = piece.max(1);
     let Some(pool) = d.pool() else {
@@ -44,7 +42,7 @@ pub(crate) fn try_tasks<X: Send>(
     d: &CpuDevice,
     tasks: Vec<X>,
     ns: f64,
-    f: impl Fn(X) -> Result<()> + Sync,
+    f: &(dyn Fn(X) -> Result<()> + Sync),
 ) -> Result<()> {
     let Some(pool) = d.pool() else { return tasks.into_iter().try_for_each(f) };
     let mut tasks: Vec<Option<X>> = tasks.into_iter().map(Some).collect();

@@ -271,7 +271,7 @@ fn run<T: Wide, const M: usize, const R: usize>(
     // Small tensors go together, so that each thread comes back for more some eight times.
     let together = all.len().div_ceil(8 * d.threads());
     let ns = NS * elements as f64 / all.len().max(1) as f64;
-    pieces(d, &mut all, together, ns, |_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
+    pieces(d, &mut all, together, ns, &|_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
 }
 
 impl<T: Wide, const M: usize, const R: usize> Piece<'_, T, M, R> {

@@ -83,7 +83,7 @@ fn find<T: Number + PartialOrd, F: Combine<T>>(
     let mut out = filled(dims[..kept].iter().product(), 0i64)?;
     let copy = turned::<T>(d, "an index of an extreme", x)?;
     let stage = either::<T>("an index of an extreme", x, &copy)?;
-    pieces(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, |first, part| {
+    pieces(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, &|first, part| {
         let (mut buffer, far) = ([F::start(); BLOCK], stage.is_read_in_place());
         for (i, out) in part.iter_mut().enumerate() {
             let mut best: Option<(T, usize)> = None;

@@ -93,7 +93,7 @@ fn folded<T: Number>(d: &CpuDevice, x: &Columns<'_, T>, n: usize, out: &mut [T],
     if blocks > 1 && out.len() < piece * d.threads() {
         return by_blocks(d, x, n, out, how);
     }
-    try_pieces(d, out, piece, n as f64 * 0.2, |start, part| {
+    try_pieces(d, out, piece, n as f64 * 0.2, &|start, part| {
         let mut walk = Walk::new(d, x, n, piece.min(part.len()), blocks, how)?;
         let mut done = 0;
         while done < part.len() {
@@ -120,7 +120,7 @@ fn by_blocks<T: Number>(
 ) -> Result<()> {
     let (blocks, wide) = (n.div_ceil(BLOCK), out.len());
     let mut all = filled(blocks * wide, how.start)?;
-    try_pieces(d, &mut all, wide, BLOCK as f64 * 0.2, |start, part| {
+    try_pieces(d, &mut all, wide, BLOCK as f64 * 0.2, &|start, part| {
         let mut walk = Walk::new(d, x, n, wide, 1, how)?;
         let mut done = 0;
         while done < wide {

@@ -17,11 +17,11 @@ pub(super) fn sort<K: Copy + Ord + Send + Sync>(d: &CpuDevice, mut keys: Vec<K>)
     let len = keys.len();
     let mut run = len.div_ceil(d.threads()).next_multiple_of(PART);
     // About so many comparisons, each a few nanoseconds.
-    pieces(d, &mut keys, run, f64::from(len.max(2).ilog2()), |_, run| run.sort_unstable());
+    pieces(d, &mut keys, run, f64::from(len.max(2).ilog2()), &|_, run| run.sort_unstable());
     let mut merged = host::with_capacity(if run < len { len } else { 0 })?;
     while run < len {
         merged.clone_from(&keys);
-        pieces(d, &mut merged, PART, 2.0, |start, out| {
+        pieces(d, &mut merged, PART, 2.0, &|start, out| {
             let first = start / (2 * run) * (2 * run);
             let (a, b) = keys[first..len.min(first + 2 * run)].split_at(run.min(len - first));
             merge(a, b, start - first, out);

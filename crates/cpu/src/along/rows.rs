@@ -65,7 +65,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
         for (row, s) in all.iter_mut().enumerate() {
             for k in 0..R::FOLDS.len() {
                 let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
-                try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, |first, part| {
+                try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, &|first, part| {
                     let mut scratch = Scratch::new()?;
                     for (b, y) in part.iter_mut().enumerate() {
                         *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, 0)?;

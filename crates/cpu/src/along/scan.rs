@@ -42,7 +42,7 @@ fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Vec<T>>
         let mut y = filled(len, F::start())?;
         // Few long rows: threads share the blocks, whose offsets are one short chain.
         for (r, row) in y.chunks_mut(n).enumerate() {
-            pieces(d, row, 8 * SCAN_BLOCK, 1.0, |start, part| {
+            pieces(d, row, 8 * SCAN_BLOCK, 1.0, &|start, part| {
                 stage.read(r * n + start, part);
                 for block in part.chunks_mut(SCAN_BLOCK) {
                     dispatch(isa, Rows { x: block, n: SCAN_BLOCK, f: PhantomData::<F> });
@@ -56,7 +56,7 @@ fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Vec<T>>
                 *offset = last.unwrap_or(end);
                 last = Some(last.map_or(end, |o| F::two(o, end)));
             }
-            pieces(d, row, 8 * SCAN_BLOCK, 0.5, |start, part| {
+            pieces(d, row, 8 * SCAN_BLOCK, 0.5, &|start, part| {
                 for (b, block) in part.chunks_mut(SCAN_BLOCK).enumerate() {
                     let b = start / SCAN_BLOCK + b;
                     if b > 0 {

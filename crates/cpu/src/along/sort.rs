@@ -121,7 +121,7 @@ fn rows<T: Ordered>(
     } else {
         // About so many comparisons, each a few nanoseconds.
         let ns = (n * (n.max(2).ilog2() as usize)) as f64 * 2.0;
-        try_pieces(d, &mut all, (1024 / n).max(1), ns, |_, part| {
+        try_pieces(d, &mut all, (1024 / n).max(1), ns, &|_, part| {
             part.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))
         })?;
     }

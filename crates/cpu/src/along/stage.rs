@@ -279,7 +279,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
         return Ok(None);
     }
     let mut y = filled(x.shape().numel(), T::ZERO)?;
-    pieces(d, &mut y, SIDE * n, 1.0, |start, part| {
+    pieces(d, &mut y, SIDE * n, 1.0, &|start, part| {
         let mut done = 0;
         while done < part.len() {
             let (row, column) = ((start + done) / n / columns, (start + done) / n % columns);

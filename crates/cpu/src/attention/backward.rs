@@ -124,7 +124,7 @@ fn backward<C: Number>(
         }
     }
     let tiles = (z.h / z.j.max(1) * z.l.div_ceil(TILE) * z.s.div_ceil(TILE)) as f64;
-    try_pieces(d, &mut items, 1, z.tile_ns() * tiles, |_, items| {
+    try_pieces(d, &mut items, 1, z.tile_ns() * tiles, &|_, items| {
         items.iter_mut().try_for_each(|item| walk.run(item))
     })?;
     drop(items);

@@ -49,7 +49,7 @@ pub(super) fn weight_grad<T: Real>(
     let size = padded.size();
     // Nanoseconds for a weight: a sixteenth of one for a term, and for each plane the turning.
     let ns = (images * n) as f64 * 0.06;
-    try_pieces(d, &mut dw, UNIT * each, ns, |at, dw| {
+    try_pieces(d, &mut dw, UNIT * each, ns, &|at, dw| {
         let (group, some) = (at / each, dw.len() / each);
         scratch((channels * size + g2) * UNIT + 2 * each * UNIT, |all| {
             all.fill(T::ZERO);

@@ -231,7 +231,7 @@ pub(crate) fn input_grad<T: Real>(
     }
     let size: usize = window.plane.iter().product();
     let mut dx = filled(images * c.groups * channels * size, T::ZERO)?;
-    pieces(d, &mut dx, size, 1.0, |at, plane| {
+    pieces(d, &mut dx, size, 1.0, &|at, plane| {
         for (residue, across, part) in &parts {
             let n: usize = across.iter().product();
             let part = &part[at / size * n..(at / size + 1) * n];

@@ -129,7 +129,7 @@ pub(crate) fn each<X: Send>(
     if let [one] = all {
         return f(one);
     }
-    try_pieces(d, all, 1, ns / all.len() as f64, |_, one| one.iter_mut().try_for_each(&f))
+    try_pieces(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
 }
 
 /// The size of pieces, a multiple of `unit`, at most about `most`, that come out even for so many threads.

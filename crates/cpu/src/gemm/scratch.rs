@@ -19,27 +19,39 @@ const WAITING: usize = 3;
 /// # Errors
 /// `OutOfMemory`.
 pub(crate) fn scratch<T: Real, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+    let (mut buffer, start) = taken::<T>(len)?;
+    let result = f(&mut buffer[start..start + len]);
+    put_back(buffer);
+    Ok(result)
+}
+
+/// A buffer, and where its part of `len` elements starts.
+fn taken<T: Real>(len: usize) -> Result<(Vec<T>, usize)> {
     let room = len + LINE / size_of::<T>();
     let waiting = T::shelf().with_borrow_mut(|shelf| {
         let fits = (0..shelf.len()).filter(|&i| shelf[i].len() >= room).min_by_key(|&i| shelf[i].len());
         fits.map(|i| shelf.swap_remove(i))
     });
-    let mut buffer = match waiting {
+    let buffer = match waiting {
         Some(buffer) => buffer,
         None => filled(room, T::ZERO)?,
     };
     // Memory of which nothing is known about where lines begin is as good as any.
     let start = Some(buffer.as_ptr().align_offset(LINE)).filter(|&n| n <= room - len).unwrap_or(0);
-    let result = f(&mut buffer[start..start + len]);
-    if buffer.len() <= KEPT {
-        T::shelf().with_borrow_mut(|shelf| {
-            shelf.push(buffer);
-            if shelf.len() > WAITING
-                && let Some(i) = (0..shelf.len()).min_by_key(|&i| shelf[i].len())
-            {
-                shelf.swap_remove(i);
-            }
-        });
+    Ok((buffer, start))
+}
+
+/// Puts a buffer on the shelf, and takes the smallest off if there are too many.
+fn put_back<T: Real>(buffer: Vec<T>) {
+    if buffer.len() > KEPT {
+        return;
     }
-    Ok(result)
+    T::shelf().with_borrow_mut(|shelf| {
+        shelf.push(buffer);
+        if shelf.len() > WAITING
+            && let Some(i) = (0..shelf.len()).min_by_key(|&i| shelf[i].len())
+        {
+            shelf.swap_remove(i);
+        }
+    });
 }

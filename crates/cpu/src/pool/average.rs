@@ -133,7 +133,7 @@ pub(super) fn average<C: Float>(
     let even = Even::find(&plane.axes[2]);
     let together = (4096 / windows).max(1);
     let ns = (n / windows + 20) as f64;
-    try_pieces(d, &mut y, together * windows, ns, |start, part| {
+    try_pieces(d, &mut y, together * windows, ns, &|start, part| {
         let (mut buffer, mut terms) = (Vec::new(), Vec::new());
         for (i, y) in part.chunks_mut(windows).enumerate() {
             let plane_at = (start / windows + i) * n;
@@ -176,7 +176,7 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
         return Ok(dx);
     }
     let ns = (n + 4 * windows) as f64 / n as f64;
-    try_pieces(d, &mut dx, n * (4096 / n).max(1), ns, |start, part| {
+    try_pieces(d, &mut dx, n * (4096 / n).max(1), ns, &|start, part| {
         let mut buffer = filled(windows, C::NOTHING)?;
         for (i, dx) in part.chunks_mut(n).enumerate() {
             let g = g.block((start / n + i) * windows, windows, windows, &mut buffer);

@@ -144,11 +144,12 @@ impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
             for &b in &plane.axes[1] {
                 self.some(a, b, 0..self.even.from);
                 match (self.even.to - self.even.from, self.even.step) {
-                    (16.., 1) => self.row::<16, 1>(a, b),
-                    (16.., 2) => self.row::<16, 2>(a, b),
-                    (16.., _) => self.row::<16, 0>(a, b),
-                    (8.., 1) => self.row::<8, 1>(a, b),
-                    (8.., 2) => self.row::<8, 2>(a, b),
+                    (16.., 1) if const { Self::OFTEN } => self.row::<16, 1>(a, b),
+                    (16.., 2) if const { Self::OFTEN } => self.row::<16, 2>(a, b),
+                    (16.., _) if const { Self::OFTEN } => self.row::<16, 0>(a, b),
+                    (8.., 1) if const { Self::FLOATS } => self.row::<8, 1>(a, b),
+                    (8.., 2) if const { Self::FLOATS } => self.row::<8, 2>(a, b),
+                    (8.., _) if const { !Self::OFTEN } => self.row::<8, 0>(a, b),
                     _ => self.some(a, b, self.even.from..self.even.to),
                 }
                 self.some(a, b, self.even.to..plane.axes[2].len());
@@ -158,6 +159,10 @@ impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
 }
 
 impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
+    /// Networks pool f32; other types have fewer kinds of rows to compile.
+    const OFTEN: bool = matches!(T::DTYPE, DType::F32);
+    const FLOATS: bool = matches!(T::DTYPE, DType::F32 | DType::F64);
+
     /// A few windows of a row, one by one.
     #[inline(always)]
     fn some(&mut self, a: Taps, b: Taps, windows: Range<usize>) {

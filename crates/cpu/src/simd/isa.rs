@@ -109,6 +109,11 @@ pub(crate) trait Kernel: Sized {
     type Out;
     /// The work.
     fn run(self) -> Self::Out;
+    /// The copy for processors of which nothing is known but their architecture.
+    #[inline(never)]
+    fn plain(self) -> Self::Out {
+        self.run()
+    }
     /// The copy for AVX2.
     ///
     /// # Safety
@@ -147,10 +152,10 @@ pub(crate) trait Kernel: Sized {
 pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa.level() {
         #[cfg(not(target_arch = "aarch64"))]
-        Level::Plain => kernel.run(),
+        Level::Plain => kernel.plain(),
         // All code of this architecture may use NEON, so one copy does for both.
         #[cfg(target_arch = "aarch64")]
-        Level::Plain | Level::Neon => kernel.run(),
+        Level::Plain | Level::Neon => kernel.plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { kernel.avx2() },

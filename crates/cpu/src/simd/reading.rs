@@ -176,7 +176,7 @@ pub(crate) fn read<W: Reads>(isa: Isa, work: W) {
     }
     #[cfg(target_arch = "aarch64")]
     match isa.level() {
-        Level::Plain | Level::Neon => plain(work).run(),
+        Level::Plain | Level::Neon => plain(work).plain(),
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn read<W: Reads>(isa: Isa, work: W) {
 pub(crate) fn read_anywhere<W: Reads>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        Level::Plain => plain(work).run(),
+        Level::Plain => plain(work).plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         Level::Avx512 => unsafe { by_registers(work).avx512() },
         Level::Avx2 => read(isa, work),

@@ -338,7 +338,7 @@ pub(crate) fn fresh_of<T: Element>(
     let to_line = to_line(slots);
     let Cut { done, piece, ns } =
         Cut::new(d, len, unit, to_line, work, |n| fill(&mut slots[..n], |room| f(0, room)))?;
-    try_pieces(d, &mut slots[done..], piece, ns, |start, part| fill(part, |room| f(done + start, room)))?;
+    try_pieces(d, &mut slots[done..], piece, ns, &|start, part| fill(part, |room| f(done + start, room)))?;
     // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { all.finish() })
@@ -356,7 +356,7 @@ pub(crate) fn fresh_pieces<T: Element>(
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
 ) -> Result<Vec<T>> {
     let mut all = Fresh::new(len)?;
-    try_pieces(d, all.slots(), piece, ns, |start, part| fill(part, |room| f(start, room)))?;
+    try_pieces(d, all.slots(), piece, ns, &|start, part| fill(part, |room| f(start, room)))?;
     // SAFETY: all pieces were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { all.finish() })
@@ -399,7 +399,7 @@ pub(crate) fn fresh_two<T: Element>(
     let (mut left, mut right) = (a.slots(), b.slots());
     let parts = sizes.iter().map(|s| (first(&mut left, s[0]), first(&mut right, s[1])));
     let parts = parts.enumerate().collect();
-    try_tasks(d, parts, ns, |(i, (left, right))| fill(left, |x| fill(right, |y| f(i, x, y))))?;
+    try_tasks(d, parts, ns, &|(i, (left, right))| fill(left, |x| fill(right, |y| f(i, x, y))))?;
     // SAFETY: the sizes are those of the vectors, and each part of that size was in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { (a.finish(), b.finish()) })
@@ -437,7 +437,7 @@ pub(crate) fn fresh_many<T: Element>(
     let rest = len - done;
     let tasks =
         (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();
-    try_tasks(d, tasks, rest as f64 * ns, |(start, parts)| make(start, parts))?;
+    try_tasks(d, tasks, rest as f64 * ns, &|(start, parts)| make(start, parts))?;
     // SAFETY: the first `done` slots of each, then all pieces of the others, were each in a room that `make` found full.
     #[allow(unsafe_code, reason = "vectors of what was written")]
     Ok(all.into_iter().map(|fresh| unsafe { fresh.finish() }).collect())

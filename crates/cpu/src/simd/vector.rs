@@ -106,7 +106,7 @@ pub(crate) trait InRegisters {
 pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
     // Each kind of registers is compiled for its own instruction set only, which `dispatch` could not know.
     match isa.level() {
-        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).run(),
+        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2() },
@@ -114,7 +114,7 @@ pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { In::<<W::T as Registers>::V512, W>(work, PhantomData).avx512() },
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).run(),
+        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).plain(),
     }
 }
 
@@ -132,9 +132,9 @@ pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2() },
-        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).run(),
+        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).plain(),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).run(),
+        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).plain(),
     }
 }
 

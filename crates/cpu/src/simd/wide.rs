@@ -10,8 +10,8 @@ use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{Ordering, compiler_fence};
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Numbers of a register.
 const LANES: usize = 16;

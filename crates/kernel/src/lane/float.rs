@@ -4,12 +4,13 @@ use super::fmod;
 use super::term::Term;
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary};
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
+use elinvar_ops::math;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 /// How wide a float is.
-pub trait Width: Copy + Debug + 'static {
+pub trait Width: Copy + Debug + 'static + Elementary {
     /// The float.
     const FLOAT: Scalar;
     /// The signed integer of that width.
@@ -144,6 +145,53 @@ impl<'k, W: Width> LaneInt<Truth<'k>> for Whole<'k, W> {
     }
 }
 
+/// The elementary functions of each width, compiled here and nowhere else. In every formula that has some, in every crate that
+/// has kernels built of it, they were a third of what there was to compile.
+macro_rules! elementary {
+    ($($function:ident($($x:ident)*);)*) => {
+        /// The elementary functions of a width.
+        pub trait Elementary: Sized {
+            $(
+                #[doc = concat!("See `elinvar_ops::math::", stringify!($function), "`.")]
+                fn $function<'k>($($x: Float<'k, Self>),*) -> Float<'k, Self>;
+            )*
+        }
+        elementary! { @ W32 $($function($($x)*);)* }
+        elementary! { @ W64 $($function($($x)*);)* }
+
+        /// Those of [`Lane`], for its implementation.
+        macro_rules! called {
+            () => {
+                $(elementary! { # $function($($x)*) })*
+            };
+        }
+    };
+    (@ $width:ident $($function:ident($($x:ident)*);)*) => {
+        impl Elementary for $width {
+            $(
+                #[inline(never)]
+                fn $function<'k>($($x: Float<'k, Self>),*) -> Float<'k, Self> {
+                    math::$function($($x),*)
+                }
+            )*
+        }
+    };
+    (# $function:ident($x:ident)) => {
+        fn $function(self) -> Self {
+            W::$function(self)
+        }
+    };
+    (# $function:ident($x:ident $y:ident)) => {
+        fn $function(self, other: Self) -> Self {
+            W::$function(self, other)
+        }
+    };
+}
+elementary! {
+    exp(x); exp2(x); expm1(x); log(x); log2(x); log10(x); log1p(x); sin(x); cos(x); tan(x); asin(x); acos(x); atan(x); sinh(x);
+    cosh(x); tanh(x); erf(x); phi(x); sigmoid(x); rsqrt(x); pow(x y); atan2(y x);
+}
+
 impl<W: Width> Whole<'_, W> {
     /// An operation on the bits read as unsigned.
     fn unsigned(self, op: Binary, o: Self) -> Self {
@@ -214,6 +262,7 @@ impl<'k, W: Width> Lane for Float<'k, W> {
     fn from_int(v: Whole<'k, W>) -> Self {
         Float::new(v.0.convert(W::FLOAT))
     }
+    called!();
     fn fmod(self, o: Self) -> Self {
         match (self.0, o.0) {
             (Term::Number(a), Term::Number(b)) => {

@@ -159,12 +159,11 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
         let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
         let mut j = 0;
         while j < cols {
-            // Two registers of columns, one chain of which waits while the other goes on; eight rows are chains enough. The
-            // last columns of those that fill no register are computed together with some before them, a second time.
-            let wide = const { V::ROWS >= 6 } && rows < 8 && cols - j >= 2 * V::LANES;
-            if cols >= V::LANES {
-                j = j.min(cols - V::LANES);
-            }
+            // Two registers of columns, one chain of which waits while the other goes on; of eight rows one is chains enough. The
+            // last columns, which fill no register, are computed together with some before them, a second time.
+            let wide = const { V::ROWS >= 6 } && rows <= 4 && cols >= 2 * V::LANES;
+            let width = if wide { 2 * V::LANES } else { V::LANES };
+            j = j.min(cols.saturating_sub(width));
             let mut i = 0;
             while i < rows {
                 // SAFETY: rows i.. and columns j.. are there, as many as each case says; `skinny` checked the factors,
@@ -173,26 +172,26 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                     let p = Part::<V, S> {
                         a: a.data.as_ptr().add(i * a.step),
                         a_step: a.step,
+                        rows: rows - i,
                         b: self.b.wrapping_offset(j as isize * b.step),
                         b_step: b.step,
                         k,
                         c: c.add(i * step + j),
                         step,
                     };
-                    // Where registers are few, or arrays of which little is known, there are fewer kinds to compile.
+                    // There are few kinds to compile: three rows take as long as four, and half as long as two and one.
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
-                        n if const { V::ROWS >= 6 } && n >= 8 => p.run::<8, 1>(),
-                        n if const { V::ROWS >= 6 } && wide && n >= 4 => p.run::<4, 2>(),
-                        n if n >= 4 => p.run::<4, 1>(),
-                        n if const { V::ROWS >= 6 } && wide && n >= 2 => p.run::<2, 2>(),
-                        n if n >= 2 => p.run::<2, 1>(),
+                        n if const { V::ROWS >= 6 } && !wide && n > 2 => p.run::<8, 1>(),
+                        n if const { V::ROWS >= 6 } && wide && n > 2 => p.run::<4, 2>(),
+                        n if const { V::ROWS >= 6 } && wide && n == 2 => p.run::<2, 2>(),
                         _ if const { V::ROWS >= 6 } && wide => p.run::<1, 2>(),
+                        n if const { V::ROWS < 6 } && n > 2 => p.run::<4, 1>(),
                         _ => p.run::<1, 1>(),
                     };
                 }
             }
-            j += if wide { 2 * V::LANES } else { V::LANES };
+            j += width;
         }
     }
 }
@@ -201,6 +200,8 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
 struct Part<V: Quad, S: Stored<V::T>> {
     a: *const V::T,
     a_step: usize,
+    /// So many rows are left: one at least.
+    rows: usize,
     b: *const S::Number,
     b_step: isize,
     k: usize,
@@ -239,7 +240,8 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
         1
     }
 
-    /// `R` rows, `G` registers of columns; gives `R`.
+    /// `R` rows, or as many as are left, and `G` registers of columns; gives `R`. In the place of rows that are not there stands
+    /// the last one; what comes of it is not stored.
     ///
     /// # Safety
     /// They are there, and the processor has the instructions.
@@ -247,7 +249,8 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
     unsafe fn run<const R: usize, const G: usize>(&self) -> usize {
         let line = 64 / size_of::<S::Number>();
         let terms = S::TERMS;
-        // SAFETY: row r < R, column j < G * LANES and term t < k are there.
+        let at: [usize; R] = std::array::from_fn(|r| r.min(self.rows - 1) * self.a_step);
+        // SAFETY: row r < `rows`, column j < G * LANES and term t < k are there.
         unsafe {
             let zero = V::splat(V::T::ZERO);
             let across = V::LANES as isize * self.b_step;
@@ -275,7 +278,7 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                                 let a = self.a.add(t);
                                 each_row!(S::TERMS, up to 8, u => {
                                     each_row!(R, up to 8, r => {
-                                        let left = V::splat(*a.add(r * self.a_step + u));
+                                        let left = V::splat(*a.add(at[r] + u));
                                         sums[r][g] = left.fma(right[u % 8], sums[r][g]);
                                     });
                                 });
@@ -289,17 +292,19 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                         let b = self.b.wrapping_offset(g as isize * across);
                         let right = S::term::<V>(b, self.b_step, t);
                         each_row!(R, up to 8, r => {
-                            let left = V::splat(*self.a.add(r * self.a_step + t));
+                            let left = V::splat(*self.a.add(at[r] + t));
                             sums[r][g] = left.fma(right, sums[r][g]);
                         });
                     });
                     t += 1;
                 }
                 each_row!(R, up to 8, r => {
-                    for (g, sum) in sums[r].iter().enumerate() {
-                        let c = self.c.add(r * self.step + g * V::LANES);
-                        let sum = if from == 0 { *sum } else { V::load(c).add(*sum) };
-                        sum.store(c);
+                    if r < self.rows {
+                        for (g, sum) in sums[r].iter().enumerate() {
+                            let c = self.c.add(r * self.step + g * V::LANES);
+                            let sum = if from == 0 { *sum } else { V::load(c).add(*sum) };
+                            sum.store(c);
+                        }
                     }
                 });
             }
