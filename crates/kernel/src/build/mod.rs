@@ -135,22 +135,27 @@ impl Builder {
     // Numbers
 
     /// A number.
+    #[inline(never)]
     pub fn constant(&self, c: Constant) -> Val<'_> {
         self.push(Op::Const(c), c.scalar.into())
     }
     /// A whole number of any scalar type.
+    #[inline(never)]
     pub fn int(&self, s: Scalar, v: i64) -> Val<'_> {
         self.constant(Constant::int(s, v))
     }
     /// A u32.
+    #[inline(never)]
     pub fn u32(&self, v: u32) -> Val<'_> {
         self.constant(v.into())
     }
     /// The nearest number of a float type.
+    #[inline(never)]
     pub fn float(&self, s: Scalar, v: f64) -> Val<'_> {
         self.constant(Constant::float(s, v))
     }
     /// What an invocation knows about itself.
+    #[inline(never)]
     pub fn builtin(&self, b: Builtin) -> Val<'_> {
         self.push(Op::Builtin(b), Type::U32)
     }
@@ -168,6 +173,7 @@ impl Builder {
         self.group_id(axis) * self.u32(size) + self.local_id(axis)
     }
     /// A vector of scalars.
+    #[inline(never)]
     pub fn compose(&self, all: &[Val<'_>]) -> Val<'_> {
         let s = self.scalar(all[0].id);
         self.push(Op::Compose(all.iter().map(|v| v.id).collect()), Type::Vector(s, all.len() as u8))
@@ -189,14 +195,17 @@ impl Builder {
         }
     }
     /// Elements at an index: one, or a vector of 2 or 4.
+    #[inline(never)]
     pub fn load(&self, p: Place, index: Val<'_>, width: u8) -> Val<'_> {
         self.push(Op::Load(p, index.id, width), Type::Vector(self.elem(p).scalar(), width))
     }
     /// Stores a value at an index.
+    #[inline(never)]
     pub fn store(&self, p: Place, index: Val<'_>, v: Val<'_>) {
         self.push_none(Op::Store(p, index.id, v.id));
     }
     /// Changes an integer in memory as if alone; gives what was there.
+    #[inline(never)]
     pub fn atomic(&self, op: Atomic, p: Place, index: Val<'_>, v: Val<'_>) -> Val<'_> {
         self.push(Op::Atomic(op, p, index.id, v.id), self.elem(p).scalar().into())
     }
@@ -370,10 +379,12 @@ impl Builder {
     fn types(&self, all: &[Value]) -> Vec<Type> {
         all.iter().map(|&v| self.ty(v)).collect()
     }
+    #[inline(never)]
     fn scalar(&self, v: Value) -> Scalar {
         let t = self.ty(v);
         t.scalar().unwrap_or_else(|| panic!("{}: arithmetic on a {t}", self.name()))
     }
+    #[inline(never)]
     fn define(&self, ty: Type) -> Value {
         let values = &mut self.state.borrow_mut().kernel.values;
         values.push(ty);
@@ -382,19 +393,23 @@ impl Builder {
     fn handle(&self, id: Value) -> Val<'_> {
         Val { k: self, id }
     }
+    #[inline(never)]
     pub(crate) fn push(&self, op: Op, ty: Type) -> Val<'_> {
         let id = self.define(ty);
         self.append(Inst { op, results: vec![id] });
         self.handle(id)
     }
+    #[inline(never)]
     fn push_none(&self, op: Op) {
         self.append(Inst { op, results: Vec::new() });
     }
+    #[inline(never)]
     fn push_many(&self, op: Op, types: &[Type]) -> Vec<Val<'_>> {
         let results: Vec<Value> = types.iter().map(|&t| self.define(t)).collect();
         self.append(Inst { op, results: results.clone() });
         results.into_iter().map(|id| self.handle(id)).collect()
     }
+    #[inline(never)]
     fn append(&self, inst: Inst) {
         self.state.borrow_mut().open.last_mut().expect("a region is open").insts.push(inst);
     }
@@ -415,6 +430,7 @@ impl Builder {
         region.yields = yields.iter().map(|v| v.id).collect();
         region
     }
+    #[inline(never)]
     pub(crate) fn unary(&self, op: crate::ir::Unary, a: Val<'_>) -> Val<'_> {
         let (t, s) = (a.ty(), self.scalar(a.id));
         assert!(arith::unary(op, s).is_some(), "{}: {op:?} of a {t}", self.name());
@@ -435,21 +451,25 @@ impl Builder {
             (Type::Vector(..) | Type::Fragment(_), _) => v,
         }
     }
+    #[inline(never)]
     pub(crate) fn binary<'k>(&'k self, op: crate::ir::Binary, a: Val<'k>, b: Val<'k>) -> Val<'k> {
         let (a, b) = self.pair(&op, a, b);
         let (t, s) = (a.ty(), self.scalar(a.id));
         assert!(arith::binary(op, s).is_some(), "{}: {op:?} of a {t}", self.name());
         self.push(Op::Binary(op, a.id, b.id), t)
     }
+    #[inline(never)]
     pub(crate) fn compare<'k>(&'k self, op: crate::ir::Compare, a: Val<'k>, b: Val<'k>) -> Val<'k> {
         let (a, b) = self.pair(&op, a, b);
         self.push(Op::Compare(op, a.id, b.id), a.ty().of(Scalar::Bool))
     }
+    #[inline(never)]
     pub(crate) fn select<'k>(&'k self, c: Val<'k>, a: Val<'k>, b: Val<'k>) -> Val<'k> {
         let (a, b) = self.pair(&"select", self.widen(a, c.ty()), b);
         let c = self.widen(c, a.ty());
         self.push(Op::Select(c.id, a.id, b.id), a.ty())
     }
+    #[inline(never)]
     pub(crate) fn fma<'k>(&'k self, a: Val<'k>, b: Val<'k>, c: Val<'k>) -> Val<'k> {
         let (a, b) = self.pair(&"fma", a, b);
         let (a, c) = self.pair(&"fma", a, c);

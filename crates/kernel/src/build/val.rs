@@ -29,6 +29,7 @@ impl<'k> Val<'k> {
         self.k
     }
     /// A whole number of this value's scalar type.
+    #[inline(never)]
     pub fn like(self, v: i64) -> Val<'k> {
         self.k.int(self.scalar(), v)
     }
@@ -45,18 +46,22 @@ impl<'k> Val<'k> {
         self.k.compare(op, self, o)
     }
     /// `self == o`
+    #[inline(never)]
     pub fn eq(self, o: Val<'k>) -> Val<'k> {
         self.compare(Compare::Eq, o)
     }
     /// `self < o`
+    #[inline(never)]
     pub fn lt(self, o: Val<'k>) -> Val<'k> {
         self.compare(Compare::Lt, o)
     }
     /// The smaller.
+    #[inline(never)]
     pub fn min(self, o: Val<'k>) -> Val<'k> {
         self.binary(Binary::Min, o)
     }
     /// The larger.
+    #[inline(never)]
     pub fn max(self, o: Val<'k>) -> Val<'k> {
         self.binary(Binary::Max, o)
     }
@@ -69,6 +74,7 @@ impl<'k> Val<'k> {
         self.k.select(self, a, b)
     }
     /// As another scalar type; itself if it is of that type.
+    #[inline(never)]
     pub fn to(self, s: Scalar) -> Val<'k> {
         if self.scalar() == s { self } else { self.k.push(Op::Convert(s, self.id), self.ty().of(s)) }
     }
@@ -99,12 +105,14 @@ macro_rules! operators {
     ($($trait:ident $method:ident $op:ident;)*) => {$(
         impl<'k> $trait for Val<'k> {
             type Output = Val<'k>;
+            #[inline(never)]
             fn $method(self, o: Val<'k>) -> Val<'k> {
                 self.k.binary(Binary::$op, self, o)
             }
         }
         impl<'k> $trait<i64> for Val<'k> {
             type Output = Val<'k>;
+            #[inline(never)]
             fn $method(self, o: i64) -> Val<'k> {
                 self.k.binary(Binary::$op, self, self.like(o))
             }
