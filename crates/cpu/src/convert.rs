@@ -8,7 +8,7 @@ use crate::Isa;
 use crate::isa::dispatch;
 use crate::memory::Scratch;
 use crate::simd::room::{At, Block, Compute, Room, Work, fresh_of};
-use elinvar_core::{DType, Error, HostData, Result, bf16, f16, rounding};
+use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16, rounding};
 use elinvar_reference::Cell;
 use half::slice::HalfFloatSliceExt;
 
@@ -91,27 +91,38 @@ pub(crate) fn to_f16(x: &[f32], room: &mut Room<'_, f16>) {
 /// # Errors
 /// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but floats of 16 or 32 bits.
 pub(crate) fn stored(d: &CpuDevice, v: Vec<f32>, to: DType) -> Result<HostData> {
-    let narrow = |v: Vec<f32>| {
-        // The memory goes back to the cache.
-        let v = Scratch::of(v);
-        match to {
-            DType::F16 => Ok(HostData::F16(fresh_of(d, v.len(), 1, Work::Light, &|start, room| {
-                to_f16(&v[start..start + room.left()], room);
-                Ok(())
-            })?)),
-            _ => Ok(HostData::BF16(fresh_of(d, v.len(), 1, Work::Light, &|start, room| {
-                to_bf16(d.isa(), &v[start..start + room.left()], room);
-                Ok(())
-            })?)),
-        }
-    };
     match to {
-        DType::F32 => Ok(HostData::F32(v)),
-        DType::F16 | DType::BF16 => narrow(v),
-        DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(Error::dtype(format!(
-            "cpu: results in f32 cannot be stored as {to}; the op should have converted them"
-        ))),
+        DType::F16 => Ok(HostData::F16(narrowed(d, v, &to_f16)?)),
+        DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, room| to_bf16(d.isa(), v, room))?)),
+        _ => store(v, to),
     }
+}
+
+/// Results in 16 bits, by all threads. The memory of those in f32 goes back to the cache.
+fn narrowed<T: Element>(
+    d: &CpuDevice,
+    v: Vec<f32>,
+    f: &(dyn Fn(&[f32], &mut Room<'_, T>) + Sync),
+) -> Result<Vec<T>> {
+    let v = Scratch::of(v);
+    fresh_of(d, v.len(), 1, Work::Light, &|start, room| {
+        f(&v[start..start + room.left()], room);
+        Ok(())
+    })
+}
+
+/// Results in the type in which they were computed.
+///
+/// # Errors
+/// `DTypeMismatch` if they are to be stored as another.
+pub(crate) fn store<T: Element>(v: Vec<T>, to: DType) -> Result<HostData> {
+    if to == T::DTYPE {
+        return Ok(T::wrap(v));
+    }
+    Err(Error::dtype(format!(
+        "cpu: results in {} cannot be stored as {to}; the op should have converted them",
+        T::DTYPE
+    )))
 }
 
 /// On the way to 16 bits: the f32 that rounds to the same 16-bit float as the number itself.

@@ -50,24 +50,24 @@ pub fn fold(f: Fold, x: &View, kept: usize, to: DType) -> Result<HostData> {
     if x.buffer.dtype().is_float() {
         return each_float!("a fold", x.buffer.dtype(), C => {
             let v = C::load(x.buffer, x.layout)?;
-            C::store(fold_rows(&v, rows, start(f), |a, b| combine(f, a, b))?, to)
+            C::store(fold_rows(&v, rows, start(f), &|a, b| combine(f, a, b))?, to)
         });
     }
     match f {
-        Fold::Sum => from_i64(fold_rows(&as_i64(x)?, rows, 0, i64::wrapping_add)?, to),
-        Fold::Prod => from_i64(fold_rows(&as_i64(x)?, rows, 1, i64::wrapping_mul)?, to),
+        Fold::Sum => from_i64(fold_rows(&as_i64(x)?, rows, 0, &i64::wrapping_add)?, to),
+        Fold::Prod => from_i64(fold_rows(&as_i64(x)?, rows, 1, &i64::wrapping_mul)?, to),
         Fold::Max => each_int!("a fold", to, I => {
-            Ok(I::wrap(fold_rows(&own_int::<I>(x)?, rows, I::LEAST, Int::max)?))
+            Ok(I::wrap(fold_rows(&own_int::<I>(x)?, rows, I::LEAST, &Int::max)?))
         }),
         Fold::Min => each_int!("a fold", to, I => {
-            Ok(I::wrap(fold_rows(&own_int::<I>(x)?, rows, I::GREATEST, Int::min)?))
+            Ok(I::wrap(fold_rows(&own_int::<I>(x)?, rows, I::GREATEST, &Int::min)?))
         }),
     }
 }
 
-fn fold_rows<T: Copy>(v: &[T], (rows, n): (usize, usize), start: T, f: impl Fn(T, T) -> T) -> Result<Vec<T>> {
+fn fold_rows<T: Copy>(v: &[T], (rows, n): (usize, usize), start: T, f: &dyn Fn(T, T) -> T) -> Result<Vec<T>> {
     let mut out = with_capacity(rows)?;
-    out.extend((0..rows).map(|r| order::fold(n, start, |i| v[r * n + i], &f)));
+    out.extend((0..rows).map(|r| order::fold(n, start, |i| v[r * n + i], f)));
     Ok(out)
 }
 

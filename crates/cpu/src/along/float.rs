@@ -1,10 +1,9 @@
 //! f32 and f64: the types in which floats are computed, and the folds of both by name.
 
-use super::fold::store;
 use super::lanes::{self, Combine, Sum, each_fold};
 use super::stage::Number;
 use crate::CpuDevice;
-use crate::convert;
+use crate::convert::{self, store};
 use crate::isa::Isa;
 use crate::simd::folds::Folds;
 use crate::simd::reading::Read;

@@ -9,11 +9,11 @@ use super::lanes::{self, Combine, Max, Min, Prod, Sum, each_fold};
 use super::stage::{Number, Stage};
 use crate::CpuDevice;
 use crate::View;
-use crate::convert::stored;
+use crate::convert::{store, stored};
 use crate::memory::filled;
 use crate::parallel::{pieces, try_pieces};
 use elinvar_core::order::BLOCK;
-use elinvar_core::{DType, Element, Error, HostData, Result};
+use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Fold;
 
 /// Nanoseconds for a term: what memory takes.
@@ -41,17 +41,6 @@ pub(crate) fn fold(d: &CpuDevice, f: Fold, x: &View<'_>, kept: usize, to: DType)
         (DType::Bool, Fold::Max) => store(view::<bool, Max>(d, x, kept)?, to),
         (DType::Bool, Fold::Min) => store(view::<bool, Min>(d, x, kept)?, to),
     }
-}
-
-/// Results in the type in which they were computed.
-pub(crate) fn store<T: Element>(v: Vec<T>, to: DType) -> Result<HostData> {
-    if to == T::DTYPE {
-        return Ok(T::wrap(v));
-    }
-    Err(Error::dtype(format!(
-        "cpu: results in {} cannot be stored as {to}; the op should have converted them",
-        T::DTYPE
-    )))
 }
 
 /// The fold of each row of a view.

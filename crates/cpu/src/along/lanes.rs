@@ -3,8 +3,11 @@
 //! Lanes that never had a term may take part here: each holds what a lane starts from, and combining with that changes
 //! nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
 
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, formula_or_plain};
 use crate::simd::folds::Folds;
+use elinvar_core::Element;
+#[cfg(target_arch = "x86_64")]
+use elinvar_core::order::fold_block;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
@@ -26,10 +29,10 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
     #[inline]
     fn block(isa: Isa, terms: &[T], far: bool) -> T
     where
-        T: Copy,
+        T: Element,
     {
         let _ = far;
-        dispatch(isa, Block { terms, f: PhantomData::<Self> })
+        formula_or_plain::<T, _>(isa, Block { terms, f: PhantomData::<Self> })
     }
 
     /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what an extreme costs.
@@ -78,7 +81,7 @@ macro_rules! float {
             fn neutral() -> $t { -0.0 }
             #[inline]
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                if terms.len() <= 16 { dispatch(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
+                if terms.len() <= 16 { formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
             }
         }
         impl Combine<$t> for Prod {
@@ -96,7 +99,7 @@ macro_rules! float {
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
                 match <$t as Folds>::largest(isa, terms, far) {
                     Some(extreme) => extreme,
-                    None => dispatch(isa, Block { terms, f: PhantomData::<Max> }),
+                    None => formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Max> }),
                 }
             }
             #[inline(always)]
@@ -118,7 +121,7 @@ macro_rules! float {
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
                 match <$t as Folds>::smallest(isa, terms, far) {
                     Some(extreme) => extreme,
-                    None => dispatch(isa, Block { terms, f: PhantomData::<Min> }),
+                    None => formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Min> }),
                 }
             }
             #[inline(always)]
@@ -272,10 +275,16 @@ impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
     fn run(self) -> T {
         block::<T, F>(self.terms)
     }
+    /// The definition: without AVX2, lanes written out for each type and way were fifty kilobytes of a program.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(never)]
+    fn plain(self) -> T {
+        fold_block(self.terms.len(), F::start(), |i| self.terms[i], F::two)
+    }
 }
 
 /// Folds contiguous rows of `n` terms, `0 < n <= BLOCK`; `far`: they are not in a cache, and others follow.
-pub(crate) fn short_rows<T: Copy, F: Combine<T>>(isa: Isa, x: &[T], n: usize, far: bool, out: &mut [T]) {
+pub(crate) fn short_rows<T: Element, F: Combine<T>>(isa: Isa, x: &[T], n: usize, far: bool, out: &mut [T]) {
     debug_assert!(0 < n && n <= BLOCK);
     for (row, out) in x.chunks_exact(n).zip(out) {
         *out = F::block(isa, row, far);

@@ -1,11 +1,10 @@
 //! Prefix sums and products along the last axis: groups of 16 by log-steps, carried through blocks of 1024.
 
-use super::fold::store;
 use super::lanes::{Combine, Prod, Sum};
 use super::stage::{Number, either, turned};
 use crate::CpuDevice;
 use crate::View;
-use crate::convert::stored;
+use crate::convert::{store, stored};
 use crate::isa::{Kernel, dispatch};
 use crate::memory::filled;
 use crate::parallel::pieces;

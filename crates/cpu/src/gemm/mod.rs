@@ -129,6 +129,7 @@ pub(crate) fn each<X: Send>(
     if let [one] = all {
         return f(one);
     }
+    // `try_pieces` asks for the time of one.
     try_pieces(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
 }
 

@@ -206,6 +206,12 @@ pub(crate) fn formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     dispatch(isa, kernel)
 }
 
+/// As [`formula`], of work of which there is a plain copy too.
+#[inline]
+pub(crate) fn formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    if isa.level() == Level::Plain { kernel.plain() } else { formula::<T, K>(isa, kernel) }
+}
+
 impl Isa {
     /// Are formulas compiled for it? Where not, the reference's loops run them.
     pub(crate) fn has_formulas(self) -> bool {
