@@ -8,6 +8,7 @@ mod beside;
 mod depthwise;
 mod few;
 mod padded;
+mod paired;
 mod patches;
 mod pixels;
 
@@ -133,9 +134,11 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
             kept: None,
         })
     })?;
-    let (xv, wv) = (load::<T>(d, x)?, load::<T>(d, w)?);
-    let patches = window.patches(&xv, ws[1]);
-    let job = Windows { patches, images, groups: c.groups, o, w: &wv };
+    let (channels, kind) = (ws[1], paired::kind(d, c.precision, [x, w], ws[1], o));
+    let xv = planes::<T>(d, x, kind, channels, xs[2..].iter().product())?;
+    let wv = planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
+    let patches = window.patches(&xv, kind.terms(channels));
+    let job = Windows { patches, images, groups: c.groups, o, w: &wv, kind };
     let y = T::windows(d, &job, &Follow { e, extra })?;
     store(d, y, x.buffer.dtype())
 }
@@ -147,6 +150,7 @@ pub(crate) struct Windows<'a, T> {
     groups: usize,
     o: usize,
     w: &'a [T],
+    kind: Kind,
 }
 
 /// For [`Real::windows`] alone.
@@ -155,14 +159,16 @@ pub(crate) fn windows<T: Real>(
     job: &Windows<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
-    let Windows { ref patches, images, groups, o, w } = *job;
-    if let Some(windows) = depthwise::of(patches) {
+    let Windows { ref patches, images, groups, o, w, kind } = *job;
+    if kind == Kind::Numbers
+        && let Some(windows) = depthwise::of(patches)
+    {
         return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
     }
-    if few::is_few(patches, o) {
+    if kind == Kind::Numbers && few::is_few(patches, o) {
         return few::few(d, patches, images * groups, groups, o, w, finish);
     }
-    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, w, finish) {
+    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, w, kind, finish) {
         return y;
     }
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
@@ -171,17 +177,7 @@ pub(crate) fn windows<T: Real>(
     let right: &dyn Right<T> = if patches.is_plain() { &planes } else { patches };
     product(
         d,
-        &Job {
-            batch: images * groups,
-            m: o,
-            k,
-            n,
-            left: &left,
-            right,
-            finish,
-            share: Share::Left,
-            kind: Kind::Numbers,
-        },
+        &Job { batch: images * groups, m: o, k, n, left: &left, right, finish, share: Share::Left, kind },
     )
 }
 
@@ -199,7 +195,8 @@ pub(crate) fn input_grad<T: Real>(
     let (gs, ws) = (g.shape(), w.shape());
     let window = Window::new(c, spatial, &ws[2..], &gs[2..]);
     let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
-    let (gv, wv) = (load::<T>(d, g)?, load::<T>(d, w)?);
+    let kind = paired::kind(d, c.precision, [g, w], o, channels);
+    let (gv, wv) = (planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
     let mut parts = Vec::new();
     for residue in grid(std::array::from_fn(|a| window.stride[a].min(window.plane[a]))) {
         // Elements residue, residue + stride, ...: they meet the grid through the same taps.
@@ -215,14 +212,23 @@ pub(crate) fn input_grad<T: Real>(
                 which.push(i);
             }
         }
-        let turned =
-            Scratch::of(crossed(d, &wv, [c.groups, o, channels, window.taps.iter().product()], &which)?);
+        let area = window.taps.iter().product();
+        let mut turned = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
+        if kind == Kind::Pairs {
+            turned = paired::of_numbers(d, &turned, o, which.len())?;
+        }
         let count = |a: usize| (window.plane[a] - residue[a]).div_ceil(window.stride[a]);
         let across = std::array::from_fn(count);
-        let patches =
-            Patches { data: &gv[..], channels: o, plane: window.out, grid: across, step: [1; 3], taps }
-                .simple();
-        let job = Windows { patches, images, groups: c.groups, o: channels, w: &turned };
+        let patches = Patches {
+            data: &gv[..],
+            channels: kind.terms(o),
+            plane: window.out,
+            grid: across,
+            step: [1; 3],
+            taps,
+        }
+        .simple();
+        let job = Windows { patches, images, groups: c.groups, o: channels, w: &turned, kind };
         let dx = windows(d, &job, &Nothing)?;
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());
@@ -415,18 +421,34 @@ fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], Scra
             Cow::Borrowed(data) => Loaded::There(data),
             Cow::Owned(data) => copied(data),
         },
-        Numbers::F16(data) => copied(widened(d.isa(), Numbers::F16(&elements(d, data, l)?), l)?),
-        Numbers::BF16(data) => copied(widened(d.isa(), Numbers::BF16(&elements(d, data, l)?), l)?),
+        Numbers::F16(data) => copied(widened(d, Numbers::F16(&elements(d, data, l)?), l)?),
+        Numbers::BF16(data) => copied(widened(d, Numbers::BF16(&elements(d, data, l)?), l)?),
     })
 }
 
+/// The elements of a view, batches of planes, as they are multiplied: as [`load`], or in pairs of planes.
+fn planes<'a, T: Real>(
+    d: &CpuDevice,
+    v: &View<'a>,
+    kind: Kind,
+    planes: usize,
+    size: usize,
+) -> Result<Loaded<&'a [T], Scratch<T>>> {
+    match kind {
+        Kind::Numbers => load(d, v),
+        Kind::Pairs => paired::of_view(d, v, planes, size).map(Loaded::Copied),
+    }
+}
+
 /// All elements of 16 bits, of this layout's number, as what is computed in.
-fn widened<T: Real>(isa: Isa, halves: Numbers<'_, T>, l: &Layout) -> Result<Vec<T>> {
+fn widened<T: Real>(d: &CpuDevice, halves: Numbers<'_, T>, l: &Layout) -> Result<Vec<T>> {
     const LINE: usize = elinvar_core::order::CHUNK;
     let mut all = filled(l.shape().numel(), T::ZERO)?;
-    for (i, line) in all.chunks_mut(LINE).enumerate() {
-        let n = line.len();
-        copy(isa, &halves, (i * LINE) as isize, (0, 1), 1, n, line, n);
-    }
+    pieces(d, &mut all, 16 * LINE, 0.2, &|at, piece| {
+        for (i, line) in piece.chunks_mut(LINE).enumerate() {
+            let n = line.len();
+            copy(d.isa(), &halves, (at + i * LINE) as isize, (0, 1), 1, n, line, n);
+        }
+    });
     Ok(all)
 }

@@ -5,7 +5,7 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Matrix, Numbers, Pixels, Real, Right, Run, WORTH, chunks, each, fill, finish, height,
+    Cut, Finish, Kind, Matrix, Numbers, Pixels, Real, Right, Run, WORTH, chunks, each, fill, finish, height,
     pixels, scratch, width,
 };
 use elinvar_core::Result;
@@ -60,10 +60,11 @@ pub(super) fn of_pixels<T: Real>(
     groups: usize,
     o: usize,
     w: &[T],
+    kind: Kind,
     after: &dyn Finish<T>,
 ) -> Option<Result<Vec<T>>> {
     let together = together(d, p, batch, o)?;
-    Some(convolve(d, p, (batch, groups, o), w, together, after))
+    Some(convolve(d, p, (batch, groups, o), w, kind, together, after))
 }
 
 fn convolve<T: Real>(
@@ -71,6 +72,7 @@ fn convolve<T: Real>(
     p: &Patches<'_, T>,
     (batch, groups, o): (usize, usize, usize),
     w: &[T],
+    kind: Kind,
     together: usize,
     after: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
@@ -119,7 +121,8 @@ fn convolve<T: Real>(
                                 let panels = &packed[j * k + terms.start * wide..];
                                 let places = &places[terms];
                                 let c = &mut *sums;
-                                pixels(isa, Pixels { x, places, runs, panels, cols, c, step: wide, first });
+                                let step = wide;
+                                pixels(isa, Pixels { x, places, runs, panels, cols, c, step, first, kind });
                             }
                             // While they are in the first-level cache.
                             tile.turned_rows(isa, (j, cols), sums, wide);

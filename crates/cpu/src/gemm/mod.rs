@@ -382,7 +382,7 @@ impl<T: Real> Job<'_, T> {
                 if let Some(windows) = windows {
                     windows.seen(isa, b, cols, &mut |seen| {
                         for (i, places) in seen.places.chunks(CHUNK).enumerate() {
-                            tile.add_seen(isa, &left[i * size..], Seen { places, ..*seen });
+                            tile.add_seen(isa, self.kind, &left[i * size..], Seen { places, ..*seen });
                         }
                     });
                     self.finish(d, tile);

@@ -170,7 +170,7 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If `left` or the planes are too small.
-    pub(crate) fn add_seen(&mut self, isa: Isa, left: &[T], right: Seen<'_, T>) {
+    pub(crate) fn add_seen(&mut self, isa: Isa, kind: Kind, left: &[T], right: Seen<'_, T>) {
         let first = self.done < self.cols.len();
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively. If it is not the first
         // chunk, all of them have been written by it.
@@ -178,7 +178,7 @@ impl<T: Real> Tile<'_, T> {
             let (rows, cols) = (self.rows.len(), self.cols.len());
             windows(
                 isa,
-                windows::Block { a: left, b: right, rows, cols, c: self.start, step: self.step, first },
+                windows::Block { a: left, b: right, rows, cols, c: self.start, step: self.step, first, kind },
             );
         }
         self.done = self.cols.len();

@@ -5,11 +5,11 @@
 //! output channels, and whole ones at that, however short rows of windows are.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Panel, Side, Tile, in_place};
+use super::tile::{Kind, Panel, Side, Tile, in_place};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_registers};
+use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers};
 use elinvar_core::order::CHUNK;
 
 /// Windows that follow one another.
@@ -37,6 +37,7 @@ pub(crate) struct Pixels<'a, T> {
     pub(crate) step: usize,
     /// Is it the first chunk: the result is stored, not added?
     pub(crate) first: bool,
+    pub(crate) kind: Kind,
 }
 
 /// Multiplies.
@@ -55,7 +56,10 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     let place = block.places.iter().max().expect("there are terms");
     let end = block.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
     assert!(end.checked_add(*place).is_some_and(|end| end <= block.x.len()), "a window leaves its planes");
-    in_registers(isa, Tiles(block));
+    match block.kind {
+        Kind::Numbers => in_registers(isa, Tiles(block)),
+        Kind::Pairs => in_pairs(isa, Tiles(block)),
+    }
 }
 
 /// A block whose lengths have been checked, by `pixels` alone.
@@ -65,7 +69,7 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Pixels { x, places, runs, panels, cols, c, step, first } = self.0;
+        let Pixels { x, places, runs, panels, cols, c, step, first, .. } = self.0;
         let (k, w) = (places.len(), 2 * V::LANES);
         let mut c = c.as_mut_ptr();
         let next = panels.as_ptr().wrapping_add(k * w);

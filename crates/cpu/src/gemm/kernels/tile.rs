@@ -35,6 +35,16 @@ pub(crate) enum Kind {
     Pairs,
 }
 
+impl Kind {
+    /// As so many terms are multiplied: half as many pairs, if the last one without a partner is one too.
+    pub(crate) fn terms(self, count: usize) -> usize {
+        match self {
+            Kind::Numbers => count,
+            Kind::Pairs => count.div_ceil(2),
+        }
+    }
+}
+
 /// A chunk's part of a product.
 pub(crate) struct Block<'a, T> {
     /// Rows of terms.

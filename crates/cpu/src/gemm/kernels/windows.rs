@@ -4,11 +4,11 @@
 //! register of columns is one load, or of two rows two loads, for any term: all that differs from term to term is the place.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Feed, PITCH, Packed, Tile, in_place};
+use super::tile::{Feed, Kind, PITCH, Packed, Tile, in_place};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_registers, lanes};
+use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers, lanes};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_ops::lane::LaneInt;
 
@@ -45,6 +45,7 @@ pub(crate) struct Block<'a, T> {
     pub(crate) step: usize,
     /// Is it the first chunk: the result is stored, not added?
     pub(crate) first: bool,
+    pub(crate) kind: Kind,
 }
 
 /// Lanes of the widest register.
@@ -75,7 +76,10 @@ pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
     let one = T::from_bits(LaneInt::lit(-1));
     let mut masks = [<T as Element>::ZERO; 2 * MOST];
     masks[..MOST].fill(one);
-    in_registers(isa, Tiles { block, masks });
+    match block.kind {
+        Kind::Numbers => in_registers(isa, Tiles { block, masks }),
+        Kind::Pairs => in_pairs(isa, Tiles { block, masks }),
+    }
 }
 
 /// A block whose lengths have been checked, by `windows` alone.
@@ -89,7 +93,7 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Block { a, b, rows, cols, c, step, first } = self.block;
+        let Block { a, b, rows, cols, c, step, first, .. } = self.block;
         for (i, pair) in b.units.chunks(2).enumerate() {
             let j = i * 2 * V::LANES;
             if j >= cols {

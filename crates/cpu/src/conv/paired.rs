@@ -1,0 +1,117 @@
+//! Convolutions of bf16 on processors that multiply pairs of them: `Precision::Fast`.
+//!
+//! What two neighbouring channels have at a place becomes a pair in the bits of an f32, and from there on a pair of channels is a
+//! channel: the same tiles and threads as everywhere, with a register whose fma takes both terms of a pair. So here, too, each element
+//! of the result is a chain of its own, whose order is a function of the shapes of weights; a chunk has twice as many terms.
+//!
+//! The gradient by w is no such convolution: its terms are positions, and a pair of those has another partner under the next tap.
+
+use super::Kind;
+use crate::CpuDevice;
+use crate::View;
+use crate::copy::elements;
+use crate::gemm::contract::numbers;
+use crate::gemm::{Numbers, Real};
+use crate::isa::{Kernel, dispatch};
+use crate::memory::Scratch;
+use crate::simd::room::fresh_pieces;
+use elinvar_core::host::filled;
+use elinvar_core::{DType, Precision, Result, bf16};
+use elinvar_ops::lane::LaneInt;
+
+/// Sums of a position from which pairing the planes is little beside multiplying them.
+const LEAST: usize = 8;
+/// Elements of a piece of work.
+const TOGETHER: usize = 4096;
+
+/// What is multiplied, in a convolution with this precision over so many planes, with so many results for a position.
+pub(super) fn kind(
+    d: &CpuDevice,
+    precision: Precision,
+    x: [&View<'_>; 2],
+    planes: usize,
+    results: usize,
+) -> Kind {
+    let halves = x.iter().all(|v| v.buffer.dtype() == DType::BF16);
+    let worth = planes >= 2 && results >= LEAST;
+    if precision == Precision::Fast && halves && worth && d.isa().has_pairs() {
+        Kind::Pairs
+    } else {
+        Kind::Numbers
+    }
+}
+
+/// Two planes side by side.
+struct Pair<'a, S, F> {
+    first: &'a [S],
+    second: &'a [S],
+    pair: F,
+}
+
+/// Writes pairs.
+struct Pairs<'a, 'b, T, S, F>(Pair<'a, S, F>, &'b mut [T]);
+
+impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, '_, T, S, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Pairs(Pair { first, second, pair }, to) = self;
+        for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
+            *to = pair(*first, *second);
+        }
+    }
+}
+
+/// Batches of `planes` planes of `size` elements, as half as many of pairs; the last plane of an odd number has zeros beside it.
+fn paired<T: Real, S: Copy + Sync>(
+    d: &CpuDevice,
+    x: &[S],
+    (planes, size): (usize, usize),
+    zero: S,
+    pair: impl Fn(S, S) -> T + Copy + Sync,
+) -> Result<Vec<T>> {
+    let half = planes.div_ceil(2);
+    let zeros = if planes.is_multiple_of(2) { Vec::new() } else { filled(size, zero)? };
+    let len = x.len() / (planes * size).max(1) * half * size;
+    fresh_pieces(d, len, size * (TOGETHER / size.max(1)).max(1), 0.3, &|start, room| {
+        let first = start / size;
+        for plane in first..first + room.left() / size {
+            let at = (plane / half * planes + plane % half * 2) * size;
+            let is_last = 2 * (plane % half) + 1 == planes;
+            let second = if is_last { &zeros } else { &x[at + size..at + 2 * size] };
+            let to = room.zeroed(size, T::ZERO);
+            dispatch(d.isa(), Pairs(Pair { first: &x[at..at + size], second, pair }, to));
+        }
+        Ok(())
+    })
+}
+
+/// A view of bf16 as batches of planes of pairs.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn of_view<T: Real>(
+    d: &CpuDevice,
+    v: &View<'_>,
+    planes: usize,
+    size: usize,
+) -> Result<Scratch<T>> {
+    let Numbers::BF16(data) = numbers::<T>(v.buffer)? else {
+        unreachable!("`kind` saw that they are bf16");
+    };
+    let bits = |x: bf16| i64::from(x.to_bits());
+    let pair = |a, b| T::from_bits(LaneInt::lit(bits(a) | bits(b) << 16));
+    paired(d, &elements(d, data, v.layout)?, (planes, size), bf16::ZERO, pair).map(Scratch::of)
+}
+
+/// Numbers that are bf16, in the upper halves of f32, as batches of planes of pairs.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn of_numbers<T: Real>(d: &CpuDevice, x: &[T], planes: usize, size: usize) -> Result<Scratch<T>> {
+    let pair = |a: T, b: T| {
+        let upper: T::Int = LaneInt::lit(0xffff << 16);
+        T::from_bits(a.to_bits().shr_logical(16) | b.to_bits() & upper)
+    };
+    paired(d, x, (planes, size), T::ZERO, pair).map(Scratch::of)
+}
