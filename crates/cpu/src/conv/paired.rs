@@ -41,23 +41,20 @@ pub(super) fn kind(
     }
 }
 
-/// Two planes side by side.
-struct Pair<'a, S, F> {
+/// Writes what two planes have side by side.
+struct Pairs<'a, T, S, F> {
     first: &'a [S],
     second: &'a [S],
     pair: F,
+    to: &'a mut [T],
 }
 
-/// Writes pairs.
-struct Pairs<'a, 'b, T, S, F>(Pair<'a, S, F>, &'b mut [T]);
-
-impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, '_, T, S, F> {
+impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, T, S, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Pairs(Pair { first, second, pair }, to) = self;
-        for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
-            *to = pair(*first, *second);
+        for ((to, first), second) in self.to.iter_mut().zip(self.first).zip(self.second) {
+            *to = (self.pair)(*first, *second);
         }
     }
 }
@@ -78,9 +75,9 @@ fn paired<T: Real, S: Copy + Sync>(
         for plane in first..first + room.left() / size {
             let at = (plane / half * planes + plane % half * 2) * size;
             let is_last = 2 * (plane % half) + 1 == planes;
+            let first = &x[at..at + size];
             let second = if is_last { &zeros } else { &x[at + size..at + 2 * size] };
-            let to = room.zeroed(size, T::ZERO);
-            dispatch(d.isa(), Pairs(Pair { first: &x[at..at + size], second, pair }, to));
+            dispatch(d.isa(), Pairs { first, second, pair, to: room.zeroed(size, T::ZERO) });
         }
         Ok(())
     })
