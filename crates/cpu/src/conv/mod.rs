@@ -306,17 +306,21 @@ pub(crate) fn weight_grad<T: Real>(
     let (xs, gs) = (x.shape(), g.shape());
     let window = Window::new(c, &xs[2..], taps, &gs[2..]);
     let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
-    let (xv, gv) = (load::<T>(d, x)?, load::<T>(d, g)?);
+    // Terms are positions, of which a pair would have another partner under the next tap; so images make pairs.
+    let kind = paired::kind(d, c.precision, [x, g], xs[0], o);
+    let images = kind.terms(xs[0]);
+    let xv = planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;
+    let gv = planes::<T>(d, g, kind, xs[0], gs[1..].iter().product())?;
     let patches = window.patches(&xv, channels);
-    if beside::is_beside(&patches, c.groups, o) {
-        let dw = beside::weight_grad(d, &patches, &gv, xs[0], c.groups, o)?;
+    if kind == Kind::Numbers && beside::is_beside(&patches, c.groups, o) {
+        let dw = beside::weight_grad(d, &patches, &gv, images, c.groups, o)?;
         return store(d, dw, x.buffer.dtype());
     }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
     let left = Turned { patches, groups: c.groups };
     let right = Planes { data: &gv, groups: c.groups, o, positions };
-    let (batch, k) = (c.groups, xs[0] * positions);
+    let (batch, k) = (c.groups, images * positions);
     let turned = product(
         d,
         &Job {
@@ -329,7 +333,7 @@ pub(crate) fn weight_grad<T: Real>(
             finish: &Nothing,
             // With one group, its g is turned once: 14 x 14 windows of 256 channels took 12.5 ms so, and 12.0 like this.
             share: if c.groups == 1 { Share::Right } else { Share::Nothing },
-            kind: Kind::Numbers,
+            kind,
         },
     )?;
     let turned = Scratch::of(turned);

@@ -2,9 +2,9 @@
 //!
 //! What two neighbouring channels have at a place becomes a pair in the bits of an f32, and from there on a pair of channels is a
 //! channel: the same tiles and threads as everywhere, with a register whose fma takes both terms of a pair. So here, too, each element
-//! of the result is a chain of its own, whose order is a function of the shapes of weights; a chunk has twice as many terms.
+//! of the result is a chain of its own, whose order is a function of shapes; a chunk has twice as many terms.
 //!
-//! The gradient by w is no such convolution: its terms are positions, and a pair of those has another partner under the next tap.
+//! Terms of the gradient by w are positions of all images. There, two neighbouring images become one.
 
 use super::Kind;
 use crate::CpuDevice;
@@ -24,7 +24,7 @@ const LEAST: usize = 8;
 /// Elements of a piece of work.
 const TOGETHER: usize = 4096;
 
-/// What is multiplied, in a convolution with this precision over so many planes, with so many results for a position.
+/// What is multiplied, in a convolution with this precision of so many planes that could be paired, with so many results for a position.
 pub(super) fn kind(
     d: &CpuDevice,
     precision: Precision,

@@ -169,23 +169,27 @@ fn fast_ones_are_close_and_the_same_for_all_threads_and_alone() {
             let (x, g) = (some(&x), some(&g));
             let y = Cpu::conv(d, &c, x.cpu(), w.cpu(), &case.out(), &Plain, []).unwrap();
             let dx = Cpu::conv_input_grad(d, &c, g.cpu(), w.cpu(), &case.plane).unwrap();
-            [y, dx].map(|y| y.numbers().clone())
+            let dw = Cpu::conv_weight_grad(d, &c, x.cpu(), g.cpu(), &case.taps).unwrap();
+            [y, dx, dw].map(|y| y.numbers().clone())
         };
         for isa in Isa::all() {
             let all = run(&CpuDevice::new(isa, 1).unwrap(), Precision::Fast, 0..3);
             for d in on.iter().filter(|d| d.isa() == isa && d.threads() == 3) {
                 let (again, alone) = (run(d, Precision::Fast, 0..3), run(d, Precision::Fast, 1..2));
                 let exact = run(d, Precision::Exact, 0..3);
-                for i in 0..2 {
-                    let what = format!("{} on {d:?}: {case:?}", ["y", "dx"][i]);
+                for i in 0..3 {
+                    let what = format!("{} on {d:?}: {case:?}", ["y", "dx", "dw"][i]);
                     same(&again[i], &all[i], &what);
                     let HostData::BF16(whole) = &all[i] else { panic!("not bf16") };
-                    let one = whole.len() / 3;
-                    same(&alone[i], &HostData::BF16(whole[one..2 * one].to_vec()), &what);
+                    if i < 2 {
+                        let one = whole.len() / 3;
+                        same(&alone[i], &HostData::BF16(whole[one..2 * one].to_vec()), &what);
+                    }
                     differs |= again[i] != exact[i];
                     let HostData::BF16(exact) = &exact[i] else { panic!("not bf16") };
                     // Numbers are of size 1, and a sum has so many terms; results have 8 bits.
-                    let terms = (taps * taps * if i == 0 { channels } else { outs }) as f64;
+                    let positions = case.out().iter().product::<usize>();
+                    let terms = [taps * taps * channels, taps * taps * outs, 3 * positions][i] as f64;
                     for (fast, exact) in whole.iter().zip(exact) {
                         let (fast, exact) = (fast.to_f64(), exact.to_f64());
                         let bound =
