@@ -4,7 +4,7 @@ use crate::CpuDevice;
 use crate::chain::{self, Plan};
 use crate::gemm::{Place, Prepacked, Uses};
 use crate::memory::{self, Held};
-use elinvar_core::{DType, HostData, Layout, Result, Shape};
+use elinvar_core::{DType, Element, HostData, Layout, Result, Shape};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -29,6 +29,12 @@ impl CpuBuffer {
         } else {
             Kind::Large(Arc::new(Node::ready(data)))
         })
+    }
+    /// The same of elements that may be a few: they are written to where the buffer goes, and nowhere before. What is written word
+    /// by word and then moved in larger pieces waits for its stores.
+    #[inline(always)]
+    pub(crate) fn of_few<T: Element>(v: Vec<T>) -> CpuBuffer {
+        if v.len() < LARGE { CpuBuffer(Kind::Small(Held::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
     }
     /// Numbers that are computed when somebody reads them.
     pub(crate) fn put_off(plan: Plan) -> CpuBuffer {

@@ -123,18 +123,17 @@ fn blocks<T: Number>(
         all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
     }
     let all = &all[..x.len()];
-    let y = if is_few(d, len) {
-        fresh_few(len, |room| f(all, room))?
-    } else {
-        fresh_of(d, len, 1, work, &|start, room| {
-            let mut parts = [Piece::EMPTY; OPERANDS];
-            for (part, piece) in parts.iter_mut().zip(all) {
-                *part = piece.part(start, room.left());
-            }
-            f(&parts[..all.len()], room);
-            Ok(())
-        })?
-    };
+    if is_few(d, len) {
+        return fresh_few(len, |room| f(all, room)).map(CpuBuffer::of_few);
+    }
+    let y = fresh_of(d, len, 1, work, &|start, room| {
+        let mut parts = [Piece::EMPTY; OPERANDS];
+        for (part, piece) in parts.iter_mut().zip(all) {
+            *part = piece.part(start, room.left());
+        }
+        f(&parts[..all.len()], room);
+        Ok(())
+    })?;
     Ok(CpuBuffer::new(T::wrap(y)))
 }
 

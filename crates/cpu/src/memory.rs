@@ -36,6 +36,12 @@ impl Held {
         count(bytes(&data) as i64);
         Held(data)
     }
+    /// The same of elements.
+    #[inline(always)]
+    pub(crate) fn of<T: Element>(v: Vec<T>) -> Held {
+        count((v.capacity() * size_of::<T>()) as i64);
+        Held(T::wrap(v))
+    }
     pub(crate) fn data(&self) -> &HostData {
         &self.0
     }
