@@ -43,6 +43,9 @@ fn a_limit_is_an_error_and_nothing_is_lost() -> Result<()> {
     Ok(())
 }
 
+/// A thread counts less than this for itself; that of the test before may be just ending, and then it counts for all.
+const UNCOUNTED: u64 = 64 << 10;
+
 #[test]
 fn memory_is_counted_and_used_again() -> Result<()> {
     let _turn = TURN.lock();
@@ -50,7 +53,7 @@ fn memory_is_counted_and_used_again() -> Result<()> {
     let before = Cpu::memory_stats(&d)?;
     let x = Tensor::<Cpu>::zeros([1 << 20], DType::F32, &d);
     let with = Cpu::memory_stats(&d)?;
-    assert!(with.in_use >= before.in_use + (4 << 20), "{before} {with}");
+    assert!(with.in_use + UNCOUNTED >= before.in_use + (4 << 20), "{before} {with}");
     assert!(with.peak >= with.in_use);
     drop(x);
     let kept = Cpu::memory_stats(&d)?;
