@@ -39,7 +39,7 @@ impl Held {
     /// The same of elements.
     #[inline(always)]
     pub(crate) fn of<T: Element>(v: Vec<T>) -> Held {
-        count((v.capacity() * size_of::<T>()) as i64);
+        count(taken_by(&v) as i64);
         Held(T::wrap(v))
     }
     pub(crate) fn data(&self) -> &HostData {
@@ -149,8 +149,14 @@ fn in_use() -> u64 {
 }
 
 /// Bytes that a vector takes, used or not.
+#[inline(always)]
+fn taken_by<T>(v: &Vec<T>) -> u64 {
+    v.capacity() as u64 * size_of::<T>() as u64
+}
+
+/// The same of a tensor's.
 fn bytes(data: &HostData) -> u64 {
-    each_data!(data, v => v.capacity() as u64) * data.dtype().size() as u64
+    each_data!(data, v => taken_by(v))
 }
 
 /// Pieces of memory that nobody uses.

@@ -275,7 +275,7 @@ impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
     fn run(self) -> T {
         block::<T, F>(self.terms)
     }
-    /// The definition: without AVX2, lanes written out for each type and way were fifty kilobytes of a program.
+    /// The definition: without AVX2, lanes written out for each type and way were seventy kilobytes of a program.
     #[cfg(target_arch = "x86_64")]
     #[inline(never)]
     fn plain(self) -> T {

@@ -5,11 +5,11 @@
 //! output channels, and whole ones at that, however short rows of windows are.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Kind, Panel, Side, Tile, in_place};
+use super::tile::{Kind, Panel, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers};
+use crate::simd::vector::{InRegisters, Vector};
 use elinvar_core::order::CHUNK;
 
 /// Windows that follow one another.
@@ -56,10 +56,7 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     let place = block.places.iter().max().expect("there are terms");
     let end = block.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
     assert!(end.checked_add(*place).is_some_and(|end| end <= block.x.len()), "a window leaves its planes");
-    match block.kind {
-        Kind::Numbers => in_registers(isa, Tiles(block)),
-        Kind::Pairs => in_pairs(isa, Tiles(block)),
-    }
+    in_registers_of(block.kind, isa, Tiles(block));
 }
 
 /// A block whose lengths have been checked, by `pixels` alone.

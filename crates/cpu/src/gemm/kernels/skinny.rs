@@ -179,7 +179,7 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                         c: c.add(i * step + j),
                         step,
                     };
-                    // There are few kinds to compile: three rows take as long as four, and half as long as two and one.
+                    // There are few kinds to compile: three rows take as long as four, which is less than two and one take.
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
                         n if const { V::ROWS >= 6 } && !wide && n > 2 => p.run::<8, 1>(),

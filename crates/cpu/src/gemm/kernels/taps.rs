@@ -7,11 +7,11 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::pixels::Run;
-use super::tile::{Kind, Panel, Panels, Side, Tile, in_place};
+use super::tile::{Panel, Panels, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers};
+use crate::simd::vector::{InRegisters, Vector};
 use elinvar_core::order::CHUNK;
 
 /// Rows that have one address.
@@ -75,12 +75,7 @@ pub(super) unsafe fn taps<T: Real>(isa: Isa, block: Block<'_, T>) {
         let skip = two[1].from.wrapping_sub(two[0].from + two[0].count);
         *hop = Hop { skip, count: two[1].count };
     }
-    let kind = block.b.kind;
-    let tiles = Tiles { block, k, hops: &hops };
-    match kind {
-        Kind::Numbers => in_registers(isa, tiles),
-        Kind::Pairs => in_pairs(isa, tiles),
-    }
+    in_registers_of(block.b.kind, isa, Tiles { block, k, hops: &hops });
 }
 
 /// A block whose lengths have been checked, by `taps` alone.

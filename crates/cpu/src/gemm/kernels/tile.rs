@@ -89,9 +89,17 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     assert!(k <= CHUNK && (rows - 1) * block.a.step + k <= block.a.data.len(), "the left block is too short");
     let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
     assert!(reach <= block.b.data.len(), "the right block is too short");
-    match block.b.kind {
-        Kind::Numbers => in_registers(isa, Tiles(block)),
-        Kind::Pairs => in_pairs(isa, Tiles(block)),
+    in_registers_of(block.b.kind, isa, Tiles(block));
+}
+
+/// Runs work in the widest registers that multiply what its blocks hold.
+///
+/// # Panics
+/// If these are pairs, and the processor multiplies none.
+pub(super) fn in_registers_of<W: InRegisters>(kind: Kind, isa: Isa, work: W) {
+    match kind {
+        Kind::Numbers => in_registers(isa, work),
+        Kind::Pairs => in_pairs(isa, work),
     }
 }
 

@@ -4,11 +4,11 @@
 //! register of columns is one load, or of two rows two loads, for any term: all that differs from term to term is the place.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Feed, Kind, PITCH, Packed, Tile, in_place};
+use super::tile::{Feed, Kind, PITCH, Packed, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_pairs, in_registers, lanes};
+use crate::simd::vector::{InRegisters, Vector, lanes};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_ops::lane::LaneInt;
 
@@ -76,10 +76,7 @@ pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
     let one = T::from_bits(LaneInt::lit(-1));
     let mut masks = [<T as Element>::ZERO; 2 * MOST];
     masks[..MOST].fill(one);
-    match block.kind {
-        Kind::Numbers => in_registers(isa, Tiles { block, masks }),
-        Kind::Pairs => in_pairs(isa, Tiles { block, masks }),
-    }
+    in_registers_of(block.kind, isa, Tiles { block, masks });
 }
 
 /// A block whose lengths have been checked, by `windows` alone.
