@@ -90,14 +90,15 @@ impl CpuBuffer {
         Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
     }
     /// The copy for products, if there is one, which may be of another matrix in this memory. One of a matrix that lies so is made if
-    /// products of so many rows ask for it often.
+    /// products to which it is worth it ask for it often.
     ///
     /// # Errors
     /// Those of computing numbers that were put off.
-    pub(crate) fn prepacked(&self, d: &CpuDevice, rows: usize, place: Place) -> Result<Option<&Prepacked>> {
+    pub(crate) fn prepacked(&self, d: &CpuDevice, worth: bool, place: Place) -> Result<Option<&Prepacked>> {
         let Kind::Large(node) = &self.0 else { return Ok(None) };
-        if node.prepacked.get().is_none()
-            && let Some(copy) = node.uses.count(d, rows, node.data()?, place)
+        if worth
+            && node.prepacked.get().is_none()
+            && let Some(copy) = node.uses.count(d, node.data()?, place)
         {
             // If somebody else was faster, his is as good.
             drop(node.prepacked.set(copy));

@@ -232,7 +232,7 @@ impl Backend for Cpu {
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
             (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
-                w.buffer.prepacked(d, b * m, gemm::Place::of(w.layout))?
+                w.buffer.prepacked(d, b * m <= gemm::ROWS, gemm::Place::of(w.layout))?
             }
             _ => None,
         };
@@ -256,12 +256,14 @@ impl Backend for Cpu {
         e: &E,
         extra: [Look<'_>; N],
     ) -> Result<CpuBuffer> {
+        let packed = |worth, place| w.buffer.prepacked(d, worth, place);
         let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
+        let w = (&w, &packed as &conv::Packed<'_>);
         own(match x.dtype {
-            DType::F64 => conv::conv::<f64, E, N>(d, c, &x, &w, out, e, &extra),
+            DType::F64 => conv::conv::<f64, E, N>(d, c, &x, w, out, e, &extra),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
-                conv::conv::<f32, E, N>(d, c, &x, &w, out, e, &extra)
+                conv::conv::<f32, E, N>(d, c, &x, w, out, e, &extra)
             }
         })
     }

@@ -56,9 +56,8 @@ pub(super) fn few<T: Real>(
                     if b == first || bands.len() > 1 {
                         x[..patches.channels * size].fill(T::ZERO);
                     }
-                    for (c, x) in x.chunks_exact_mut(size).take(patches.channels).enumerate() {
-                        band.padded.fill(patches.plane, patches.at(b, c), x);
-                    }
+                    let planes = patches.planes(b, 0..patches.channels);
+                    band.padded.fill(d.isa(), patches.plane, planes, x);
                     for (chunk, places) in band.places.chunks(CHUNK).enumerate() {
                         let w = &w[b % groups * o * terms + chunk * CHUNK..];
                         let (x, units, y, first) = (&*x, &band.units[..], &mut *y, chunk == 0);

@@ -20,8 +20,8 @@ use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
 use crate::gemm::source::copy;
 use crate::gemm::{
-    Columns, Extra, Finish, Job, Kind, Left, Lines, Matrix, Numbers, Panels, Real, Right, Share, product,
-    turn, width,
+    Columns, Extra, Finish, Job, Kept, Kind, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real,
+    Right, Share, product, turn, width,
 };
 use crate::isa::Isa;
 use crate::memory::{Held, Scratch, filled};
@@ -32,6 +32,9 @@ use elinvar_ops::backend::{Conv, Epilogue};
 use patches::{Patches, Turned, images};
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
+
+/// Windows up to which it matters whether weights are packed: more are worth packing them anew each time.
+const WINDOWS: usize = 4096;
 
 /// Up to three numbers, one for each axis; missing axes stand in front and have `rest`.
 fn three<T: Copy>(x: &[T], rest: T) -> [T; 3] {
@@ -62,10 +65,10 @@ impl Window {
         }
     }
     /// The windows of the convolution over `channels` planes of each batch.
-    fn patches<'a, T: Real>(&self, data: &'a [T], channels: usize) -> Patches<'a, T> {
+    fn patches<'a, T: Real>(&self, isa: Isa, data: &'a [T], channels: usize) -> Patches<'a, T> {
         let offset = |a: usize, t: usize| (t * self.dilation[a]) as isize - self.padding[a] as isize;
         let taps = grid(self.taps).map(|t| std::array::from_fn(|a| offset(a, t[a]))).collect();
-        Patches { data, channels, plane: self.plane, grid: self.out, step: self.stride, taps }.simple()
+        Patches { data, channels, plane: self.plane, grid: self.out, step: self.stride, taps, isa }.simple()
     }
 }
 
@@ -101,6 +104,9 @@ fn matrices<T>(data: &[T], rows: usize, cols: usize) -> Matrix<'_, T> {
     Matrix { data: Numbers::Own(data), offset: 0, inner: 1, batch, row: cols as isize, col: 1, kept: None }
 }
 
+/// Gives the packed copy of weights, if there is one; whether it would be worth having one, and where they lie.
+pub(crate) type Packed<'a> = dyn Fn(bool, Place) -> Result<Option<&'a Prepacked>> + 'a;
+
 /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
 ///
 /// # Errors
@@ -109,7 +115,7 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
     c: &Conv,
     x: &View<'_>,
-    w: &View<'_>,
+    (w, packed): (&View<'_>, &Packed<'_>),
     out: &[usize],
     e: &E,
     extra: &[View<'_>; N],
@@ -137,8 +143,16 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let (channels, kind) = (ws[1], paired::kind(d, c.precision, [x, w], ws[1], o));
     let xv = planes::<T>(d, x, kind, channels, xs[2..].iter().product())?;
     let wv = planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
-    let patches = window.patches(&xv, kind.terms(channels));
-    let job = Windows { patches, images, groups: c.groups, o, w: &wv, kind };
+    let patches = window.patches(d.isa(), &xv, kind.terms(channels));
+    let k = ws[1..].iter().product();
+    let kept = if kind == Kind::Numbers && c.groups == 1 && w.layout.is_contiguous() && pixels::reads_panels(d, &patches, images, o)
+    {
+        let place = Place::of_turned(w.layout.offset(), o, k);
+        packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
+    } else {
+        None
+    };
+    let job = Windows { patches, images, groups: c.groups, o, w: &wv, kept, kind };
     let y = T::windows(d, &job, &Follow { e, extra })?;
     store(d, y, x.buffer.dtype())
 }
@@ -150,6 +164,8 @@ pub(crate) struct Windows<'a, T> {
     groups: usize,
     o: usize,
     w: &'a [T],
+    /// The same, packed.
+    kept: Option<Kept<'a, T>>,
     kind: Kind,
 }
 
@@ -159,7 +175,7 @@ pub(crate) fn windows<T: Real>(
     job: &Windows<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
-    let Windows { ref patches, images, groups, o, w, kind } = *job;
+    let Windows { ref patches, images, groups, o, w, kept, kind } = *job;
     if kind == Kind::Numbers
         && let Some(windows) = depthwise::of(patches)
     {
@@ -168,7 +184,7 @@ pub(crate) fn windows<T: Real>(
     if kind == Kind::Numbers && few::is_few(patches, o) {
         return few::few(d, patches, images * groups, groups, o, w, finish);
     }
-    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, w, kind, finish) {
+    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, (w, kept), kind, finish) {
         return y;
     }
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
@@ -226,9 +242,10 @@ pub(crate) fn input_grad<T: Real>(
             grid: across,
             step: [1; 3],
             taps,
+            isa: d.isa(),
         }
         .simple();
-        let job = Windows { patches, images, groups: c.groups, o: channels, w: &turned, kind };
+        let job = Windows { patches, images, groups: c.groups, o: channels, w: &turned, kept: None, kind };
         let dx = windows(d, &job, &Nothing)?;
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());
@@ -311,7 +328,7 @@ pub(crate) fn weight_grad<T: Real>(
     let images = kind.terms(xs[0]);
     let xv = planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;
     let gv = planes::<T>(d, g, kind, xs[0], gs[1..].iter().product())?;
-    let patches = window.patches(&xv, channels);
+    let patches = window.patches(d.isa(), &xv, channels);
     if kind == Kind::Numbers && beside::is_beside(&patches, c.groups, o) {
         let dw = beside::weight_grad(d, &patches, &gv, images, c.groups, o)?;
         return store(d, dw, x.buffer.dtype());

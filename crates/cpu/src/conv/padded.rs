@@ -5,31 +5,84 @@
 
 use super::patches::Patches;
 use crate::gemm::Real;
+use crate::isa::{Isa, Kernel, dispatch};
+use crate::simd::LINE;
+use crate::simd::fetch::fetch;
 use std::ops::Range;
 
-/// Copies a line. One of two registers or three is copied in less time than a call takes.
+/// Copies a line. A short one is copied in less time than a call takes.
 #[inline(always)]
 fn lay<T: Copy>(from: &[T], to: &mut [T]) {
-    /// Elements copied at once; the last ones overlap with those before.
-    const SOME: usize = 16;
-    /// The longest lines of that kind. With lines of 112 as well, a convolution whose planes come from memory took a fifth longer.
-    const LONG: usize = 3 * SOME;
-    let n = from.len();
-    if !(SOME..=LONG).contains(&n) {
-        return to.copy_from_slice(from);
+    // With lines of 112 as well, a convolution whose planes come from memory took a fifth longer.
+    match from.len() {
+        16..=48 => by::<16, T>(from, to),
+        8..16 => by::<8, T>(from, to),
+        4..8 => by::<4, T>(from, to),
+        _ => to.copy_from_slice(from),
     }
-    for i in (0..n).step_by(SOME) {
-        let i = i.min(n - SOME);
-        to[i..i + SOME].copy_from_slice(&from[i..i + SOME]);
+}
+
+/// Copies `W` elements at a time, of which there are as many at least; the last ones overlap with those before.
+#[inline(always)]
+fn by<const W: usize, T: Copy>(from: &[T], to: &mut [T]) {
+    for i in (0..from.len()).step_by(W) {
+        let i = i.min(from.len() - W);
+        to[i..i + W].copy_from_slice(&from[i..i + W]);
     }
 }
 
 /// Copies every second element, from the first on: in pairs, of which the compiler makes registers.
+#[inline(always)]
 fn every_second<T: Copy>(from: &[T], to: &mut [T]) {
     let Some((last, rest)) = to.split_last_mut() else { return };
     let (pairs, single) = from.as_chunks::<2>();
     rest.iter_mut().zip(pairs).for_each(|(to, pair)| *to = pair[0]);
     *last = single[0];
+}
+
+/// A part of a line that has elements of the plane.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Where they go.
+    to: usize,
+    /// Where the first one lies in the plane.
+    from: usize,
+    count: usize,
+}
+
+/// Work of [`Padded::fill`].
+struct Fill<'a, T> {
+    parts: &'a [Part],
+    step: usize,
+    /// Elements of a plane.
+    area: usize,
+    planes: &'a [T],
+    /// Elements of a padded one.
+    size: usize,
+    to: &'a mut [T],
+}
+
+impl<T: Real> Kernel for Fill<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Fill { parts, step, area, planes, size, to } = self;
+        for (number, (plane, to)) in planes.chunks_exact(area).zip(to.chunks_exact_mut(size)).enumerate() {
+            // Parts of planes are too short for hardware to foresee the next ones.
+            let next = planes[number * area..].as_ptr().wrapping_add(area);
+            for &Part { to: at, from, count } in parts {
+                for line in (0..count * step).step_by(LINE / size_of::<T>()) {
+                    fetch(next.wrapping_add(from + line));
+                }
+                let to = &mut to[at..at + count];
+                match step {
+                    1 => lay(&plane[from..from + count], to),
+                    2 => every_second(&plane[from..from + 2 * count - 1], to),
+                    _ => to.iter_mut().zip(plane[from..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
+                }
+            }
+        }
+    }
 }
 
 /// What the windows at a box of positions see, and where it lies in a padded plane.
@@ -94,9 +147,9 @@ impl Padded {
         let j = (row % self.grid[0] - self.first[1]) * self.step[1];
         (i * self.lines[1] + j) * self.line() + k - self.first[2]
     }
-    /// Calls `f` for each part of a line that has elements of the plane: where they go, the first's place in the plane, how
-    /// far apart they are, and how many.
-    fn parts(&self, size: [usize; 3], mut f: impl FnMut(usize, usize, usize, usize)) {
+    /// The parts of a plane of this size, whose elements are every `step`-th of a line.
+    fn parts(&self, size: [usize; 3]) -> Vec<Part> {
+        let mut parts = Vec::with_capacity(self.lines[0] * self.lines[1]);
         let inside =
             |a: usize, i: usize| usize::try_from(self.low[a] + i as isize).ok().filter(|i| *i < size[a]);
         let step = self.step[2];
@@ -104,8 +157,8 @@ impl Padded {
             let Some(from_i) = inside(0, i) else { continue };
             for j in 0..self.lines[1] {
                 let Some(from_j) = inside(1, j) else { continue };
-                let (line, from) =
-                    ((i * self.lines[1] + j) * self.line(), (from_i * size[1] + from_j) * size[2]);
+                let line = (i * self.lines[1] + j) * self.line();
+                let from = (from_i * size[1] + from_j) * size[2];
                 for phase in 0..step {
                     // Element `m` of the part is number `low + phase + m * step` of the line.
                     let low = self.low[2] + phase as isize;
@@ -113,22 +166,22 @@ impl Padded {
                     let start = (low + (skip * step) as isize) as usize;
                     if start < size[2] && skip < self.part {
                         let count = ((size[2] - start - 1) / step + 1).min(self.part - skip);
-                        f(line + phase * self.part + skip, from + start, step, count);
+                        parts.push(Part {
+                            to: line + phase * self.part + skip,
+                            from: from + start,
+                            count,
+                        });
                     }
                 }
             }
         }
+        parts
     }
-    /// Writes the elements of a plane to where they belong. What lies around them is not written.
-    pub(super) fn fill<T: Real>(&self, size: [usize; 3], plane: &[T], to: &mut [T]) {
-        self.parts(size, |at, from, step, count| {
-            let to = &mut to[at..at + count];
-            match step {
-                1 => lay(&plane[from..from + count], to),
-                2 => every_second(&plane[from..from + 2 * count - 1], to),
-                _ => to.iter_mut().zip(plane[from..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
-            }
-        });
+    /// Writes the elements of planes, which follow one another, to where they belong, a padded plane after the other. What lies around
+    /// them is not written.
+    pub(super) fn fill<T: Real>(&self, isa: Isa, size: [usize; 3], planes: &[T], to: &mut [T]) {
+        let area = size.iter().product();
+        dispatch(isa, Fill { parts: &self.parts(size), step: self.step[2], area, planes, size: self.size(), to });
     }
     /// The same, where `to` has `pitch` numbers for each element, of which `turn(first, count, to)` is to write the first
     /// ones for the `count` elements that follow one another from `first` on.
@@ -139,14 +192,16 @@ impl Padded {
         to: &mut [T],
         mut turn: impl FnMut(usize, usize, &mut [T]),
     ) {
-        self.parts(size, |at, from, step, count| {
+        let step = self.step[2];
+        for Part { to: at, from, count } in self.parts(size) {
             if step == 1 {
-                return turn(from, count, &mut to[at * pitch..(at + count) * pitch]);
+                turn(from, count, &mut to[at * pitch..(at + count) * pitch]);
+                continue;
             }
             for m in 0..count {
                 turn(from + m * step, 1, &mut to[(at + m) * pitch..(at + m + 1) * pitch]);
             }
-        });
+        }
     }
     /// Positions of the grid as runs that follow one another in memory: the first one, where it lies, how many.
     pub(super) fn runs(&self, positions: Range<usize>, mut f: impl FnMut(usize, usize, usize)) {

@@ -25,6 +25,8 @@ pub(super) struct Patches<'a, T> {
     pub(super) step: [usize; 3],
     /// Where each tap lies in the plane at position 0.
     pub(super) taps: Vec<[isize; 3]>,
+    /// What planes are read with.
+    pub(super) isa: Isa,
 }
 
 impl<T: Real> Patches<'_, T> {
@@ -42,6 +44,10 @@ impl<T: Real> Patches<'_, T> {
     /// A plane of a batch.
     pub(super) fn at(&self, batch: usize, channel: usize) -> &[T] {
         &self.data[(batch * self.channels + channel) * self.size()..][..self.size()]
+    }
+    /// Some planes of a batch.
+    pub(super) fn planes(&self, batch: usize, channels: Range<usize>) -> &[T] {
+        &self.data[(batch * self.channels + channels.start) * self.size()..][..channels.len() * self.size()]
     }
     /// Rows of positions: all but the last axis.
     pub(super) fn rows(&self) -> usize {
@@ -91,9 +97,7 @@ impl<T: Real> Patches<'_, T> {
         let size = padded.size();
         let done = scratch(channels.len() * size, |x| {
             x.fill(T::ZERO);
-            for (c, x) in channels.zip(x.chunks_exact_mut(size)) {
-                padded.fill(self.plane, self.at(batch, c), x);
-            }
+            padded.fill(self.isa, self.plane, self.planes(batch, channels), x);
             f(&padded, x);
         });
         done.expect("padding some rows takes little memory");
@@ -233,9 +237,7 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
         // A register may reach over the end of the last row.
         let done = scratch(self.channels * size + n, |x| {
             x.fill(T::ZERO);
-            for (c, x) in x.chunks_exact_mut(size).take(self.channels).enumerate() {
-                padded.fill(self.plane, self.at(batch, c), x);
-            }
+            padded.fill(isa, self.plane, self.planes(batch, 0..self.channels), x);
             f(&Seen { x, places: &places, units: &units });
         });
         done.expect("padding some rows takes little memory");
@@ -328,9 +330,8 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
             for (n, ((image, padded, some), x)) in
                 parts.iter().zip(x.chunks_exact_mut(channels.len() * size)).enumerate()
             {
-                for (c, x) in channels.clone().zip(x.chunks_exact_mut(size)) {
-                    padded.fill(p.plane, p.at(image * self.groups + group, c), x);
-                }
+                let planes = p.planes(image * self.groups + group, channels.clone());
+                padded.fill(p.isa, p.plane, planes, x);
                 let before = n * channels.len() * size;
                 padded.runs(some.clone(), |_, from, count| runs.push(Run { from: before + from, count }));
             }

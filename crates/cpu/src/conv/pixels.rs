@@ -5,7 +5,7 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kind, Matrix, Numbers, Pixels, Real, Right, Run, WORTH, chunks, each, fill, finish, height,
+    Cut, Finish, Kept, Kind, Matrix, Numbers, Pixels, Places, Real, Right, Run, WORTH, chunks, each, fill, finish, height,
     pixels, scratch, width,
 };
 use elinvar_core::Result;
@@ -49,6 +49,11 @@ fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) 
     (least..=PARTS.min(p.rows())).find_map(fits)
 }
 
+/// Is it one that [`of_pixels`] does?
+pub(super) fn reads_panels<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> bool {
+    together(d, p, batch, o).is_some()
+}
+
 /// The convolution of batches of images and groups, if it is one that is better done so.
 ///
 /// # Errors
@@ -59,7 +64,7 @@ pub(super) fn of_pixels<T: Real>(
     batch: usize,
     groups: usize,
     o: usize,
-    w: &[T],
+    w: (&[T], Option<Kept<'_, T>>),
     kind: Kind,
     after: &dyn Finish<T>,
 ) -> Option<Result<Vec<T>>> {
@@ -71,7 +76,7 @@ fn convolve<T: Real>(
     d: &CpuDevice,
     p: &Patches<'_, T>,
     (batch, groups, o): (usize, usize, usize),
-    w: &[T],
+    (w, kept): (&[T], Option<Kept<'_, T>>),
     kind: Kind,
     together: usize,
     after: &dyn Finish<T>,
@@ -89,11 +94,12 @@ fn convolve<T: Real>(
         col: k as isize,
         kept: None,
     };
-    scratch(groups * k * step, |packed| {
+    let room = if kept.is_none() { groups * k * step } else { 0 };
+    scratch(room, |packed| {
         // Panel after panel, in each chunk after chunk: as they are read.
         let mut parts = Vec::new();
         let mut rest = &mut *packed;
-        for group in 0..groups {
+        for group in if kept.is_none() { 0..groups } else { 0..0 } {
             for j in (0..o).step_by(wide) {
                 for terms in chunks(0..k) {
                     let (part, after) = rest.split_at_mut(terms.len() * wide);
@@ -110,7 +116,14 @@ fn convolve<T: Real>(
         let cut = Cut { batch, m: o, n, rows: o, cols: together };
         fill(&cut, |tiles| {
             each(d, ns, tiles, |tile| {
-                let packed = &packed[tile.batch % groups * k * step..][..k * step];
+                let group = &packed[..];
+                let group = if kept.is_some() { group } else { &group[tile.batch % groups * k * step..] };
+                // Nothing behind the last one.
+                let panel = |j: usize, terms: Range<usize>| match kept {
+                    _ if j >= o => &[],
+                    Some(kept) => kept.panels(terms, j..o).data,
+                    None => &group[j * k + terms.start * wide..],
+                };
                 let positions = tile.cols.clone();
                 scratch(positions.len() * wide, |sums| {
                     seen(p, tile.batch, positions.clone(), |x, places, runs| {
@@ -118,11 +131,15 @@ fn convolve<T: Real>(
                             let cols = wide.min(o - j);
                             for terms in chunks(0..k) {
                                 let first = terms.start == 0;
-                                let panels = &packed[j * k + terms.start * wide..];
-                                let places = &places[terms];
-                                let c = &mut *sums;
-                                let step = wide;
-                                pixels(isa, Pixels { x, places, runs, panels, cols, c, step, first, kind });
+                                let next = match chunks(terms.end..k).next() {
+                                    Some(next) => panel(j, next),
+                                    None => panel(j + wide, chunks(0..k).next().unwrap_or(0..0)),
+                                };
+                                let (panel, c, step) = (panel(j, terms.clone()), &mut *sums, wide);
+                                pixels(
+                                    isa,
+                                    Pixels { x, places, terms, runs, panel, next, cols, c, step, first, kind },
+                                );
                             }
                             // While they are in the first-level cache.
                             tile.turned_rows(isa, (j, cols), sums, wide);
@@ -144,12 +161,12 @@ fn seen<T: Real>(
     p: &Patches<'_, T>,
     batch: usize,
     positions: Range<usize>,
-    f: impl FnOnce(&[T], &[usize], &[Run]),
+    f: impl FnOnce(&[T], &Places, &[Run]),
 ) -> Result<()> {
     if p.is_plain() {
         let n = p.positions();
         let planes = &p.data[batch * p.channels * n..][..p.channels * n];
-        let places: Vec<_> = (0..p.channels).map(|c| c * n).collect();
+        let places = Places::new((0..p.channels).map(|c| c * n).collect());
         f(planes, &places, &[Run { from: positions.start, count: positions.len() }]);
         return Ok(());
     }
@@ -170,11 +187,11 @@ fn see<T: Real>(
     padded: &Padded,
     x: &[T],
     positions: &Range<usize>,
-    f: impl FnOnce(&[T], &[usize], &[Run]),
+    f: impl FnOnce(&[T], &Places, &[Run]),
 ) {
     let size = padded.size();
-    let places: Vec<_> =
-        (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place)).collect();
+    let places = (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place));
+    let places = Places::new(places.collect());
     let mut runs = Vec::new();
     padded.runs(positions.clone(), |_, from, count| runs.push(Run { from, count }));
     f(x, &places, &runs);

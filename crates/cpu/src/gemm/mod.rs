@@ -20,9 +20,9 @@ mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
-    Cut, Kind, Lines, PITCH, Panels, Pixels, Run, Seen, THREE, Taps, Unit, fill, height, pixels, turn, width,
+    Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Run, Seen, THREE, Taps, Unit, fill, height, pixels, turn, width,
 };
-pub(crate) use prepack::{Place, Prepacked, Uses};
+pub(crate) use prepack::{Kept, Place, Prepacked, ROWS, Uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};

@@ -35,6 +35,10 @@ impl Place {
         };
         Place { k, n, at: l.offset(), step: (row, col) }
     }
+    /// Of the matrix that weights [n, k], one after the other from `at` on, are turned, as a convolution reads its own.
+    pub(crate) fn of_turned(at: usize, n: usize, k: usize) -> Place {
+        Place { k, n, at, step: (1, k as isize) }
+    }
 }
 
 /// A packed copy of a matrix of f32 or f64.
@@ -51,7 +55,7 @@ pub(crate) struct Prepacked {
 }
 
 /// Rows of a left factor up to which it matters whether the right one is packed: more are worth packing it anew each time.
-const ROWS: usize = 192;
+pub(crate) const ROWS: usize = 192;
 /// Products of few rows that a matrix takes part in before it is packed unasked: by then, not having packed it has cost about as much
 /// as packing it does.
 const PATIENCE: u32 = 8;
@@ -85,17 +89,11 @@ impl Uses {
     pub(crate) fn forget(&mut self) {
         *self.0.get_mut() = 0;
     }
-    /// A copy, if it is time for one, and a device allows it: after some products of so many rows, of a matrix whose columns lie in
-    /// memory, as weights of a linear layer do. There is none if there is no memory for one, or memory is limited.
-    pub(crate) fn count(
-        &self,
-        d: &CpuDevice,
-        rows: usize,
-        data: &HostData,
-        place: Place,
-    ) -> Option<Prepacked> {
+    /// A copy, if it is time for one, and a device allows it: after some products, of a matrix whose columns lie in memory, as weights
+    /// of a linear layer do. There is none if there is no memory for one, or memory is limited.
+    pub(crate) fn count(&self, d: &CpuDevice, data: &HostData, place: Place) -> Option<Prepacked> {
         let lies_crossed = place.step.0 == 1 && place.step.1.unsigned_abs() > 1;
-        if rows > ROWS || !lies_crossed || self.0.fetch_add(1, Relaxed).wrapping_add(1) != PATIENCE {
+        if !lies_crossed || self.0.fetch_add(1, Relaxed).wrapping_add(1) != PATIENCE {
             return None;
         }
         let (Place { k, n, .. }, size) = (place, data.dtype().size());
@@ -134,7 +132,11 @@ impl Prepacked {
     /// The panels, if every matrix of this batch is the one that was packed.
     pub(crate) fn of<T: Real>(&self, isa: Isa, l: &Layout) -> Option<Kept<'_, T>> {
         let batched = l.shape()[0] > 1 && l.strides()[0] != 0;
-        if l.shape()[0] == 0 || batched || !self.is_of(isa, Place::of(l)) {
+        if l.shape()[0] == 0 || batched { None } else { self.at(isa, Place::of(l)) }
+    }
+    /// The panels, if the matrix that lies so is the one that was packed.
+    pub(crate) fn at<T: Real>(&self, isa: Isa, place: Place) -> Option<Kept<'_, T>> {
+        if !self.is_of(isa, place) {
             return None;
         }
         match T::numbers(self.data.data()) {

@@ -11,6 +11,7 @@ use crate::isa::Isa;
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, Vector};
 use elinvar_core::order::CHUNK;
+use std::ops::Range;
 
 /// Windows that follow one another.
 #[derive(Clone, Copy, Debug)]
@@ -20,16 +21,32 @@ pub(crate) struct Run {
     pub(crate) count: usize,
 }
 
+/// Where terms lie, seen from place 0.
+pub(crate) struct Places {
+    all: Vec<usize>,
+    /// The farthest.
+    most: usize,
+}
+
+impl Places {
+    pub(crate) fn new(all: Vec<usize>) -> Places {
+        Places { most: all.iter().copied().max().unwrap_or(0), all }
+    }
+}
+
 /// A chunk's part of a product with a panel.
 pub(crate) struct Pixels<'a, T> {
     /// Padded planes.
     pub(crate) x: &'a [T],
-    /// Where each of the terms lies, seen from place 0.
-    pub(crate) places: &'a [usize],
+    /// Of all terms, of which these are multiplied.
+    pub(crate) places: &'a Places,
+    pub(crate) terms: Range<usize>,
     /// The rows.
     pub(crate) runs: &'a [Run],
-    /// Panels, of which the first is multiplied, and the second will be next.
-    pub(crate) panels: &'a [T],
+    /// The panel.
+    pub(crate) panel: &'a [T],
+    /// The one that will be next, or nothing.
+    pub(crate) next: &'a [T],
     /// Columns of the panel that count.
     pub(crate) cols: usize,
     /// The result: `cols` numbers of each row, `step` apart.
@@ -45,17 +62,16 @@ pub(crate) struct Pixels<'a, T> {
 /// # Panics
 /// If something is shorter than it should be.
 pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
-    let (w, k) = (super::width::<T>(isa), block.places.len());
+    let (w, k) = (super::width::<T>(isa), block.terms.len());
     let rows: usize = block.runs.iter().map(|run| run.count).sum();
     if rows == 0 || block.cols == 0 {
         return;
     }
-    assert!((1..=CHUNK).contains(&k), "a chunk has terms");
-    assert!(block.cols <= w && k * w <= block.panels.len(), "the panel is too short");
+    assert!((1..=CHUNK).contains(&k) && block.terms.end <= block.places.all.len(), "a chunk has terms");
+    assert!(block.cols <= w && k * w <= block.panel.len(), "the panel is too short");
     assert!((rows - 1) * block.step + block.cols <= block.c.len(), "the result is too short");
-    let place = block.places.iter().max().expect("there are terms");
     let end = block.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
-    assert!(end.checked_add(*place).is_some_and(|end| end <= block.x.len()), "a window leaves its planes");
+    assert!(end.checked_add(block.places.most).is_some_and(|end| end <= block.x.len()), "a window leaves its planes");
     in_registers_of(block.kind, isa, Tiles(block));
 }
 
@@ -66,24 +82,23 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Pixels { x, places, runs, panels, cols, c, step, first, .. } = self.0;
-        let (k, w) = (places.len(), 2 * V::LANES);
+        let Pixels { x, places, terms, runs, panel, next, cols, c, step, first, .. } = self.0;
+        let (places, k, w) = (&places.all[terms.clone()], terms.len(), 2 * V::LANES);
         let mut c = c.as_mut_ptr();
-        let next = panels.as_ptr().wrapping_add(k * w);
         // As in `tile`: the first two tiles have the next panel fetched, if there is one.
-        let mut halves = if panels.len() >= 2 * k * w { 0..2 } else { 0..0 };
+        let mut halves = if next.len() >= k * w { 0..2 } else { 0..0 };
         for run in runs {
             let mut i = 0;
             while i < run.count {
                 let (soon, hop) = match halves.next() {
-                    Some(half) => (next.wrapping_add(half * k * V::LANES), V::LANES),
-                    None => (panels.as_ptr(), 0),
+                    Some(half) => (next.as_ptr().wrapping_add(half * k * V::LANES), V::LANES),
+                    None => (panel.as_ptr(), 0),
                 };
                 // SAFETY: `pixels` checked that windows, terms and the panel are there, and that the result has as many rows as
                 // all runs. The instructions are there: our caller's.
                 i += unsafe {
                     let a = Windows::<V> { places: places.as_ptr(), from: x.as_ptr().add(run.from + i) };
-                    let b = Panel::<V> { at: panels.as_ptr(), next: w, across: 0, soon, hop };
+                    let b = Panel::<V> { at: panel.as_ptr(), next: w, across: 0, soon, hop };
                     let before = in_place(c, step, first);
                     let done = Tile { a, b, k, c, step, cols, before }.next(run.count - i);
                     c = c.wrapping_add(done * step);
