@@ -123,3 +123,28 @@ fn weights_that_several_products_read_are_packed_unasked() -> Result<()> {
     assert!(after < before + MIB / 2);
     Ok(())
 }
+
+#[test]
+fn weights_that_several_convolutions_read_are_packed_unasked() -> Result<()> {
+    let _turn = TURN.lock();
+    const SIZE: u64 = 4 * 64 * 64 * 9;
+    for isa in Isa::all() {
+        let d = CpuDevice::new(isa, 2)?;
+        let (x, w) = (draw::<Cpu>(&d, 6, &[1, 64, 14, 14]), draw::<Cpu>(&d, 7, &[64, 64, 3, 3]));
+        let want = {
+            let d = ReferenceDevice;
+            let (x, w) =
+                (draw::<Reference>(&d, 6, &[1, 64, 14, 14]), draw::<Reference>(&d, 7, &[64, 64, 3, 3]));
+            bits(&x.conv2d(&w, None, &[1, 1], &[1, 1].into(), &[1, 1], 1))
+        };
+        let conv = |w: &Tensor<Cpu>| bits(&x.conv2d(w, None, &[1, 1], &[1, 1].into(), &[1, 1], 1));
+        assert_eq!(conv(&w), want);
+        let before = Cpu::memory_stats(&d)?.in_use;
+        (0..10).for_each(|_| assert_eq!(conv(&w), want));
+        let with = Cpu::memory_stats(&d)?.in_use;
+        // Registers of four numbers read windows otherwise: weights are no panels there.
+        let panels = isa.to_string().starts_with("avx");
+        assert_eq!(with + UNCOUNTED >= before + SIZE, panels, "{isa:?}: {before} {with}");
+    }
+    Ok(())
+}

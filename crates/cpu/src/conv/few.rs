@@ -57,7 +57,7 @@ pub(super) fn few<T: Real>(
                         x[..patches.channels * size].fill(T::ZERO);
                     }
                     let planes = patches.planes(b, 0..patches.channels);
-                    band.padded.fill(d.isa(), patches.plane, planes, x);
+                    band.padded.fill(d.isa(), patches.plane, planes, x, size);
                     for (chunk, places) in band.places.chunks(CHUNK).enumerate() {
                         let w = &w[b % groups * o * terms + chunk * CHUNK..];
                         let (x, units, y, first) = (&*x, &band.units[..], &mut *y, chunk == 0);

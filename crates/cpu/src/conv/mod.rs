@@ -78,12 +78,12 @@ fn grid(n: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
 }
 
 /// The weights of a group as the left factor, the same for all images.
-struct Weights<'a, T> {
+struct Kernels<'a, T> {
     matrix: Matrix<'a, T>,
     groups: usize,
 }
 
-impl<T: Real> Left<T> for Weights<'_, T> {
+impl<T: Real> Left<T> for Kernels<'_, T> {
     fn distinct(&self) -> usize {
         self.groups
     }
@@ -145,14 +145,18 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let wv = planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, kind.terms(channels));
     let k = ws[1..].iter().product();
-    let kept = if kind == Kind::Numbers && c.groups == 1 && w.layout.is_contiguous() && pixels::reads_panels(d, &patches, images, o)
+    let kept = if kind == Kind::Numbers
+        && c.groups == 1
+        && w.layout.is_contiguous()
+        && pixels::reads_panels(d, &patches, images, o)
     {
         let place = Place::of_turned(w.layout.offset(), o, k);
         packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
     } else {
         None
     };
-    let job = Windows { patches, images, groups: c.groups, o, w: &wv, kept, kind };
+    let w = kept.map_or(Weights::Lying(&wv), Weights::Packed);
+    let job = Windows { patches, images, groups: c.groups, o, w, kind };
     let y = T::windows(d, &job, &Follow { e, extra })?;
     store(d, y, x.buffer.dtype())
 }
@@ -163,10 +167,19 @@ pub(crate) struct Windows<'a, T> {
     images: usize,
     groups: usize,
     o: usize,
-    w: &'a [T],
-    /// The same, packed.
-    kept: Option<Kept<'a, T>>,
+    w: Weights<'a, T>,
     kind: Kind,
+}
+
+/// Where the weights of a convolution come from. What does not lie as it is used is for convolutions that [`pixels::reads_panels`] alone.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights<'a, T> {
+    /// [group, o, (channel, tap)]
+    Lying(&'a [T]),
+    /// [group, channel, o, tap]: those of the convolution whose gradient by x this one is.
+    Crossed(&'a [T]),
+    /// Panels of one group.
+    Packed(Kept<'a, T>),
 }
 
 /// For [`Real::windows`] alone.
@@ -175,20 +188,21 @@ pub(crate) fn windows<T: Real>(
     job: &Windows<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
-    let Windows { ref patches, images, groups, o, w, kept, kind } = *job;
-    if kind == Kind::Numbers
-        && let Some(windows) = depthwise::of(patches)
-    {
-        return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
+    let Windows { ref patches, images, groups, o, w, kind } = *job;
+    if let (Weights::Lying(w), Kind::Numbers) = (w, kind) {
+        if let Some(windows) = depthwise::of(patches) {
+            return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
+        }
+        if few::is_few(patches, o) {
+            return few::few(d, patches, images * groups, groups, o, w, finish);
+        }
     }
-    if kind == Kind::Numbers && few::is_few(patches, o) {
-        return few::few(d, patches, images * groups, groups, o, w, finish);
-    }
-    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, (w, kept), kind, finish) {
+    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, w, kind, finish) {
         return y;
     }
+    let Weights::Lying(w) = w else { unreachable!("weights that are not turned are for panels alone") };
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
-    let left = Weights { matrix: matrices(w, o, k), groups };
+    let left = Kernels { matrix: matrices(w, o, k), groups };
     let planes = matrices(patches.data, patches.channels, n);
     let right: &dyn Right<T> = if patches.is_plain() { &planes } else { patches };
     product(
@@ -228,11 +242,6 @@ pub(crate) fn input_grad<T: Real>(
                 which.push(i);
             }
         }
-        let area = window.taps.iter().product();
-        let mut turned = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
-        if kind == Kind::Pairs {
-            turned = paired::of_numbers(d, &turned, o, which.len())?;
-        }
         let count = |a: usize| (window.plane[a] - residue[a]).div_ceil(window.stride[a]);
         let across = std::array::from_fn(count);
         let patches = Patches {
@@ -245,7 +254,20 @@ pub(crate) fn input_grad<T: Real>(
             isa: d.isa(),
         }
         .simple();
-        let job = Windows { patches, images, groups: c.groups, o: channels, w: &turned, kept: None, kind };
+        let area = window.taps.iter().product();
+        let all = which.len() == area && kind == Kind::Numbers;
+        let turned;
+        let w = if all && pixels::reads_panels(d, &patches, images * c.groups, channels) {
+            Weights::Crossed(&wv)
+        } else {
+            let numbers = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
+            turned = match kind {
+                Kind::Numbers => numbers,
+                Kind::Pairs => paired::of_numbers(d, &numbers, o, which.len())?,
+            };
+            Weights::Lying(&turned)
+        };
+        let job = Windows { patches, images, groups: c.groups, o: channels, w, kind };
         let dx = windows(d, &job, &Nothing)?;
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());
@@ -334,26 +356,24 @@ pub(crate) fn weight_grad<T: Real>(
         return store(d, dw, x.buffer.dtype());
     }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
+    // With one group, its right factor is turned once: 14 x 14 windows of 256 channels took 12.5 ms so, and 12.0 like this.
+    let share = if c.groups == 1 { Share::Right } else { Share::Nothing };
+    let (batch, k) = (c.groups, images * positions);
+    if patches.is_plain() && channels <= o {
+        // Both factors are planes. Of these x is the smaller one to turn, and the product comes out as it should lie.
+        let (plane, taps) = (patches.plane, vec![[0; 3]]);
+        let g = Patches { data: &gv[..], channels: o, plane, grid: plane, step: [1; 3], taps, isa: d.isa() };
+        let left = Turned { patches: g, groups: c.groups };
+        let right = Planes { data: &xv, groups: c.groups, o: channels, positions };
+        let finish = &Nothing;
+        let job = Job { batch, m: o, k, n: channels, left: &left, right: &right, finish, share, kind };
+        return store(d, product(d, &job)?, x.buffer.dtype());
+    }
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
     let left = Turned { patches, groups: c.groups };
     let right = Planes { data: &gv, groups: c.groups, o, positions };
-    let (batch, k) = (c.groups, images * positions);
-    let turned = product(
-        d,
-        &Job {
-            batch,
-            m,
-            k,
-            n: o,
-            left: &left,
-            right: &right,
-            finish: &Nothing,
-            // With one group, its g is turned once: 14 x 14 windows of 256 channels took 12.5 ms so, and 12.0 like this.
-            share: if c.groups == 1 { Share::Right } else { Share::Nothing },
-            kind,
-        },
-    )?;
-    let turned = Scratch::of(turned);
+    let job = Job { batch, m, k, n: o, left: &left, right: &right, finish: &Nothing, share, kind };
+    let turned = Scratch::of(product(d, &job)?);
     let some = (o / (4 * d.threads())).max(LEAST);
     let dw = fresh_pieces(d, turned.len(), some * m, 0.5, &|start, room| {
         let mut row = start / m;

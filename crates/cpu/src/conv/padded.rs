@@ -57,17 +57,16 @@ struct Fill<'a, T> {
     /// Elements of a plane.
     area: usize,
     planes: &'a [T],
-    /// Elements of a padded one.
-    size: usize,
     to: &'a mut [T],
+    pitch: usize,
 }
 
 impl<T: Real> Kernel for Fill<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Fill { parts, step, area, planes, size, to } = self;
-        for (number, (plane, to)) in planes.chunks_exact(area).zip(to.chunks_exact_mut(size)).enumerate() {
+        let Fill { parts, step, area, planes, to, pitch } = self;
+        for (number, (plane, to)) in planes.chunks_exact(area).zip(to.chunks_exact_mut(pitch)).enumerate() {
             // Parts of planes are too short for hardware to foresee the next ones.
             let next = planes[number * area..].as_ptr().wrapping_add(area);
             for &Part { to: at, from, count } in parts {
@@ -166,24 +165,20 @@ impl Padded {
                     let start = (low + (skip * step) as isize) as usize;
                     if start < size[2] && skip < self.part {
                         let count = ((size[2] - start - 1) / step + 1).min(self.part - skip);
-                        parts.push(Part {
-                            to: line + phase * self.part + skip,
-                            from: from + start,
-                            count,
-                        });
+                        parts.push(Part { to: line + phase * self.part + skip, from: from + start, count });
                     }
                 }
             }
         }
         parts
     }
-    /// Writes the elements of planes, which follow one another, to where they belong, a padded plane after the other. What lies around
-    /// them is not written.
-    pub(super) fn fill<T: Real>(&self, isa: Isa, size: [usize; 3], planes: &[T], to: &mut [T]) {
-        let area = size.iter().product();
-        dispatch(isa, Fill { parts: &self.parts(size), step: self.step[2], area, planes, size: self.size(), to });
+    /// Writes the elements of planes, which follow one another, to where they belong in padded ones, which begin `pitch` apart. What lies
+    /// around them is not written.
+    pub(super) fn fill<T: Real>(&self, isa: Isa, size: [usize; 3], planes: &[T], to: &mut [T], pitch: usize) {
+        let (parts, step, area) = (&*self.parts(size), self.step[2], size.iter().product());
+        dispatch(isa, Fill { parts, step, area, planes, to, pitch });
     }
-    /// The same, where `to` has `pitch` numbers for each element, of which `turn(first, count, to)` is to write the first
+    /// The same of one plane, where `to` has `pitch` numbers for each element, of which `turn(first, count, to)` is to write the first
     /// ones for the `count` elements that follow one another from `first` on.
     pub(super) fn fill_wide<T: Real>(
         &self,

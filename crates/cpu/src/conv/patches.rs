@@ -97,7 +97,7 @@ impl<T: Real> Patches<'_, T> {
         let size = padded.size();
         let done = scratch(channels.len() * size, |x| {
             x.fill(T::ZERO);
-            padded.fill(self.isa, self.plane, self.planes(batch, channels), x);
+            padded.fill(self.isa, self.plane, self.planes(batch, channels), x, size);
             f(&padded, x);
         });
         done.expect("padding some rows takes little memory");
@@ -237,7 +237,7 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
         // A register may reach over the end of the last row.
         let done = scratch(self.channels * size + n, |x| {
             x.fill(T::ZERO);
-            padded.fill(isa, self.plane, self.planes(batch, 0..self.channels), x);
+            padded.fill(isa, self.plane, self.planes(batch, 0..self.channels), x, size);
             f(&Seen { x, places: &places, units: &units });
         });
         done.expect("padding some rows takes little memory");
@@ -331,7 +331,7 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
                 parts.iter().zip(x.chunks_exact_mut(channels.len() * size)).enumerate()
             {
                 let planes = p.planes(image * self.groups + group, channels.clone());
-                padded.fill(p.isa, p.plane, planes, x);
+                padded.fill(p.isa, p.plane, planes, x, size);
                 let before = n * channels.len() * size;
                 padded.runs(some.clone(), |_, from, count| runs.push(Run { from: before + from, count }));
             }

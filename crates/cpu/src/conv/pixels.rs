@@ -1,13 +1,15 @@
 //! Convolutions whose windows are rows and whose output channels are columns: weights are packed once, planes get their padding, and
 //! tiles read windows where they lie. Sums come out with channels side by side, and are turned when they are done.
 
+use super::Weights;
 use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kept, Kind, Matrix, Numbers, Pixels, Places, Real, Right, Run, WORTH, chunks, each, fill, finish, height,
-    pixels, scratch, width,
+    Cut, Finish, Kind, Matrix, Numbers, Pixels, Places, Real, Right, Run, WORTH, chunks, each, fill, finish,
+    height, pixels, scratch, turn, width,
 };
+use crate::isa::Isa;
 use elinvar_core::Result;
 use std::ops::Range;
 
@@ -64,7 +66,7 @@ pub(super) fn of_pixels<T: Real>(
     batch: usize,
     groups: usize,
     o: usize,
-    w: (&[T], Option<Kept<'_, T>>),
+    w: Weights<'_, T>,
     kind: Kind,
     after: &dyn Finish<T>,
 ) -> Option<Result<Vec<T>>> {
@@ -76,7 +78,7 @@ fn convolve<T: Real>(
     d: &CpuDevice,
     p: &Patches<'_, T>,
     (batch, groups, o): (usize, usize, usize),
-    (w, kept): (&[T], Option<Kept<'_, T>>),
+    w: Weights<'_, T>,
     kind: Kind,
     together: usize,
     after: &dyn Finish<T>,
@@ -84,22 +86,15 @@ fn convolve<T: Real>(
     let (isa, wide) = (d.isa(), width::<T>(d.isa()));
     let (k, n, step) = (p.channels * p.taps.len(), p.positions(), o.next_multiple_of(wide));
     let ns = if batch * n * o * k > WORTH { f64::INFINITY } else { 0.0 };
-    // Terms down, output channels across.
-    let weights = Matrix {
-        data: Numbers::Own(w),
-        offset: 0,
-        inner: 1,
-        batch: ((o * k) as isize, 0),
-        row: 1,
-        col: k as isize,
-        kept: None,
+    let unpacked = match w {
+        Weights::Lying(_) | Weights::Crossed(_) => groups,
+        Weights::Packed(_) => 0,
     };
-    let room = if kept.is_none() { groups * k * step } else { 0 };
-    scratch(room, |packed| {
+    scratch(unpacked * k * step, |packed| {
         // Panel after panel, in each chunk after chunk: as they are read.
         let mut parts = Vec::new();
         let mut rest = &mut *packed;
-        for group in if kept.is_none() { 0..groups } else { 0..0 } {
+        for group in 0..unpacked {
             for j in (0..o).step_by(wide) {
                 for terms in chunks(0..k) {
                     let (part, after) = rest.split_at_mut(terms.len() * wide);
@@ -109,20 +104,37 @@ fn convolve<T: Real>(
             }
         }
         each(d, ns, &mut parts, |(group, terms, cols, part)| {
-            weights.pack(isa, *group, terms.clone(), cols.clone(), part);
+            match w {
+                Weights::Lying(w) => {
+                    turned(w, o * k, (1, k)).pack(isa, *group, terms.clone(), cols.clone(), part);
+                }
+                Weights::Crossed(w) if p.taps.len() == 1 => {
+                    turned(w, o * k, (o, 1)).pack(isa, *group, terms.clone(), cols.clone(), part);
+                }
+                Weights::Crossed(w) => {
+                    pack_crossed(
+                        isa,
+                        &w[*group * o * k..],
+                        (o, p.taps.len()),
+                        terms.clone(),
+                        cols.clone(),
+                        part,
+                    );
+                }
+                Weights::Packed(_) => {}
+            }
             Ok(())
         })?;
         let packed = &*packed;
         let cut = Cut { batch, m: o, n, rows: o, cols: together };
         fill(&cut, |tiles| {
             each(d, ns, tiles, |tile| {
-                let group = &packed[..];
-                let group = if kept.is_some() { group } else { &group[tile.batch % groups * k * step..] };
+                let group = tile.batch % groups * k * step;
                 // Nothing behind the last one.
-                let panel = |j: usize, terms: Range<usize>| match kept {
+                let panel = |j: usize, terms: Range<usize>| match w {
                     _ if j >= o => &[],
-                    Some(kept) => kept.panels(terms, j..o).data,
-                    None => &group[j * k + terms.start * wide..],
+                    Weights::Packed(kept) => kept.panels(terms, j..o).data,
+                    Weights::Lying(_) | Weights::Crossed(_) => &packed[group + j * k + terms.start * wide..],
                 };
                 let positions = tile.cols.clone();
                 scratch(positions.len() * wide, |sums| {
@@ -138,7 +150,19 @@ fn convolve<T: Real>(
                                 let (panel, c, step) = (panel(j, terms.clone()), &mut *sums, wide);
                                 pixels(
                                     isa,
-                                    Pixels { x, places, terms, runs, panel, next, cols, c, step, first, kind },
+                                    Pixels {
+                                        x,
+                                        places,
+                                        terms,
+                                        runs,
+                                        panel,
+                                        next,
+                                        cols,
+                                        c,
+                                        step,
+                                        first,
+                                        kind,
+                                    },
                                 );
                             }
                             // While they are in the first-level cache.
@@ -151,6 +175,37 @@ fn convolve<T: Real>(
             })
         })
     })?
+}
+
+/// Weights with terms down and output channels across: the size of a group, and the distances of rows and of columns.
+fn turned<T>(w: &[T], group: usize, (row, col): (usize, usize)) -> Matrix<'_, T> {
+    let batch = (group as isize, 0);
+    let (row, col) = (row as isize, col as isize);
+    Matrix { data: Numbers::Own(w), offset: 0, inner: 1, batch, row, col, kept: None }
+}
+
+/// Packs a panel of w[channel, o, tap], whose terms are (channel, tap).
+fn pack_crossed<T: Real>(
+    isa: Isa,
+    w: &[T],
+    (o, taps): (usize, usize),
+    terms: Range<usize>,
+    cols: Range<usize>,
+    out: &mut [T],
+) {
+    let wide = width::<T>(isa);
+    if cols.len() < wide {
+        out.fill(T::ZERO);
+    }
+    let mut at = terms.start;
+    while at < terms.end {
+        let (channel, tap) = (at / taps, at % taps);
+        let count = (taps - tap).min(terms.end - at);
+        let from = (channel * o + cols.start) * taps + tap;
+        let out = &mut out[(at - terms.start) * wide..];
+        turn(isa, w, from as isize, taps as isize, count, cols.len(), out, wide);
+        at += count;
+    }
 }
 
 /// Gives `f` the planes that some positions see, with their padding, where each term lies in them, and the positions.

@@ -271,6 +271,63 @@ fn windows_as_rows() {
 }
 
 #[test]
+fn channels_as_columns() {
+    // Gradients by x whose columns are channels, of which weights have the taps of each side by side.
+    let mut dice = Dice::new(23);
+    let best = Isa::all().into_iter().rev().take(2);
+    let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
+    for round in 0..24 {
+        let taps: usize = dice.pick(&[1, 2, 3, 5]);
+        let c = Conv {
+            stride: vec![1, 1],
+            padding: vec![dice.below(taps), dice.below(taps)],
+            dilation: vec![1, 1 + dice.below(2)],
+            groups: dice.pick(&[1, 1, 2]),
+            precision: Precision::Exact,
+        };
+        let case = Case {
+            images: 1 + dice.below(2),
+            channels: dice.pick(&[16, 32, 48, 64, 80]),
+            // Chunks end within the taps of an output channel.
+            outs: 256_usize.div_ceil(taps * taps) + dice.below(70),
+            plane: vec![9 + dice.below(8), 9 + dice.below(8)],
+            taps: vec![taps; 2],
+            c,
+        };
+        let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16]);
+        let awkward = dice.once_in(3);
+        case.check(&mut dice, &on[round % on.len()..][..1], dtype, awkward);
+    }
+}
+
+#[test]
+fn weights_that_are_read_often() {
+    let mut dice = Dice::new(29);
+    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    for (channels, outs, dtype) in
+        [(70, 48, DType::F32), (30, 80, DType::F32), (29, 32, DType::F64), (64, 64, DType::BF16)]
+    {
+        let c = two(2, channels, outs, 15, 3, 1).c;
+        for (i, d) in on.iter().enumerate() {
+            let mut make =
+                |shape: &[usize]| Operand::contiguous(dice.data(dtype, shape.iter().product(), false), shape);
+            let x = make(&[2, channels, 15, 15]);
+            let w = make(&[outs, channels, 3, 3]);
+            let bias = make(&[2, outs, 15, 15]);
+            let out = [15, 15];
+            let (views, bias_view) = ((x.reference(), w.reference()), bias.reference());
+            let want = Reference::conv(&ReferenceDevice, &c, views.0, views.1, &out, &AddBias, [bias_view]);
+            let want = want.unwrap();
+            // They are packed at some time; another instruction set does not read the copy.
+            for (time, d) in std::iter::repeat_n(d, 10).chain([&on[(i + 1) % on.len()]]).enumerate() {
+                let got = Cpu::conv(d, &c, x.cpu(), w.cpu(), &out, &AddBias, [bias.cpu()]).unwrap();
+                same(&got, &want, &format!("time {time} on {d:?}, {dtype}, {channels} to {outs}"));
+            }
+        }
+    }
+}
+
+#[test]
 fn every_run_edge() {
     // Rows of all lengths around a register and a panel; with 2 images there are terms of both in a chunk.
     let mut dice = Dice::new(13);

@@ -71,7 +71,10 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     assert!(block.cols <= w && k * w <= block.panel.len(), "the panel is too short");
     assert!((rows - 1) * block.step + block.cols <= block.c.len(), "the result is too short");
     let end = block.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
-    assert!(end.checked_add(block.places.most).is_some_and(|end| end <= block.x.len()), "a window leaves its planes");
+    assert!(
+        end.checked_add(block.places.most).is_some_and(|end| end <= block.x.len()),
+        "a window leaves its planes"
+    );
     in_registers_of(block.kind, isa, Tiles(block));
 }
 
