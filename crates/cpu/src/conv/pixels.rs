@@ -28,11 +28,12 @@ const MANY: usize = 8;
 fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
     let w = width::<T>(d.isa());
     let k = p.channels * p.taps.len();
-    if height::<T>(d.isa()) < 6 || k < LEAST || o < w || !o.is_multiple_of(w / 2) {
+    let high = height::<T>(d.isa());
+    if high < 6 || k < LEAST || o < w || !o.is_multiple_of(w / 2) {
         return None;
     }
     // With AVX2 tiles are no taller so than otherwise; what is gained is that no register of windows is of two rows.
-    if height::<T>(d.isa()) < 12 && (p.is_plain() || p.grid[2].is_multiple_of(w / 2)) {
+    if high < 12 && !p.is_plain() && p.grid[2].is_multiple_of(w / 2) {
         return None;
     }
     let (n, most) = (p.positions(), ROOM / w);
