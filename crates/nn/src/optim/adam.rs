@@ -9,7 +9,8 @@ use elinvar_ops::lane::Lane;
 /// Adam: weight decay is added to the gradient.
 ///
 /// m = b1 * m + (1 - b1) * g, v = b2 * v + (1 - b2) * g^2, and in step t the parameter goes down
-/// lr * (m / (1 - b1^t)) / (sqrt(v) / sqrt(1 - b2^t) + eps); with `amsgrad`, v in that line is the largest so far.
+/// lr * (m / (1 - b1^t)) / (sqrt(v) / sqrt(1 - b2^t) + eps); with `amsgrad`, v in that line is the largest so far. It is computed with
+/// both corrections outside of the fraction, as Kingma and Ba, "Adam" (2015), propose at the end of section 2: one division less.
 pub type Adam<B> = Descent<B, AdamRule<false>>;
 /// AdamW: as [`Adam`], but weight decay (0.01 at first) shrinks the parameter, apart from the gradient.
 pub type AdamW<B> = Descent<B, AdamRule<true>>;
@@ -64,10 +65,11 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
         all.extend(self.amsgrad.then_some(("max_exp_avg_sq", 0.0)));
         all
     }
-    /// lr / (1 - b1^t), sqrt(1 - b2^t)
+    /// lr * sqrt(1 - b2^t) / (1 - b1^t), eps * sqrt(1 - b2^t)
     fn scalars(&self, at: At<'_>, _: &mut [f64]) -> Vec<f64> {
         let [b1, b2] = self.betas.map(|b| power(b, at.step));
-        vec![at.lr / (1.0 - b1), (1.0 - b2).sqrt()]
+        let unbias = (1.0 - b2).sqrt();
+        vec![at.lr * unbias / (1.0 - b1), self.eps * unbias]
     }
     #[inline(always)]
     fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L {
@@ -80,8 +82,8 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
             }
             _ => *v,
         };
-        let (size, unbias) = (s[0], s[1]);
-        (-size).fma(*m / (scale.sqrt() / unbias + L::lit(self.eps)), x)
+        let (size, eps) = (s[0], s[1]);
+        (-size).fma(*m / (scale.sqrt() + eps), x)
     }
     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
         if step.rule.amsgrad { each::<_, _, 4, 4>(step, all) } else { each::<_, _, 3, 4>(step, all) }

@@ -66,23 +66,24 @@ impl Rule for NAdamRule {
     fn numbers(&self) -> &'static [(&'static str, f64)] {
         &[("mu_product", 1.0)]
     }
-    /// The weights of g and of m, sqrt(1 - b2^t)
+    /// The weights of g and of m, and eps, each times sqrt(1 - b2^t)
     fn scalars(&self, at: At<'_>, numbers: &mut [f64]) -> Vec<f64> {
         let (mu, next) = (self.mu(at.step), self.mu(at.step + 1));
         numbers[0] *= mu;
         let product = numbers[0];
+        let unbias = (1.0 - power(self.betas[1], at.step)).sqrt();
         vec![
-            at.lr * (1.0 - mu) / (1.0 - product),
-            at.lr * next / (1.0 - product * next),
-            (1.0 - power(self.betas[1], at.step)).sqrt(),
+            at.lr * unbias * (1.0 - mu) / (1.0 - product),
+            at.lr * unbias * next / (1.0 - product * next),
+            self.eps * unbias,
         ]
     }
     #[inline(always)]
     fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L {
         let [m, v] = states else { unreachable!("two averages") };
         averages(self.betas, g, m, v);
-        let (of_g, of_m, unbias) = (s[0], s[1], s[2]);
-        x - of_g.fma(g, of_m * *m) / (v.sqrt() / unbias + L::lit(self.eps))
+        let (of_g, of_m, eps) = (s[0], s[1], s[2]);
+        x - of_g.fma(g, of_m * *m) / (v.sqrt() + eps)
     }
     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
         each::<_, _, 3, 5>(step, all)
