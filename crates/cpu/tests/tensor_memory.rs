@@ -142,8 +142,8 @@ fn weights_that_several_convolutions_read_are_packed_unasked() -> Result<()> {
         let before = Cpu::memory_stats(&d)?.in_use;
         (0..10).for_each(|_| assert_eq!(conv(&w), want));
         let with = Cpu::memory_stats(&d)?.in_use;
-        // Registers of four numbers read windows otherwise: weights are no panels there.
-        let panels = isa.to_string().starts_with("avx");
+        // Without registers tiles are too low: weights are no panels there.
+        let panels = isa.to_string() != "plain";
         assert_eq!(with + UNCOUNTED >= before + SIZE, panels, "{isa:?}: {before} {with}");
     }
     Ok(())

@@ -6,11 +6,12 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kind, Matrix, Numbers, Pixels, Places, Real, Right, Run, WORTH, chunks, each, fill, finish,
-    height, pixels, scratch, turn, width,
+    Cut, Finish, Kind, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Run, WORTH, chunks, each, fill,
+    finish, height, pixels, scratch, turn, width,
 };
 use crate::isa::Isa;
 use elinvar_core::Result;
+use elinvar_core::order::CHUNK;
 use std::ops::Range;
 
 /// Padded elements of a task, and sums of a panel: 384 KiB of f32 each at most, so that both stay in a core's second-level cache.
@@ -114,25 +115,7 @@ fn convolve<T: Real>(
             }
         }
         each(d, ns, &mut parts, |(group, terms, cols, part)| {
-            match w {
-                Weights::Lying(w) => {
-                    turned(w, o * k, (1, k)).pack(isa, *group, terms.clone(), cols.clone(), part);
-                }
-                Weights::Crossed(w) if p.taps.len() == 1 => {
-                    turned(w, o * k, (o, 1)).pack(isa, *group, terms.clone(), cols.clone(), part);
-                }
-                Weights::Crossed(w) => {
-                    pack_crossed(
-                        isa,
-                        &w[*group * o * k..],
-                        (o, p.taps.len()),
-                        terms.clone(),
-                        cols.clone(),
-                        part,
-                    );
-                }
-                Weights::Packed(_) => {}
-            }
+            pack(isa, w, (o, p.taps.len(), k), *group, terms, cols, part);
             Ok(())
         })?;
         let packed = &*packed;
@@ -152,28 +135,14 @@ fn convolve<T: Real>(
                         for j in (0..o).step_by(wide) {
                             let cols = wide.min(o - j);
                             for terms in chunks(0..k) {
-                                let first = terms.start == 0;
                                 let next = match chunks(terms.end..k).next() {
                                     Some(next) => panel(j, next),
-                                    None => panel(j + wide, chunks(0..k).next().unwrap_or(0..0)),
+                                    None => panel(j + wide, 0..k.min(CHUNK)),
                                 };
-                                let (panel, c, step) = (panel(j, terms.clone()), &mut *sums, wide);
-                                pixels(
-                                    isa,
-                                    Pixels {
-                                        x,
-                                        places,
-                                        terms,
-                                        runs,
-                                        panel,
-                                        next,
-                                        cols,
-                                        c,
-                                        step,
-                                        first,
-                                        kind,
-                                    },
-                                );
+                                let (panel, first) = (panel(j, terms.clone()), terms.start == 0);
+                                let a = Rows { x, places, terms, runs };
+                                let c = &mut *sums;
+                                pixels(isa, Pixels { a, panel, next, cols, c, step: wide, first, kind });
                             }
                             // While they are in the first-level cache.
                             tile.turned_rows(isa, (j, cols), sums, wide);
@@ -185,6 +154,25 @@ fn convolve<T: Real>(
             })
         })
     })?
+}
+
+/// Packs a panel of weights: some output channels of `o` in a group, some terms of `k`.
+fn pack<T: Real>(
+    isa: Isa,
+    w: Weights<'_, T>,
+    (o, taps, k): (usize, usize, usize),
+    group: usize,
+    terms: &Range<usize>,
+    cols: &Range<usize>,
+    out: &mut [T],
+) {
+    let (matrix, step) = match w {
+        Weights::Lying(w) => (w, (1, k)),
+        Weights::Crossed(w) if taps == 1 => (w, (o, 1)),
+        Weights::Crossed(w) => return pack_crossed(isa, &w[group * o * k..], (o, taps), terms, cols, out),
+        Weights::Packed(_) => unreachable!("they are packed"),
+    };
+    turned(matrix, o * k, step).pack(isa, group, terms.clone(), cols.clone(), out);
 }
 
 /// Weights with terms down and output channels across: the size of a group, and the distances of rows and of columns.
@@ -199,8 +187,8 @@ fn pack_crossed<T: Real>(
     isa: Isa,
     w: &[T],
     (o, taps): (usize, usize),
-    terms: Range<usize>,
-    cols: Range<usize>,
+    terms: &Range<usize>,
+    cols: &Range<usize>,
     out: &mut [T],
 ) {
     let wide = width::<T>(isa);

@@ -20,8 +20,8 @@ mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
-    Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Run, Seen, THREE, Taps, Unit, fill, height, pixels,
-    turn, width,
+    Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Rows, Run, Seen, THREE, Taps, Unit, fill, height,
+    pixels, turn, width,
 };
 pub(crate) use prepack::{Kept, Place, Prepacked, ROWS, Uses};
 pub(crate) use real::Real;

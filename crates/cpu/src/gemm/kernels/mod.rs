@@ -19,7 +19,7 @@ pub(crate) use broad::{Broad, GROUP, broad, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use pairs::as_pairs;
-pub(crate) use pixels::{Pixels, Places, Run, pixels};
+pub(crate) use pixels::{Pixels, Places, Rows, Run, pixels};
 pub(crate) use skinny::{LEAST, Lines};
 pub(crate) use taps::{THREE, Taps};
 pub(crate) use tile::{Kind, PITCH, Panels, height, width};

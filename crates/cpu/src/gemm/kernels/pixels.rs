@@ -34,8 +34,8 @@ impl Places {
     }
 }
 
-/// A chunk's part of a product with a panel.
-pub(crate) struct Pixels<'a, T> {
+/// Windows and what they see.
+pub(crate) struct Rows<'a, T> {
     /// Padded planes.
     pub(crate) x: &'a [T],
     /// Of all terms, of which these are multiplied.
@@ -43,6 +43,11 @@ pub(crate) struct Pixels<'a, T> {
     pub(crate) terms: Range<usize>,
     /// The rows.
     pub(crate) runs: &'a [Run],
+}
+
+/// A chunk's part of a product with a panel.
+pub(crate) struct Pixels<'a, T> {
+    pub(crate) a: Rows<'a, T>,
     /// The panel.
     pub(crate) panel: &'a [T],
     /// The one that will be next, or nothing.
@@ -62,19 +67,17 @@ pub(crate) struct Pixels<'a, T> {
 /// # Panics
 /// If something is shorter than it should be.
 pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
-    let (w, k) = (super::width::<T>(isa), block.terms.len());
-    let rows: usize = block.runs.iter().map(|run| run.count).sum();
+    let (w, a) = (super::width::<T>(isa), &block.a);
+    let k = a.terms.len();
+    let rows: usize = a.runs.iter().map(|run| run.count).sum();
     if rows == 0 || block.cols == 0 {
         return;
     }
-    assert!((1..=CHUNK).contains(&k) && block.terms.end <= block.places.all.len(), "a chunk has terms");
+    assert!((1..=CHUNK).contains(&k) && a.terms.end <= a.places.all.len(), "a chunk has terms");
     assert!(block.cols <= w && k * w <= block.panel.len(), "the panel is too short");
     assert!((rows - 1) * block.step + block.cols <= block.c.len(), "the result is too short");
-    let end = block.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
-    assert!(
-        end.checked_add(block.places.most).is_some_and(|end| end <= block.x.len()),
-        "a window leaves its planes"
-    );
+    let end = a.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
+    assert!(end.checked_add(a.places.most).is_some_and(|end| end <= a.x.len()), "a window leaves its planes");
     in_registers_of(block.kind, isa, Tiles(block));
 }
 
@@ -85,7 +88,7 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Pixels { x, places, terms, runs, panel, next, cols, c, step, first, .. } = self.0;
+        let Pixels { a: Rows { x, places, terms, runs }, panel, next, cols, c, step, first, .. } = self.0;
         let (places, k, w) = (&places.all[terms.clone()], terms.len(), 2 * V::LANES);
         let mut c = c.as_mut_ptr();
         // As in `tile`: the first two tiles have the next panel fetched, if there is one.
