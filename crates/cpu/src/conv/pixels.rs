@@ -6,8 +6,8 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kind, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Run, WORTH, chunks, each, fill,
-    finish, height, pixels, scratch, turn, width,
+    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Run, WORTH, chunks, each,
+    fill, finish, height, pixels, scratch, turn, width,
 };
 use crate::isa::Isa;
 use elinvar_core::Result;
@@ -21,9 +21,6 @@ const ROOM: usize = 96 << 10;
 const LEAST: usize = 256;
 /// Parts of an image, at most: with more, what is padded for each would be read too often.
 const PARTS: usize = 64;
-
-/// Tasks for each thread of which one more or less is little.
-const MANY: usize = 8;
 
 /// Positions of a task, if windows are better read so: a register's worth of output channels, and registers for tall tiles.
 fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {

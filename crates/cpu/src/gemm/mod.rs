@@ -66,6 +66,8 @@ const BROAD: RangeInclusive<usize> = 8..=192;
 const CLOSE: usize = 512 << 10;
 /// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
 const STEP: usize = 4;
+/// Tasks, or panels, for each thread of which one more or less is little.
+pub(crate) const MANY: usize = 8;
 /// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
 const TURNED: usize = 128;
 /// Multiplications below which work is not shared: 2 to 4 microseconds of one thread. On Zen 5, 64 x 64 x 64 take 2.45 alone and
@@ -179,8 +181,13 @@ impl<T: Real> Job<'_, T> {
         };
         // Rows are cut finer if they are enough for all; otherwise columns.
         let by_rows = match self.share {
-            // Columns are packed by each task that has them: they are cut, unless there are fewer than rows or none is packed.
-            Share::Nothing => !broad && (self.n <= self.m || self.is_close()),
+            // Columns are packed by each task that has them: they are cut, unless there are fewer than rows, none is packed, or a
+            // thread would have many more than another.
+            Share::Nothing => {
+                let panels = self.n.div_ceil(w);
+                let even = panels.is_multiple_of(threads) || panels >= MANY * threads;
+                !broad && (self.n <= self.m || self.is_close() || !even)
+            }
             Share::Left => false,
             Share::Right | Share::Kept => true,
         };
