@@ -110,6 +110,10 @@ fn every_block_edge() {
     sized(&mut dice, &on, DType::F32, [1, 30, 1030, 300]);
     sized(&mut dice, &best, DType::F32, [1, 250, 2, 4100]);
     sized(&mut dice, &best, DType::F32, [1, 193, 1537, 1100]);
+    // Columns that a task packs for itself, with all rows.
+    sized(&mut dice, &best, DType::F32, [1, 50, 300, 512]);
+    sized(&mut dice, &best, DType::F32, [1, 50, 180, 800]);
+    sized(&mut dice, &best, DType::F64, [1, 48, 130, 512]);
     // More chunks than are packed together: what the second block adds to is in the result.
     sized(&mut dice, &best, DType::F32, [1, 150, 2561, 1024]);
     sized(&mut dice, &best[..1], DType::F64, [1, 2, 3, 9000]);
