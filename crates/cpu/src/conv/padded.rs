@@ -176,6 +176,10 @@ impl Padded {
     /// around them is not written.
     pub(super) fn fill<T: Real>(&self, isa: Isa, size: [usize; 3], planes: &[T], to: &mut [T], pitch: usize) {
         let (parts, step, area) = (&*self.parts(size), self.step[2], size.iter().product());
+        // Windows may see padding alone, and planes may have no elements.
+        if parts.is_empty() {
+            return;
+        }
         dispatch(isa, Fill { parts, step, area, planes, to, pitch });
     }
     /// The same of one plane, where `to` has `pitch` numbers for each element, of which `turn(first, count, to)` is to write the first

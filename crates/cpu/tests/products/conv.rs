@@ -536,5 +536,16 @@ fn nothing_to_convolve() {
         case.check(&mut dice, &on, DType::F32, false);
         case.c.stride = vec![2, 3];
         case.check(&mut dice, &on, DType::F16, false);
+    } // Planes without elements, whose windows see padding alone.
+    for (channels, outs) in [(3, 2), (3, 64), (70, 9), (30, 64)] {
+        let mut case = two(2, channels, outs, 5, 3, 1);
+        case.plane = vec![0, 5];
+        case.c.padding = vec![2, 1];
+        case.check(&mut dice, &on, DType::F32, false);
+        case.c.stride = vec![1, 2];
+        case.check(&mut dice, &on, DType::F32, false);
     }
+    let mut depthwise = two(2, 1, 1, 5, 3, 1);
+    (depthwise.plane, depthwise.c.padding, depthwise.c.groups) = (vec![0, 5], vec![2, 1], 40);
+    depthwise.check(&mut dice, &on, DType::F32, false);
 }
