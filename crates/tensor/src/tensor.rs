@@ -227,8 +227,8 @@ impl<B: Backend> Tensor<B> {
         self.array().block_until_ready()
     }
     /// Keeps, beside this matrix \[k, n\], a copy of it in the order in which products read their right factor, so that
-    /// `x.matmul(&w)` with few rows takes less time: for weights that are used often and do not change. `linear` reads its
-    /// weight \[out, in\] turned, so there it is `weight.t().prepack()`. No bit of any result changes. The copy goes when the
+    /// `x.matmul(&w)` takes less time: for weights that are used often and do not change. `linear` reads its weight \[out, in\]
+    /// turned, so there it is `weight.t().prepack()`, and a convolution of one group `weight.flatten(1, -1).t().prepack()`. No bit of any result changes. The copy goes when the
     /// tensor's memory is freed, or changed by an optimiser. Says whether there is one: not every device keeps them.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use super::{boxed, forward};
 use crate::row::{Group, Row};
-use elinvar::{DType, Precision};
+use elinvar::{DType, Device, Precision};
 
 /// Which operand lies transposed in memory.
 #[derive(Clone, Copy)]
@@ -15,6 +15,14 @@ enum Order {
     Tn,
 }
 
+/// A device that packs the right factor each time, also if it is the same as before: what is measured is a product, not weights.
+fn keeps_nothing(device: &Device) -> Device {
+    match device {
+        Device::Cpu(d) => Device::Cpu(d.clone().pack_up_to(0)),
+        other => other.clone(),
+    }
+}
+
 /// y\[m, n\], both operands square or not, as `order` has them.
 fn product(order: Order, [m, n, k]: [usize; 3], dtype: DType) -> Row {
     let name = match order {
@@ -22,12 +30,13 @@ fn product(order: Order, [m, n, k]: [usize; 3], dtype: DType) -> Row {
         Order::Nt => "gemm_nt",
         Order::Tn => "gemm_tn",
     };
-    let make = move |data: &mut crate::Data<elinvar::Device>| match order {
+    let make = move |data: &mut crate::Data<Device>| match order {
         Order::Nn => {
             let (x, w) = (data.of(&[m, k], dtype), data.of(&[k, n], dtype));
             boxed(forward(move || x.matmul(&w)))
         }
         Order::Nt => {
+            data.device = keeps_nothing(&data.device);
             let (x, w) = (data.of(&[m, k], dtype), data.of(&[n, k], dtype));
             boxed(forward(move || x.matmul(&w.t())))
         }

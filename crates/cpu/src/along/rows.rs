@@ -362,15 +362,16 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 *x = all;
                 continue;
             }
-            let buffer = room(buffer)?;
             if stage.is_one_row(n) {
-                // The same for all rows, such as weights: read once.
+                // The same for all rows, such as weights: read once, to where lines begin.
+                let buffer = room_for(buffer, n)?;
                 if held.is_none() {
                     stage.read(first * n, &mut buffer[..n]);
                     *held = Some(first);
                 }
                 (*x, *step) = (&buffer[..padded], 0);
             } else {
+                let buffer = room(buffer)?;
                 stage.read(first * n, &mut buffer[..rows * n]);
                 *x = &buffer[..reach + padded];
             }

@@ -78,7 +78,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
     fn held<M: Folding<C>, S: Reading<C> + Lane>(mut self) {
-        let side = side(self.len);
+        let side = if const { keeps::<R, N>() } { side(self.len) } else { side_of(SEEN, self.len) };
         let mut first = 0;
         while first < self.rows {
             let mut all = [self.s; SIDE];
@@ -100,16 +100,30 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             return;
         }
         let (r, n, len) = (*self.r, self.n, self.len);
-        let padded = len.next_multiple_of(WINDOW);
+        let (padded, rows) = (len.next_multiple_of(WINDOW), all.len());
         for (i, s) in all.iter_mut().enumerate() {
             let x = windows(&self.x, &self.step, first + i, padded);
             let terms = Statistic::<C, R, N, K> { r, x, s: *s, n };
-            let folded = if const { keeps::<R, N>() && K + 1 == R::FOLDS.len() } {
-                // While exponentials are computed, memory has nothing to do: it fetches what comes next. With cheaper terms
-                // that costs more than it gains.
-                let y = self.y.as_ref().map_or(x[0].all.as_ptr().cast(), |y| y.place().wrapping_add(i * len));
-                let places = [x[0].all.as_ptr().cast(), y];
-                held::fold::<C, M, true, 2>(R::FOLDS[K], terms, len, &mut self.kept[i * padded..], places)
+            // An operand and the results, so many bytes ahead.
+            let places = |far: usize| {
+                let x = x[0].all.as_ptr().cast::<C>();
+                let y = self.y.as_ref().map_or(x, |y| y.place().wrapping_add(i * len));
+                [x, y].map(|place| place.wrapping_byte_add(far))
+            };
+            let last = const { matches!(R::OUT, RowOut::Each) && K + 1 == R::FOLDS.len() };
+            let folded = if const { keeps::<R, N>() } && last {
+                // While exponentials are computed, memory has nothing to do: it fetches what comes next.
+                let (kept, places) = (&mut self.kept[i * padded..], places(terms::AHEAD));
+                held::fold::<C, M, true, 2>(R::FOLDS[K], terms, len, kept, places)
+            } else if const { K > 0 } && last && rows * len <= SEEN {
+                // Nor has it while rows are read again, from the first-level cache: it fetches the next ones.
+                held::fold::<C, M, false, 2>(
+                    R::FOLDS[K],
+                    terms,
+                    len,
+                    &mut [],
+                    places(rows * len * size_of::<C>()),
+                )
             } else {
                 held::fold::<C, M, false, 0>(R::FOLDS[K], terms, len, &mut [], [])
             };
@@ -181,11 +195,20 @@ const fn goes_side_by_side<R: Rows<N>, const N: usize>() -> bool {
     R::PLAIN && keeps::<R, N>() && R::FOLDS.len() == 2
 }
 
-/// How many rows of `n` elements go side by side.
+/// Elements of rows whose terms are not kept, 8 KiB of f32: they stay in the first-level cache beside the next ones and the results of
+/// both.
+const SEEN: usize = 2048;
+
+/// How many rows of `n` elements whose terms are kept go side by side.
 pub(super) fn side(n: usize) -> usize {
     /// Elements of their terms, 4 KiB of f32: they are read twice more.
     const ALL: usize = 1024;
-    (ALL / n.next_multiple_of(WINDOW).max(WINDOW)).clamp(1, SIDE)
+    side_of(ALL, n)
+}
+
+/// How many rows of `n` elements have no more elements than these.
+fn side_of(all: usize, n: usize) -> usize {
+    (all / n.next_multiple_of(WINDOW).max(WINDOW)).clamp(1, SIDE)
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
@@ -214,12 +237,12 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
                 }
                 let stays = keeps::<R, N>() && k + 1 == folds && !self.kept.is_empty();
                 let all = if stays { &mut self.kept[..padded] } else { &mut self.terms[..padded] };
-                // While exponentials are computed, memory has nothing to do: it fetches what comes next. With cheaper terms
-                // that costs more than it gains.
+                // While exponentials are computed, memory has nothing to do: it fetches what comes next.
                 let places = match &self.y {
-                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
-                        Some([x[0].all.as_ptr().cast(), y.place()])
-                    }
+                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => Some(
+                        [x[0].all.as_ptr().cast(), y.place()]
+                            .map(|place| place.wrapping_byte_add(terms::AHEAD)),
+                    ),
                     Some(_) | None => None,
                 };
                 match k {

@@ -54,9 +54,10 @@ pub(crate) struct Prepacked {
     _allowed: Option<Allowed>,
 }
 
-/// Rows of a left factor up to which it matters whether the right one is packed: more are worth packing it anew each time.
-pub(crate) const ROWS: usize = 192;
-/// Products of few rows that a matrix takes part in before it is packed unasked: by then, not having packed it has cost about as much
+/// Rows of a left factor up to which it matters whether the right one is packed: 1024 rows by 1024 x 1024 take 4 % less if it is, and of
+/// a BERT model with 2048 rows, 1.5 % is packing.
+pub(crate) const ROWS: usize = 1024;
+/// Products of no more rows that a matrix takes part in before it is packed unasked: by then, not having packed it has cost about as much
 /// as packing it does.
 const PATIENCE: u32 = 8;
 
@@ -80,7 +81,7 @@ impl Drop for Allowed {
     }
 }
 
-/// Counts the products of few rows that a matrix, as it is, was the right factor of.
+/// Counts the products of [`ROWS`] rows at most that a matrix, as it is, was the right factor of.
 #[derive(Default)]
 pub(crate) struct Uses(AtomicU32);
 

@@ -4,6 +4,8 @@ use super::Real;
 use super::kernels::{Kind, Lines, PITCH, Panels, Seen, Taps, halves, turn, width};
 use super::prepack::Kept;
 use crate::isa::{Isa, Kernel, dispatch};
+use crate::simd::LINE;
+use crate::simd::fetch::fetch;
 use crate::simd::quad::Half;
 use elinvar_core::{Element, bf16, f16};
 use std::ops::Range;
@@ -208,6 +210,9 @@ fn side_by_side<T: Real>(isa: Isa, side: Side<'_, T>, rows: usize, panels: usize
     }
 }
 
+/// How many rows ahead are fetched. What a row has for some panels is too short for hardware to foresee the next row.
+const AHEAD: isize = 6;
+
 struct SideBySide<'a, T, const W: usize>(Side<'a, T>, usize);
 
 impl<T: Real, const W: usize> Kernel for SideBySide<'_, T, W> {
@@ -219,6 +224,10 @@ impl<T: Real, const W: usize> Kernel for SideBySide<'_, T, W> {
         let count = panels.len() / rows;
         for r in 0..rows {
             let from = (at + r as isize * step) as usize;
+            let soon = src.as_ptr().wrapping_offset(from as isize + AHEAD * step);
+            for line in (0..count * W).step_by(LINE / size_of::<T>()) {
+                fetch(soon.wrapping_add(line));
+            }
             let row = src[from..from + count * W].as_chunks::<W>().0;
             for (p, x) in row.iter().enumerate() {
                 panels[p * rows + r] = *x;
@@ -312,6 +321,10 @@ impl<T: Real> Region<'_, T> {
     fn any(self) {
         for (r, line) in self.dst.chunks_mut(self.pitch).take(self.rows).enumerate() {
             let from = (self.at + r as isize * self.step) as usize;
+            let soon = self.src.as_ptr().wrapping_offset(from as isize + self.step);
+            for line in (0..self.cols).step_by(LINE / size_of::<T>()) {
+                fetch(soon.wrapping_add(line));
+            }
             line[..self.cols].copy_from_slice(&self.src[from..from + self.cols]);
         }
     }

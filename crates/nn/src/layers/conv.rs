@@ -2,7 +2,7 @@
 
 use super::PerAxis;
 use super::per_axis::By;
-use crate::{Layer, Module, Param, init};
+use crate::{Layer, Module, Param, Visit, init};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
@@ -29,15 +29,13 @@ pub type Conv3dOptions = ConvOptions<3>;
 ///
 /// x: [n, in, spatial..] or [in, spatial..]   weight: [out, in / groups, kernel..]   bias: \[out\]
 /// y: [n, out, spatial'..]
-#[derive(Debug, Module)]
-#[module(display)]
+#[derive(Debug)]
 pub struct Conv<B: Backend, const AXES: usize> {
     /// [out, in / groups, kernel..]
     pub weight: Param<B>,
     /// \[out\]
     pub bias: Option<Param<B>>,
     /// Stride, padding, dilation, groups.
-    #[module(skip)]
     pub options: ConvOptions<AXES>,
 }
 
@@ -271,6 +269,18 @@ impl<B: Backend, const AXES: usize> Conv<B, AXES> {
             _ => op::conv3d,
         };
         run(x, w, bias, &o.stride, padding, &o.dilation, o.groups)
+    }
+}
+
+impl<B: Backend, const AXES: usize> Module<B> for Conv<B, AXES> {
+    fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>) {
+        visit.module(name, self, |visit| {
+            visit.param("weight", &self.weight);
+            if self.options.groups == 1 {
+                visit.factor(&self.weight, true);
+            }
+            self.bias.visit("bias", visit);
+        });
     }
 }
 

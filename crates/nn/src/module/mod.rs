@@ -137,9 +137,9 @@ pub trait Module<B: Backend>: Send + Sync {
     fn to_dtype(&self, dtype: DType) -> Result<()> {
         state::to_dtype(&self.leaves(), dtype)
     }
-    /// Has the device keep, beside the weights of the layers that multiply by them, copies in the order in which products read
-    /// them ([`Tensor::prepack`](elinvar_tensor::Tensor::prepack)): for inference with few rows at a time. No bit of any result
-    /// changes; a step of an optimiser drops the copies of what it changes. Gives the number of weights that have one now.
+    /// Has the device keep, beside the weights of linear layers and of convolutions of one group, copies in the order in which
+    /// products read them ([`Tensor::prepack`](elinvar_tensor::Tensor::prepack)): for inference. No bit of any result changes; a
+    /// step of an optimiser drops the copies of what it changes. Gives the number of weights that have one now.
     ///
     /// # Errors
     /// `OutOfMemory`, after which some weights may have their copies and others not.
@@ -157,7 +157,7 @@ pub trait Module<B: Backend>: Send + Sync {
         let mut kept = 0;
         for (weight, turned) in factors {
             let value = weight.get();
-            let matrix = if turned { value.t() } else { value };
+            let matrix = if turned { value.flatten(1, -1).t() } else { value };
             if all.insert(weight.identity()) && matrix.array().prepack()? {
                 kept += 1;
             }
@@ -213,7 +213,8 @@ impl<'a, 'v, B: Backend> Visit<'a, 'v, B> {
     pub fn param(&mut self, name: &str, p: &'a Param<B>) {
         self.under(name, |v| (v.see)(&v.path, Seen::Param(p)));
     }
-    /// A layer multiplies by this parameter \[in, out\], or, if `turned`, \[out, in\]. It is visited as a parameter besides.
+    /// A layer multiplies by this parameter \[in, out\], or, if `turned`, \[out, in\] or [out, in, kernel..]. It is visited as a
+    /// parameter besides.
     pub fn factor(&mut self, p: &'a Param<B>, turned: bool) {
         (self.see)(&self.path, Seen::Factor(p, turned));
     }

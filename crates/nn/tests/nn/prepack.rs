@@ -44,6 +44,28 @@ fn a_prepacked_model_gives_the_same_bits_and_learns_as_before() {
 }
 
 #[test]
+fn a_prepacked_convolution_gives_the_same_bits() {
+    let net = |d: &CpuDevice| {
+        let g = &mut Generator::new(6);
+        Sequential::new()
+            .with(Conv2d::<Cpu>::new(32, 64, 3, g, d))
+            .with(ReLU)
+            .with(Conv2dOptions::new(64, 96, 1).bias(false).init(g, d))
+            // Groups have no copies.
+            .with(Conv2dOptions::new(96, 96, 3).groups(3).init(g, d))
+    };
+    for isa in elinvar_cpu::Isa::all() {
+        let d = CpuDevice::new(isa, 2).unwrap().pack_up_to(0);
+        let (plain, packed) = (net(&d), net(&d));
+        assert_eq!(packed.prepack().unwrap(), 2);
+        for (seed, shape) in [(1, [1, 32, 14, 14]), (2, [5, 32, 9, 12])] {
+            let x = Generator::new(seed).randn(shape, &d);
+            assert_eq!(bits(&plain.forward(&x)), bits(&packed.forward(&x)), "{isa} {shape:?}");
+        }
+    }
+}
+
+#[test]
 fn a_gradient_has_the_precision_of_its_forward() {
     let d = CpuDevice::default();
     let halves = |seed: u64, shape: [usize; 2]| {
