@@ -15,15 +15,24 @@ const JOBS: &str = "2";
 /// Of the project.
 const NAME: &str = "hello";
 
-const MAIN: &str = r#"use elinvar::prelude::*;
+/// Programs, by the name of the line's peer and the device: one that is chosen at run time, and one that is there when the program is
+/// compiled, so that nothing of the others is in it.
+const DEVICES: [(&str, &str); 2] = [("ours", "Device"), ("ours-static", "elinvar::CpuDevice")];
 
-fn main() {
-    let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], &Device::default());
-    println!("{}", x.matmul(&x));
+/// The program's text.
+fn text(device: &str) -> String {
+    format!(
+        r#"use elinvar::prelude::*;
+
+fn main() {{
+    let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]], &{device}::default());
+    println!("{{}}", x.matmul(&x));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    println!("{}", status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or(""));
+    println!("{{}}", status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or(""));
+}}
+"#
+    )
 }
-"#;
 
 /// Prints the figures as lines of JSON.
 pub fn footprint() -> ExitCode {
@@ -43,21 +52,29 @@ pub fn footprint() -> ExitCode {
 fn measure(dir: &Path) -> Result<(), String> {
     project(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     run(dir, &["fetch"])?;
-    let clean = build(dir)?;
-    print("clean_build_hello_j2", tenths(clean), "s");
     let main = dir.join("src/main.rs");
-    // Times of files tick in steps; the content is what it was, the time of change is not.
-    fs::write(&main, MAIN).map_err(|e| format!("{}: {e}", main.display()))?;
-    print("incremental_build_hello", tenths(build(dir)?), "s");
-    let tree = run(dir, &["tree", "--prefix", "none", "--edges", "normal,build"])?;
-    print("dependencies_hello", crates(&tree) as f64, "crates");
-    let program = dir.join("target/release").join(NAME).with_extension(std::env::consts::EXE_EXTENSION);
-    print("binary_hello_stripped", hundredths(stripped(&program)?), "MiB");
-    let ran = Command::new(&program).output().map_err(|e| format!("{}: {e}", program.display()))?;
-    match held(&String::from_utf8_lossy(&ran.stdout)).filter(|_| ran.status.success()) {
-        Some(mib) => print("rss_hello", hundredths(mib), "MiB"),
-        None => {
-            eprintln!("xtask: this system does not tell how much memory a process held; it does on Linux")
+    for (peer, device) in DEVICES {
+        let write = || fs::write(&main, text(device)).map_err(|e| format!("{}: {e}", main.display()));
+        write()?;
+        let first = build(dir)?;
+        if peer == "ours" {
+            print(peer, "clean_build_hello_j2", tenths(first), "s");
+            let tree = run(dir, &["tree", "--prefix", "none", "--edges", "normal,build"])?;
+            print(peer, "dependencies_hello", crates(&tree) as f64, "crates");
+        }
+        // Times of files tick in steps; the content is what it was, the time of change is not.
+        write()?;
+        print(peer, "incremental_build_hello", tenths(build(dir)?), "s");
+        let program = dir.join("target/release").join(NAME).with_extension(std::env::consts::EXE_EXTENSION);
+        print(peer, "binary_hello_stripped", hundredths(stripped(&program)?), "MiB");
+        let ran = Command::new(&program).output().map_err(|e| format!("{}: {e}", program.display()))?;
+        match held(&String::from_utf8_lossy(&ran.stdout)).filter(|_| ran.status.success()) {
+            Some(mib) => print(peer, "rss_hello", hundredths(mib), "MiB"),
+            None => {
+                eprintln!(
+                    "xtask: this system does not tell how much memory a process held; it does on Linux"
+                );
+            }
         }
     }
     Ok(())
@@ -71,7 +88,6 @@ fn project(dir: &Path) -> std::io::Result<()> {
         elinvar.display().to_string()
     );
     fs::write(dir.join("Cargo.toml"), manifest)?;
-    fs::write(dir.join("src/main.rs"), MAIN)?;
     // The same versions of everything as here.
     fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))?;
     Ok(())
@@ -127,10 +143,10 @@ fn hundredths(x: f64) -> f64 {
     (x * 100.0).round() / 100.0
 }
 
-fn print(workload: &str, value: f64, unit: &str) {
+fn print(peer: &str, workload: &str, value: f64, unit: &str) {
     let version = env!("CARGO_PKG_VERSION");
     println!(
-        r#"{{"peer":"ours","version":"{version}","workload":"{workload}","value":{value},"unit":"{unit}","threads":{JOBS}}}"#
+        r#"{{"peer":"{peer}","version":"{version}","workload":"{workload}","value":{value},"unit":"{unit}","threads":{JOBS}}}"#
     );
 }
 

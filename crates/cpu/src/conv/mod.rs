@@ -145,18 +145,15 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let wv = planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, kind.terms(channels));
     let k = ws[1..].iter().product();
-    let kept = if kind == Kind::Numbers
-        && c.groups == 1
-        && w.layout.is_contiguous()
-        && pixels::reads_panels(d, &patches, images, o)
-    {
+    let together = pixels::together(d, &patches, images * c.groups, o);
+    let kept = if kind == Kind::Numbers && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
         let place = Place::of_turned(w.layout.offset(), o, k);
         packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
     } else {
         None
     };
     let w = kept.map_or(Weights::Lying(&wv), Weights::Packed);
-    let job = Windows { patches, images, groups: c.groups, o, w, kind };
+    let job = Windows { patches, images, groups: c.groups, o, w, kind, together };
     let y = T::windows(d, &job, &Follow { e, extra })?;
     store(d, y, x.buffer.dtype())
 }
@@ -169,9 +166,11 @@ pub(crate) struct Windows<'a, T> {
     o: usize,
     w: Weights<'a, T>,
     kind: Kind,
+    /// What [`pixels::together`] says of it.
+    together: Option<usize>,
 }
 
-/// Where the weights of a convolution come from. What does not lie as it is used is for convolutions that [`pixels::reads_panels`] alone.
+/// Where the weights of a convolution come from. What does not lie as it is used is for those that [`pixels::convolve`] does.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, T> {
     /// [group, o, (channel, tap)]
@@ -188,7 +187,7 @@ pub(crate) fn windows<T: Real>(
     job: &Windows<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
-    let Windows { ref patches, images, groups, o, w, kind } = *job;
+    let Windows { ref patches, images, groups, o, w, kind, together } = *job;
     if let (Weights::Lying(w), Kind::Numbers) = (w, kind) {
         if let Some(windows) = depthwise::of(patches) {
             return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
@@ -197,8 +196,8 @@ pub(crate) fn windows<T: Real>(
             return few::few(d, patches, images * groups, groups, o, w, finish);
         }
     }
-    if let Some(y) = pixels::of_pixels(d, patches, images * groups, groups, o, w, kind, finish) {
-        return y;
+    if let Some(together) = together {
+        return pixels::convolve(d, patches, (images * groups, groups, o), w, kind, together, finish);
     }
     let Weights::Lying(w) = w else { unreachable!("weights that are not turned are for panels alone") };
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
@@ -257,7 +256,8 @@ pub(crate) fn input_grad<T: Real>(
         let area = window.taps.iter().product();
         let all = which.len() == area && kind == Kind::Numbers;
         let turned;
-        let w = if all && pixels::reads_panels(d, &patches, images * c.groups, channels) {
+        let together = pixels::together(d, &patches, images * c.groups, channels);
+        let w = if all && together.is_some() {
             Weights::Crossed(&wv)
         } else {
             let numbers = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
@@ -267,7 +267,7 @@ pub(crate) fn input_grad<T: Real>(
             };
             Weights::Lying(&turned)
         };
-        let job = Windows { patches, images, groups: c.groups, o: channels, w, kind };
+        let job = Windows { patches, images, groups: c.groups, o: channels, w, kind, together };
         let dx = windows(d, &job, &Nothing)?;
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());

@@ -5,8 +5,8 @@
 
 use super::padded::Padded;
 use crate::gemm::{
-    AsTaps, Columns, Left, Lines, PITCH, Panels, Real, Right, Run, Seen, THREE, Taps, Unit, Windows, scratch,
-    width,
+    AsTaps, Columns, Kind, Left, Lines, PITCH, Panels, Real, Right, Run, Seen, THREE, Taps, Tile, Unit,
+    Windows, scratch, width,
 };
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::vector::lanes;
@@ -216,7 +216,8 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
     fn together(&self) -> usize {
         self.fitting().unwrap_or(1)
     }
-    fn seen(&self, isa: Isa, batch: usize, cols: Range<usize>, f: &mut dyn FnMut(&Seen<'_, T>)) {
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: Kind, left: &[T]) {
+        let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PITCH);
         if cols.is_empty() {
             return;
         }
@@ -237,8 +238,10 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
         // A register may reach over the end of the last row.
         let done = scratch(self.channels * size + n, |x| {
             x.fill(T::ZERO);
-            padded.fill(isa, self.plane, self.planes(batch, 0..self.channels), x, size);
-            f(&Seen { x, places: &places, units: &units });
+            padded.fill(isa, self.plane, self.planes(tile.batch, 0..self.channels), x, size);
+            for (i, places) in places.chunks(CHUNK).enumerate() {
+                tile.add_seen(isa, kind, &left[i * chunk..], Seen { x, places, units: &units });
+            }
         });
         done.expect("padding some rows takes little memory");
     }
@@ -300,8 +303,8 @@ impl<T: Real> Left<T> for Turned<'_, T> {
 
 /// The same rows, read in the padded planes: nothing is packed.
 impl<T: Real> AsTaps<T> for Turned<'_, T> {
-    fn seen(&self, group: usize, rows: Range<usize>, terms: Range<usize>, f: &mut dyn FnMut(Taps<'_, T>)) {
-        let p = &self.patches;
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>) {
+        let (p, group, rows) = (&self.patches, tile.batch, tile.rows.clone());
         if rows.is_empty() || terms.is_empty() {
             return;
         }
@@ -317,7 +320,8 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
                 whole.runs(some, |_, from, count| runs.push(Run { from: before + from, count }));
             }
             threes.extend(first_rows.map(|row| row / taps * p.size() + whole.places[row % taps]));
-            return f(Taps { x: p.data, threes: &threes, runs: &runs });
+            tile.add_taps(isa, Taps { x: p.data, threes: &threes, runs: &runs }, right);
+            return;
         }
         // Whole rows, and a plane has the same room in each part: so its taps have the same places in all of them.
         let row = p.grid[2];
@@ -337,7 +341,7 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
             }
             let places = &parts[0].1.places;
             threes.extend(first_rows.map(|row| (row / taps - channels.start) * size + places[row % taps]));
-            f(Taps { x, threes: &threes, runs: &runs });
+            tile.add_taps(isa, Taps { x, threes: &threes, runs: &runs }, right);
         });
         done.expect("padding some rows takes little memory");
     }

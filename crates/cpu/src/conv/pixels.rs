@@ -23,7 +23,7 @@ const LEAST: usize = 256;
 const PARTS: usize = 64;
 
 /// Positions of a task, if windows are better read so: a register's worth of output channels, and registers for tall tiles.
-fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
+pub(super) fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
     let w = width::<T>(d.isa());
     let k = p.channels * p.taps.len();
     let high = height::<T>(d.isa());
@@ -59,30 +59,11 @@ fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) 
     parts.clone().filter(comes_out_even).chain(parts).find_map(fits)
 }
 
-/// Is it one that [`of_pixels`] does?
-pub(super) fn reads_panels<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> bool {
-    together(d, p, batch, o).is_some()
-}
-
-/// The convolution of batches of images and groups, if it is one that is better done so.
+/// The convolution of batches of images and groups, `together` positions at a time, as [`together`] says.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn of_pixels<T: Real>(
-    d: &CpuDevice,
-    p: &Patches<'_, T>,
-    batch: usize,
-    groups: usize,
-    o: usize,
-    w: Weights<'_, T>,
-    kind: Kind,
-    after: &dyn Finish<T>,
-) -> Option<Result<Vec<T>>> {
-    let together = together(d, p, batch, o)?;
-    Some(convolve(d, p, (batch, groups, o), w, kind, together, after))
-}
-
-fn convolve<T: Real>(
+pub(super) fn convolve<T: Real>(
     d: &CpuDevice,
     p: &Patches<'_, T>,
     (batch, groups, o): (usize, usize, usize),

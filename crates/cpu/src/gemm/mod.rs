@@ -20,7 +20,7 @@ mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
-    Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Rows, Run, Seen, THREE, Taps, Unit, fill, height,
+    Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Rows, Run, Seen, THREE, Taps, Tile, Unit, fill, height,
     pixels, turn, width,
 };
 pub(crate) use prepack::{Kept, Place, Prepacked, ROWS, Uses};
@@ -34,7 +34,7 @@ use crate::parallel::try_pieces;
 use crate::simd::LINE;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
-use kernels::{Broad, GROUP, LEAST, Tile, broad, panel};
+use kernels::{Broad, GROUP, LEAST, broad, panel};
 use std::ops::{Range, RangeInclusive};
 
 /// Rows of a packed left block: with a chunk of terms it takes 300 KiB of the 1 MiB that a core's L2 has, and leaves room
@@ -404,11 +404,7 @@ impl<T: Real> Job<'_, T> {
                 let (b, cols) = (tile.batch, tile.cols.clone());
                 let left = &left[b % distinct * count * size..];
                 if let Some(windows) = windows {
-                    windows.seen(isa, b, cols, &mut |seen| {
-                        for (i, places) in seen.places.chunks(CHUNK).enumerate() {
-                            tile.add_seen(isa, self.kind, &left[i * size..], Seen { places, ..*seen });
-                        }
-                    });
+                    windows.add(isa, tile, self.kind, left);
                     self.finish(d, tile);
                     return Ok(());
                 }
@@ -483,7 +479,7 @@ impl<T: Real> Job<'_, T> {
             if let Some(taps) = self.left.taps().filter(|_| threes) {
                 for terms in chunks(all.clone()) {
                     let panels = panels(&terms, &tile.cols);
-                    taps.seen(b, rows.clone(), terms, &mut |left| tile.add_taps(isa, left, panels));
+                    taps.add(isa, tile, terms, panels);
                 }
             } else {
                 // What a chunk adds to waits in the task's own second-level cache: rows of the result are often a power of two

@@ -1,7 +1,7 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{Kind, Lines, PITCH, Panels, Seen, Taps, halves, turn, width};
+use super::kernels::{Kind, Lines, PITCH, Panels, Tile, halves, turn, width};
 use super::prepack::Kept;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::LINE;
@@ -22,10 +22,11 @@ pub(crate) trait Left<T>: Sync {
     fn taps(&self) -> Option<&dyn AsTaps<T>>;
 }
 
-/// Rows that are taps of windows over padded planes.
+/// Rows that are taps of windows over padded planes. Who has them multiplies them, so that a program without convolutions has no
+/// kernels of theirs.
 pub(crate) trait AsTaps<T>: Sync {
-    /// Calls `f` with some terms of rows, which begin and end where three taps do.
-    fn seen(&self, batch: usize, rows: Range<usize>, terms: Range<usize>, f: &mut dyn FnMut(Taps<'_, T>));
+    /// Adds some terms of a tile, whose rows begin and end where three taps do.
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>);
 }
 
 /// A right factor.
@@ -48,12 +49,12 @@ pub(crate) trait Right<T>: Sync {
     fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>>;
 }
 
-/// Columns that are windows over padded planes.
+/// Columns that are windows over padded planes. Who has them multiplies them, as with [`AsTaps`].
 pub(crate) trait Windows<T>: Sync {
     /// How many columns to take together.
     fn together(&self) -> usize;
-    /// Calls `f` with columns and all of their terms.
-    fn seen(&self, isa: Isa, batch: usize, cols: Range<usize>, f: &mut dyn FnMut(&Seen<'_, T>));
+    /// Adds all terms of a tile, whose rows were packed, chunk after chunk.
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: Kind, left: &[T]);
 }
 
 /// Columns of a right factor whose terms are neighbours.
