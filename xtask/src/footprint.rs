@@ -51,11 +51,11 @@ pub fn footprint() -> ExitCode {
 
 fn measure(dir: &Path) -> Result<(), String> {
     project(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    run(dir, &["fetch"])?;
     let main = dir.join("src/main.rs");
     for (peer, device) in DEVICES {
         let write = || fs::write(&main, text(device)).map_err(|e| format!("{}: {e}", main.display()));
         write()?;
+        run(dir, &["fetch"])?;
         let first = build(dir)?;
         if peer == "ours" {
             print(peer, "clean_build_hello_j2", tenths(first), "s");
