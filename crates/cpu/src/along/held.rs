@@ -14,7 +14,7 @@ use elinvar_ops::lane::Mask;
 const PARTS: usize = WINDOW / 16;
 
 /// The fold of the first `n` terms, at most a block. If they are to be kept, whole windows of them are written to `kept`. For
-/// each window, as much is fetched of what lies at the places.
+/// each window, as much is fetched of what lies ahead of the places.
 #[inline(always)]
 pub(super) fn fold<T: Float, M: Folding<T>, const KEEP: bool, const P: usize>(
     f: Fold,

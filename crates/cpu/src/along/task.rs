@@ -78,7 +78,10 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
     fn held<M: Folding<C>, S: Reading<C> + Lane>(mut self) {
-        let side = if const { keeps::<R, N>() } { side(self.len) } else { side_of(SEEN, self.len) };
+        let side = match const { keeps::<R, N>() } {
+            true => side(self.len),
+            false => (SEEN / self.len.max(WINDOW)).clamp(1, SIDE),
+        };
         let mut first = 0;
         while first < self.rows {
             let mut all = [self.s; SIDE];
@@ -104,7 +107,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
         for (i, s) in all.iter_mut().enumerate() {
             let x = windows(&self.x, &self.step, first + i, padded);
             let terms = Statistic::<C, R, N, K> { r, x, s: *s, n };
-            // An operand and the results, so many bytes ahead.
+            // An operand and the results, so many bytes ahead of where what lies ahead is fetched.
             let places = |far: usize| {
                 let x = x[0].all.as_ptr().cast::<C>();
                 let y = self.y.as_ref().map_or(x, |y| y.place().wrapping_add(i * len));
@@ -113,17 +116,12 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             let last = const { matches!(R::OUT, RowOut::Each) && K + 1 == R::FOLDS.len() };
             let folded = if const { keeps::<R, N>() } && last {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
-                let (kept, places) = (&mut self.kept[i * padded..], places(terms::AHEAD));
+                let (kept, places) = (&mut self.kept[i * padded..], places(0));
                 held::fold::<C, M, true, 2>(R::FOLDS[K], terms, len, kept, places)
             } else if const { K > 0 } && last && rows * len <= SEEN {
                 // Nor has it while rows are read again, from the first-level cache: it fetches the next ones.
-                held::fold::<C, M, false, 2>(
-                    R::FOLDS[K],
-                    terms,
-                    len,
-                    &mut [],
-                    places(rows * len * size_of::<C>()),
-                )
+                let places = places((rows * len * size_of::<C>()).wrapping_sub(terms::AHEAD));
+                held::fold::<C, M, false, 2>(R::FOLDS[K], terms, len, &mut [], places)
             } else {
                 held::fold::<C, M, false, 0>(R::FOLDS[K], terms, len, &mut [], [])
             };
@@ -203,12 +201,7 @@ const SEEN: usize = 2048;
 pub(super) fn side(n: usize) -> usize {
     /// Elements of their terms, 4 KiB of f32: they are read twice more.
     const ALL: usize = 1024;
-    side_of(ALL, n)
-}
-
-/// How many rows of `n` elements have no more elements than these.
-fn side_of(all: usize, n: usize) -> usize {
-    (all / n.next_multiple_of(WINDOW).max(WINDOW)).clamp(1, SIDE)
+    (ALL / n.next_multiple_of(WINDOW).max(WINDOW)).clamp(1, SIDE)
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
@@ -239,10 +232,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
                 let all = if stays { &mut self.kept[..padded] } else { &mut self.terms[..padded] };
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
                 let places = match &self.y {
-                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => Some(
-                        [x[0].all.as_ptr().cast(), y.place()]
-                            .map(|place| place.wrapping_byte_add(terms::AHEAD)),
-                    ),
+                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
+                        Some([x[0].all.as_ptr().cast(), y.place()])
+                    }
                     Some(_) | None => None,
                 };
                 match k {

@@ -29,20 +29,20 @@ pub(crate) trait Terms<T>: Copy {
     fn at<R: Reading<T> + Lane>(&self, w: &Self::Window, j: usize) -> R;
 }
 
-/// How far ahead memory is fetched, in bytes, while exponentials are computed: the next row of a thousand f32, or some short ones. The
-/// processor foresees what follows within a page, and pages are as long.
+/// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
+/// follows within a page, and pages are as long.
 pub(super) const AHEAD: usize = 4096;
 
-/// For a window, fetches as much of what lies at the places, element for element.
+/// For a window, fetches as much of what lies [`AHEAD`] of the places, element for element.
 #[inline(always)]
 pub(super) fn ahead<T, const P: usize>(places: [*const T; P], window: usize) {
     for place in places {
-        let place = place.wrapping_add(window * WINDOW).cast::<u8>();
+        let place = place.wrapping_add(window * WINDOW).cast::<u8>().wrapping_add(AHEAD);
         (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
     }
 }
 
-/// Writes whole windows. For each, as much is fetched of what lies at the places.
+/// Writes whole windows. For each, as much is fetched of what lies ahead of the places.
 #[inline(always)]
 pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
     x: impl Terms<T>,
