@@ -4,76 +4,103 @@
 //! what lanes start from, which changes none. And by NaN, which an extreme does not see: they are looked for beside it.
 
 use super::float::Float;
-use super::terms::{Terms, WINDOW, ahead};
+use super::terms::{Terms, WINDOW, fetch_window};
 use crate::simd::reading::Folding;
 use elinvar_core::order::LANES;
 use elinvar_ops::backend::Fold;
-use elinvar_ops::lane::Mask;
 
-/// Parts that a window is read in, at most.
-const PARTS: usize = WINDOW / 16;
+/// Terms of a row, and what is done with them.
+pub(super) struct Row<'a, T, X, const KEEP: bool, const P: usize> {
+    pub(super) f: Fold,
+    pub(super) x: X,
+    /// So many terms take part, at most a block.
+    pub(super) n: usize,
+    /// Where whole windows of the terms are written, if they are to be kept.
+    pub(super) kept: &'a mut [T],
+    /// For each window, as much is fetched of what lies from here on.
+    pub(super) places: [*const T; P],
+}
 
-/// The fold of the first `n` terms, at most a block. If they are to be kept, whole windows of them are written to `kept`. For
-/// each window, as much is fetched of what lies ahead of the places.
+/// The fold of a row but for its last steps, each of which waits for the one before: those of several rows may go side by side.
+pub(super) struct Nearly<T, M: Folding<T>> {
+    lanes: M::Few,
+    /// Not 0 if an extreme's terms have NaN.
+    nan: u16,
+}
+
+impl<T, M: Folding<T>> Clone for Nearly<T, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, M: Folding<T>> Copy for Nearly<T, M> {}
+
+impl<T: Float, M: Folding<T>> Nearly<T, M> {
+    /// Of nothing.
+    #[inline(always)]
+    pub(super) fn of_none() -> Self {
+        Nearly { lanes: M::splat(T::NOTHING).few(Fold::Max), nan: 0 }
+    }
+    /// What it becomes.
+    #[inline(always)]
+    pub(super) fn folded(self, f: Fold) -> T {
+        if self.nan != 0 { T::lit(f64::NAN) } else { M::folded(self.lanes, f) }
+    }
+}
+
+impl<T: Float, X: Terms<T>, const KEEP: bool, const P: usize> Row<'_, T, X, KEEP, P> {
+    /// Its fold. Both halves of the lanes are written out, as the compiler keeps them in registers only so.
+    #[inline(always)]
+    pub(super) fn fold<M: Folding<T>>(self) -> Nearly<T, M> {
+        debug_assert_eq!(M::AT_ONCE, LANES / 2, "the lanes are two windows");
+        let Row { f, x, n, kept, places } = self;
+        let (mut left, mut right, mut nan) = (M::splat(T::start(f)), M::splat(T::start(f)), 0);
+        let kept = kept.as_chunks_mut::<WINDOW>().0;
+        let whole = n / LANES * 2;
+        // Of both as many as the loop goes through, so that it checks no more than its own numbers.
+        let (all, all_kept) = (x.cut(whole), if KEEP { &mut kept[..whole] } else { &mut [] });
+        let mut window = 0;
+        while window < whole {
+            fetch_window(places, window);
+            add::<T, M, KEEP>(f, all, window, all_kept, None, &mut left, &mut nan);
+            window += 1;
+            // Always so, as `whole` is even; the compiler does not know.
+            if window < whole {
+                fetch_window(places, window);
+                add::<T, M, KEEP>(f, all, window, all_kept, None, &mut right, &mut nan);
+            }
+            window += 1;
+        }
+        if whole * WINDOW < n {
+            add::<T, M, KEEP>(f, x, whole, kept, Some(n - whole * WINDOW), &mut left, &mut nan);
+        }
+        if (whole + 1) * WINDOW < n {
+            add::<T, M, KEEP>(f, x, whole + 1, kept, Some(n - (whole + 1) * WINDOW), &mut right, &mut nan);
+        }
+        Nearly { lanes: M::two(f, left, right).few(f), nan }
+    }
+}
+
+/// Adds a window's terms to half of the lanes, the `first` ones if it is said how many.
 #[inline(always)]
-pub(super) fn fold<T: Float, M: Folding<T>, const KEEP: bool, const P: usize>(
+fn add<T: Float, M: Folding<T>, const KEEP: bool>(
     f: Fold,
     x: impl Terms<T>,
-    n: usize,
-    kept: &mut [T],
-    places: [*const T; P],
-) -> T {
-    let parts = const { WINDOW / M::AT_ONCE };
-    let extreme = matches!(f, Fold::Max | Fold::Min);
-    let mut nan = M::Mask::all_lanes(false);
-    let mut lanes = [[M::splat(T::start(f)); PARTS]; LANES / WINDOW];
-    let whole = n / LANES * (LANES / WINDOW);
-    let mut window = 0;
-    while window < whole {
-        for lanes in &mut lanes {
-            ahead(places, window);
-            let w = x.window(window);
-            for (part, lane) in lanes[..parts].iter_mut().enumerate() {
-                let term = x.at::<M>(&w, part * M::AT_ONCE);
-                if KEEP {
-                    term.store(&mut kept[window * WINDOW + part * M::AT_ONCE..]);
-                }
-                if extreme {
-                    nan = nan | term.is_nan();
-                }
-                *lane = M::two(f, *lane, term);
-            }
-            window += 1;
-        }
+    window: usize,
+    kept: &mut [[T; WINDOW]],
+    first: Option<usize>,
+    lanes: &mut M,
+    nan: &mut u16,
+) {
+    let mut term = x.at::<M>(&x.window(window), 0);
+    if KEEP {
+        term.store(&mut kept[window]);
     }
-    for lanes in &mut lanes {
-        if window * WINDOW < n {
-            let w = x.window(window);
-            for (part, lane) in lanes[..parts].iter_mut().enumerate() {
-                let at = window * WINDOW + part * M::AT_ONCE;
-                let term = x.at::<M>(&w, part * M::AT_ONCE);
-                if KEEP {
-                    term.store(&mut kept[at..]);
-                }
-                let term = term.first(n.saturating_sub(at), T::start(f));
-                if extreme {
-                    nan = nan | term.is_nan();
-                }
-                *lane = M::two(f, *lane, term);
-            }
-            window += 1;
-        }
+    if let Some(first) = first {
+        term = term.first(first, T::start(f));
     }
-    let [mut left, right] = lanes;
-    for (left, right) in left[..parts].iter_mut().zip(right) {
-        *left = M::two(f, *left, right);
+    if matches!(f, Fold::Max | Fold::Min) {
+        *nan = term.or_nan(*nan);
     }
-    let mut count = parts;
-    while count > 1 {
-        count /= 2;
-        for part in 0..count {
-            left[part] = M::two(f, left[part], left[part + count]);
-        }
-    }
-    if extreme && M::any(nan) { T::lit(f64::NAN) } else { left[0].folded(f) }
+    *lanes = M::two(f, *lanes, term);
 }

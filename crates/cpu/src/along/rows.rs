@@ -20,10 +20,13 @@ use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
+use std::ops::RangeInclusive;
 
-/// Elements of the short rows that a kernel takes at a time: results of 8 KiB of f32 are in a first-level cache from the
-/// zeros to the last change.
-const PART: usize = 2048;
+/// Elements of the short rows that a kernel takes at a time: what operands that do not lie in memory as they are read are copied
+/// to has room for a block.
+const PART: usize = BLOCK;
+/// Elements that a task has, at least and at most.
+const TASK: RangeInclusive<usize> = 1 << 14..=1 << 17;
 /// Parts of a block that are summed where they lie: such as the images of a channel of 28 x 28.
 const PARTS: usize = 8;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
@@ -93,7 +96,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
         });
     }
     // Several tasks for each thread, as one that is late should not be waited for; each makes buffers of its own.
-    let task = (rows * n / (8 * d.threads())).clamp(8 * PART, 64 * PART);
+    let task = (rows * n / (8 * d.threads())).clamp(*TASK.start(), *TASK.end());
     let together = (task / n.max(1)).max(1);
     let ns = passes * NS * n as f64 / width as f64;
     fresh_pieces(d, rows * width, together * width, ns, &|first, room| {

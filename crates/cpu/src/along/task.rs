@@ -5,8 +5,8 @@
 //! block and folded there. What is read may be followed by anything up to whole windows, so that no loop has a slow end.
 
 use super::float::Float;
-use super::held;
-use super::terms::{self, Terms, WINDOW};
+use super::held::{self, Nearly};
+use super::terms::{self, AHEAD, Terms, WINDOW};
 use crate::isa::Isa;
 use crate::lane::V;
 use crate::simd::reading::{Folding, Reading, Reads};
@@ -60,7 +60,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             }
             for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
                 let x = windows(&x, &step, row, padded);
-                terms::write::<_, L, 0>(Statistic::<C, R, N, 1> { r, x, s: *s, n }, terms, []);
+                terms::write::<_, L, 0>(Statistic::<C, R, true, N, 1> { r, x, s: *s, n }, terms, []);
             }
             for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
@@ -82,55 +82,64 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             true => side(self.len),
             false => (SEEN / self.len.max(WINDOW)).clamp(1, SIDE),
         };
+        let mut nearly = [Nearly::<C, M>::of_none(); SIDE];
         let mut first = 0;
         while first < self.rows {
             let mut all = [self.s; SIDE];
             let all = &mut all[..side.min(self.rows - first)];
-            self.statistic::<M, 0>(first, all);
-            self.statistic::<M, 1>(first, all);
-            self.statistic::<M, 2>(first, all);
-            self.statistic::<M, 3>(first, all);
+            self.statistic::<M, 0>(first, all, &mut nearly);
+            self.statistic::<M, 1>(first, all, &mut nearly);
+            self.statistic::<M, 2>(first, all, &mut nearly);
+            self.statistic::<M, 3>(first, all, &mut nearly);
             for (i, s) in all.iter().enumerate() {
-                self.result::<M, S>(first + i, *s, i);
+                self.result::<M, S, true>(first + i, *s, i);
             }
             first += side;
         }
     }
     /// Statistic `K` of rows from `first` on, if there is such a one.
     #[inline(always)]
-    fn statistic<M: Folding<C>, const K: usize>(&mut self, first: usize, all: &mut [[C; STATS]]) {
+    fn statistic<M: Folding<C>, const K: usize>(
+        &mut self,
+        first: usize,
+        all: &mut [[C; STATS]],
+        nearly: &mut [Nearly<C, M>; SIDE],
+    ) {
         if K >= R::FOLDS.len() {
             return;
         }
         let (r, n, len) = (*self.r, self.n, self.len);
-        let (padded, rows) = (len.next_multiple_of(WINDOW), all.len());
-        for (i, s) in all.iter_mut().enumerate() {
-            let x = windows(&self.x, &self.step, first + i, padded);
-            let terms = Statistic::<C, R, N, K> { r, x, s: *s, n };
-            // An operand and the results, so many bytes ahead of where what lies ahead is fetched.
+        let (padded, rows, f) = (len.next_multiple_of(WINDOW), all.len(), R::FOLDS[K]);
+        for (i, (nearly, s)) in nearly.iter_mut().zip(all.iter()).enumerate() {
+            let row = windows(&self.x, &self.step, first + i, padded);
+            let x = Statistic::<C, R, true, N, K> { r, x: row, s: *s, n };
+            // What is fetched meanwhile: an operand's elements so far ahead, and the lines of the results, which are written next.
             let places = |far: usize| {
-                let x = x[0].all.as_ptr().cast::<C>();
+                let x = row[0].all.as_ptr().cast::<C>();
                 let y = self.y.as_ref().map_or(x, |y| y.place().wrapping_add(i * len));
-                [x, y].map(|place| place.wrapping_byte_add(far))
+                [x.wrapping_add(far), y]
             };
             let last = const { matches!(R::OUT, RowOut::Each) && K + 1 == R::FOLDS.len() };
-            let folded = if const { keeps::<R, N>() } && last {
+            *nearly = if const { keeps::<R, N>() } && last {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
-                let (kept, places) = (&mut self.kept[i * padded..], places(0));
-                held::fold::<C, M, true, 2>(R::FOLDS[K], terms, len, kept, places)
+                let places = places(const { AHEAD / size_of::<C>() });
+                let kept = &mut self.kept[i * padded..];
+                held::Row::<_, _, true, 2> { f, x, n: len, kept, places }.fold()
             } else if const { K > 0 } && last && rows * len <= SEEN {
                 // Nor has it while rows are read again, from the first-level cache: it fetches the next ones.
-                let places = places((rows * len * size_of::<C>()).wrapping_sub(terms::AHEAD));
-                held::fold::<C, M, false, 2>(R::FOLDS[K], terms, len, &mut [], places)
+                let places = places(rows * len);
+                held::Row::<_, _, false, 2> { f, x, n: len, kept: &mut [], places }.fold()
             } else {
-                held::fold::<C, M, false, 0>(R::FOLDS[K], terms, len, &mut [], [])
+                held::Row::<_, _, false, 0> { f, x, n: len, kept: &mut [], places: [] }.fold()
             };
-            s[K] = r.finish(K, V(folded), s.map(V), V(n)).0;
+        }
+        for (s, nearly) in all.iter_mut().zip(nearly) {
+            s[K] = r.finish(K, V(nearly.folded(f)), s.map(V), V(n)).0;
         }
     }
     /// What comes out of a row, whose kept terms are number `place`.
     #[inline(always)]
-    fn result<M: Reading<C> + Lane, S: Reading<C> + Lane>(
+    fn result<M: Reading<C> + Lane, S: Reading<C> + Lane, const ALL: bool>(
         &mut self,
         row: usize,
         s: [C; STATS],
@@ -147,38 +156,42 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             let terms = self.kept[place * padded..][..padded].as_chunks().0;
             terms::finish::<_, M, S>(OfTerms { r, terms, s, n }, len, y);
         } else {
-            let x = windows(&self.x, &self.step, row, padded);
+            let x = windows::<_, ALL, N>(&self.x, &self.step, row, padded);
             terms::finish::<_, M, S>(Results { r, x, s, n }, len, y);
         }
     }
 }
 
-/// A row of an operand, in windows.
+/// A row of an operand, in windows; `ALL`: of which none stands for others.
 #[derive(Clone, Copy)]
-struct Row<'a, C> {
+struct Row<'a, C, const ALL: bool> {
     all: &'a [[C; WINDOW]],
     /// From a window to the next: 1, or 0 if all are the same.
     next: usize,
 }
 
-impl<'a, C> Row<'a, C> {
+impl<'a, C, const ALL: bool> Row<'a, C, ALL> {
+    #[inline(always)]
+    fn cut(self, windows: usize) -> Self {
+        if ALL { Row { all: &self.all[..windows], ..self } } else { self }
+    }
     #[inline(always)]
     fn window(&self, number: usize) -> &'a [C; WINDOW] {
-        &self.all[number * self.next]
+        &self.all[if ALL { number } else { number * self.next }]
     }
 }
 
 /// A row of each operand, `padded` elements.
 #[inline(always)]
-fn windows<'a, C, const N: usize>(
+fn windows<'a, C, const ALL: bool, const N: usize>(
     all: &[&'a [C]; N],
     step: &[usize; N],
     row: usize,
     padded: usize,
-) -> [Row<'a, C>; N] {
+) -> [Row<'a, C, ALL>; N] {
     let mut x = [const { Row { all: &[], next: 1 } }; N];
     for ((x, all), step) in x.iter_mut().zip(all).zip(step) {
-        let one = all.len() == WINDOW && padded > WINDOW;
+        let one = !ALL && all.len() == WINDOW && padded > WINDOW;
         let all = if one { all } else { &all[row * step..][..padded] };
         *x = Row { all: all.as_chunks().0, next: usize::from(!one) };
     }
@@ -207,18 +220,26 @@ pub(super) fn side(n: usize) -> usize {
 impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
     type T = C;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(mut self) {
-        if const { M::AT_ONCE > 1 } && self.whole {
+    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+        if const { M::AT_ONCE == WINDOW } && self.whole {
             return self.held::<M, S>();
         }
         if const { goes_side_by_side::<R, N>() } && self.whole && side(self.len) > 1 {
             return self.side_by_side::<M, S>();
         }
+        if self.whole { self.one_by_one::<M, S, true>() } else { self.one_by_one::<M, S, false>() }
+    }
+}
+
+/// Rows one by one, or a part of one, whose terms are written to a block and folded there.
+impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+    #[inline(always)]
+    fn one_by_one<M: Reading<C> + Lane, S: Reading<C> + Lane, const ALL: bool>(mut self) {
         let (r, n, len) = (*self.r, self.n, self.len);
         let folds = R::FOLDS.len();
         let padded = len.next_multiple_of(WINDOW);
         for row in 0..self.rows {
-            let x = windows(&self.x, &self.step, row, padded);
+            let x = windows::<_, ALL, N>(&self.x, &self.step, row, padded);
             let mut s = self.s;
             let mut k = self.folds.start;
             while k < self.folds.end {
@@ -233,22 +254,22 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
                 let places = match &self.y {
                     Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
-                        Some([x[0].all.as_ptr().cast(), y.place()])
+                        Some([x[0].all.as_ptr().cast::<C>().wrapping_byte_add(AHEAD), y.place()])
                     }
                     Some(_) | None => None,
                 };
                 match k {
                     0 if folds > 0 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 0> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 0> { r, x, s, n }, all, places)
                     }
                     1 if folds > 1 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 1> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 1> { r, x, s, n }, all, places)
                     }
                     2 if folds > 2 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 2> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 2> { r, x, s, n }, all, places)
                     }
                     3 if folds > 3 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, N, 3> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 3> { r, x, s, n }, all, places)
                     }
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
@@ -258,7 +279,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
                 }
                 k += 1;
             }
-            self.result::<M, S>(row, s, 0);
+            self.result::<M, S, ALL>(row, s, 0);
         }
     }
 }
@@ -290,15 +311,21 @@ fn copies<C: Float, L: Reading<C>>(s: &[C; STATS]) -> [L; STATS] {
 
 /// Terms of statistic `K`.
 #[derive(Clone, Copy)]
-struct Statistic<'a, C, R, const N: usize, const K: usize> {
+struct Statistic<'a, C, R, const ALL: bool, const N: usize, const K: usize> {
     r: R,
-    x: [Row<'a, C>; N],
+    x: [Row<'a, C, ALL>; N],
     s: [C; STATS],
     n: C,
 }
 
-impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Statistic<'a, C, R, N, K> {
+impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize, const K: usize> Terms<C>
+    for Statistic<'a, C, R, ALL, N, K>
+{
     type Window = [&'a [C; WINDOW]; N];
+    #[inline(always)]
+    fn cut(self, windows: usize) -> Self {
+        Statistic { x: self.x.map(|x| x.cut(windows)), ..self }
+    }
     #[inline(always)]
     fn window(&self, number: usize) -> Self::Window {
         self.x.map(|x| x.window(number))
@@ -311,15 +338,19 @@ impl<'a, C: Float, R: Rows<N>, const N: usize, const K: usize> Terms<C> for Stat
 
 /// Results.
 #[derive(Clone, Copy)]
-struct Results<'a, C, R, const N: usize> {
+struct Results<'a, C, R, const ALL: bool, const N: usize> {
     r: R,
-    x: [Row<'a, C>; N],
+    x: [Row<'a, C, ALL>; N],
     s: [C; STATS],
     n: C,
 }
 
-impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for Results<'a, C, R, N> {
+impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize> Terms<C> for Results<'a, C, R, ALL, N> {
     type Window = [&'a [C; WINDOW]; N];
+    #[inline(always)]
+    fn cut(self, windows: usize) -> Self {
+        Results { x: self.x.map(|x| x.cut(windows)), ..self }
+    }
     #[inline(always)]
     fn window(&self, number: usize) -> Self::Window {
         self.x.map(|x| x.window(number))
@@ -341,6 +372,10 @@ struct OfTerms<'a, C, R, const N: usize> {
 
 impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N> {
     type Window = &'a [C; WINDOW];
+    #[inline(always)]
+    fn cut(self, windows: usize) -> Self {
+        OfTerms { terms: &self.terms[..windows], ..self }
+    }
     #[inline(always)]
     fn window(&self, number: usize) -> Self::Window {
         &self.terms[number]

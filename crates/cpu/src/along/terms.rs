@@ -6,7 +6,7 @@
 use crate::simd::LINE;
 use crate::simd::fetch::fetch;
 use crate::simd::reading::Reading;
-use crate::simd::room::{Room, Window};
+use crate::simd::room::{Room, Windows};
 use elinvar_ops::lane::Lane;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -23,6 +23,9 @@ const FEW: usize = 16;
 pub(crate) trait Terms<T>: Copy {
     /// What the elements of a window are computed from.
     type Window: Copy;
+    /// Only these windows, so many, from the first on. Where a loop goes through as many, the compiler then sees that no number needs a
+    /// check; that was a seventh of layer norm.
+    fn cut(self, windows: usize) -> Self;
     /// A window by number.
     fn window(&self, number: usize) -> Self::Window;
     /// The elements of a window from `j` on that go at once.
@@ -33,24 +36,25 @@ pub(crate) trait Terms<T>: Copy {
 /// follows within a page, and pages are as long.
 pub(super) const AHEAD: usize = 4096;
 
-/// For a window, fetches as much of what lies [`AHEAD`] of the places, element for element.
+/// For a window, fetches as much of what lies from these places on, element for element.
 #[inline(always)]
-pub(super) fn ahead<T, const P: usize>(places: [*const T; P], window: usize) {
+pub(super) fn fetch_window<T, const P: usize>(places: [*const T; P], window: usize) {
     for place in places {
-        let place = place.wrapping_add(window * WINDOW).cast::<u8>().wrapping_add(AHEAD);
+        let place = place.wrapping_add(window * WINDOW).cast::<u8>();
         (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
     }
 }
 
-/// Writes whole windows. For each, as much is fetched of what lies ahead of the places.
+/// Writes whole windows. For each, as much is fetched of what lies from the places on.
 #[inline(always)]
 pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
     x: impl Terms<T>,
     y: &mut [T],
     places: [*const T; P],
 ) {
-    for (window, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
-        ahead(places, window);
+    let y = y.as_chunks_mut::<WINDOW>().0;
+    for (window, y) in y.iter_mut().enumerate() {
+        fetch_window(places, window);
         let w = x.window(window);
         let mut j = 0;
         while j < WINDOW {
@@ -73,17 +77,17 @@ pub(super) fn write_ahead<T: Copy, L: Reading<T> + Lane>(
     }
 }
 
-/// A window of results, for a [`Room`].
-#[derive(Clone, Copy)]
-struct One<X: Terms<T>, T, R>(X, X::Window, PhantomData<R>);
+/// Results in windows, for a [`Room`].
+struct InWindows<X, L>(X, PhantomData<L>);
 
-impl<X: Terms<T>, T: Copy, R: Reading<T> + Lane, const W: usize> Window<T, W> for One<X, T, R> {
+impl<T: Copy, X: Terms<T>, L: Reading<T> + Lane, const W: usize> Windows<T, W> for InWindows<X, L> {
     #[inline(always)]
-    fn fill(self, y: &mut [MaybeUninit<T>; W]) {
+    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; W]) {
+        let w = self.0.window(number);
         let mut j = 0;
         while j < W {
-            self.0.at::<R>(&self.1, j).write(&mut y[j..]);
-            j += R::AT_ONCE;
+            self.0.at::<L>(&w, j).write(&mut y[j..]);
+            j += L::AT_ONCE;
         }
     }
 }
@@ -95,14 +99,11 @@ pub(super) fn finish<T: Copy, L: Reading<T> + Lane, S: Reading<T> + Lane>(
     n: usize,
     y: &mut Room<'_, T>,
 ) {
-    let whole = n / WINDOW;
-    for window in 0..whole {
-        y.window::<WINDOW>(WINDOW, One(x, x.window(window), PhantomData::<L>));
-    }
-    let rest = n % WINDOW;
+    let (whole, rest) = (n / WINDOW, n % WINDOW);
+    y.windows::<WINDOW>(whole, &InWindows(x.cut(whole), PhantomData::<L>));
     if rest > FEW {
-        y.window::<WINDOW>(rest, One(x, x.window(whole), PhantomData::<L>));
+        y.some_of::<WINDOW>(rest, whole, &InWindows(x, PhantomData::<L>));
     } else if rest > 0 {
-        y.window::<FEW>(rest, One(x, x.window(whole), PhantomData::<S>));
+        y.some_of::<FEW>(rest, whole, &InWindows(x, PhantomData::<S>));
     }
 }

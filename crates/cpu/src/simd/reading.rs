@@ -44,10 +44,14 @@ pub(crate) trait Folding<T>: Reading<T> + Lane {
     fn first(self, n: usize, other: T) -> Self;
     /// Two terms of a fold as one; an extreme need not see NaN.
     fn two(f: Fold, a: Self, b: Self) -> Self;
-    /// These as one: the first half with the second, and so on.
-    fn folded(self, f: Fold) -> T;
-    /// Is one of them true?
-    fn any(mask: Self::Mask) -> bool;
+    /// Some of these, or one.
+    type Few: Copy;
+    /// These as few: the first half with the second, and so on, as long as no register has numbers of both.
+    fn few(self, f: Fold) -> Self::Few;
+    /// Few as one, in the same way.
+    fn folded(few: Self::Few, f: Fold) -> T;
+    /// What was `seen` of NaN, and more bits if one of these is.
+    fn or_nan(self, seen: u16) -> u16;
 }
 
 impl<T: Lane<Mask = bool>> Folding<T> for V<T> {
@@ -64,13 +68,18 @@ impl<T: Lane<Mask = bool>> Folding<T> for V<T> {
             Fold::Min => a.min(b),
         }
     }
+    type Few = Self;
     #[inline(always)]
-    fn folded(self, _: Fold) -> T {
-        self.0
+    fn few(self, _: Fold) -> Self {
+        self
     }
     #[inline(always)]
-    fn any(mask: bool) -> bool {
-        mask
+    fn folded(few: Self, _: Fold) -> T {
+        few.0
+    }
+    #[inline(always)]
+    fn or_nan(self, seen: u16) -> u16 {
+        seen | u16::from(self.is_nan())
     }
 }
 

@@ -27,10 +27,10 @@ pub(crate) trait At<T>: Copy {
     fn cut(self, n: usize) -> Self;
 }
 
-/// Elements that a kernel computes together.
-pub(crate) trait Window<T, const W: usize> {
-    /// Writes all of them.
-    fn fill(self, y: &mut [MaybeUninit<T>; W]);
+/// Elements that a kernel computes, `W` of them together.
+pub(crate) trait Windows<T, const W: usize> {
+    /// Writes all those of a window.
+    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; W]);
 }
 
 /// A kernel that fills the room.
@@ -91,17 +91,22 @@ impl<'a, T: Copy> Room<'a, T> {
         }
         self.written += n;
     }
-    /// Writes the next `n` elements, at most `W`: the first of the `W` that are computed together.
+    /// Writes the next `n` windows, from number 0 on. They are counted together: a count in memory for each is a chain of loads and
+    /// stores that wait for each other.
     #[inline(always)]
-    pub(crate) fn window<const W: usize>(&mut self, n: usize, f: impl Window<T, W>) {
-        let slots = &mut self.slots[self.written..][..n];
-        if let Some(slots) = slots.first_chunk_mut::<W>() {
-            f.fill(slots);
-        } else {
-            let mut all = [MaybeUninit::uninit(); W];
-            f.fill(&mut all);
-            slots.copy_from_slice(&all[..n]);
+    pub(crate) fn windows<const W: usize>(&mut self, n: usize, f: &impl Windows<T, W>) {
+        let slots = &mut self.slots[self.written..].as_chunks_mut::<W>().0[..n];
+        for (number, slots) in slots.iter_mut().enumerate() {
+            f.fill(number, slots);
         }
+        self.written += n * W;
+    }
+    /// Writes the next `n` elements, fewer than `W`: the first of a window.
+    #[inline(always)]
+    pub(crate) fn some_of<const W: usize>(&mut self, n: usize, number: usize, f: &impl Windows<T, W>) {
+        let mut all = [MaybeUninit::uninit(); W];
+        f.fill(number, &mut all);
+        self.slots[self.written..][..n].copy_from_slice(&all[..n]);
         self.written += n;
     }
     /// Lets `f` fill the next `n` elements.

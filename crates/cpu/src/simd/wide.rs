@@ -121,17 +121,21 @@ impl<const K: usize> Folding<f32> for Wide<K> {
             Fold::Min => each!(float, i => _mm512_range_ps::<SMALLER>(a.0[i], b.0[i])),
         }
     }
+    type Few = Wide<1>;
     #[inline(always)]
-    fn folded(self, f: Fold) -> f32 {
+    fn few(self, f: Fold) -> Wide<1> {
         const { assert!(K == 1 || K == 2 || K == 4) };
         // An index that is too large belongs to a branch that is not taken.
         let [a, b, c, d] =
             [Wide([self.0[0]]), Wide([self.0[1 % K]]), Wide([self.0[2 % K]]), Wide([self.0[3 % K]])];
-        let x = match K {
+        match K {
             4 => Wide::two(f, Wide::two(f, a, c), Wide::two(f, b, d)),
             2 => Wide::two(f, a, b),
             _ => a,
-        };
+        }
+    }
+    #[inline(always)]
+    fn folded(x: Wide<1>, f: Fold) -> f32 {
         // Each half beside the other, then each quarter, each pair, each number.
         let x = Wide::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0x4e>));
         let x = Wide::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0xb1>));
@@ -140,11 +144,14 @@ impl<const K: usize> Folding<f32> for Wide<K> {
         // SAFETY: the processor has AVX-512, as the register says.
         unsafe { _mm512_cvtss_f32(x.0[0]) }
     }
+    /// Two registers are compared at once: each with another one says as much as with itself.
     #[inline(always)]
-    fn any(mask: WideMask<K>) -> bool {
-        let mut all = 0;
-        each_register!(i => all |= mask.0[i]);
-        all != 0
+    fn or_nan(self, mut seen: u16) -> u16 {
+        // SAFETY: the processor has AVX-512, as the registers say.
+        each_register!(i => if i % 2 == 0 {
+            seen |= unsafe { _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0[i], self.0[(i + 1).min(K - 1)]) };
+        });
+        seen
     }
 }
 
