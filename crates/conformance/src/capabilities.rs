@@ -65,7 +65,7 @@ pub fn capabilities() -> Result<String> {
         let cells: Vec<String> = devices.iter().map(cell).collect();
         table += &format!("| {op} | {} |\n", cells.join(" | "));
     }
-    for what in [Sums::Products, Sums::Convolutions] {
+    for what in [Sums::Products, Sums::Convolutions, Sums::Attention] {
         table += &format!(
             "\n| {} with `Precision::Fast` | {} |\n|---|{}\n",
             what.name(),
@@ -85,6 +85,7 @@ pub fn capabilities() -> Result<String> {
 enum Sums {
     Products,
     Convolutions,
+    Attention,
 }
 
 impl Sums {
@@ -92,19 +93,33 @@ impl Sums {
         match self {
             Sums::Products => "products",
             Sums::Convolutions => "convolutions",
+            Sums::Attention => "attention",
         }
     }
-    /// The shapes of x and of n sums' weights.
+    /// The shapes of x and of n sums' weights; of queries, and of what are keys and values.
     fn shapes(self, n: usize) -> [Vec<usize>; 2] {
         match self {
             Sums::Products => [vec![1, 2048], vec![n, 2048]],
             Sums::Convolutions => [vec![1, 256, 3, 3], vec![n, 256, 3, 3]],
+            Sums::Attention => [vec![1, 1, 64, 64], vec![1, 1, 64, 64]],
         }
     }
     fn run<B: Backend>(self, x: &Array<B>, w: &Array<B>, bias: Option<&Array<B>>) -> Result<Array<B>> {
         match self {
             Sums::Products => catalogue::linear(x, w, bias),
             Sums::Convolutions => catalogue::conv2d(x, w, bias, &[1], &Padding::Valid, &[1], 1),
+            Sums::Attention => catalogue::scaled_dot_product_attention(x, w, w, None, false, None, false),
+        }
+    }
+    /// What is added to n sums so that most of them is taken away again: what is left shows how they were rounded, even where results
+    /// have 8 bits. Weights of attention are rounded themselves.
+    fn less<B: Backend>(self, x: &Array<B>, w: &Array<B>, n: usize) -> Result<Option<Array<B>>> {
+        match self {
+            Sums::Products | Sums::Convolutions => {
+                let sums = Precision::Exact.scope(|| self.run(x, w, None))?;
+                Ok(Some(catalogue::neg(&sums)?.reshape(&Shape::new(&[n])?)?))
+            }
+            Sums::Attention => Ok(None),
         }
     }
 }
@@ -122,10 +137,8 @@ fn fast<B: Backend>(what: Sums, dtype: DType, d: &B::Device) -> Result<&'static 
     };
     let [x, w] = what.shapes(N);
     let (x, w) = (noise(&x)?, noise(&w)?);
-    // Most of the sums is taken away again: what is left shows how they were rounded, even where results have 8 bits.
-    let sums = Precision::Exact.scope(|| what.run(&x, &w, None))?;
-    let less = catalogue::neg(&sums)?.reshape(&Shape::new(&[N])?)?;
-    let run = |p: Precision| p.scope(|| what.run(&x, &w, Some(&less)))?.to_host();
+    let less = what.less(&x, &w, N)?;
+    let run = |p: Precision| p.scope(|| what.run(&x, &w, less.as_ref()))?.to_host();
     let [exact, one, other] = [run(Precision::Exact)?, run(Precision::Fast)?, run(Precision::Fast)?];
     Ok(match (one.data() == exact.data(), one.data() == other.data()) {
         (true, _) => "exact",

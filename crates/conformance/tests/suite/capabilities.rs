@@ -12,8 +12,8 @@ fn the_table_has_a_line_for_each_op_and_knows_views_from_work() {
             table.lines().find(|l| l.starts_with(&format!("| {op} |"))).unwrap_or_else(|| panic!("{op}"));
         line.rsplit(" | ").next().unwrap().trim_end_matches(" |").to_string()
     };
-    // After the ops, what is fast: products, and convolutions.
-    assert_eq!(table.lines().count(), catalogue::NAMES.len() + training::NAMES.len() + 2 + 2 * 7);
+    // After the ops, what is fast: products, convolutions, and attention.
+    assert_eq!(table.lines().count(), catalogue::NAMES.len() + training::NAMES.len() + 2 + 3 * 7);
     // Whatever a processor makes of halves, the reference is exact, and so is f32 everywhere.
     assert!(cell("bf16") == "exact" && cell("f32") == "exact" && !table.contains("not the same"), "{table}");
     for (op, want) in [("transpose", "view"), ("exp", "native"), ("matmul", "native"), ("softmax", "native")]

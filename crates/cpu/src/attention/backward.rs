@@ -15,6 +15,7 @@ use crate::memory::{Scratch, filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::reading::read_anywhere;
 use crate::simd::tile::Strided;
+use crate::simd::vector::Kind;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, Result};
@@ -186,7 +187,15 @@ impl<C: Number> Sums<C> {
             let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
             let a = Strided { data: &a.data[done * a.column..], ..a };
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
-            C::chain(isa, [rows, wide, some], a, (&b[done * apart..], apart), (c, wide), fresh);
+            C::chain(
+                isa,
+                Kind::Numbers,
+                [rows, wide, some],
+                a,
+                (&b[done * apart..], apart),
+                (c, wide),
+                fresh,
+            );
             done += some;
         }
     }
@@ -246,10 +255,26 @@ impl<C: Number> Walk<'_, C> {
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
                     let left = Strided { data: q.0, row: q.1, column: 1 };
                     let right = (&keys_turned[key * z.d..], TILE);
-                    C::contract(isa, size(z.d), left, right, (p.as_flattened_mut(), TILE), &mut spare);
+                    C::contract(
+                        isa,
+                        Kind::Numbers,
+                        size(z.d),
+                        left,
+                        right,
+                        (p.as_flattened_mut(), TILE),
+                        &mut spare,
+                    );
                     let left = Strided { data: g.0, row: g.1, column: 1 };
                     let right = (&values_turned[key * z.v..], TILE);
-                    C::contract(isa, size(z.v), left, right, (ds.as_flattened_mut(), TILE), &mut spare);
+                    C::contract(
+                        isa,
+                        Kind::Numbers,
+                        size(z.v),
+                        left,
+                        right,
+                        (ds.as_flattened_mut(), TILE),
+                        &mut spare,
+                    );
                     if let Some(mask) = &self.mask {
                         mask.read(z, first, rows, key, count, &mut masked);
                     }

@@ -1,5 +1,6 @@
 //! The forward: one tile of queries walks over the blocks of keys.
 
+use super::paired::{self, PAIRS};
 use super::scores::{Mask, Masking, Row, Running, Weigh};
 use super::{Heads, Number, Rows, Sizes, TILE, turned};
 use crate::CpuDevice;
@@ -8,10 +9,11 @@ use crate::along::float::{Float, each_float};
 use crate::gemm::scratch;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::lane::V;
-use crate::memory::Scratch;
+use crate::memory::{Scratch, filled};
 use crate::simd::reading::read_anywhere;
 use crate::simd::room::{Room, fresh_two};
 use crate::simd::tile::Strided;
+use crate::simd::vector::Kind;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Result};
@@ -49,10 +51,13 @@ fn forward<C: Number>(
 ) -> Result<(Vec<C>, Vec<C>)> {
     let z = Sizes::new(q, k, v);
     let (what, kv_heads) = ("attention", z.b * z.j);
-    let q = Heads::new(what, q)?;
-    let keys = turned(d, &Heads::<C>::new(what, k)?, kv_heads)?;
-    let values = Rows::new(d, Heads::<C>::new(what, v)?, kv_heads)?;
-    let tiles = Tiles { isa: d.isa(), a, z, q, keys, values, mask: Mask::new(mask)? };
+    let kind = paired::kind(d, a, [q, k, v]);
+    let (q, k, v) = (Heads::new(what, q)?, Heads::<C>::new(what, k)?, Heads::<C>::new(what, v)?);
+    let (keys, values) = match kind {
+        Kind::Numbers => (turned(d, &k, kv_heads)?, Values::Numbers(Rows::new(d, v, kv_heads)?)),
+        Kind::Pairs => (paired::turned(d, &k, kv_heads)?, Values::Pairs(paired::values(d, &v, kv_heads)?)),
+    };
+    let tiles = Tiles { isa: d.isa(), a, z, kind, q, keys, values, mask: Mask::new(mask)? };
     let down = z.l.div_ceil(TILE);
     let rows = |t: usize| TILE.min(z.l - t % down * TILE);
     let sizes: Vec<_> = (0..z.b * z.h * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
@@ -60,16 +65,25 @@ fn forward<C: Number>(
     fresh_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down, t % down * TILE, y, lse))
 }
 
+/// Values as products of tiles read them.
+enum Values<'a, C: Number> {
+    /// [b, j, s, v], in whole vectors
+    Numbers(Rows<'a, C>),
+    /// [b, j, blocks, PAIRS, v], in whole vectors
+    Pairs(Scratch<C>),
+}
+
 struct Tiles<'a, C: Number> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
+    /// What keys and values hold.
+    kind: Kind,
     /// [b, h, l, d]
     q: Heads<'a, C>,
-    /// [b, j, blocks, d, TILE]
+    /// [b, j, blocks, terms of d, TILE]
     keys: Scratch<C>,
-    /// [b, j, s, v], in whole vectors
-    values: Rows<'a, C>,
+    values: Values<'a, C>,
     mask: Option<Mask<'a, C>>,
 }
 
@@ -84,7 +98,7 @@ impl<C: Number> Tiles<'_, C> {
     /// A tile of queries of a head, counted through the batch.
     fn run(&self, head: usize, query: usize, y: &mut Room<'_, C>, lse: &mut Room<'_, C>) -> Result<()> {
         let (rows, wide) = (lse.left(), self.z.wide_v());
-        let spare = if self.z.d > CHUNK { rows * TILE } else { 0 };
+        let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
         scratch(rows * TILE, |tile| {
             scratch(rows * wide, |o| {
                 scratch(spare, |spare| {
@@ -106,10 +120,19 @@ impl<C: Number> Tiles<'_, C> {
         let (z, isa) = (&self.z, self.isa);
         let (rows, wide) = (lse.left(), z.wide_v());
         let kv = head / z.h * z.j + head % z.h / z.group();
-        let blocks = z.s.div_ceil(TILE);
-        let keys = &self.keys[kv * blocks * z.d * TILE..];
+        let (blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
+        let keys = &self.keys[kv * blocks * terms * TILE..];
         let mut buffer = Vec::new();
-        let (q, apart) = self.q.rows(head * z.l + query, rows, &mut buffer)?;
+        let (mut q, mut apart) = self.q.rows(head * z.l + query, rows, &mut buffer)?;
+        let (pairs, mut weights);
+        match self.kind {
+            Kind::Numbers => weights = Vec::new(),
+            Kind::Pairs => {
+                pairs = paired::rows(isa, (q, apart), rows, z.d)?;
+                (q, apart) = (&pairs, terms);
+                weights = filled(rows * PAIRS, C::NOTHING)?;
+            }
+        }
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
         o.fill(C::NOTHING);
@@ -122,8 +145,16 @@ impl<C: Number> Tiles<'_, C> {
         for key in (0..visited).step_by(TILE) {
             let count = TILE.min(visited - key);
             let left = Strided { data: q, row: apart, column: 1 };
-            let right = (&keys[key * z.d..], TILE);
-            C::contract(isa, [rows, TILE, z.d], left, right, (tile.as_flattened_mut(), TILE), spare);
+            let right = (&keys[key * terms..], TILE);
+            C::contract(
+                isa,
+                self.kind,
+                [rows, TILE, terms],
+                left,
+                right,
+                (tile.as_flattened_mut(), TILE),
+                spare,
+            );
             if let Some(mask) = &self.mask {
                 mask.read(z, head * z.l + query, rows, key, count, &mut masked);
             }
@@ -135,9 +166,19 @@ impl<C: Number> Tiles<'_, C> {
             };
             read_anywhere(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
             dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
-            let left = Strided { data: tile.as_flattened(), row: TILE, column: 1 };
-            let right = self.values.from(kv * z.s + key);
-            C::chain(isa, [rows, wide, count], left, right, (&mut *o, wide), false);
+            let (left, right, terms) = match &self.values {
+                Values::Numbers(values) => {
+                    let left = Strided { data: tile.as_flattened(), row: TILE, column: 1 };
+                    (left, values.from(kv * z.s + key), count)
+                }
+                Values::Pairs(values) => {
+                    dispatch(isa, paired::Weights { tile, to: &mut weights });
+                    let left = Strided { data: &weights[..], row: PAIRS, column: 1 };
+                    let block = (kv * blocks + key / TILE) * PAIRS;
+                    (left, (&values[block * wide..], wide), count.min(PAIRS))
+                }
+            };
+            C::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), false);
         }
         dispatch(isa, Close { o: &mut *o, wide, run: &mut run });
         o.chunks_exact(wide).for_each(|o| y.copy(&o[..z.v]));

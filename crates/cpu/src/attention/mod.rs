@@ -6,6 +6,7 @@
 
 mod backward;
 mod forward;
+mod paired;
 mod scores;
 
 pub(crate) use backward::{Results, attention_grad};

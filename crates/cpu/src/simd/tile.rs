@@ -9,7 +9,7 @@
 )]
 
 use super::isa::Isa;
-use super::vector::{InRegisters, Registers, Vector, in_registers};
+use super::vector::{InRegisters, Kind, Registers, Vector, in_registers_of};
 use elinvar_core::order::CHUNK;
 
 /// Columns of `b` and `c` come in multiples of this: one AVX-512 register of f32, two of f64.
@@ -123,13 +123,14 @@ impl<T: Registers> Chain<T> {
 
 /// f32 or f64, in tiles.
 pub(crate) trait Tiled: Registers {
-    /// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending; from +0 if `fresh`. `n` is a multiple of
-    /// [`COLUMNS`]; `b` and `c` have columns side by side.
+    /// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending, which are numbers or pairs; from +0 if `fresh`. `n` is a
+    /// multiple of [`COLUMNS`]; `b` and `c` have columns side by side.
     ///
     /// # Panics
-    /// If a matrix is smaller than that.
+    /// If a matrix is smaller than that, or the processor multiplies no pairs.
     fn chain(
         isa: Isa,
+        kind: Kind,
         [m, n, k]: [usize; 3],
         a: Strided<'_, Self>,
         (b, b_row): (&[Self], usize),
@@ -144,21 +145,22 @@ pub(crate) trait Tiled: Registers {
         assert!(k == 0 || ((k - 1) * b_row + n <= b.len()));
         let (a_row, a_column) = (a.row, a.column);
         let (a, b, c) = (a.data.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-        in_registers(isa, Chain { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh });
+        in_registers_of(kind, isa, Chain { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh });
     }
     /// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
     fn contract(
         isa: Isa,
+        kind: Kind,
         [m, n, k]: [usize; 3],
         a: Strided<'_, Self>,
         b: (&[Self], usize),
         (c, c_row): (&mut [Self], usize),
         spare: &mut [Self],
     ) {
-        Self::chain(isa, [m, n, k.min(CHUNK)], a, b, (c, c_row), true);
+        Self::chain(isa, kind, [m, n, k.min(CHUNK)], a, b, (c, c_row), true);
         for p in (CHUNK..k).step_by(CHUNK) {
             let a = Strided { data: &a.data[p * a.column..], ..a };
-            Self::chain(isa, [m, n, CHUNK.min(k - p)], a, (&b.0[p * b.1..], b.1), (spare, c_row), true);
+            Self::chain(isa, kind, [m, n, CHUNK.min(k - p)], a, (&b.0[p * b.1..], b.1), (spare, c_row), true);
             for (c, &s) in c[..m * c_row].iter_mut().zip(&*spare) {
                 *c = *c + s;
             }

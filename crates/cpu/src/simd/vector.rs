@@ -41,6 +41,26 @@ pub(crate) trait Vector: Copy {
     unsafe fn or_else(self, other: Self, mask: Self) -> Self;
 }
 
+/// What is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Numbers.
+    Numbers,
+    /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
+    /// [`Isa::has_pairs`]. A chunk has so many pairs.
+    Pairs,
+}
+
+impl Kind {
+    /// As so many terms are multiplied: half as many pairs, if the last one without a partner is one too.
+    pub(crate) fn terms(self, count: usize) -> usize {
+        match self {
+            Kind::Numbers => count,
+            Kind::Pairs => count.div_ceil(2),
+        }
+    }
+}
+
 /// f32 or f64: a number of which there are registers.
 pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
     /// Whether numbers stored as halves are computed in this type. Where not, what reads halves need not be compiled.
@@ -164,6 +184,18 @@ pub(crate) fn in_pairs<W: InRegisters>(isa: Isa, work: W) {
     }
     let _ = work;
     unreachable!("{isa} multiplies no pairs");
+}
+
+/// Runs work in the widest registers that multiply what there is.
+///
+/// # Panics
+/// If these are pairs, and the processor multiplies none.
+#[inline]
+pub(crate) fn in_registers_of<W: InRegisters>(kind: Kind, isa: Isa, work: W) {
+    match kind {
+        Kind::Numbers => in_registers(isa, work),
+        Kind::Pairs => in_pairs(isa, work),
+    }
 }
 
 /// As [`in_pairs`], in registers as short as those of [`in_short_registers`].

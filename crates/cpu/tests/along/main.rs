@@ -4,6 +4,7 @@ mod attention;
 mod common;
 #[path = "../common/data.rs"]
 mod data;
+mod fast_attention;
 mod fold;
 mod others;
 mod rows;

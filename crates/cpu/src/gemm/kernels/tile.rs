@@ -8,7 +8,9 @@ use super::skinny::Lines;
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Registers, Vector, in_pairs, in_registers, lanes, rows};
+pub(crate) use crate::simd::vector::Kind;
+pub(super) use crate::simd::vector::in_registers_of;
+use crate::simd::vector::{InRegisters, Registers, Vector, lanes, rows};
 use elinvar_core::{Element, order::CHUNK};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
@@ -23,26 +25,6 @@ pub(crate) struct Panels<'a, T> {
     /// Distance of panels.
     pub(crate) across: usize,
     pub(crate) kind: Kind,
-}
-
-/// What blocks hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Numbers.
-    Numbers,
-    /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
-    /// `Isa::has_pairs`. A chunk has so many pairs.
-    Pairs,
-}
-
-impl Kind {
-    /// As so many terms are multiplied: half as many pairs, if the last one without a partner is one too.
-    pub(crate) fn terms(self, count: usize) -> usize {
-        match self {
-            Kind::Numbers => count,
-            Kind::Pairs => count.div_ceil(2),
-        }
-    }
 }
 
 /// A chunk's part of a product.
@@ -90,17 +72,6 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
     assert!(reach <= block.b.data.len(), "the right block is too short");
     in_registers_of(block.b.kind, isa, Tiles(block));
-}
-
-/// Runs work in the widest registers that multiply what its blocks hold.
-///
-/// # Panics
-/// If these are pairs, and the processor multiplies none.
-pub(super) fn in_registers_of<W: InRegisters>(kind: Kind, isa: Isa, work: W) {
-    match kind {
-        Kind::Numbers => in_registers(isa, work),
-        Kind::Pairs => in_pairs(isa, work),
-    }
 }
 
 /// The sums before a chunk that are in the result, unless it is the first.

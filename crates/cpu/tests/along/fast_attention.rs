@@ -1,0 +1,186 @@
+//! Attention with `Precision::Fast`: the same every time, whatever else is computed with it, and close.
+
+use super::common::*;
+use crate::data::{Data, Numbers};
+use elinvar_core::{DType, Element, HostData, Layout, Precision, Shape, bf16};
+use elinvar_cpu::{Cpu, CpuDevice};
+use elinvar_ops::Backend;
+use elinvar_ops::backend::Attention;
+
+type Operand = (Data, Layout);
+
+/// Sizes b, h, j, l, s, d, v.
+type Sizes = [usize; 7];
+
+fn attention(precision: Precision, causal: bool) -> Attention {
+    Attention { precision, ..Attention::exact(0.2, causal) }
+}
+
+/// q, k and v.
+fn operands(dice: &mut Dice, [b, h, j, l, s, d, v]: Sizes, dtype: DType) -> [Operand; 3] {
+    [[b, h, l, d], [b, j, s, d], [b, j, s, v]].map(|dims| {
+        let shape = Shape::new(&dims).unwrap();
+        (dice.data(dtype, shape.numel(), false), Layout::contiguous(shape))
+    })
+}
+
+fn run(
+    on: &CpuDevice,
+    a: &Attention,
+    [q, k, v]: &[Operand; 3],
+    mask: Option<&Operand>,
+) -> (HostData, HostData) {
+    let (o, lse) = Cpu::attention(on, a, cpu(q), cpu(k), cpu(v), mask.map(cpu)).unwrap();
+    (o.numbers().clone(), lse.numbers().clone())
+}
+
+fn f64s(x: &HostData) -> Vec<f64> {
+    elinvar_core::each_data!(x, v => v.iter().map(|x| Element::to_f64(*x)).collect())
+}
+
+/// The same numbers with heads side by side, as a layer has them.
+fn side_by_side((data, layout): &Operand) -> Operand {
+    let [b, h, rows, n] = *layout.shape().dims() else { panic!("heads of rows") };
+    let HostData::BF16(x) = &**data else { panic!("not bf16") };
+    let at = |b: usize, r: usize, h_: usize, i: usize| x[((b * h + h_) * rows + r) * n + i];
+    let mut y = Vec::new();
+    for b in 0..b {
+        for r in 0..rows {
+            for h in 0..h {
+                y.extend((0..n).map(|i| at(b, r, h, i)));
+            }
+        }
+    }
+    let layout = Layout::contiguous(Shape::new(&[b, rows, h, n]).unwrap()).transpose(1, 2);
+    (HostData::BF16(y).into(), layout)
+}
+
+/// The last batch alone.
+fn last((data, layout): &Operand) -> Operand {
+    let batches = layout.shape()[0];
+    (data.clone(), layout.slice(0, batches - 1, 1, 1))
+}
+
+const SIZES: [Sizes; 7] = [
+    [2, 4, 2, 70, 200, 64, 64],
+    [1, 2, 2, 64, 64, 16, 16],
+    [2, 3, 1, 130, 97, 33, 20], // a last number and last keys without a partner
+    [1, 1, 1, 3, 1, 1, 1],
+    [2, 1, 1, 40, 33, 8, 5],
+    [1, 2, 1, 5, 700, 7, 17],
+    [1, 1, 1, 9, 70, 1100, 3], // a second chunk of pairs
+];
+
+#[test]
+fn it_depends_on_nothing_but_its_query_and_its_head() {
+    let mut dice = Dice::new(51);
+    for sizes in SIZES {
+        for causal in [false, true] {
+            let a = attention(Precision::Fast, causal);
+            let all = operands(&mut dice, sizes, DType::BF16);
+            let mut first: Vec<(String, (HostData, HostData))> = Vec::new();
+            for on in devices() {
+                let isa = on.isa().to_string();
+                let what = format!("{sizes:?} causal {causal} {on:?}");
+                let got = run(&on, &a, &all, None);
+                let beside = [side_by_side(&all[0]), side_by_side(&all[1]), side_by_side(&all[2])];
+                assert_eq!(run(&on, &a, &beside, None), got, "{what}: heads side by side");
+                let alone = run(&on, &a, &[last(&all[0]), last(&all[1]), last(&all[2])], None);
+                let tail = |x: &HostData| {
+                    let x = f64s(x);
+                    x[x.len() - x.len() / sizes[0]..].to_vec()
+                };
+                assert_eq!(f64s(&alone.0), tail(&got.0), "{what}: a batch alone");
+                assert_eq!(f64s(&alone.1), tail(&got.1), "{what}: a batch alone, its statistics");
+                match first.iter().find(|(name, _)| *name == isa) {
+                    Some((_, one)) => assert_eq!(&got, one, "{what}: other threads"),
+                    None => first.push((isa, got)),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn it_is_close() {
+    let (mut dice, mut differs) = (Dice::new(52), false);
+    for sizes @ [b, h, j, l, s, d, v] in SIZES {
+        for causal in [false, true] {
+            let all = operands(&mut dice, sizes, DType::BF16);
+            let shape = Shape::new(&[b, h, l, s]).unwrap();
+            let mask = (dice.data(DType::F32, shape.numel(), false), Layout::contiguous(shape));
+            let [q, k, x] = [&all[0], &all[1], &all[2]].map(|x| f64s(&x.0));
+            let m = f64s(&mask.0);
+            for on in devices() {
+                let got = run(&on, &attention(Precision::Fast, causal), &all, Some(&mask));
+                differs |= got != run(&on, &attention(Precision::Exact, causal), &all, Some(&mask));
+                let (o, lse) = (f64s(&got.0), f64s(&got.1));
+                for row in 0..b * h * l {
+                    let (head, i) = (row / l, row % l);
+                    let kv = head / h * j + head % h / (h / j);
+                    let seen = if causal { s.min(i + 1) } else { s };
+                    let score = |t: usize| {
+                        let products = (0..d).map(|c| q[row * d + c] * k[(kv * s + t) * d + c]);
+                        products.sum::<f64>() * 0.2 + m[row * s + t]
+                    };
+                    let weights: Vec<f64> = (0..seen).map(|t| score(t).exp()).collect();
+                    let total: f64 = weights.iter().sum();
+                    assert!((lse[row] - total.ln()).abs() < 1e-4, "{on:?} {sizes:?} [{row}]: {}", lse[row]);
+                    for c in 0..v {
+                        let terms =
+                            weights.iter().enumerate().map(|(t, w)| w / total * x[(kv * s + t) * v + c]);
+                        let (want, size) =
+                            terms.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + f64::abs(x)));
+                        // Each weight is rounded to 8 bits, and so is the result; all else is f32.
+                        let bound =
+                            (2f64.powi(-8) + 1e-5) * size + 2f64.powi(-8) * (want.abs() + size / 128.0);
+                        let y = o[row * v + c];
+                        assert!((y - want).abs() <= bound, "{on:?} {sizes:?} [{row}, {c}]: {y}, not {want}");
+                    }
+                }
+            }
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(
+        differs,
+        std::arch::is_x86_feature_detected!("avx512bf16"),
+        "where pairs are multiplied, some weights are rounded; elsewhere none is"
+    );
+    #[cfg(not(target_arch = "x86_64"))]
+    assert!(!differs, "no processor but x86 multiplies pairs here");
+}
+
+#[test]
+fn what_is_no_number_stays_so() {
+    let mut dice = Dice::new(53);
+    let mut all = operands(&mut dice, [1, 1, 1, 3, 70, 16, 16], DType::BF16);
+    let HostData::BF16(mut k) = HostData::clone(&all[1].0) else { panic!("not bf16") };
+    k[66 * 16 + 5] = bf16::NAN;
+    all[1].0 = HostData::BF16(k).into();
+    for on in devices() {
+        let (o, lse) = run(&on, &attention(Precision::Fast, false), &all, None);
+        assert!(f64s(&o).iter().chain(&f64s(&lse)).all(|x| x.is_nan()), "{on:?}");
+    }
+    // Who sees no key gets zeros.
+    let all = operands(&mut dice, [1, 1, 1, 3, 70, 16, 16], DType::BF16);
+    let hidden = Shape::new(&[1, 1, 3, 70]).unwrap();
+    let mask = (Data::from(HostData::Bool(vec![false; 210])), Layout::contiguous(hidden));
+    for on in devices() {
+        let (o, lse) = run(&on, &attention(Precision::Fast, false), &all, Some(&mask));
+        assert!(f64s(&o).iter().all(|&x| x == 0.0), "{on:?}");
+        assert!(f64s(&lse).iter().all(|&x| x == f64::NEG_INFINITY), "{on:?}");
+    }
+}
+
+#[test]
+fn other_types_are_exact() {
+    let mut dice = Dice::new(54);
+    for dtype in [DType::F16, DType::F32, DType::F64] {
+        let all = operands(&mut dice, [1, 2, 1, 40, 100, 24, 24], dtype);
+        for on in devices() {
+            let got = run(&on, &attention(Precision::Fast, true), &all, None);
+            assert_eq!(got, run(&on, &attention(Precision::Exact, true), &all, None), "{dtype} {on:?}");
+        }
+    }
+}
