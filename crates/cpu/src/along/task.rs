@@ -60,7 +60,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             }
             for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
                 let x = windows(&x, &step, row, padded);
-                terms::write::<_, L, 0>(Statistic::<C, R, true, N, 1> { r, x, s: *s, n }, terms, []);
+                terms::write::<_, L, 0>(Statistic::<C, R, false, N, 1> { r, x, s: *s, n }, terms, []);
             }
             for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
@@ -227,19 +227,19 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
         if const { goes_side_by_side::<R, N>() } && self.whole && side(self.len) > 1 {
             return self.side_by_side::<M, S>();
         }
-        if self.whole { self.one_by_one::<M, S, true>() } else { self.one_by_one::<M, S, false>() }
+        self.one_by_one::<M, S>();
     }
 }
 
 /// Rows one by one, or a part of one, whose terms are written to a block and folded there.
 impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
-    fn one_by_one<M: Reading<C> + Lane, S: Reading<C> + Lane, const ALL: bool>(mut self) {
+    fn one_by_one<M: Reading<C> + Lane, S: Reading<C> + Lane>(mut self) {
         let (r, n, len) = (*self.r, self.n, self.len);
         let folds = R::FOLDS.len();
         let padded = len.next_multiple_of(WINDOW);
         for row in 0..self.rows {
-            let x = windows::<_, ALL, N>(&self.x, &self.step, row, padded);
+            let x = windows::<_, false, N>(&self.x, &self.step, row, padded);
             let mut s = self.s;
             let mut k = self.folds.start;
             while k < self.folds.end {
@@ -260,16 +260,16 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
                 };
                 match k {
                     0 if folds > 0 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 0> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 0> { r, x, s, n }, all, places)
                     }
                     1 if folds > 1 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 1> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 1> { r, x, s, n }, all, places)
                     }
                     2 if folds > 2 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 2> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 2> { r, x, s, n }, all, places)
                     }
                     3 if folds > 3 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, ALL, N, 3> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 3> { r, x, s, n }, all, places)
                     }
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }
@@ -279,7 +279,11 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
                 }
                 k += 1;
             }
-            self.result::<M, S, ALL>(row, s, 0);
+            if self.whole {
+                self.result::<M, S, true>(row, s, 0);
+            } else {
+                self.result::<M, S, false>(row, s, 0);
+            }
         }
     }
 }
