@@ -139,7 +139,7 @@ impl CpuDevice {
         self.with(|inner| inner.fuses_from = elements)
     }
     /// The same threads, with another limit for weights that are packed unasked: a matrix that was the right factor of several
-    /// products of up to 1024 rows, or the weights of several convolutions of up to 4096 windows, and did not change, is kept a
+    /// products of up to 2048 rows, or the weights of several convolutions of up to 4096 windows, and did not change, is kept a
     /// second time in the order in which it is read, if all such copies take no more than so many bytes then (0: never), and memory
     /// is not limited. They count as memory in use, and go when the matrix changes or is dropped. Larger ones are packed when that is asked for
     /// (`Tensor::prepack`).
