@@ -4,8 +4,9 @@
 //! thread through all queries and keys of a key head, queries first, meets both. Where there are fewer key heads than
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
+use super::paired::{self, Left, Pairs};
 use super::scores::{Mask, Masking, Row, Slopes};
-use super::{Heads, Number, Rows, Sizes, TILE, turned};
+use super::{Heads, Number, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
@@ -79,16 +80,22 @@ fn backward<C: Number>(
     let z = Sizes::new(q, k, v);
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
-    let k = Heads::<C>::new(what, k)?;
+    let kind = paired::kind(d, a, &[q, k, v, &r.g]);
+    let (k, v) = (Heads::<C>::new(what, k)?, Heads::<C>::new(what, v)?);
+    let turned = |x| match kind {
+        Kind::Numbers => turned(d, x, kv_heads),
+        Kind::Pairs => paired::turned(d, x, kv_heads),
+    };
     let walk = Walk {
         isa: d.isa(),
         a,
         z,
-        q: Rows::new(d, Heads::new(what, q)?, heads)?,
-        g: Rows::new(d, Heads::new(what, &r.g)?, heads)?,
-        keys_turned: turned(d, &k, kv_heads)?,
-        keys: Rows::new(d, k, kv_heads)?,
-        values_turned: turned(d, &Heads::<C>::new(what, v)?, kv_heads)?,
+        kind,
+        q: Terms::new(d, kind, Heads::new(what, q)?, heads)?,
+        g: Terms::new(d, kind, Heads::new(what, &r.g)?, heads)?,
+        keys_turned: turned(&k)?,
+        values_turned: turned(&v)?,
+        keys: Terms::new(d, kind, k, kv_heads)?,
         o: Heads::new(what, &r.o)?,
         lse: Stage::new(what, &r.lse)?,
         mask: Mask::new(mask)?,
@@ -136,15 +143,17 @@ struct Walk<'a, C: Number> {
     isa: Isa,
     a: &'a Attention,
     z: Sizes,
-    /// [b, h, l, d], in whole vectors
-    q: Rows<'a, C>,
-    /// [b, h, l, v], in whole vectors
-    g: Rows<'a, C>,
-    /// [b, j, s, d], in whole vectors
-    keys: Rows<'a, C>,
-    /// [b, j, blocks, d, TILE]
+    /// What is multiplied.
+    kind: Kind,
+    /// [b, h, l, d]
+    q: Terms<'a, C>,
+    /// [b, h, l, v]
+    g: Terms<'a, C>,
+    /// [b, j, s, d]
+    keys: Terms<'a, C>,
+    /// [b, j, blocks, terms of d, TILE]
     keys_turned: Scratch<C>,
-    /// [b, j, blocks, v, TILE]
+    /// [b, j, blocks, terms of v, TILE]
     values_turned: Scratch<C>,
     /// [b, h, l, v]
     o: Heads<'a, C>,
@@ -154,6 +163,7 @@ struct Walk<'a, C: Number> {
 
 /// Contractions of many rows side by side, whose terms come in portions.
 struct Sums<C> {
+    kind: Kind,
     /// Numbers in a row, in whole vectors.
     wide: usize,
     /// The chunk that is being chained.
@@ -163,9 +173,9 @@ struct Sums<C> {
 }
 
 impl<C: Number> Sums<C> {
-    fn new(rows: usize, wide: usize, terms: usize) -> Result<Self> {
+    fn new(kind: Kind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
         let total = if terms > CHUNK { rows * wide } else { 0 };
-        Ok(Sums { wide, chunk: filled(rows * wide, C::NOTHING)?, total: filled(total, C::NOTHING)? })
+        Ok(Sums { kind, wide, chunk: filled(rows * wide, C::NOTHING)?, total: filled(total, C::NOTHING)? })
     }
     /// `terms` further terms of `rows` rows from `row` on, which had `before` terms: products of a, whose element (row,
     /// term) is meant, and the rows of b.
@@ -187,15 +197,7 @@ impl<C: Number> Sums<C> {
             let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
             let a = Strided { data: &a.data[done * a.column..], ..a };
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
-            C::chain(
-                isa,
-                Kind::Numbers,
-                [rows, wide, some],
-                a,
-                (&b[done * apart..], apart),
-                (c, wide),
-                fresh,
-            );
+            C::chain(isa, self.kind, [rows, wide, some], a, (&b[done * apart..], apart), (c, wide), fresh);
             done += some;
         }
     }
@@ -225,17 +227,20 @@ impl<C: Number> Walk<'_, C> {
         let (z, isa) = (&self.z, self.isa);
         let (wide_d, wide_v) = (z.wide_d(), z.wide_v());
         let blocks = z.s.div_ceil(TILE);
-        let keys_turned = &self.keys_turned[item.kv * blocks * z.d * TILE..];
-        let values_turned = &self.values_turned[item.kv * blocks * z.v * TILE..];
+        let (terms_d, terms_v) = (self.kind.terms(z.d), self.kind.terms(z.v));
+        let keys_turned = &self.keys_turned[item.kv * blocks * terms_d * TILE..];
+        let values_turned = &self.values_turned[item.kv * blocks * terms_v * TILE..];
         let scale = C::lit(self.a.scale);
         let mut tile = [host::filled(TILE, [C::NOTHING; TILE])?, host::filled(TILE, [C::NOTHING; TILE])?];
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
-        let mut spare = filled(if z.d.max(z.v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
-        let mut dq = Sums::new(TILE, wide_d, z.s)?;
+        let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
+        let mut pairs = Pairs::new(self.kind)?;
+        let mut dq = Sums::new(self.kind, TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
         let terms = z.group() * z.l;
-        let (mut dk, mut dv) = (Sums::new(side, wide_d, terms)?, Sums::new(side, wide_v, terms)?);
+        let mut dk = Sums::new(self.kind, side, wide_d, terms)?;
+        let mut dv = Sums::new(self.kind, side, wide_v, terms)?;
         // Terms that the sums of each block of keys had so far.
         let mut had = host::filled(item.keys.len().div_ceil(TILE), 0)?;
         for (nth, head) in item.heads.clone().enumerate() {
@@ -246,35 +251,23 @@ impl<C: Number> Walk<'_, C> {
                 }
                 let rows = TILE.min(item.queries.end - query);
                 let first = head * z.l + query;
-                let (q, g) = (self.q.from(first), self.g.from(first));
+                let (q, g) = (self.q.numbers.from(first), self.g.numbers.from(first));
                 let (shift, weighted) = self.statistics(first, rows, g)?;
+                let (q, g) =
+                    (Left::new(self.kind, isa, q, rows, z.d)?, Left::new(self.kind, isa, g, rows, z.v)?);
+                let (queries, gradients) = (self.q.block(head, query), self.g.block(head, query));
+                let mut dq_had = 0;
                 for key in (item.keys.start..visited).step_by(TILE) {
                     let count = TILE.min(visited - key);
                     let [p, ds] = &mut tile;
                     let size = |k: usize| [rows, TILE, k];
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
-                    let left = Strided { data: q.0, row: q.1, column: 1 };
-                    let right = (&keys_turned[key * z.d..], TILE);
-                    C::contract(
-                        isa,
-                        Kind::Numbers,
-                        size(z.d),
-                        left,
-                        right,
-                        (p.as_flattened_mut(), TILE),
-                        &mut spare,
-                    );
-                    let left = Strided { data: g.0, row: g.1, column: 1 };
-                    let right = (&values_turned[key * z.v..], TILE);
-                    C::contract(
-                        isa,
-                        Kind::Numbers,
-                        size(z.v),
-                        left,
-                        right,
-                        (ds.as_flattened_mut(), TILE),
-                        &mut spare,
-                    );
+                    let right = (&keys_turned[key * terms_d..], TILE);
+                    let to = (p.as_flattened_mut(), TILE);
+                    C::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
+                    let right = (&values_turned[key * terms_v..], TILE);
+                    let to = (ds.as_flattened_mut(), TILE);
+                    C::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
                         mask.read(z, first, rows, key, count, &mut masked);
                     }
@@ -286,23 +279,23 @@ impl<C: Number> Walk<'_, C> {
                     };
                     let (shift, weighted) = (&shift, &weighted);
                     read_anywhere(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
-                    let (p, ds) = (p.as_flattened(), ds.as_flattened());
                     if item.dq.is_some() {
-                        let left = Strided { data: ds, row: TILE, column: 1 };
-                        let keys = self.keys.from(item.kv * z.s + key);
-                        dq.add(isa, [0, rows, count], key, left, keys);
+                        let (left, terms) = pairs.of_keys(isa, ds, count);
+                        dq.add(isa, [0, rows, terms], dq_had, left, self.keys.block(item.kv, key));
+                        dq_had += terms;
                     }
                     if item.dkv.is_some() {
                         let (row, block) = (key - item.keys.start, (key - item.keys.start) / TILE);
-                        let turned = |data| Strided { data, row: 1, column: TILE };
-                        dk.add(isa, [row, count, rows], had[block], turned(ds), q);
-                        dv.add(isa, [row, count, rows], had[block], turned(p), g);
-                        had[block] += rows;
+                        let (left, terms) = pairs.of_queries(isa, ds);
+                        dk.add(isa, [row, count, terms], had[block], left, queries);
+                        let (left, terms) = pairs.of_queries(isa, p);
+                        dv.add(isa, [row, count, terms], had[block], left, gradients);
+                        had[block] += terms;
                     }
                 }
                 if let Some(y) = &mut item.dq {
                     let at = (nth * item.queries.len() + query - item.queries.start) * z.d;
-                    let sums = dq.sums(0, rows, visited);
+                    let sums = dq.sums(0, rows, dq_had);
                     scaled(sums, wide_d, &mut y[at..at + rows * z.d], z.d, Some(scale));
                 }
             }

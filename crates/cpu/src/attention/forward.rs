@@ -1,18 +1,17 @@
 //! The forward: one tile of queries walks over the blocks of keys.
 
-use super::paired::{self, PAIRS};
+use super::paired::{self, Left, Pairs};
 use super::scores::{Mask, Masking, Row, Running, Weigh};
-use super::{Heads, Number, Rows, Sizes, TILE, turned};
+use super::{Heads, Number, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
 use crate::gemm::scratch;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::lane::V;
-use crate::memory::{Scratch, filled};
+use crate::memory::Scratch;
 use crate::simd::reading::read_anywhere;
 use crate::simd::room::{Room, fresh_two};
-use crate::simd::tile::Strided;
 use crate::simd::vector::Kind;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
@@ -51,26 +50,19 @@ fn forward<C: Number>(
 ) -> Result<(Vec<C>, Vec<C>)> {
     let z = Sizes::new(q, k, v);
     let (what, kv_heads) = ("attention", z.b * z.j);
-    let kind = paired::kind(d, a, [q, k, v]);
+    let kind = paired::kind(d, a, &[q, k, v]);
     let (q, k, v) = (Heads::new(what, q)?, Heads::<C>::new(what, k)?, Heads::<C>::new(what, v)?);
-    let (keys, values) = match kind {
-        Kind::Numbers => (turned(d, &k, kv_heads)?, Values::Numbers(Rows::new(d, v, kv_heads)?)),
-        Kind::Pairs => (paired::turned(d, &k, kv_heads)?, Values::Pairs(paired::values(d, &v, kv_heads)?)),
+    let keys = match kind {
+        Kind::Numbers => turned(d, &k, kv_heads)?,
+        Kind::Pairs => paired::turned(d, &k, kv_heads)?,
     };
+    let values = Terms::new(d, kind, v, kv_heads)?;
     let tiles = Tiles { isa: d.isa(), a, z, kind, q, keys, values, mask: Mask::new(mask)? };
     let down = z.l.div_ceil(TILE);
     let rows = |t: usize| TILE.min(z.l - t % down * TILE);
     let sizes: Vec<_> = (0..z.b * z.h * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
     let ns = z.tile_ns() * (z.s.div_ceil(TILE) * sizes.len()) as f64;
     fresh_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down, t % down * TILE, y, lse))
-}
-
-/// Values as products of tiles read them.
-enum Values<'a, C: Number> {
-    /// [b, j, s, v], in whole vectors
-    Numbers(Rows<'a, C>),
-    /// [b, j, blocks, PAIRS, v], in whole vectors
-    Pairs(Scratch<C>),
 }
 
 struct Tiles<'a, C: Number> {
@@ -83,7 +75,8 @@ struct Tiles<'a, C: Number> {
     q: Heads<'a, C>,
     /// [b, j, blocks, terms of d, TILE]
     keys: Scratch<C>,
-    values: Values<'a, C>,
+    /// [b, j, s, v]
+    values: Terms<'a, C>,
     mask: Option<Mask<'a, C>>,
 }
 
@@ -123,16 +116,9 @@ impl<C: Number> Tiles<'_, C> {
         let (blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
         let keys = &self.keys[kv * blocks * terms * TILE..];
         let mut buffer = Vec::new();
-        let (mut q, mut apart) = self.q.rows(head * z.l + query, rows, &mut buffer)?;
-        let (pairs, mut weights);
-        match self.kind {
-            Kind::Numbers => weights = Vec::new(),
-            Kind::Pairs => {
-                pairs = paired::rows(isa, (q, apart), rows, z.d)?;
-                (q, apart) = (&pairs, terms);
-                weights = filled(rows * PAIRS, C::NOTHING)?;
-            }
-        }
+        let q = self.q.rows(head * z.l + query, rows, &mut buffer)?;
+        let q = Left::new(self.kind, isa, q, rows, z.d)?;
+        let mut pairs = Pairs::new(self.kind)?;
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
         o.fill(C::NOTHING);
@@ -144,17 +130,9 @@ impl<C: Number> Tiles<'_, C> {
         let visited = z.visited(self.a, query);
         for key in (0..visited).step_by(TILE) {
             let count = TILE.min(visited - key);
-            let left = Strided { data: q, row: apart, column: 1 };
             let right = (&keys[key * terms..], TILE);
-            C::contract(
-                isa,
-                self.kind,
-                [rows, TILE, terms],
-                left,
-                right,
-                (tile.as_flattened_mut(), TILE),
-                spare,
-            );
+            let to = (tile.as_flattened_mut(), TILE);
+            C::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
             if let Some(mask) = &self.mask {
                 mask.read(z, head * z.l + query, rows, key, count, &mut masked);
             }
@@ -166,18 +144,8 @@ impl<C: Number> Tiles<'_, C> {
             };
             read_anywhere(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
             dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
-            let (left, right, terms) = match &self.values {
-                Values::Numbers(values) => {
-                    let left = Strided { data: tile.as_flattened(), row: TILE, column: 1 };
-                    (left, values.from(kv * z.s + key), count)
-                }
-                Values::Pairs(values) => {
-                    dispatch(isa, paired::Weights { tile, to: &mut weights });
-                    let left = Strided { data: &weights[..], row: PAIRS, column: 1 };
-                    let block = (kv * blocks + key / TILE) * PAIRS;
-                    (left, (&values[block * wide..], wide), count.min(PAIRS))
-                }
-            };
+            let (left, terms) = pairs.of_keys(isa, tile, count);
+            let right = self.values.block(kv, key);
             C::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), false);
         }
         dispatch(isa, Close { o: &mut *o, wide, run: &mut run });

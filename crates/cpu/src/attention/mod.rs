@@ -20,9 +20,11 @@ use crate::gemm::{Real, turn};
 use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
 use crate::simd::tile::{COLUMNS, Tiled};
+use crate::simd::vector::Kind;
 use elinvar_core::Result;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_ops::backend::Attention;
+use paired::PAIRS;
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
 pub(crate) const TILE: usize = ATTENTION_BLOCK;
@@ -160,6 +162,40 @@ impl<'a, C: Number> Rows<'a, C> {
         match self {
             Rows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
             Rows::Copied(x, wide) => (&x[row * wide..], *wide),
+        }
+    }
+}
+
+/// Rows that are the terms of products, block by block of [`TILE`].
+struct Terms<'a, C: Number> {
+    numbers: Rows<'a, C>,
+    /// [heads, blocks, PAIRS, n], in whole vectors, if pairs are multiplied.
+    pairs: Option<Scratch<C>>,
+    /// Rows of a head.
+    rows: usize,
+    wide: usize,
+}
+
+impl<'a, C: Number> Terms<'a, C> {
+    /// # Errors
+    /// `OutOfMemory`.
+    fn new(d: &CpuDevice, kind: Kind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
+        let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMNS));
+        let numbers = Rows::new(d, x, heads)?;
+        let pairs = match kind {
+            Kind::Numbers => None,
+            Kind::Pairs => Some(paired::blocks(d, &numbers, [heads, rows, wide])?),
+        };
+        Ok(Terms { numbers, pairs, rows, wide })
+    }
+    /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
+    fn block(&self, head: usize, first: usize) -> (&[C], usize) {
+        match &self.pairs {
+            None => self.numbers.from(head * self.rows + first),
+            Some(pairs) => {
+                let block = head * self.rows.div_ceil(TILE) + first / TILE;
+                (&pairs[block * PAIRS * self.wide..], self.wide)
+            }
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Attention of bf16 on processors that multiply pairs of them: [`Precision::Fast`].
 //!
 //! Two terms are put into the bits of an f32, and from there on a pair is a term, as in products ([`crate::gemm`]): of a score the numbers
-//! `i` and `i + d / 2` of query and key, of a result the keys `j` and `j + 32` of a block. So what is paired are halves that lie one
-//! after the other, and no number changes its place among its neighbours. Weights are rounded to bf16; all else is as in the exact
-//! forward. The gradient is exact.
+//! `i` and `i + d / 2` of query and key, of a result the keys `j` and `j + 32` of a block, of a gradient by keys or values the queries `i`
+//! and `i + 32` of a tile. So what is paired are halves that lie one after the other, and no number changes its place among its
+//! neighbours. Weights and the gradients of scores are rounded to bf16; all else is as in the exact ones.
 //!
 //! How it can be wrong: a term without a partner, of an odd number of them or of a last block. It gets +0 on both sides.
 
-use super::{Heads, Number, TILE};
+use super::{Heads, Number, Rows, TILE};
 use crate::CpuDevice;
 use crate::View;
 use crate::gemm::turn;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
-use crate::simd::tile::COLUMNS;
+use crate::simd::tile::Strided;
 use crate::simd::vector::Kind;
 use elinvar_core::{DType, Precision, Result};
 use elinvar_ops::backend::Attention;
@@ -24,7 +24,7 @@ use elinvar_ops::lane::{Lane, LaneInt};
 pub(super) const PAIRS: usize = TILE / 2;
 
 /// What is multiplied.
-pub(super) fn kind(d: &CpuDevice, a: &Attention, x: [&View<'_>; 3]) -> Kind {
+pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> Kind {
     let halves = x.iter().all(|x| x.buffer.dtype() == DType::BF16);
     if a.precision == Precision::Fast && halves && d.isa().has_pairs() { Kind::Pairs } else { Kind::Numbers }
 }
@@ -67,13 +67,13 @@ impl<C: Number> Kernel for Exactly<'_, C> {
     }
 }
 
-/// Weights of rows of [`TILE`] keys, rounded, as rows of [`PAIRS`].
-pub(super) struct Weights<'a, C> {
-    pub(super) tile: &'a [[C; TILE]],
-    pub(super) to: &'a mut [C],
+/// Numbers of queries and [`TILE`] keys, rounded, as pairs of keys: a row of [`PAIRS`] for each query.
+struct OfKeys<'a, C> {
+    tile: &'a [[C; TILE]],
+    to: &'a mut [C],
 }
 
-impl<C: Number> Kernel for Weights<'_, C> {
+impl<C: Number> Kernel for OfKeys<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -86,8 +86,29 @@ impl<C: Number> Kernel for Weights<'_, C> {
     }
 }
 
+/// The same numbers, as pairs of queries: a row of [`TILE`] for each of those.
+struct OfQueries<'a, C> {
+    tile: &'a [[C; TILE]],
+    to: &'a mut [C],
+}
+
+impl<C: Number> Kernel for OfQueries<'_, C> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let (first, second) = self.tile.split_at(self.tile.len().min(PAIRS));
+        let none = [C::NOTHING; TILE];
+        for (i, (first, to)) in first.iter().zip(self.to.as_chunks_mut::<TILE>().0).enumerate() {
+            let second = second.get(i).unwrap_or(&none);
+            for ((to, &first), &second) in to.iter_mut().zip(first).zip(second) {
+                *to = pair(rounded(first), rounded(second));
+            }
+        }
+    }
+}
+
 /// Rows of `n` numbers, `apart`, as rows of pairs one after the other.
-pub(super) fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize, n: usize) -> Result<Vec<C>> {
+fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize, n: usize) -> Result<Vec<C>> {
     let half = n.div_ceil(2);
     let mut pairs = filled(count * half, C::NOTHING)?;
     for (i, to) in pairs.chunks_exact_mut(half).enumerate() {
@@ -95,6 +116,78 @@ pub(super) fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize,
         dispatch(isa, Exactly { first, second, to });
     }
     Ok(pairs)
+}
+
+/// Rows of what is multiplied: where they lie, or in memory of their own; and how far apart they are.
+pub(super) enum Left<'a, C> {
+    There(&'a [C], usize),
+    Paired(Vec<C>, usize),
+}
+
+impl<'a, C: Number> Left<'a, C> {
+    /// `count` rows of `n` numbers, so far apart.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn new(
+        kind: Kind,
+        isa: Isa,
+        (x, apart): (&'a [C], usize),
+        count: usize,
+        n: usize,
+    ) -> Result<Self> {
+        Ok(match kind {
+            Kind::Numbers => Left::There(x, apart),
+            Kind::Pairs => Left::Paired(rows(isa, (x, apart), count, n)?, kind.terms(n)),
+        })
+    }
+    pub(super) fn strided(&self) -> Strided<'_, C> {
+        let (data, row) = match self {
+            Left::There(data, row) => (*data, *row),
+            Left::Paired(data, row) => (&data[..], *row),
+        };
+        Strided { data, row, column: 1 }
+    }
+}
+
+/// Room for a tile of pairs, if pairs are multiplied.
+pub(super) struct Pairs<C> {
+    kind: Kind,
+    room: Vec<C>,
+}
+
+impl<C: Number> Pairs<C> {
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn new(kind: Kind) -> Result<Self> {
+        let len = if kind == Kind::Pairs { TILE * PAIRS } else { 0 };
+        Ok(Pairs { kind, room: filled(len, C::NOTHING)? })
+    }
+    /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many terms these are.
+    pub(super) fn of_keys<'b>(
+        &'b mut self,
+        isa: Isa,
+        tile: &'b [[C; TILE]],
+        count: usize,
+    ) -> (Strided<'b, C>, usize) {
+        match self.kind {
+            Kind::Numbers => (Strided { data: tile.as_flattened(), row: TILE, column: 1 }, count),
+            Kind::Pairs => {
+                dispatch(isa, OfKeys { tile, to: &mut self.room });
+                (Strided { data: &self.room, row: PAIRS, column: 1 }, count.min(PAIRS))
+            }
+        }
+    }
+    /// The same tile, turned: a factor whose terms are the queries.
+    pub(super) fn of_queries<'b>(&'b mut self, isa: Isa, tile: &'b [[C; TILE]]) -> (Strided<'b, C>, usize) {
+        match self.kind {
+            Kind::Numbers => (Strided { data: tile.as_flattened(), row: 1, column: TILE }, tile.len()),
+            Kind::Pairs => {
+                dispatch(isa, OfQueries { tile, to: &mut self.room });
+                (Strided { data: &self.room, row: 1, column: TILE }, tile.len().min(PAIRS))
+            }
+        }
+    }
 }
 
 /// Blocks of keys, turned: [heads, blocks, n / 2, TILE] from [heads, rows, n]; rows that do not exist are zeros.
@@ -112,19 +205,21 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
     Ok(Scratch::of(y))
 }
 
-/// Blocks of values, row by row: [heads, blocks, PAIRS, n] from [heads, rows, n], rows in whole vectors; those that do not exist are
-/// zeros.
-pub(super) fn values<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Scratch<C>> {
-    let (all, n) = (x.rows, x.n);
-    let (blocks, wide) = (all.div_ceil(TILE), n.next_multiple_of(COLUMNS));
+/// Blocks of rows, as rows of pairs: [heads, blocks, PAIRS, wide] from rows in whole vectors, of which a head has `all`; those that do
+/// not exist are zeros.
+pub(super) fn blocks<C: Number>(
+    d: &CpuDevice,
+    x: &Rows<'_, C>,
+    [heads, all, wide]: [usize; 3],
+) -> Result<Scratch<C>> {
+    let blocks = all.div_ceil(TILE);
     let y = fresh_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
         let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
         let count = TILE.min(all - block * TILE);
-        let mut buffer = Vec::new();
-        let (x, apart) = x.rows(head * all + block * TILE, count, &mut buffer)?;
+        let (x, apart) = x.from(head * all + block * TILE);
         let y = room.zeroed(PAIRS * wide, C::NOTHING);
         for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
-            let row = |j: usize| if j < count { &x[j * apart..][..n] } else { &[] };
+            let row = |j: usize| if j < count { &x[j * apart..][..wide] } else { &[] };
             dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });
         }
         Ok(())

@@ -34,6 +34,36 @@ fn run(
     (o.numbers().clone(), lse.numbers().clone())
 }
 
+/// The gradients by q, k and v; given are the results, and a gradient of those.
+fn gradients(
+    on: &CpuDevice,
+    a: &Attention,
+    [q, k, v]: &[Operand; 3],
+    [o, lse, g]: &[Operand; 3],
+    mask: Option<&Operand>,
+) -> [HostData; 3] {
+    let all =
+        Cpu::attention_grad(on, a, cpu(q), cpu(k), cpu(v), mask.map(cpu), cpu(o), cpu(lse), cpu(g)).unwrap();
+    [all.0, all.1, all.2].map(|x| x.numbers().clone())
+}
+
+fn whole(data: HostData, dims: &[usize]) -> Operand {
+    (data.into(), Layout::contiguous(Shape::new(dims).unwrap()))
+}
+
+/// The results of the exact forward, and a gradient of those.
+fn given(
+    dice: &mut Dice,
+    [b, h, _, l, _, _, v]: Sizes,
+    causal: bool,
+    all: &[Operand; 3],
+    mask: Option<&Operand>,
+) -> [Operand; 3] {
+    let (o, lse) = run(&devices()[0], &attention(Precision::Exact, causal), all, mask);
+    let g = HostData::clone(&dice.data(DType::BF16, b * h * l * v, false));
+    [whole(o, &[b, h, l, v]), whole(lse, &[b, h, l]), whole(g, &[b, h, l, v])]
+}
+
 fn f64s(x: &HostData) -> Vec<f64> {
     elinvar_core::each_data!(x, v => v.iter().map(|x| Element::to_f64(*x)).collect())
 }
@@ -78,7 +108,8 @@ fn it_depends_on_nothing_but_its_query_and_its_head() {
         for causal in [false, true] {
             let a = attention(Precision::Fast, causal);
             let all = operands(&mut dice, sizes, DType::BF16);
-            let mut first: Vec<(String, (HostData, HostData))> = Vec::new();
+            let results = given(&mut dice, sizes, causal, &all, None);
+            let mut first: Vec<(String, (HostData, HostData), [HostData; 3])> = Vec::new();
             for on in devices() {
                 let isa = on.isa().to_string();
                 let what = format!("{sizes:?} causal {causal} {on:?}");
@@ -92,9 +123,23 @@ fn it_depends_on_nothing_but_its_query_and_its_head() {
                 };
                 assert_eq!(f64s(&alone.0), tail(&got.0), "{what}: a batch alone");
                 assert_eq!(f64s(&alone.1), tail(&got.1), "{what}: a batch alone, its statistics");
-                match first.iter().find(|(name, _)| *name == isa) {
-                    Some((_, one)) => assert_eq!(&got, one, "{what}: other threads"),
-                    None => first.push((isa, got)),
+                let slopes = gradients(&on, &a, &all, &results, None);
+                let others = [side_by_side(&results[0]), results[1].clone(), side_by_side(&results[2])];
+                assert_eq!(
+                    gradients(&on, &a, &beside, &others, None),
+                    slopes,
+                    "{what}: gradients, side by side"
+                );
+                let alone =
+                    gradients(&on, &a, &all.each_ref().map(last), &results.each_ref().map(last), None);
+                for (alone, all) in alone.iter().zip(&slopes) {
+                    assert_eq!(f64s(alone), tail(all), "{what}: gradients of a batch alone");
+                }
+                match first.iter().find(|(name, ..)| *name == isa) {
+                    Some((_, one, gradients)) => {
+                        assert_eq!((&got, &slopes), (one, gradients), "{what}: other threads");
+                    }
+                    None => first.push((isa, got, slopes)),
                 }
             }
         }
@@ -141,14 +186,91 @@ fn it_is_close() {
             }
         }
     }
+    assert_eq!(differs, pairs_are_multiplied());
+}
+
+/// Where pairs are multiplied, some weights are rounded; elsewhere none is.
+fn pairs_are_multiplied() -> bool {
     #[cfg(target_arch = "x86_64")]
-    assert_eq!(
-        differs,
-        std::arch::is_x86_feature_detected!("avx512bf16"),
-        "where pairs are multiplied, some weights are rounded; elsewhere none is"
-    );
+    return std::arch::is_x86_feature_detected!("avx512bf16");
     #[cfg(not(target_arch = "x86_64"))]
-    assert!(!differs, "no processor but x86 multiplies pairs here");
+    false
+}
+
+/// What the gradient by an element of q, k or v is, in f64: its terms' sum, and the sum of their sizes.
+struct Slopes {
+    by: [Vec<(f64, f64)>; 3],
+}
+
+impl Slopes {
+    /// From q, k, v, o, lse and g; the mask is of numbers.
+    fn new(
+        [b, h, j, l, s, d, v]: Sizes,
+        causal: bool,
+        [q, k, x, o, lse, g]: [&[f64]; 6],
+        m: &[f64],
+    ) -> Slopes {
+        let none = |n: usize| vec![(0.0, 0.0); n];
+        let mut by = [none(b * h * l * d), none(b * j * s * d), none(b * j * s * v)];
+        let mut add = |which: usize, at: usize, term: f64| {
+            let (sum, size) = &mut by[which][at];
+            (*sum, *size) = (*sum + term, *size + term.abs());
+        };
+        for row in 0..b * h * l {
+            let (head, i) = (row / l, row % l);
+            let kv = head / h * j + head % h / (h / j);
+            let weighted: f64 = (0..v).map(|c| g[row * v + c] * o[row * v + c]).sum();
+            for t in 0..if causal { s.min(i + 1) } else { s } {
+                let key = kv * s + t;
+                let score: f64 = (0..d).map(|c| q[row * d + c] * k[key * d + c]).sum::<f64>() * 0.2;
+                let p = (score + m[row * s + t] - lse[row]).exp();
+                let dp: f64 = (0..v).map(|c| g[row * v + c] * x[key * v + c]).sum();
+                let ds = p * (dp - weighted) * 0.2;
+                for c in 0..d {
+                    add(0, row * d + c, ds * k[key * d + c]);
+                    add(1, key * d + c, ds * q[row * d + c]);
+                }
+                (0..v).for_each(|c| add(2, key * v + c, p * g[row * v + c]));
+            }
+        }
+        Slopes { by }
+    }
+}
+
+#[test]
+fn gradients_are_close() {
+    let (mut dice, mut differs) = (Dice::new(55), false);
+    for sizes @ [b, h, _, l, s, ..] in SIZES {
+        for causal in [false, true] {
+            let all = operands(&mut dice, sizes, DType::BF16);
+            let shape = Shape::new(&[b, h, l, s]).unwrap();
+            let mask = (dice.data(DType::F32, shape.numel(), false), Layout::contiguous(shape));
+            let results = given(&mut dice, sizes, causal, &all, Some(&mask));
+            let [q, k, x] = all.each_ref().map(|x| f64s(&x.0));
+            let [o, lse, g] = results.each_ref().map(|x| f64s(&x.0));
+            let want = Slopes::new(sizes, causal, [&q, &k, &x, &o, &lse, &g], &f64s(&mask.0));
+            for on in devices() {
+                let fast = attention(Precision::Fast, causal);
+                let got = gradients(&on, &fast, &all, &results, Some(&mask));
+                differs |=
+                    got != gradients(&on, &attention(Precision::Exact, causal), &all, &results, Some(&mask));
+                for (which, got) in got.iter().enumerate() {
+                    for (at, (got, (want, size))) in f64s(got).into_iter().zip(&want.by[which]).enumerate() {
+                        // What is multiplied last is rounded to 8 bits, and so is the result; all else is f32.
+                        let bound = (2f64.powi(-8) + 1e-4) * size
+                            + 2f64.powi(-8) * (want.abs() + size / 128.0)
+                            + 1e-6;
+                        let off = (got - want).abs();
+                        assert!(
+                            off <= bound,
+                            "{on:?} {sizes:?} by {which} [{at}]: {got}, not {want}, of {size}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(differs, pairs_are_multiplied());
 }
 
 #[test]
@@ -181,6 +303,10 @@ fn other_types_are_exact() {
         for on in devices() {
             let got = run(&on, &attention(Precision::Fast, true), &all, None);
             assert_eq!(got, run(&on, &attention(Precision::Exact, true), &all, None), "{dtype} {on:?}");
+            let results = [whole(got.0, &[1, 2, 40, 24]), whole(got.1, &[1, 2, 40]), all[0].clone()];
+            let [fast, exact] = [Precision::Fast, Precision::Exact]
+                .map(|p| gradients(&on, &attention(p, true), &all, &results, None));
+            assert_eq!(fast, exact, "gradients, {dtype} {on:?}");
         }
     }
 }
