@@ -9,8 +9,8 @@ use crate::simd::reading::Folding;
 use elinvar_core::order::LANES;
 use elinvar_ops::backend::Fold;
 
-/// Terms of a row, and what is done with them.
-pub(super) struct Row<'a, T, X, const KEEP: bool, const P: usize> {
+/// Terms of a row that are folded, and what is done with them besides.
+pub(super) struct Held<'a, T, X, const KEEP: bool, const P: usize> {
     pub(super) f: Fold,
     pub(super) x: X,
     /// So many terms take part, at most a block.
@@ -22,18 +22,12 @@ pub(super) struct Row<'a, T, X, const KEEP: bool, const P: usize> {
 }
 
 /// The fold of a row but for its last steps, each of which waits for the one before: those of several rows may go side by side.
+#[derive(Clone, Copy)]
 pub(super) struct Nearly<T, M: Folding<T>> {
     lanes: M::Few,
     /// Not 0 if an extreme's terms have NaN.
     nan: u16,
 }
-
-impl<T, M: Folding<T>> Clone for Nearly<T, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T, M: Folding<T>> Copy for Nearly<T, M> {}
 
 impl<T: Float, M: Folding<T>> Nearly<T, M> {
     /// Of nothing.
@@ -48,12 +42,12 @@ impl<T: Float, M: Folding<T>> Nearly<T, M> {
     }
 }
 
-impl<T: Float, X: Terms<T>, const KEEP: bool, const P: usize> Row<'_, T, X, KEEP, P> {
+impl<T: Float, X: Terms<T>, const KEEP: bool, const P: usize> Held<'_, T, X, KEEP, P> {
     /// Its fold. Both halves of the lanes are written out, as the compiler keeps them in registers only so.
     #[inline(always)]
     pub(super) fn fold<M: Folding<T>>(self) -> Nearly<T, M> {
         debug_assert_eq!(M::AT_ONCE, LANES / 2, "the lanes are two windows");
-        let Row { f, x, n, kept, places } = self;
+        let Held { f, x, n, kept, places } = self;
         let (mut left, mut right, mut nan) = (M::splat(T::start(f)), M::splat(T::start(f)), 0);
         let kept = kept.as_chunks_mut::<WINDOW>().0;
         let whole = n / LANES * 2;

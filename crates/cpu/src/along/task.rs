@@ -5,7 +5,7 @@
 //! block and folded there. What is read may be followed by anything up to whole windows, so that no loop has a slow end.
 
 use super::float::Float;
-use super::held::{self, Nearly};
+use super::held::{Held, Nearly};
 use super::terms::{self, AHEAD, Terms, WINDOW};
 use crate::isa::Isa;
 use crate::lane::V;
@@ -124,13 +124,13 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
                 let places = places(const { AHEAD / size_of::<C>() });
                 let kept = &mut self.kept[i * padded..];
-                held::Row::<_, _, true, 2> { f, x, n: len, kept, places }.fold()
+                Held::<_, _, true, 2> { f, x, n: len, kept, places }.fold()
             } else if const { K > 0 } && last && rows * len <= SEEN {
                 // Nor has it while rows are read again, from the first-level cache: it fetches the next ones.
                 let places = places(rows * len);
-                held::Row::<_, _, false, 2> { f, x, n: len, kept: &mut [], places }.fold()
+                Held::<_, _, false, 2> { f, x, n: len, kept: &mut [], places }.fold()
             } else {
-                held::Row::<_, _, false, 0> { f, x, n: len, kept: &mut [], places: [] }.fold()
+                Held::<_, _, false, 0> { f, x, n: len, kept: &mut [], places: [] }.fold()
             };
         }
         for (s, nearly) in all.iter_mut().zip(nearly) {

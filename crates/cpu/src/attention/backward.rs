@@ -4,9 +4,9 @@
 //! thread through all queries and keys of a key head, queries first, meets both. Where there are fewer key heads than
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
-use super::paired::{self, Left, Pairs};
+use super::paired::{self, Blocks, Left, Pairs};
 use super::scores::{Mask, Masking, Row, Slopes};
-use super::{Heads, Number, Sizes, TILE, Terms, turned};
+use super::{Heads, Number, Rows, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::{Float, each_float};
@@ -86,13 +86,23 @@ fn backward<C: Number>(
         Kind::Numbers => turned(d, x, kv_heads),
         Kind::Pairs => paired::turned(d, x, kv_heads),
     };
+    let q = Rows::new(d, Heads::new(what, q)?, heads)?;
+    let g = Rows::new(d, Heads::new(what, &r.g)?, heads)?;
+    let pairs = match kind {
+        Kind::Numbers => None,
+        Kind::Pairs => {
+            let blocks = |x, wide| Blocks::new(d, x, [heads, z.l, wide]);
+            Some([blocks(&q, z.wide_d())?, blocks(&g, z.wide_v())?])
+        }
+    };
     let walk = Walk {
         isa: d.isa(),
         a,
         z,
         kind,
-        q: Terms::new(d, kind, Heads::new(what, q)?, heads)?,
-        g: Terms::new(d, kind, Heads::new(what, &r.g)?, heads)?,
+        q,
+        g,
+        pairs,
         keys_turned: turned(&k)?,
         values_turned: turned(&v)?,
         keys: Terms::new(d, kind, k, kv_heads)?,
@@ -145,10 +155,12 @@ struct Walk<'a, C: Number> {
     z: Sizes,
     /// What is multiplied.
     kind: Kind,
-    /// [b, h, l, d]
-    q: Terms<'a, C>,
-    /// [b, h, l, v]
-    g: Terms<'a, C>,
+    /// [b, h, l, d], in whole vectors
+    q: Rows<'a, C>,
+    /// [b, h, l, v], in whole vectors
+    g: Rows<'a, C>,
+    /// Both as the terms of products, if pairs are multiplied.
+    pairs: Option<[Blocks<C>; 2]>,
     /// [b, j, s, d]
     keys: Terms<'a, C>,
     /// [b, j, blocks, terms of d, TILE]
@@ -251,11 +263,14 @@ impl<C: Number> Walk<'_, C> {
                 }
                 let rows = TILE.min(item.queries.end - query);
                 let first = head * z.l + query;
-                let (q, g) = (self.q.numbers.from(first), self.g.numbers.from(first));
+                let (q, g) = (self.q.from(first), self.g.from(first));
+                let [queries, gradients] = match &self.pairs {
+                    None => [q, g],
+                    Some(pairs) => pairs.each_ref().map(|pairs| pairs.block(head, query)),
+                };
                 let (shift, weighted) = self.statistics(first, rows, g)?;
                 let (q, g) =
                     (Left::new(self.kind, isa, q, rows, z.d)?, Left::new(self.kind, isa, g, rows, z.v)?);
-                let (queries, gradients) = (self.q.block(head, query), self.g.block(head, query));
                 let mut dq_had = 0;
                 for key in (item.keys.start..visited).step_by(TILE) {
                     let count = TILE.min(visited - key);

@@ -24,7 +24,7 @@ use crate::simd::vector::Kind;
 use elinvar_core::Result;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_ops::backend::Attention;
-use paired::PAIRS;
+use paired::Blocks;
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
 pub(crate) const TILE: usize = ATTENTION_BLOCK;
@@ -166,14 +166,11 @@ impl<'a, C: Number> Rows<'a, C> {
     }
 }
 
-/// Rows that are the terms of products, block by block of [`TILE`].
-struct Terms<'a, C: Number> {
-    numbers: Rows<'a, C>,
-    /// [heads, blocks, PAIRS, n], in whole vectors, if pairs are multiplied.
-    pairs: Option<Scratch<C>>,
-    /// Rows of a head.
-    rows: usize,
-    wide: usize,
+/// Rows that are the terms of products, as what is multiplied.
+enum Terms<'a, C: Number> {
+    /// Where they are read anyway, and how many rows a head has.
+    Numbers(Rows<'a, C>, usize),
+    Pairs(Blocks<C>),
 }
 
 impl<'a, C: Number> Terms<'a, C> {
@@ -182,20 +179,16 @@ impl<'a, C: Number> Terms<'a, C> {
     fn new(d: &CpuDevice, kind: Kind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
         let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMNS));
         let numbers = Rows::new(d, x, heads)?;
-        let pairs = match kind {
-            Kind::Numbers => None,
-            Kind::Pairs => Some(paired::blocks(d, &numbers, [heads, rows, wide])?),
-        };
-        Ok(Terms { numbers, pairs, rows, wide })
+        Ok(match kind {
+            Kind::Numbers => Terms::Numbers(numbers, rows),
+            Kind::Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
+        })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
     fn block(&self, head: usize, first: usize) -> (&[C], usize) {
-        match &self.pairs {
-            None => self.numbers.from(head * self.rows + first),
-            Some(pairs) => {
-                let block = head * self.rows.div_ceil(TILE) + first / TILE;
-                (&pairs[block * PAIRS * self.wide..], self.wide)
-            }
+        match self {
+            Terms::Numbers(numbers, rows) => numbers.from(head * rows + first),
+            Terms::Pairs(pairs) => pairs.block(head, first),
         }
     }
 }

@@ -10,7 +10,8 @@
 use super::{Heads, Number, Rows, TILE};
 use crate::CpuDevice;
 use crate::View;
-use crate::gemm::turn;
+use crate::convert::nearest_bf16;
+use crate::gemm::{pair, turn};
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
@@ -18,31 +19,14 @@ use crate::simd::tile::Strided;
 use crate::simd::vector::Kind;
 use elinvar_core::{DType, Precision, Result};
 use elinvar_ops::backend::Attention;
-use elinvar_ops::lane::{Lane, LaneInt};
 
 /// Pairs of a block of keys.
-pub(super) const PAIRS: usize = TILE / 2;
+const PAIRS: usize = TILE / 2;
 
 /// What is multiplied.
 pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> Kind {
     let halves = x.iter().all(|x| x.buffer.dtype() == DType::BF16);
     if a.precision == Precision::Fast && halves && d.isa().has_pairs() { Kind::Pairs } else { Kind::Numbers }
-}
-
-/// Two numbers that are bf16, or the lower halves of whose bits are to be cut off: the first in the lower half.
-#[inline(always)]
-fn pair<C: Lane>(first: C, second: C) -> C {
-    let upper: C::Int = LaneInt::lit(0xffff << 16);
-    C::from_bits(first.to_bits().shr_logical(16) | (second.to_bits() & upper))
-}
-
-/// To the nearest bf16, of two the even one, as the upper half of the bits.
-#[inline(always)]
-fn rounded<C: Lane>(x: C) -> C {
-    let bits = x.to_bits();
-    let even = bits.shr_logical(16) & LaneInt::lit(1);
-    let near = C::from_bits(bits + even + LaneInt::lit(0x7fff));
-    C::select(x.is_nan(), C::lit(f64::NAN), near)
 }
 
 /// Pairs of numbers that are bf16. Where the second ones end, the first ones' partner is 0.
@@ -67,7 +51,15 @@ impl<C: Number> Kernel for Exactly<'_, C> {
     }
 }
 
-/// Numbers of queries and [`TILE`] keys, rounded, as pairs of keys: a row of [`PAIRS`] for each query.
+/// Pairs of numbers that are rounded.
+#[inline(always)]
+fn rounded<C: Number>(first: &[C], second: &[C], to: &mut [C]) {
+    for ((to, &first), &second) in to.iter_mut().zip(first).zip(second) {
+        *to = pair(nearest_bf16(first), nearest_bf16(second));
+    }
+}
+
+/// Numbers of queries and [`TILE`] keys as pairs of keys: a row of [`PAIRS`] for each query.
 struct OfKeys<'a, C> {
     tile: &'a [[C; TILE]],
     to: &'a mut [C],
@@ -79,14 +71,12 @@ impl<C: Number> Kernel for OfKeys<'_, C> {
     fn run(self) {
         for (p, to) in self.tile.iter().zip(self.to.as_chunks_mut::<PAIRS>().0) {
             let (first, second) = p.split_at(PAIRS);
-            for ((to, &first), &second) in to.iter_mut().zip(first).zip(second) {
-                *to = pair(rounded(first), rounded(second));
-            }
+            rounded(first, second, to);
         }
     }
 }
 
-/// The same numbers, as pairs of queries: a row of [`TILE`] for each of those.
+/// The same numbers as pairs of queries: a row of [`TILE`] for each of those.
 struct OfQueries<'a, C> {
     tile: &'a [[C; TILE]],
     to: &'a mut [C],
@@ -99,10 +89,7 @@ impl<C: Number> Kernel for OfQueries<'_, C> {
         let (first, second) = self.tile.split_at(self.tile.len().min(PAIRS));
         let none = [C::NOTHING; TILE];
         for (i, (first, to)) in first.iter().zip(self.to.as_chunks_mut::<TILE>().0).enumerate() {
-            let second = second.get(i).unwrap_or(&none);
-            for ((to, &first), &second) in to.iter_mut().zip(first).zip(second) {
-                *to = pair(rounded(first), rounded(second));
-            }
+            rounded(first, second.get(i).unwrap_or(&none), to);
         }
     }
 }
@@ -205,24 +192,38 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
     Ok(Scratch::of(y))
 }
 
-/// Blocks of rows, as rows of pairs: [heads, blocks, PAIRS, wide] from rows in whole vectors, of which a head has `all`; those that do
-/// not exist are zeros.
-pub(super) fn blocks<C: Number>(
-    d: &CpuDevice,
-    x: &Rows<'_, C>,
-    [heads, all, wide]: [usize; 3],
-) -> Result<Scratch<C>> {
-    let blocks = all.div_ceil(TILE);
-    let y = fresh_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
-        let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
-        let count = TILE.min(all - block * TILE);
-        let (x, apart) = x.from(head * all + block * TILE);
-        let y = room.zeroed(PAIRS * wide, C::NOTHING);
-        for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
-            let row = |j: usize| if j < count { &x[j * apart..][..wide] } else { &[] };
-            dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });
-        }
-        Ok(())
-    })?;
-    Ok(Scratch::of(y))
+/// Rows as the terms of products: blocks of them, as rows of pairs.
+pub(super) struct Blocks<C: Number> {
+    /// [heads, blocks, PAIRS, wide]; rows that do not exist are zeros.
+    pairs: Scratch<C>,
+    /// Blocks of a head.
+    blocks: usize,
+    wide: usize,
+}
+
+impl<C: Number> Blocks<C> {
+    /// Of rows in whole vectors, `wide` numbers each, of which a head has `all`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn new(d: &CpuDevice, x: &Rows<'_, C>, [heads, all, wide]: [usize; 3]) -> Result<Self> {
+        let blocks = all.div_ceil(TILE);
+        let pairs = fresh_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
+            let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
+            let count = TILE.min(all - block * TILE);
+            let (x, apart) = x.from(head * all + block * TILE);
+            let y = room.zeroed(PAIRS * wide, C::NOTHING);
+            for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
+                let row = |j: usize| if j < count { &x[j * apart..][..wide] } else { &[] };
+                dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });
+            }
+            Ok(())
+        })?;
+        Ok(Blocks { pairs: Scratch::of(pairs), blocks, wide })
+    }
+    /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
+    pub(super) fn block(&self, head: usize, first: usize) -> (&[C], usize) {
+        let block = head * self.blocks + first / TILE;
+        (&self.pairs[block * PAIRS * self.wide..], self.wide)
+    }
 }

@@ -11,7 +11,7 @@ use crate::CpuDevice;
 use crate::View;
 use crate::copy::elements;
 use crate::gemm::contract::numbers;
-use crate::gemm::{Numbers, Real};
+use crate::gemm::{Numbers, Real, pair};
 use crate::isa::{Kernel, dispatch};
 use crate::memory::Scratch;
 use crate::simd::room::fresh_pieces;
@@ -106,9 +106,5 @@ pub(super) fn of_view<T: Real>(
 /// # Errors
 /// `OutOfMemory`.
 pub(super) fn of_numbers<T: Real>(d: &CpuDevice, x: &[T], planes: usize, size: usize) -> Result<Scratch<T>> {
-    let pair = |a: T, b: T| {
-        let upper: T::Int = LaneInt::lit(0xffff << 16);
-        T::from_bits(a.to_bits().shr_logical(16) | b.to_bits() & upper)
-    };
-    paired(d, x, (planes, size), T::ZERO, pair).map(Scratch::of)
+    paired(d, x, (planes, size), T::ZERO, pair::<T>).map(Scratch::of)
 }

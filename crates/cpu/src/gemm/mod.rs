@@ -23,6 +23,7 @@ pub(crate) use kernels::{
     Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Rows, Run, Seen, THREE, Taps, Tile, Unit, fill, height,
     pixels, turn, width,
 };
+pub(crate) use pairs::pair;
 pub(crate) use prepack::{Kept, Place, Prepacked, ROWS, Uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;

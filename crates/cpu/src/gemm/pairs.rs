@@ -14,6 +14,7 @@ use super::{
 use crate::CpuDevice;
 use crate::isa::{Isa, Kernel, dispatch};
 use elinvar_core::{Result, bf16};
+use elinvar_ops::lane::{Lane, LaneInt};
 use std::ops::Range;
 
 /// The products, if both factors are of bf16 and the processor multiplies pairs of them.
@@ -76,8 +77,15 @@ impl<'a> Paired<'a> {
 
 /// The first term in the lower half.
 #[inline(always)]
-fn pair(first: bf16, second: bf16) -> f32 {
+fn pair_of(first: bf16, second: bf16) -> f32 {
     f32::from_bits(u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16)
+}
+
+/// The same of numbers that are bf16, or whose upper halves are.
+#[inline(always)]
+pub(crate) fn pair<T: Lane>(first: T, second: T) -> T {
+    let upper: T::Int = LaneInt::lit(0xffff << 16);
+    T::from_bits(first.to_bits().shr_logical(16) | (second.to_bits() & upper))
 }
 
 /// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `apart` further on. What is not `whole` lacks
@@ -111,23 +119,23 @@ impl Kernel for Pack<'_> {
                 let n = pairs.len();
                 for ((to, a), b) in pairs.iter_mut().zip(&src[first..first + n]).zip(&src[second..second + n])
                 {
-                    *to = pair(*a, *b);
+                    *to = pair_of(*a, *b);
                 }
             } else if across == 2 && apart == 1 {
                 let (both, _) = src[from as usize..from as usize + 2 * pairs.len()].as_chunks::<2>();
                 for (to, [a, b]) in pairs.iter_mut().zip(both) {
-                    *to = pair(*a, *b);
+                    *to = pair_of(*a, *b);
                 }
             } else {
                 let mut place = from;
                 for to in pairs {
-                    *to = pair(src[place as usize], src[(place + apart) as usize]);
+                    *to = pair_of(src[place as usize], src[(place + apart) as usize]);
                     place += across;
                 }
             }
             for (c, to) in singles.iter_mut().enumerate() {
                 let place = from + (paired + c) as isize * across;
-                *to = pair(src[place as usize], bf16::ZERO);
+                *to = pair_of(src[place as usize], bf16::ZERO);
             }
         }
     }
