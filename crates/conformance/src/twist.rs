@@ -6,9 +6,10 @@
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Fold, Pool, Random, Recorded, Scan, Scatter,
+    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter,
     UpdateItem, View,
 };
+use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
@@ -366,9 +367,9 @@ impl<B: Backend> Backend for Twisted<B> {
         }
         Ok(())
     }
-    fn fold(d: &Self::Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<B::Buffer> {
+    fn fold<F: Folding>(d: &Self::Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<B::Buffer> {
         let len = rows_of(x.shape(), kept);
-        after::<B>(d, Work::Fold, B::fold(&d.inner, f, inner(x), kept, to)?, to, len)
+        after::<B>(d, Work::Fold, B::fold::<F>(&d.inner, inner(x), kept, to)?, to, len)
     }
     fn arg_fold(d: &Self::Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<B::Buffer> {
         let len = rows_of(x.shape(), kept);

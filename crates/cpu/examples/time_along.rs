@@ -8,6 +8,7 @@ use data::{Data, Numbers};
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::*;
+use elinvar_ops::fold::Sum;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -114,8 +115,8 @@ fn main() {
         t.show(
             name,
             x.len() as f64 * 4.0,
-            |d| drop(Cpu::fold(d, Fold::Sum, view!(x, l), kept, DType::F32).unwrap()),
-            || drop(Reference::fold(&ReferenceDevice, Fold::Sum, view!(x, l), kept, DType::F32).unwrap()),
+            |d| drop(Cpu::fold::<Sum>(d, view!(x, l), kept, DType::F32).unwrap()),
+            || drop(Reference::fold::<Sum>(&ReferenceDevice, view!(x, l), kept, DType::F32).unwrap()),
         );
     }
     let l = shape(&[4096, 1024]);

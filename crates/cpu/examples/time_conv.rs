@@ -7,6 +7,7 @@ use elinvar_core::{DType, HostData, Layout, Precision, Shape};
 use elinvar_cpu::{Cpu, CpuBuffer, CpuDevice};
 use elinvar_ops::backend::*;
 use elinvar_ops::catalogue::normalize::{NormalProducts, Normalize, NormalizeGrad};
+use elinvar_ops::fold::Sum;
 use timing::{Tensor, Timed};
 
 mod timing;
@@ -110,7 +111,7 @@ fn norms(t: &Timed) {
         let all = [x.with(&xr), g.with(&gr)];
         drop(Cpu::rows(d, &NormalProducts { eps: 1e-5 }, all, 1, DType::F32).unwrap());
     };
-    let db = |d: &CpuDevice| drop(Cpu::fold(d, Fold::Sum, g.with(&gr), 1, DType::F32).unwrap());
+    let db = |d: &CpuDevice| drop(Cpu::fold::<Sum>(d, g.with(&gr), 1, DType::F32).unwrap());
     t.show(&format!("{name} y"), y);
     t.show(&format!("{name} dx"), dx);
     t.show(&format!("{name} dw"), dw);

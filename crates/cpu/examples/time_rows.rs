@@ -11,6 +11,7 @@ use elinvar_ops::backend::*;
 use elinvar_ops::catalogue as c;
 use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad};
 use elinvar_ops::catalogue::softmax::Softmax;
+use elinvar_ops::fold::{self, Sum};
 use timing::{Tensor, Timed};
 
 mod timing;
@@ -24,15 +25,17 @@ fn main() {
     {
         let x = Tensor::new(&[1 << 24]);
         for f in [Fold::Sum, Fold::Max] {
-            t.show(&format!("{f:?} of 2^24"), |d| drop(Cpu::fold(d, f, x.view(), 0, DType::F32).unwrap()));
+            t.show(&format!("{f:?} of 2^24"), |d| {
+                drop(fold::by::<Cpu>(d, f, x.view(), 0, DType::F32).unwrap())
+            });
         }
         let rows = layout(&[4096, 4096]);
         let columns = rows.transpose(0, 1);
         t.show("sum_axis0 4096x4096", |d| {
-            drop(Cpu::fold(d, Fold::Sum, x.with(&columns), 1, DType::F32).unwrap());
+            drop(Cpu::fold::<Sum>(d, x.with(&columns), 1, DType::F32).unwrap());
         });
         t.show("sum_axis1 4096x4096", |d| {
-            drop(Cpu::fold(d, Fold::Sum, x.with(&rows), 1, DType::F32).unwrap());
+            drop(Cpu::fold::<Sum>(d, x.with(&rows), 1, DType::F32).unwrap());
         });
         t.show("argmax_axis1 4096x4096", |d| {
             drop(Cpu::arg_fold(d, ArgFold::Max, x.with(&rows), 1).unwrap());
@@ -73,7 +76,7 @@ fn main() {
             drop(Cpu::rows(d, &r, x, 1, DType::F32).unwrap());
         });
         t.show("mean of channels 8x64x56x56", |d| {
-            drop(Cpu::fold(d, Fold::Sum, x.with(&by), 1, DType::F32).unwrap());
+            drop(Cpu::fold::<Sum>(d, x.with(&by), 1, DType::F32).unwrap());
         });
     }
     {

@@ -39,6 +39,7 @@ use buffer::View;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{self, *};
+use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
@@ -191,8 +192,14 @@ impl Backend for Cpu {
         }
         update::update(d, u, items)
     }
-    fn fold(d: &CpuDevice, f: Fold, x: Look<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
-        own(along::fold(d, f, &host(&x)?, kept, dtype))
+    fn fold<F: Folding>(d: &CpuDevice, x: Look<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
+        let x = host(&x)?;
+        own(match F::FOLD {
+            Fold::Sum => along::sum(d, &x, kept, dtype),
+            Fold::Prod => along::prod(d, &x, kept, dtype),
+            Fold::Max => along::max(d, &x, kept, dtype),
+            Fold::Min => along::min(d, &x, kept, dtype),
+        })
     }
     fn arg_fold(d: &CpuDevice, f: ArgFold, x: Look<'_>, kept: usize) -> Result<CpuBuffer> {
         own(along::arg_fold(d, f, &host(&x)?, kept))

@@ -6,6 +6,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
+use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
@@ -238,8 +239,8 @@ impl Backend for Any {
     ) -> Result<()> {
         on!(d, B, d => B::update(d, u, items.into_iter().map(|i| i.of(to_mut::<B>, to::<B>)).collect()))
     }
-    fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<AnyBuffer> {
-        on!(d, B, d => B::fold(d, f, to::<B>(x), kept, dtype).map(B::wrap))
+    fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<AnyBuffer> {
+        on!(d, B, d => B::fold::<F>(d, to::<B>(x), kept, dtype).map(B::wrap))
     }
     fn arg_fold(d: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<AnyBuffer> {
         on!(d, B, d => B::arg_fold(d, f, to::<B>(x), kept).map(B::wrap))

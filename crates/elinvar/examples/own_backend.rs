@@ -9,6 +9,7 @@
 use elinvar::core::philox::Stream;
 use elinvar::core::{DType, HostData, Layout, MemoryStats, Precision, Scalar, Shape};
 use elinvar::ops::backend::*;
+use elinvar::ops::fold::Folding;
 use elinvar::ops::map::{IntMap, Map};
 use elinvar::ops::rows::Rows;
 use elinvar::ops::update::Update;
@@ -153,8 +154,8 @@ impl Backend for Counting {
         let items = items.into_iter().map(|i| i.of(std::convert::identity, to)).collect();
         Reference::update(d.count("update"), u, items)
     }
-    fn fold(d: &Counter, f: Fold, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
-        Reference::fold(d.count("fold"), f, to(x), kept, dtype)
+    fn fold<F: Folding>(d: &Counter, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<HostData> {
+        Reference::fold::<F>(d.count("fold"), to(x), kept, dtype)
     }
     fn arg_fold(d: &Counter, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
         Reference::arg_fold(d.count("arg_fold"), f, to(x), kept)

@@ -24,6 +24,7 @@ use elinvar_kernel::library::{
     scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
+use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
@@ -314,8 +315,8 @@ impl<D: Driver> Backend for Gpu<D> {
         update::update(d, &OfUpdate::<U, M, R>(*u), items)
     }
 
-    fn fold(d: &Self::Device, f: Fold, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
-        let [y] = steps(d, &fold::steps(f, x.layout, x.dtype, kept, to), &[x])?;
+    fn fold<F: Folding>(d: &Self::Device, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
+        let [y] = steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to), &[x])?;
         Ok(y)
     }
     fn arg_fold(d: &Self::Device, f: ArgFold, x: Look<'_, D>, kept: usize) -> Result<Self::Buffer> {

@@ -10,6 +10,7 @@
 //! * f16 and bf16 are loaded exactly to f32, computed there, and rounded once at the store.
 //! * The result's bits are those of `reference`, see `NUMERICS.md`.
 
+use crate::fold::Folding;
 use crate::map::{IntMap, Map};
 use crate::rows::Rows;
 use crate::update::Update;
@@ -78,7 +79,7 @@ impl<'a, B: Backend, const M: usize, const R: usize> UpdateItem<'a, B, M, R> {
     }
 }
 
-/// How a fold combines two numbers. Order: [`elinvar_core::order::fold`] for sums and products.
+/// How a fold combines two numbers; as types: [`crate::fold`]. Order: [`elinvar_core::order::fold`] for sums and products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fold {
     /// a + b, from 0. For bool: counts.
@@ -386,7 +387,7 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
 
     /// Combines the elements of each row. `to` is the dtype of the result: i64 for sums and products of
     /// integers and bool; the dtype itself, or f32 for f16 and bf16, otherwise.
-    fn fold(d: &Self::Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<Self::Buffer>;
+    fn fold<F: Folding>(d: &Self::Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<Self::Buffer>;
     /// The index (i64) of an element in each row; rows are not empty.
     fn arg_fold(d: &Self::Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<Self::Buffer>;
     /// Prefix sums or products along the last axis. `to` as in `fold`.

@@ -3,7 +3,7 @@
 //! From the bottom up:
 //! * [`lane`] and [`math`]: formulas over single numbers, and the elementary functions.
 //! * [`map`], [`rows`], [`mod@update`]: what an elementwise op, a row-wise op and a step of an optimiser are.
-//! * [`backend`]: the kinds of work that a backend is asked for.
+//! * [`backend`]: the kinds of work that a backend is asked for. [`fold`]: its folds as types.
 //! * [`mod@array`]: a strided tensor on a backend, without gradients.
 //! * [`op`], [`value`]: what the tape records, and the abstraction over "with tape" and "without tape" in which
 //!   every op and every gradient is written.
@@ -16,6 +16,7 @@ pub mod array;
 pub mod backend;
 pub mod catalogue;
 pub mod door;
+pub mod fold;
 pub mod int;
 pub mod lane;
 pub mod map;

@@ -27,8 +27,9 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Fold, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
+    ArgFold, Attention, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
 };
+use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
@@ -148,8 +149,8 @@ impl Backend for Reference {
         update::update(u, items)
     }
 
-    fn fold(_: &Device, f: Fold, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {
-        fold::fold(f, &x, kept, to)
+    fn fold<F: Folding>(_: &Device, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {
+        fold::fold(F::FOLD, &x, kept, to)
     }
     fn arg_fold(_: &Device, f: ArgFold, x: View<'_>, kept: usize) -> Result<HostData> {
         fold::arg_fold(f, &x, kept)

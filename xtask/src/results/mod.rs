@@ -12,23 +12,29 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const USAGE: &str = "usage: cargo xtask results --name NAME FILES...
+const USAGE: &str = "usage: cargo xtask results --name NAME [--page PAGE] FILES...
 
   NAME    the device in short, such as cpu-amd-zen4-2c: the raw lines are kept in results/NAME-DATE.jsonl
+  PAGE    the page is results/PAGE.md, and what bounds its rows is read from PAGE-bounds.md beside it; without it README.md, and
+          bounds.md
   FILES   JSON lines: of `elinvar bench --all` and `cargo xtask footprint`, of other libraries, of the machine's limits.
           Of lines about the same, the last counts";
 
 /// Reads files of lines, keeps them, and writes the page.
 pub fn results(args: &[&str]) -> ExitCode {
-    let ["--name", name, files @ ..] = args else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
+    let (name, place, files) = match args {
+        ["--name", name, "--page", page, files @ ..] => (name, Place::named(page), files),
+        ["--name", name, files @ ..] => (name, Place::first(), files),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
     };
     if files.is_empty() {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     }
-    match write(name, files) {
+    match write(name, &place, files) {
         Ok(said) => {
             println!("{said}");
             ExitCode::SUCCESS
@@ -40,11 +46,30 @@ pub fn results(args: &[&str]) -> ExitCode {
     }
 }
 
-fn write(name: &str, files: &[&str]) -> Result<String, String> {
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-        return Err(format!(
-            "\"{name}\" is to be part of a file's name: letters, digits, - _ and . are fine"
-        ));
+/// Where a page is, in `results/`.
+struct Place {
+    page: String,
+    /// What bounds its rows, as somebody found out.
+    bounds: String,
+}
+
+impl Place {
+    /// What is seen first.
+    fn first() -> Self {
+        Place { page: "README.md".into(), bounds: "bounds.md".into() }
+    }
+    fn named(name: &str) -> Self {
+        Place { page: format!("{name}.md"), bounds: format!("{name}-bounds.md") }
+    }
+}
+
+fn write(name: &str, place: &Place, files: &[&str]) -> Result<String, String> {
+    for part in [name, &place.page] {
+        if part.is_empty() || !part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+            return Err(format!(
+                "\"{part}\" is to be part of a file's name: letters, digits, - _ and . are fine"
+            ));
+        }
     }
     let mut lines = Lines::default();
     for file in files {
@@ -54,12 +79,12 @@ fn write(name: &str, files: &[&str]) -> Result<String, String> {
     }
     let date = date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() / 86400));
     let (dir, raw) = (root().join("results"), format!("{name}-{date}.jsonl"));
-    let bounds = fs::read_to_string(dir.join("bounds.md")).unwrap_or_default();
+    let bounds = fs::read_to_string(dir.join(&place.bounds)).unwrap_or_default();
     let page = page::page(&lines, &page::Head { machine: machine(), date, raw: raw.clone(), bounds })?;
     fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     put(&dir.join(&raw), &lines.text())?;
-    put(&dir.join("README.md"), &page)?;
-    Ok(format!("{} and {raw}", dir.join("README.md").display()))
+    put(&dir.join(&place.page), &page)?;
+    Ok(format!("{} and {raw}", dir.join(&place.page).display()))
 }
 
 fn put(path: &Path, text: &str) -> Result<(), String> {
@@ -119,7 +144,9 @@ mod tests {
 
     #[test]
     fn a_name_must_fit_a_file() {
-        let e = write("../x", &["f"]).unwrap_err();
-        assert!(e.contains("part of a file's name"), "{e}");
+        for (name, page) in [("../x", "y"), ("x", "../y"), ("", "y")] {
+            let e = write(name, &Place::named(page), &["f"]).unwrap_err();
+            assert!(e.contains("part of a file's name"), "{e}");
+        }
     }
 }

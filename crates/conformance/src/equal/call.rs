@@ -7,6 +7,7 @@ use elinvar_ops::backend::{
     AddBias, ArgFold, Attention, Backend, Changed, Conv, Fold, Plain, Pool, Random, Scan, Scatter,
     UpdateItem, View,
 };
+use elinvar_ops::fold;
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{IntMap, Map, Out};
@@ -257,7 +258,11 @@ impl Call {
                 vec![down(buffer, *dtype, x.layout.shape().numel())?]
             }
             Call::Fold { f, x, kept, to } => {
-                vec![down(B::fold(d, *f, up(x)?.view(), *kept, *to)?, *to, area(&x.layout.shape()[..*kept]))?]
+                vec![down(
+                    fold::by::<B>(d, *f, up(x)?.view(), *kept, *to)?,
+                    *to,
+                    area(&x.layout.shape()[..*kept]),
+                )?]
             }
             Call::ArgFold { f, x, kept } => {
                 let buffer = B::arg_fold(d, *f, up(x)?.view(), *kept)?;

@@ -1,7 +1,7 @@
 //! Where the largest or smallest element of each row is: the extreme of each block by vectors, then its first place in the
 //! first block that has it.
 
-use super::lanes::{self, Combine, Max, Min};
+use super::lanes::{self, Combine};
 use super::stage::{Number, either, turned};
 use crate::CpuDevice;
 use crate::View;
@@ -11,6 +11,7 @@ use crate::parallel::pieces;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::ArgFold;
+use elinvar_ops::fold::{Max, Min};
 
 /// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
 pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData> {

@@ -1,6 +1,6 @@
 //! f32 and f64: the types in which floats are computed, and the folds of both by name.
 
-use super::lanes::{self, Combine, Sum, each_fold};
+use super::lanes::{self, Combine, each_fold};
 use super::stage::Number;
 use crate::CpuDevice;
 use crate::convert::{self, store};
@@ -9,6 +9,7 @@ use crate::simd::folds::Folds;
 use crate::simd::reading::Read;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Fold;
+use elinvar_ops::fold::Sum;
 
 /// Terms that are summed without a call.
 pub(crate) const FEW: usize = 16;

@@ -9,6 +9,7 @@ use elinvar_core::Element;
 #[cfg(target_arch = "x86_64")]
 use elinvar_core::order::fold_block;
 use elinvar_core::order::{BLOCK, LANES};
+use elinvar_ops::fold::{Max, Min, Prod, Sum};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
 use std::marker::PhantomData;
@@ -56,19 +57,6 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         false
     }
 }
-
-/// A sum.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sum;
-/// A product.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Prod;
-/// The largest.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Max;
-/// The smallest.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Min;
 
 macro_rules! float {
     ($($t:ty),*) => {$(
@@ -309,19 +297,19 @@ macro_rules! each_fold {
     ($f:expr, $F:ident => $body:expr) => {
         match $f {
             elinvar_ops::backend::Fold::Sum => {
-                type $F = $crate::along::lanes::Sum;
+                type $F = elinvar_ops::fold::Sum;
                 $body
             }
             elinvar_ops::backend::Fold::Prod => {
-                type $F = $crate::along::lanes::Prod;
+                type $F = elinvar_ops::fold::Prod;
                 $body
             }
             elinvar_ops::backend::Fold::Max => {
-                type $F = $crate::along::lanes::Max;
+                type $F = elinvar_ops::fold::Max;
                 $body
             }
             elinvar_ops::backend::Fold::Min => {
-                type $F = $crate::along::lanes::Min;
+                type $F = elinvar_ops::fold::Min;
                 $body
             }
         }

@@ -18,7 +18,7 @@ mod task;
 mod terms;
 
 pub(crate) use arg_fold::arg_fold;
-pub(crate) use fold::fold;
+pub(crate) use fold::{max, min, prod, sum};
 pub(crate) use rows::rows;
 pub(crate) use scan::scan;
 pub(crate) use sort::sort;

@@ -1,6 +1,6 @@
 //! Prefix sums and products along the last axis: groups of 16 by log-steps, carried through blocks of 1024.
 
-use super::lanes::{Combine, Prod, Sum};
+use super::lanes::Combine;
 use super::stage::{Number, either, turned};
 use crate::CpuDevice;
 use crate::View;
@@ -12,6 +12,7 @@ use crate::simd::room::fresh_pieces;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Scan;
+use elinvar_ops::fold::{Prod, Sum};
 use std::marker::PhantomData;
 
 /// Prefix sums or products along the last axis.

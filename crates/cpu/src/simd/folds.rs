@@ -8,8 +8,9 @@ use super::LINE;
 use super::fetch::fetch;
 use super::isa::{Isa, Kernel, Level, dispatch};
 use super::vector::Vector;
-use crate::along::lanes::{self, Combine, Max, Min, Sum};
+use crate::along::lanes::{self, Combine};
 use elinvar_core::order::LANES;
+use elinvar_ops::fold::{Max, Min, Sum};
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]

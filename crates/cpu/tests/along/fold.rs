@@ -2,16 +2,16 @@ use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_cpu::Cpu;
-use elinvar_ops::Backend;
 use elinvar_ops::backend::Fold;
+use elinvar_ops::fold;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 const FOLDS: [Fold; 4] = [Fold::Sum, Fold::Prod, Fold::Max, Fold::Min];
 
 fn check(what: &str, f: Fold, x: &(Data, Layout), kept: usize, to: DType) {
-    let want = Reference::fold(&ReferenceDevice, f, reference(x), kept, to);
+    let want = fold::by::<Reference>(&ReferenceDevice, f, reference(x), kept, to);
     for d in devices() {
-        let got = Cpu::fold(&d, f, cpu(x), kept, to);
+        let got = fold::by::<Cpu>(&d, f, cpu(x), kept, to);
         same(
             &format!("{what}: {f:?} of {} {:?}, {kept} kept, on {d:?}", x.0.dtype(), x.1),
             got,

@@ -20,9 +20,10 @@ use elinvar_kernel::library::{
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Fold, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem,
+    ArgFold, Attention, Conv, Epilogue, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem,
     View,
 };
+use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::Rows;
 use elinvar_ops::update::Update;
@@ -381,12 +382,12 @@ impl Backend for Interpreted {
         Ok(())
     }
 
-    fn fold(d: &Device, f: Fold, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+    fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
         if d.tile.is_none() {
-            return Ok(host(&run_steps(&fold::steps(f, x.layout, x.dtype, kept, to), &[x.buffer])[0]));
+            return Ok(host(&run_steps(&fold::steps(F::FOLD, x.layout, x.dtype, kept, to), &[x.buffer])[0]));
         }
         let rows = x.shape()[..kept].iter().product();
-        match fold::fold(f, x.layout, x.dtype, kept, to, d.tile) {
+        match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, d.tile) {
             Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
             None => HostData::full(to, 0, 0.into()),
         }

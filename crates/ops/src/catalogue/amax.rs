@@ -1,13 +1,14 @@
 //! amax: the largest element. NaN wins; +0 is larger than -0. Equal elements share the gradient.
 
 use super::{cast, div, sum, view, where_};
+use crate::fold::{self, Folding};
 use crate::prelude::*;
 
 /// The largest or smallest element over `axes`, which stay with size 1.
 #[derive(Clone, Debug)]
-pub struct Extreme {
-    /// [`Fold::Max`] or [`Fold::Min`].
-    pub fold: Fold,
+pub struct Extreme<F> {
+    /// [`fold::Max`] or [`fold::Min`].
+    pub fold: F,
     /// The axes that are folded.
     pub axes: Dims,
 }
@@ -26,13 +27,13 @@ impl Map<2> for Won {
     }
 }
 
-impl Op for Extreme {
+impl<F: Folding> Op for Extreme<F> {
     const NAME: &'static str = "amax";
     fn saves(&self, _: DType) -> Saves {
         Saves::BOTH
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([sum::fold(x[0], self.fold, &self.axes)?]))
+        Ok(Outputs::from_buf([sum::fold::<_, F>(x[0], &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a fold has one result");
@@ -46,7 +47,13 @@ impl Op for Extreme {
 ///
 /// # Errors
 /// As [`amax`].
-pub(super) fn run<V: Value>(op: &str, fold: Fold, x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> {
+pub(super) fn run<V: Value>(
+    op: &str,
+    fold: impl Folding,
+    x: &V,
+    dims: Option<&[isize]>,
+    keepdim: bool,
+) -> Result<V> {
     let axes = sum::axes(op, x.shape(), dims)?;
     sum::not_empty(op, x.shape(), &axes)?;
     let y = V::apply(Extreme { fold, axes: axes.clone() }, &[x])?;
@@ -58,7 +65,7 @@ pub(super) fn run<V: Value>(op: &str, fold: Fold, x: &V, dims: Option<&[isize]>,
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.
 pub fn amax<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> {
-    run("amax", Fold::Max, x, dims, keepdim)
+    run("amax", fold::Max, x, dims, keepdim)
 }
 
 /// By name: operand x; attributes dim (null, an axis or a list) and keepdim.

@@ -2,6 +2,7 @@
 
 use super::gather::at_least_1d;
 use super::{amax, argmax, gather, sum};
+use crate::fold;
 use crate::prelude::*;
 
 /// The element that `f` looks for along `dim`, and its index.
@@ -30,7 +31,7 @@ pub fn max<V: Value>(x: &V, dim: isize, keepdim: bool) -> Result<(V, V)> {
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (x, keepdim) = (a.input("x")?, a.bool("keepdim")?);
     match a.maybe("dim", Args::dim)? {
-        None => Ok(vec![amax::run("max", Fold::Max, x, None, false)?]),
+        None => Ok(vec![amax::run("max", fold::Max, x, None, false)?]),
         Some(dim) => max(x, dim, keepdim).map(|(v, i)| vec![v, i]),
     }
 }

@@ -1,6 +1,7 @@
 //! min: the smallest element along an axis, and where it is. The gradient goes to that one place.
 
 use super::{amax, max};
+use crate::fold;
 use crate::prelude::*;
 
 /// The smallest element of `x` along `dim` and its index (i64): (values, indices). The first among equals; the first
@@ -16,7 +17,7 @@ pub fn min<V: Value>(x: &V, dim: isize, keepdim: bool) -> Result<(V, V)> {
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (x, keepdim) = (a.input("x")?, a.bool("keepdim")?);
     match a.maybe("dim", Args::dim)? {
-        None => Ok(vec![amax::run("min", Fold::Min, x, None, false)?]),
+        None => Ok(vec![amax::run("min", fold::Min, x, None, false)?]),
         Some(dim) => min(x, dim, keepdim).map(|(v, i)| vec![v, i]),
     }
 }

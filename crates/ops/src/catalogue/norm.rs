@@ -3,6 +3,7 @@
 //! p-th power leaves the range of the type (1e19 squared, in f32) give inf or 0.
 
 use super::{abs, amax, sum};
+use crate::fold;
 use crate::prelude::*;
 use crate::rows::STATS;
 
@@ -97,8 +98,12 @@ pub fn norm<V: Value>(x: &V, p: f64, dims: Option<&[isize]>, keepdim: bool) -> R
         sum::not_empty("norm", x.shape(), &axes)?;
     }
     if p.is_infinite() {
-        let fold = if p > 0.0 { Fold::Max } else { Fold::Min };
-        return amax::run("norm", fold, &abs(x)?, dims, keepdim);
+        let x = abs(x)?;
+        return if p > 0.0 {
+            amax::run("norm", fold::Max, &x, dims, keepdim)
+        } else {
+            amax::run("norm", fold::Min, &x, dims, keepdim)
+        };
     }
     sum::drop_axes(rows(Norm { p }, &axes, [x])?, &axes, keepdim)
 }

@@ -3,6 +3,7 @@
 //! The gradient is the product of the others, from prefix and suffix products, so zeros do no harm.
 
 use super::{cumprod, mul, permute, reshape, sum};
+use crate::fold;
 use crate::prelude::*;
 use crate::rows::rows_last;
 use crate::value::cast;
@@ -20,7 +21,7 @@ impl Op for Prod {
         Saves::INPUTS
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([sum::fold(x[0], Fold::Prod, &self.axes)?]))
+        Ok(Outputs::from_iter([sum::fold::<_, fold::Prod>(x[0], &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a product has one result");

@@ -1,6 +1,7 @@
 //! sum: the sum over some axes, in the canonical order. Empty: 0. Integers and bool sum to i64.
 
 use super::{expand, reshape};
+use crate::fold::{self, Folding};
 use crate::prelude::*;
 use crate::rows::rows_last;
 
@@ -17,7 +18,7 @@ impl Op for Sum {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([fold(x[0], Fold::Sum, &self.axes)?]))
+        Ok(Outputs::from_buf([fold::<_, fold::Sum>(x[0], &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a sum has one result");
@@ -26,13 +27,13 @@ impl Op for Sum {
 }
 
 /// Folds an array over `axes`, which stay with size 1.
-pub(crate) fn fold<B: Backend>(x: &Array<B>, f: Fold, axes: &[usize]) -> Result<Array<B>> {
-    let to = match f {
+pub(crate) fn fold<B: Backend, F: Folding>(x: &Array<B>, axes: &[usize]) -> Result<Array<B>> {
+    let to = match F::FOLD {
         Fold::Sum | Fold::Prod if !x.dtype().is_float() => DType::I64,
         Fold::Sum | Fold::Prod | Fold::Max | Fold::Min => x.dtype(),
     };
     let layout = x.layout().permute(&rows_last(x.shape(), axes));
-    let buffer = B::fold(x.device(), f, x.view_as(&layout), x.shape().rank() - axes.len(), to)?;
+    let buffer = B::fold::<F>(x.device(), x.view_as(&layout), x.shape().rank() - axes.len(), to)?;
     Ok(Array::new(x.device(), buffer, x.shape().without(axes, true), to))
 }
 
@@ -93,7 +94,7 @@ pub fn sum<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> 
     let y = if x.dtype().is_float() {
         V::apply(Sum { axes: axes.clone() }, &[x])?
     } else {
-        V::from_array(fold(x.array(), Fold::Sum, &axes)?)
+        V::from_array(fold::<_, fold::Sum>(x.array(), &axes)?)
     };
     drop_axes(y, &axes, keepdim)
 }

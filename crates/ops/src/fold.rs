@@ -1,0 +1,49 @@
+//! The ways of combining numbers as types: who names one of them when a program is compiled has the code of that one alone in it.
+
+use crate::backend::{Backend, Fold, View};
+use elinvar_core::{DType, Result};
+
+/// A [`Fold`] that is known when the program is compiled.
+pub trait Folding: Copy + Send + Sync + std::fmt::Debug + 'static {
+    /// The same as a value.
+    const FOLD: Fold;
+}
+
+/// [`Fold::Sum`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sum;
+/// [`Fold::Prod`].
+#[derive(Clone, Copy, Debug)]
+pub struct Prod;
+/// [`Fold::Max`].
+#[derive(Clone, Copy, Debug)]
+pub struct Max;
+/// [`Fold::Min`].
+#[derive(Clone, Copy, Debug)]
+pub struct Min;
+
+impl Folding for Sum {
+    const FOLD: Fold = Fold::Sum;
+}
+impl Folding for Prod {
+    const FOLD: Fold = Fold::Prod;
+}
+impl Folding for Max {
+    const FOLD: Fold = Fold::Max;
+}
+impl Folding for Min {
+    const FOLD: Fold = Fold::Min;
+}
+
+/// [`Backend::fold`] by a fold that is known only when the program runs.
+///
+/// # Errors
+/// As [`Backend::fold`].
+pub fn by<B: Backend>(d: &B::Device, f: Fold, x: View<'_, B>, kept: usize, to: DType) -> Result<B::Buffer> {
+    match f {
+        Fold::Sum => B::fold::<Sum>(d, x, kept, to),
+        Fold::Prod => B::fold::<Prod>(d, x, kept, to),
+        Fold::Max => B::fold::<Max>(d, x, kept, to),
+        Fold::Min => B::fold::<Min>(d, x, kept, to),
+    }
+}
