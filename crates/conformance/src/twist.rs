@@ -6,8 +6,8 @@
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter,
-    UpdateItem, View,
+    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
+    View,
 };
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};

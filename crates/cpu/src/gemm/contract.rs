@@ -66,11 +66,9 @@ pub(super) fn run<T: Real>(
     right: Matrix<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<Vec<T>> {
-    // With one block of rows there is nobody to share with.
     let share = match right.kept {
         Some(_) => Share::Kept,
-        None if m > super::rows::<T>() => Share::Right,
-        None => Share::Nothing,
+        None => super::share(d, [batch, m, k, n], &left),
     };
     let kind = Kind::Numbers;
     product(d, &Job { batch, m, k, n, left: &left, right: &right, finish, share, kind })

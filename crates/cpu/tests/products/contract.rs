@@ -105,6 +105,13 @@ fn every_block_edge() {
             sized(&mut dice, &best, DType::F64, [2, m, 40, n]);
         }
     }
+    // Each thread packs its own columns: of a product, of those of a batch, with a left factor that lies in any way.
+    for (b, m, k, n) in [(1, 305, 150, 512), (1, 440, 600, 192), (1, 700, 40, 8200), (4, 310, 90, 96)] {
+        for _ in 0..4 {
+            sized(&mut dice, &best, DType::F32, [b, m, k, n]);
+        }
+        sized(&mut dice, &best, DType::F64, [b, m / 2, k, n]);
+    }
     // Threads; several chunks; several blocks of the shared factor, across and in depth.
     sized(&mut dice, &on, DType::F32, [1, 200, 1030, 40]);
     sized(&mut dice, &on, DType::F32, [1, 30, 1030, 300]);

@@ -20,8 +20,7 @@ use elinvar_kernel::library::{
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem,
-    View,
+    ArgFold, Attention, Conv, Epilogue, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem, View,
 };
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
