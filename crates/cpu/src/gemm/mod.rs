@@ -69,8 +69,9 @@ const CLOSE: usize = 512 << 10;
 /// multiply a small block by it: 512 x 512 x 512 took 1.28 milliseconds so, and 1.22, and when the cores are far apart 1.49. Larger
 /// ones are cut finer, so that a thread that is late has less to do.
 const OWN: usize = 2 << 20;
-/// Columns for each thread from which it does not matter that each packs all rows.
-const MANY_COLUMNS: usize = 512;
+/// Columns for each thread from which it is no loss that each packs all rows, if they cannot be read where they lie: 512 rows, 256 columns
+/// and 1024 terms took 1.34 milliseconds, and 1.28 so; with the rows turned, too, it takes as long.
+const MANY_COLUMNS: usize = 128;
 /// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
 const STEP: usize = 4;
 /// Tasks, or panels, for each thread of which one more or less is little.
