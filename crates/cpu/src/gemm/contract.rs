@@ -68,7 +68,7 @@ pub(super) fn run<T: Real>(
 ) -> Result<Vec<T>> {
     let share = match right.kept {
         Some(_) => Share::Kept,
-        None => super::share(d, [batch, m, k, n], &left),
+        None => super::share::<T>(d, [batch, m, k, n]),
     };
     let kind = Kind::Numbers;
     product(d, &Job { batch, m, k, n, left: &left, right: &right, finish, share, kind })

@@ -65,12 +65,9 @@ const SKINNY: usize = 8;
 const BROAD: RangeInclusive<usize> = 8..=192;
 /// Bytes of a right factor that stays close without being packed: half of a core's L2.
 const CLOSE: usize = 512 << 10;
-/// Bytes of a right factor of which each thread packs its own columns. A core takes longer to read what another has just packed than to
-/// multiply a small block by it: 512 x 512 x 512 took 1.28 milliseconds so, and 1.22, and when the cores are far apart 1.49. Larger
-/// ones are cut finer, so that a thread that is late has less to do.
-const OWN: usize = 2 << 20;
-/// Columns for each thread from which it is no loss that each packs all rows, if they cannot be read where they lie: 512 rows, 256 columns
-/// and 1024 terms took 1.34 milliseconds, and 1.28 so; with the rows turned, too, it takes as long.
+/// Columns for each thread from which threads share the columns of a product, and not its rows. A core waits for what another has just
+/// packed: 1000 x 1000 x 1000 took 12.0 milliseconds by rows when the cores were far apart, and 9.9 so, and as long when they were not.
+/// With fewer columns, packing all rows on each thread takes what it saves.
 const MANY_COLUMNS: usize = 128;
 /// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
 const STEP: usize = 4;
@@ -91,30 +88,30 @@ pub(crate) enum Share {
     Nothing,
     /// The left one, whole.
     Left,
-    /// The right one, a block of it after the other.
+    /// The right one, a block of it after the other: each thread packs columns, and begins with them.
     Right,
-    /// Neither: each thread packs columns of its own, and takes all rows.
-    Columns,
+    /// Neither: each thread makes products of its own.
+    Products,
     /// The right one is there already, packed.
     Kept,
 }
 
-/// What is shared of two matrices that lie in memory.
-fn share<T: Real>(d: &CpuDevice, [batch, m, k, n]: [usize; 4], left: &Matrix<'_, T>) -> Share {
+/// What is shared of factors that lie in memory, of sizes b, m, k, n.
+fn share<T: Real>(d: &CpuDevice, [batch, m, k, n]: [usize; 4]) -> Share {
     let (threads, rows) = (d.threads(), rows::<T>());
     // With one block of rows there is nobody to share with; nor is there a need to, of what is read as it lies.
     if m <= rows || is_close::<T>(k, n) && m <= rows * threads {
-        return Share::Nothing;
+        Share::Nothing
+    } else if batch > 1 && is_even(batch, threads) && k.saturating_mul(n) <= shared::<T>() {
+        Share::Products
+    } else {
+        Share::Right
     }
-    // Threads for one product, and what is cut for all.
-    let across = threads.div_ceil(batch.max(1));
-    let parts = if across == 1 { batch } else { n.div_ceil(width::<T>(d.isa())) };
-    let even = parts.is_multiple_of(threads) || parts >= MANY * threads;
-    let free = across == 1
-        || n >= MANY_COLUMNS * across
-        || left.lines(0, 0..m).is_some_and(|l| are_apart(l.step.wrapping_mul(size_of::<T>())));
-    let own = k.saturating_mul(n) <= OWN / size_of::<T>();
-    if threads > 1 && even && free && own { Share::Columns } else { Share::Right }
+}
+
+/// Do so many parts keep all threads busy to the end?
+fn is_even(parts: usize, threads: usize) -> bool {
+    parts.is_multiple_of(threads) || parts >= MANY * threads
 }
 
 /// A batch of products.
@@ -148,7 +145,7 @@ pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<Vec<T>
         Share::Nothing => job.alone(d, tiles),
         Share::Left => job.with_left(d, tiles),
         Share::Right => job.with_right(d, &cut, tiles),
-        Share::Columns => job.with_columns(d, &cut, tiles),
+        Share::Products => job.in_turn(d, &cut, tiles),
         Share::Kept => job.with_kept(d, tiles),
     })
 }
@@ -188,6 +185,34 @@ impl<T: Real> Job<'_, T> {
         WIDE[usize::from(self.k > CHUNK)]
     }
 
+    /// Threads that the batch does not feed. With a shared right factor one product is made after the other.
+    fn threads(&self, d: &CpuDevice) -> usize {
+        match self.share {
+            _ if self.ns() == 0.0 => 1,
+            Share::Right => d.threads(),
+            Share::Nothing | Share::Left | Share::Products | Share::Kept => {
+                d.threads().div_ceil(self.batch.max(1))
+            }
+        }
+    }
+
+    /// Those of them that have columns of their own; the others share these, and have rows of their own.
+    fn across(&self, d: &CpuDevice) -> usize {
+        let threads = self.threads(d);
+        let by_rows = match self.share {
+            // Columns are packed by each task that has them: they are cut, unless there are fewer than rows, none is packed, or a
+            // thread would have many more than another.
+            Share::Nothing => {
+                let even = is_even(self.n.div_ceil(width::<T>(d.isa())), threads);
+                self.n <= self.m || is_close::<T>(self.k, self.n) || !even
+            }
+            Share::Left | Share::Products => false,
+            Share::Right => return threads.min(self.n / MANY_COLUMNS).max(1),
+            Share::Kept => true,
+        };
+        if by_rows { 1 } else { threads }
+    }
+
     /// Tiles that fit the caches, and enough of them for all threads.
     fn cut(&self, d: &CpuDevice) -> Cut {
         let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
@@ -197,34 +222,15 @@ impl<T: Real> Job<'_, T> {
             Share::Nothing if broad => (self.m, self.n),
             Share::Nothing => (rows::<T>(), cols::<T>()),
             Share::Left => (self.m, self.right.windows(d.isa()).map_or(cols::<T>(), Windows::together)),
-            Share::Right => (rows::<T>(), self.n.min(self.wide())),
-            Share::Columns => (rows::<T>(), self.wide()),
+            Share::Right | Share::Products => (rows::<T>(), self.wide()),
             // Few rows are packed as often as there are tiles side by side.
             Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
             Share::Kept => (rows::<T>(), self.wide()),
         };
-        // Threads that the batch does not feed. With a shared right factor one product is made after the other.
-        let threads = match self.share {
-            _ if self.ns() == 0.0 => 1,
-            Share::Right => d.threads(),
-            Share::Nothing | Share::Left | Share::Columns | Share::Kept => {
-                d.threads().div_ceil(self.batch.max(1))
-            }
-        };
+        let across = if broad { self.threads(d) } else { self.across(d) };
+        let down = self.threads(d).div_ceil(across);
         // Rows are cut finer if they are enough for all; otherwise columns.
-        let by_rows = match self.share {
-            // Columns are packed by each task that has them: they are cut, unless there are fewer than rows, none is packed, or a
-            // thread would have many more than another.
-            Share::Nothing => {
-                let panels = self.n.div_ceil(w);
-                let even = panels.is_multiple_of(threads) || panels >= MANY * threads;
-                !broad && (self.n <= self.m || self.is_close() || !even)
-            }
-            Share::Left | Share::Columns => false,
-            Share::Right | Share::Kept => true,
-        };
-        let by_rows = by_rows && self.m >= 2 * h * threads;
-        let (down, across) = if by_rows { (threads, 1) } else { (1, threads) };
+        let (down, across) = if self.m >= 2 * h * down { (down, across) } else { (1, down * across) };
         // A thread that waits for another's last rows loses more than a tile of fewer rows does.
         let unit = if down > 1 { h.min(STEP) } else { h };
         let (rows, cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
@@ -290,7 +296,7 @@ impl<T: Real> Job<'_, T> {
                 return self.skinny(d, tile, columns);
             }
             // What is used by few tiles, or stays in the second-level cache as it is, is not worth packing.
-            let few = self.m <= 2 * height::<T>(isa) || self.is_close();
+            let few = self.m <= 2 * height::<T>(isa) || is_close::<T>(self.k, self.n);
             // Panels of pairs do not lie in memory: two terms of a column are no neighbours there.
             let whole = if few && self.kind == Kind::Numbers { cols.len() / w * w } else { 0 };
             let together = (TOGETHER * w).min(cols.len().next_multiple_of(w));
@@ -354,11 +360,6 @@ impl<T: Real> Job<'_, T> {
                 self.finish(d, tile);
             })
         })?
-    }
-
-    /// Does the right factor stay in the second-level cache as it is?
-    fn is_close(&self) -> bool {
-        is_close::<T>(self.k, self.n)
     }
 
     /// Are there so many rows that columns in memory are better read number by number, if they lie so?
@@ -455,7 +456,7 @@ impl<T: Real> Job<'_, T> {
     /// A block of the right factor after the other is packed by all threads; each task packs rows of the left one.
     fn with_right(&self, d: &CpuDevice, cut: &Cut, tiles: &mut [Tile<'_, T>]) -> Result<()> {
         // Columns of tiles that are packed together, and then as many chunks as fit.
-        let wide = (self.wide() / cut.cols).max(1) * cut.cols;
+        let wide = (self.wide() * self.across(d) / cut.cols).max(1) * cut.cols;
         let wide = wide.min(self.n.next_multiple_of(cut.cols));
         let deep = (shared::<T>() / wide / CHUNK).max(1) * CHUNK;
         let down = self.m.div_ceil(cut.rows);
@@ -471,11 +472,14 @@ impl<T: Real> Job<'_, T> {
         })?
     }
 
-    /// Each thread packs columns, and takes all rows of them: what one packed, no other reads.
-    fn with_columns(&self, d: &CpuDevice, cut: &Cut, tiles: &mut [Tile<'_, T>]) -> Result<()> {
-        let mut parts: Vec<_> = tiles.chunks_mut(self.m.div_ceil(cut.rows)).collect();
-        each(d, self.ns(), &mut parts, |part| {
-            scratch(self.k * cut.cols, |right| self.phase(d, 0.0, part, 0..self.k, right))?
+    /// Each thread makes products: what one packed, no other reads.
+    fn in_turn(&self, d: &CpuDevice, cut: &Cut, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+        let (down, across) = (self.m.div_ceil(cut.rows), self.n.div_ceil(cut.cols));
+        let mut products: Vec<_> = tiles.chunks_mut(down * across).collect();
+        each(d, self.ns(), &mut products, |product| {
+            scratch(self.k * self.n.next_multiple_of(cut.cols), |right| {
+                self.phase(d, 0.0, product, 0..self.k, right)
+            })?
         })
     }
 
@@ -504,6 +508,9 @@ impl<T: Real> Job<'_, T> {
                 rest = after;
             }
         }
+        // Each thread begins with what lies before it: columns that it also begins to multiply.
+        let wide = tiles[0].cols.len();
+        parts.sort_by_key(|(terms, cols, _)| ((cols.start - across.start) / wide, terms.start));
         each(d, ns, &mut parts, |(terms, cols, part)| {
             self.right.pack(isa, b, terms.clone(), cols.clone(), part);
             Ok(())

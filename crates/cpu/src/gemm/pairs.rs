@@ -8,8 +8,8 @@
 
 use super::kernels::as_pairs;
 use super::{
-    AsTaps, Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Share, Windows,
-    product, turn, width,
+    AsTaps, Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Windows, product,
+    turn, width,
 };
 use crate::CpuDevice;
 use crate::isa::{Isa, Kernel, dispatch};
@@ -37,7 +37,7 @@ pub(super) fn products(
     let left = left.map(Matrix::turned);
     let left: &dyn Left<f32> = left.as_ref().map_or(&x, |m| m);
     let right: &dyn Right<f32> = right.as_ref().map_or(&w, |m| m);
-    let share = if m > super::rows::<f32>() { Share::Right } else { Share::Nothing };
+    let share = super::share::<f32>(d, [batch, m, k.div_ceil(2), n]);
     let job = Job { batch, m, k: k.div_ceil(2), n, left, right, finish, share, kind: Kind::Pairs };
     product(d, &job).map(Some)
 }

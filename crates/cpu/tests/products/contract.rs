@@ -105,8 +105,11 @@ fn every_block_edge() {
             sized(&mut dice, &best, DType::F64, [2, m, 40, n]);
         }
     }
-    // Each thread packs its own columns: of a product, of those of a batch, with a left factor that lies in any way.
-    for (b, m, k, n) in [(1, 305, 150, 512), (1, 440, 600, 192), (1, 700, 40, 8200), (4, 310, 90, 96)] {
+    // Each thread packs its own columns, or makes products of its own; with a left factor that lies in any way. Threads share
+    // columns; several blocks of columns for each; columns that none has to itself.
+    for (b, m, k, n) in
+        [(1, 305, 150, 512), (1, 440, 600, 192), (1, 700, 40, 8200), (1, 150, 520, 2100), (4, 310, 90, 96)]
+    {
         for _ in 0..4 {
             sized(&mut dice, &best, DType::F32, [b, m, k, n]);
         }

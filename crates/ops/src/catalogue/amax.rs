@@ -33,7 +33,7 @@ impl<F: Folding> Op for Extreme<F> {
         Saves::BOTH
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([sum::fold::<_, F>(x[0], &self.axes)?]))
+        Ok(Outputs::from_buf([sum::fold(self.fold, x[0], &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a fold has one result");

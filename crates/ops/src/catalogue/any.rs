@@ -8,9 +8,9 @@ use crate::prelude::*;
 ///
 /// # Errors
 /// As [`any`].
-pub(super) fn run<V: Value, F: Folding>(
+pub(super) fn run<V: Value>(
     op: &str,
-    _: F,
+    fold: impl Folding,
     x: &V,
     dims: Option<&[isize]>,
     keepdim: bool,
@@ -20,7 +20,7 @@ pub(super) fn run<V: Value, F: Folding>(
         _ => sum::axes(op, x.shape(), dims)?,
     };
     let truth = cast(&x.detached(), DType::Bool)?;
-    sum::drop_axes(V::from_array(sum::fold::<_, F>(truth.array(), &axes)?), &axes, keepdim)
+    sum::drop_axes(V::from_array(sum::fold(fold, truth.array(), &axes)?), &axes, keepdim)
 }
 
 /// Is some element of `x` along `dims` (all axes if `None`) not zero? bool. NaN is not zero. Empty: false.

@@ -21,7 +21,7 @@ impl Op for Prod {
         Saves::INPUTS
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_iter([sum::fold::<_, fold::Prod>(x[0], &self.axes)?]))
+        Ok(Outputs::from_iter([sum::fold(fold::Prod, x[0], &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a product has one result");

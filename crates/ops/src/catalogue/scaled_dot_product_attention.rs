@@ -99,7 +99,7 @@ impl Sdpa {
             scores = where_(&reshape::to_shape(&seen, &Shape::new(&[rows, s])?)?, &scores, &never)?;
         }
         // A row without any key has no softmax; it is computed as if of zeros, and thrown away.
-        let most = V::from_array(sum::fold::<_, fold::Max>(scores.array(), &[3])?);
+        let most = V::from_array(sum::fold(fold::Max, scores.array(), &[3])?);
         let dead = eq(&most, &never)?;
         let p = where_(&dead, &zero, &softmax(&where_(&dead, &zero, &scores)?, -1)?)?;
         let dp = matmul(&g, &turned(&v)?)?;

@@ -18,7 +18,7 @@ impl Op for Sum {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([fold::<_, fold::Sum>(x[0], &self.axes)?]))
+        Ok(Outputs::from_buf([fold(fold::Sum, x[0], &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a sum has one result");
@@ -27,7 +27,7 @@ impl Op for Sum {
 }
 
 /// Folds an array over `axes`, which stay with size 1.
-pub(crate) fn fold<B: Backend, F: Folding>(x: &Array<B>, axes: &[usize]) -> Result<Array<B>> {
+pub(crate) fn fold<B: Backend, F: Folding>(_: F, x: &Array<B>, axes: &[usize]) -> Result<Array<B>> {
     let to = match F::FOLD {
         Fold::Sum | Fold::Prod if !x.dtype().is_float() => DType::I64,
         Fold::Sum | Fold::Prod | Fold::Max | Fold::Min => x.dtype(),
@@ -94,7 +94,7 @@ pub fn sum<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> 
     let y = if x.dtype().is_float() {
         V::apply(Sum { axes: axes.clone() }, &[x])?
     } else {
-        V::from_array(fold::<_, fold::Sum>(x.array(), &axes)?)
+        V::from_array(fold(fold::Sum, x.array(), &axes)?)
     };
     drop_axes(y, &axes, keepdim)
 }
