@@ -13,7 +13,9 @@
 //! * `product`: products of matrices, as cuBLASLt has them; `ELINVAR_CUBLASLT_LIBRARY` may name this library, too.
 //! * `sys`: the C functions, and memory as raw bytes.
 //!
-//! What is not emulated: time, caches, memories of several devices (they share one), and data races between workgroups (the interpreter of the kernel
+//! Its clock counts instructions: a kernel that has fewer is faster, whatever the host does beside.
+//!
+//! What is not emulated: caches, memories of several devices (they share one), and data races between workgroups (the interpreter of the kernel
 //! language finds those).
 //!
 //! The environment chooses what device it is: see [`settings`].

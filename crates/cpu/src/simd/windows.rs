@@ -350,17 +350,15 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
         if n == 0 {
             return;
         }
-        let rows = room.unwritten().chunks_mut(x[0].len.min(n)).enumerate();
-        if const { L::AT_ONCE > 1 && <F as Lanes<L, N>>::LIGHT } {
-            rows.for_each(|(i, y)| {
+        // Loops, and no closures, which would be compiled without the instruction set of the kernel.
+        for (i, y) in room.unwritten().chunks_mut(x[0].len.min(n)).enumerate() {
+            if const { L::AT_ONCE > 1 && <F as Lanes<L, N>>::LIGHT } {
                 let mut copies = [const { MaybeUninit::<Copies<T, FEW>>::uninit() }; N];
                 light::<T, S, F, N>(f, &lines(x, i, y.len(), &mut copies), y, ends);
-            });
-        } else {
-            rows.for_each(|(i, y)| {
+            } else {
                 let mut copies = [const { MaybeUninit::<Copies<T>>::uninit() }; N];
                 row::<T, L, M, S, F, N>(f, &lines(x, i, y.len(), &mut copies), y, ends);
-            });
+            }
         }
         room.count(n);
     }

@@ -115,6 +115,11 @@ fn every_block_edge() {
         }
         sized(&mut dice, &best, DType::F64, [b, m / 2, k, n]);
     }
+    // So many rows that each task packs the right factor for itself.
+    for (m, k, n) in [(433, 40, 33), (450, 600, 70), (577, 90, 500)] {
+        sized(&mut dice, &best, DType::F32, [1, m, k, n]);
+        sized(&mut dice, &best, DType::F64, [1, m / 2, k, n / 2]);
+    }
     // Threads; several chunks; several blocks of the shared factor, across and in depth.
     sized(&mut dice, &on, DType::F32, [1, 200, 1030, 40]);
     sized(&mut dice, &on, DType::F32, [1, 30, 1030, 300]);

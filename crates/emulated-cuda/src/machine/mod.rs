@@ -76,11 +76,11 @@ pub(crate) struct Group<'a> {
     pub shared: SharedMemory,
 }
 
-/// Runs a program on a launch.
+/// Runs a program on a launch; gives how many instructions its warps were given.
 ///
 /// # Errors
 /// The first [`Fault`] that was met.
-pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<(), Fault> {
+pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<u64, Fault> {
     if launch.params.len() != program.param_bytes {
         return Err(Fault::new(
             FaultKind::Launch,
@@ -106,10 +106,11 @@ pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<(), Fa
     let place = |i: u64| [(i % x) as u32, (i / x % y) as u32, (i / x / y) as u32];
     let worker = || Worker::new(program, launch, memory);
     if count > 1 && count * threads >= SHARED_FROM {
-        return (0..count).into_par_iter().try_for_each_init(worker, |w, i| w.group(place(i)));
+        let all = (0..count).into_par_iter().map_init(worker, |w, i| w.group(place(i)));
+        return all.try_reduce(|| 0, |a, b| Ok(a + b));
     }
     let mut worker = worker();
-    (0..count).try_for_each(|i| worker.group(place(i)))
+    (0..count).try_fold(0, |steps, i| Ok(steps + worker.group(place(i))?))
 }
 
 /// Runs workgroups, one after the other.
@@ -135,7 +136,7 @@ impl<'a> Worker<'a> {
         Worker { group: Group { program, memory, params: &launch.params, shared }, warps }
     }
 
-    fn group(&mut self, id: [u32; 3]) -> Result<(), Fault> {
+    fn group(&mut self, id: [u32; 3]) -> Result<u64, Fault> {
         let program = self.group.program;
         self.group.shared.begin();
         for warp in &mut self.warps {
@@ -178,7 +179,8 @@ impl<'a> Worker<'a> {
                 None | Some(Stop::Signal) => unreachable!("all warps have stopped, and not for that"),
                 Some(Stop::Done) => {
                     let last = self.group.shared.no_flights();
-                    return last.map_err(|f| placed(f, program, &self.warps[0], 0, id));
+                    last.map_err(|f| placed(f, program, &self.warps[0], 0, id))?;
+                    return Ok(self.warps.iter().map(|w| w.steps).sum());
                 }
                 Some(Stop::Barrier(_)) => {
                     self.group.shared.barrier();

@@ -39,6 +39,8 @@ pub struct Warp {
     /// Lanes that have not ended.
     live: u32,
     all: u32,
+    /// Instructions that it was given.
+    pub steps: u64,
     /// The number of lane 0 in its workgroup.
     pub first: u16,
     pub copies: Copies,
@@ -57,6 +59,7 @@ impl Warp {
             others: Vec::new(),
             live: all,
             all,
+            steps: 0,
             first: (number * LANES) as u16,
             copies: Copies::default(),
             products: Products::default(),
@@ -99,6 +102,7 @@ impl Warp {
         self.here = Path { at: 0, mask: self.all };
         self.others.clear();
         self.live = self.all;
+        self.steps = 0;
         self.copies = Copies::default();
         self.products = Products::default();
     }
@@ -138,6 +142,7 @@ impl Warp {
     pub fn run(&mut self, group: &mut Group<'_>) -> Result<Stop, Fault> {
         let program = group.program;
         loop {
+            self.steps += 1;
             match program.insts[self.here.at] {
                 Inst::Join => {
                     if !self.others.is_empty() {
