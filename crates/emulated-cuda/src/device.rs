@@ -65,8 +65,10 @@ impl Error {
     }
 }
 
-/// Bytes of a copy that count for an instruction.
-const COPIED: u64 = 512;
+/// For how many instructions a copy of so many bytes counts.
+fn copied(bytes: u64) -> u64 {
+    1 + bytes / 512
+}
 
 /// What stays on the device.
 #[derive(Debug)]
@@ -459,7 +461,7 @@ impl Device {
             Work::Across { from, to, bytes } => {
                 let ((to, to_at), (from, from_at)) = (self.range(*to, *bytes)?, self.range(*from, *bytes)?);
                 to.copy_from(to_at, from, from_at, *bytes as usize);
-                Ok(bytes / COPIED)
+                Ok(copied(*bytes))
             }
             Work::Multiply(product) => product
                 .run(&self.memory)
@@ -479,10 +481,12 @@ impl Device {
             Operation::Up(host, to) => {
                 let (raw, at) = self.range(*to, host.len() as u64)?;
                 host.copy_to(raw, at);
+                self.clock += copied(host.len() as u64);
             }
             Operation::Down(from, host) => {
                 let (raw, at) = self.range(*from, host.len() as u64)?;
                 host.copy_from(raw, at);
+                self.clock += copied(host.len() as u64);
             }
             Operation::Work(work) => self.work(work)?,
             Operation::Graph(all) => all.iter().try_for_each(|work| self.work(work))?,

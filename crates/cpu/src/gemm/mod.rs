@@ -214,18 +214,15 @@ impl<T: Real> Job<'_, T> {
     /// Those of them that have columns of their own; the others share these, and have rows of their own.
     fn across(&self, d: &CpuDevice) -> usize {
         let threads = self.threads(d);
-        let by_rows = match self.share {
+        let even = || is_even(self.n.div_ceil(width::<T>(d.isa())), threads);
+        match self.share {
             // Columns are packed by each task that has them: they are cut, unless there are fewer than rows, none is packed, or a
             // thread would have many more than another.
-            Share::Nothing => {
-                let even = is_even(self.n.div_ceil(width::<T>(d.isa())), threads);
-                self.n <= self.m || is_close::<T>(self.k, self.n) || !even
-            }
-            Share::Left | Share::Products => false,
-            Share::Right => return threads.min(self.n / MANY_COLUMNS).max(1),
-            Share::Kept => true,
-        };
-        if by_rows { 1 } else { threads }
+            Share::Nothing if self.n <= self.m || is_close::<T>(self.k, self.n) || !even() => 1,
+            Share::Nothing | Share::Left | Share::Products => threads,
+            Share::Right => threads.min(self.n / MANY_COLUMNS).max(1),
+            Share::Kept => 1,
+        }
     }
 
     /// Tiles that fit the caches, and enough of them for all threads.
