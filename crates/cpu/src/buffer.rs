@@ -67,10 +67,7 @@ impl CpuBuffer {
                 if Arc::strong_count(node) > 1 {
                     *node = Arc::new(Node::ready(memory::copy(old)?));
                 }
-                let node = Arc::get_mut(node).expect("nobody else has just got hold of it");
-                drop(node.prepacked.take());
-                node.uses.forget();
-                Ok(node.data.get_mut().expect("numbers that were read are there").data_mut())
+                Ok(Arc::get_mut(node).expect("nobody else has just got hold of it").get_mut())
             }
         }
     }
@@ -85,7 +82,7 @@ impl CpuBuffer {
             && let Some(copy) = Prepacked::new(d, node.data()?, place)?
         {
             // If somebody else was faster, his is as good.
-            drop(node.prepacked.set(copy));
+            drop(node.prepacked.set(Box::new(copy)));
         }
         Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
     }
@@ -101,9 +98,9 @@ impl CpuBuffer {
             && let Some(copy) = node.uses.count(d, node.data()?, place)
         {
             // If somebody else was faster, his is as good.
-            drop(node.prepacked.set(copy));
+            drop(node.prepacked.set(Box::new(copy)));
         }
-        Ok(node.prepacked.get())
+        Ok(node.prepacked.get().map(Box::as_ref))
     }
     /// The numbers if they are few, else what others can hold.
     pub(crate) fn node(&self) -> std::result::Result<&Arc<Node>, &HostData> {
@@ -115,10 +112,10 @@ impl CpuBuffer {
     fn dtype_and_len(&self) -> (DType, usize) {
         match &self.0 {
             Kind::Small(held) => (held.data().dtype(), held.data().len()),
-            Kind::Large(node) => match node.data.get() {
-                Some(held) => (held.data().dtype(), held.data().len()),
+            Kind::Large(node) => match node.get() {
+                Some(data) => (data.dtype(), data.len()),
                 // What is put off alone is not asked for its type.
-                None => (DType::F32, node.len),
+                None => (DType::F32, node.len()),
             },
         }
     }
@@ -146,17 +143,29 @@ enum Work {
     Other(Arc<dyn Fn() -> Result<HostData> + Send + Sync>),
 }
 
-/// Numbers that several can hold.
+/// Numbers that several can hold. It is small: an op of a thousand numbers makes one.
 pub(crate) struct Node {
+    numbers: Numbers,
+    /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
+    prepacked: OnceLock<Box<Prepacked>>,
+    /// Whether it is.
+    uses: Uses,
+}
+
+enum Numbers {
+    /// There from the first.
+    Ready(Held),
+    /// Put off, at least at first.
+    Later(Box<Later>),
+}
+
+/// Numbers that somebody will read, or has read.
+struct Later {
     /// How many.
     len: usize,
     data: OnceLock<Held>,
     /// How they are computed; None when they are there.
     work: Mutex<Option<Work>>,
-    /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
-    prepacked: OnceLock<Prepacked>,
-    /// Whether it is.
-    uses: Uses,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -164,66 +173,98 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Node {
-    fn ready(data: HostData) -> Node {
-        let len = data.len();
-        Node {
-            len,
-            data: OnceLock::from(Held::new(data)),
-            work: Mutex::new(None),
-            prepacked: OnceLock::new(),
-            uses: Uses::default(),
-        }
-    }
-    fn put_off(plan: Plan) -> Node {
-        Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
-    }
-    fn waiting(len: usize, work: Work) -> Node {
-        Node {
-            len,
-            data: OnceLock::new(),
-            work: Mutex::new(Some(work)),
-            prepacked: OnceLock::new(),
-            uses: Uses::default(),
-        }
-    }
-    /// The maps by which the numbers will be computed, if they are not there.
-    pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
-        match &*lock(&self.work) {
-            Some(Work::Maps(plan)) => Some(plan.clone()),
-            Some(Work::Other(_)) | None => None,
-        }
-    }
-    /// Is that layout all the numbers, one after the other?
-    pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
-        layout.is_contiguous() && layout.offset() == 0 && layout.shape().numel() == self.len
-    }
-    /// The numbers if they are there.
-    pub(crate) fn get(&self) -> Option<&HostData> {
-        self.data.get().map(Held::data)
-    }
+impl Later {
     /// Here are the numbers. If somebody else was faster, his are the same.
-    pub(crate) fn set(&self, data: HostData) {
+    fn set(&self, data: HostData) {
         // The memory of the numbers that are there already goes back to the cache.
         drop(self.data.set(Held::new(data)));
         let done = lock(&self.work).take();
         // Outside of the lock: this may be the last that holds other nodes.
         drop(done);
     }
-    /// The numbers; they are computed now if they were put off. Two threads that ask at once may both compute them: no lock
-    /// is held meanwhile, for a thread of a caller's own pool takes up other tasks while it waits for ours, and one of
-    /// these may ask for the same numbers.
+    /// Two threads that ask at once may both compute them: no lock is held meanwhile, for a thread of a caller's own pool takes up
+    /// other tasks while it waits for ours, and one of these may ask for the same numbers.
+    #[cold]
+    fn compute(&self) -> Result<()> {
+        let work = lock(&self.work).clone();
+        match work {
+            Some(Work::Maps(plan)) => self.set(chain::compute(&plan)?),
+            Some(Work::Other(compute)) => self.set(compute()?),
+            // Somebody else has just been faster.
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    fn of(numbers: Numbers) -> Node {
+        Node { numbers, prepacked: OnceLock::new(), uses: Uses::default() }
+    }
+    fn ready(data: HostData) -> Node {
+        Node::of(Numbers::Ready(Held::new(data)))
+    }
+    fn put_off(plan: Plan) -> Node {
+        Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
+    }
+    fn waiting(len: usize, work: Work) -> Node {
+        Node::of(Numbers::Later(Box::new(Later { len, data: OnceLock::new(), work: Mutex::new(Some(work)) })))
+    }
+    /// How many numbers.
+    fn len(&self) -> usize {
+        match &self.numbers {
+            Numbers::Ready(held) => held.data().len(),
+            Numbers::Later(later) => later.len,
+        }
+    }
+    /// The maps by which the numbers will be computed, if they are not there.
+    pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
+        let Numbers::Later(later) = &self.numbers else { return None };
+        match &*lock(&later.work) {
+            Some(Work::Maps(plan)) => Some(plan.clone()),
+            Some(Work::Other(_)) | None => None,
+        }
+    }
+    /// Is that layout all the numbers, one after the other?
+    pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
+        layout.is_contiguous() && layout.offset() == 0 && layout.shape().numel() == self.len()
+    }
+    /// The numbers if they are there.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&HostData> {
+        match &self.numbers {
+            Numbers::Ready(held) => Some(held.data()),
+            Numbers::Later(later) => later.data.get().map(Held::data),
+        }
+    }
+    /// Here are the numbers that were put off.
+    pub(crate) fn set(&self, data: HostData) {
+        match &self.numbers {
+            // They are the same.
+            Numbers::Ready(_) => {}
+            Numbers::Later(later) => later.set(data),
+        }
+    }
+    /// The numbers; they are computed now if they were put off.
+    #[inline]
     pub(crate) fn data(&self) -> Result<&HostData> {
-        if self.get().is_none() {
-            let work = lock(&self.work).clone();
-            match work {
-                Some(Work::Maps(plan)) => self.set(chain::compute(&plan)?),
-                Some(Work::Other(compute)) => self.set(compute()?),
-                // Somebody else has just been faster.
-                None => {}
-            }
+        if let Numbers::Later(later) = &self.numbers
+            && later.data.get().is_none()
+        {
+            later.compute()?;
         }
         Ok(self.get().expect("numbers without a plan are there"))
+    }
+    /// The numbers that are there, to be changed.
+    fn get_mut(&mut self) -> &mut HostData {
+        drop(self.prepacked.take());
+        self.uses.forget();
+        match &mut self.numbers {
+            Numbers::Ready(held) => held.data_mut(),
+            Numbers::Later(later) => {
+                later.data.get_mut().expect("numbers that were read are there").data_mut()
+            }
+        }
     }
 }
 

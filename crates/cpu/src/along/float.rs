@@ -1,5 +1,6 @@
 //! f32 and f64: the types in which floats are computed, and the folds of both by name.
 
+use super::columns::{self, Columns};
 use super::lanes::{self, Combine, each_fold};
 use super::stage::Number;
 use crate::CpuDevice;
@@ -24,6 +25,11 @@ pub(crate) trait Float: Number + Read + PartialOrd {
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The sum of at most a block of terms that lie in several parts.
     fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
+    /// The sum of each column's `n` terms.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn sum_columns(d: &CpuDevice, x: &Columns<'_, Self>, n: usize, sums: &mut [Self]) -> Result<()>;
     /// The sum of a few terms, filled up with zeros.
     fn few(terms: [Self; FEW]) -> Self;
     /// Results of blocks, joined.
@@ -48,6 +54,9 @@ macro_rules! float {
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
                 <$t as Folds>::sum_of(isa, parts)
+            }
+            fn sum_columns(d: &CpuDevice, x: &Columns<'_, $t>, n: usize, sums: &mut [$t]) -> Result<()> {
+                columns::fold::<$t, Sum>(d, x, n, sums)
             }
             #[inline(always)]
             fn few(terms: [$t; FEW]) -> $t {

@@ -6,7 +6,7 @@
 
 use super::columns::{self, Columns};
 use super::lanes::{self, Combine};
-use super::stage::{Number, Stage};
+use super::stage::{Number, PARTS, Stage};
 use crate::CpuDevice;
 use crate::View;
 use crate::convert::{store, stored};
@@ -64,9 +64,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
                 let mut buffer = [F::start(); BLOCK];
                 for (b, y) in part.iter_mut().enumerate() {
                     let start = (first + b) * BLOCK;
-                    let len = BLOCK.min(n - start);
-                    let terms = x.block(row * n + start, len, len, &mut buffer);
-                    lanes::short_rows::<T, F>(d.isa(), terms, len, far, std::slice::from_mut(y));
+                    *y = block::<T, F>(d, x, row * n + start, BLOCK.min(n - start), far, &mut buffer);
                 }
             });
             *out = lanes::join::<T, F>(&all);
@@ -90,12 +88,31 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
         for (i, out) in part.iter_mut().enumerate() {
             for (b, y) in all.iter_mut().enumerate() {
                 let start = b * BLOCK;
-                let len = BLOCK.min(n - start);
-                let terms = x.block((first + i) * n + start, len, len, &mut buffer);
-                lanes::short_rows::<T, F>(d.isa(), terms, len, far, std::slice::from_mut(y));
+                *y = block::<T, F>(d, x, (first + i) * n + start, BLOCK.min(n - start), far, &mut buffer);
             }
             *out = lanes::join::<T, F>(&all);
         }
         Ok(())
     })
+}
+
+/// The fold of a block of `len` terms from `start` on.
+fn block<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &Stage<'_, T>,
+    start: usize,
+    len: usize,
+    far: bool,
+    buffer: &mut [T; BLOCK],
+) -> T {
+    if let Some(terms) = x.padded(start, len, len) {
+        return F::block(d.isa(), terms, far);
+    }
+    // Such as a channel of a batch of images, whose gradient a bias gets.
+    if let Some(parts) = x.parts::<PARTS>(start, len)
+        && let Some(folded) = F::block_of(d.isa(), &parts)
+    {
+        return folded;
+    }
+    F::block(d.isa(), x.block(start, len, len, buffer), far)
 }

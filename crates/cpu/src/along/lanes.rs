@@ -35,6 +35,15 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         let _ = far;
         formula_or_plain::<T, _>(isa, Block { terms, f: PhantomData::<Self> })
     }
+    /// At most a block of terms that lie in several parts, if they need not be copied first.
+    #[inline]
+    fn block_of(isa: Isa, parts: &[&[T]]) -> Option<T>
+    where
+        T: Element,
+    {
+        let _ = (isa, parts);
+        None
+    }
 
     /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what an extreme costs.
     #[inline(always)]
@@ -70,6 +79,10 @@ macro_rules! float {
             #[inline]
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
                 if terms.len() <= 16 { formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
+            }
+            #[inline]
+            fn block_of(isa: Isa, parts: &[&[$t]]) -> Option<$t> {
+                Some(<$t as Folds>::sum_of(isa, parts))
             }
         }
         impl Combine<$t> for Prod {

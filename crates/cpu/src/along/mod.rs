@@ -16,6 +16,7 @@ mod sort;
 pub(crate) mod stage;
 mod task;
 mod terms;
+mod upright;
 
 pub(crate) use arg_fold::arg_fold;
 pub(crate) use fold::{max, min, prod, sum};

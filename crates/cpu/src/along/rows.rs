@@ -5,9 +5,10 @@
 //! first-level cache, and are folded there by code that is the same for all formulas.
 
 use super::float::{Float, each_float};
-use super::stage::{Stage, either, turned};
+use super::stage::{PARTS, Stage, either, turned};
 use super::task::{Task, keeps, side};
 use super::terms::WINDOW;
+use super::upright;
 use crate::CpuDevice;
 use crate::View;
 use crate::isa::Isa;
@@ -27,8 +28,6 @@ use std::ops::RangeInclusive;
 const PART: usize = BLOCK;
 /// Elements that a task has, at least and at most.
 const TASK: RangeInclusive<usize> = 1 << 14..=1 << 17;
-/// Parts of a block that are summed where they lie: such as the images of a channel of 28 x 28.
-const PARTS: usize = 8;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
 const NS: f64 = 0.3;
 
@@ -57,10 +56,13 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     if rows * width == 0 {
         return Ok(Vec::new());
     }
+    if let Some(y) = upright::rows(d, r, x, kept)? {
+        return Ok(y);
+    }
     let copies: Vec<_> = x.iter().map(|x| turned::<C>(d, R::NAME, x)).collect::<Result<_>>()?;
     let x: Vec<Stage<'_, C>> =
         x.iter().zip(&copies).map(|(x, copy)| either(R::NAME, x, copy)).collect::<Result<_>>()?;
-    let work = Work { isa: d.isa(), r, x: std::array::from_fn(|k| &x[k]), n };
+    let work = Work { isa: d.isa(), r, x: std::array::from_fn(|k| &x[k]), n, length: C::lit(n as f64) };
     let passes = (R::FOLDS.len() + usize::from(each)) as f64;
     if n > 2 * BLOCK && rows < 4 * d.threads() {
         // Few long rows: threads share the blocks of each.
@@ -125,7 +127,7 @@ fn says_the_truth<C: Float, R: Rows<N>, const N: usize>(r: &R) -> bool {
 }
 
 /// Buffers of a thread.
-struct Scratch<C, const N: usize> {
+pub(super) struct Scratch<C, const N: usize> {
     /// Operands that do not lie in memory as they are read.
     x: [Vec<C>; N],
     /// The row whose one element fills an operand's buffer; the first row, if all rows are that one.
@@ -137,7 +139,7 @@ struct Scratch<C, const N: usize> {
 }
 
 impl<C: Float, const N: usize> Scratch<C, N> {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         Ok(Scratch { x: [const { Vec::new() }; N], held: [None; N], terms: Vec::new(), kept: Vec::new() })
     }
 }
@@ -158,18 +160,17 @@ fn room_for<C: Float>(buffer: &mut Vec<C>, len: usize) -> Result<&mut [C]> {
 }
 
 /// A formula and its operands.
-struct Work<'a, C, R, const N: usize> {
-    isa: Isa,
-    r: &'a R,
-    x: [&'a Stage<'a, C>; N],
-    /// Elements of a row.
-    n: usize,
+pub(super) struct Work<'a, C, R, const N: usize> {
+    pub(super) isa: Isa,
+    pub(super) r: &'a R,
+    pub(super) x: [&'a Stage<'a, C>; N],
+    /// Elements of a row as it is read.
+    pub(super) n: usize,
+    /// Elements of a row, as formulas take it.
+    pub(super) length: C,
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
-    fn length(&self) -> C {
-        C::lit(self.n as f64)
-    }
     fn run(&self, task: Task<'_, '_, C, R, N>) {
         read(self.isa, task);
     }
@@ -219,6 +220,54 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         }
         Ok(all)
     }
+    /// The terms of statistic `k` at `len` elements of one row from `start` on, and anything up to whole windows.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "parts of a scratch, which its caller holds another part of"
+    )]
+    fn terms(
+        &self,
+        k: usize,
+        start: usize,
+        len: usize,
+        s: &[C; STATS],
+        buffers: &mut [Vec<C>; N],
+        held: &mut [Option<usize>; N],
+        terms: &mut [C],
+    ) -> Result<()> {
+        let mut at = 0;
+        while at < len {
+            let some = self.stretch(start + at, len - at);
+            self.run(Task {
+                r: self.r,
+                n: self.length,
+                len: some,
+                rows: 1,
+                x: self.part(start + at, some, buffers, held)?,
+                step: [0; N],
+                s: *s,
+                folds: k..k + 1,
+                whole: false,
+                terms: &mut terms[at..],
+                kept: &mut [],
+                y: None,
+                isa: self.isa,
+            });
+            at += some;
+        }
+        Ok(())
+    }
+    /// The terms of the first statistic at `len` elements of one row from `start` on, at most a block.
+    pub(super) fn first_terms<'b>(
+        &self,
+        start: usize,
+        len: usize,
+        scratch: &'b mut Scratch<C, N>,
+    ) -> Result<&'b [C]> {
+        let terms = room(&mut scratch.terms)?;
+        self.terms(0, start, len, &[C::NOTHING; STATS], &mut scratch.x, &mut scratch.held, terms)?;
+        Ok(&terms[..len])
+    }
     /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go to the buffer of kept
     /// ones, from `keep_at` on.
     fn fold(
@@ -250,38 +299,19 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         } else {
             room(&mut scratch.terms)?
         };
-        let mut at = 0;
-        while at < len {
-            let some = self.stretch(row + start + at, len - at);
-            self.run(Task {
-                r: self.r,
-                n: self.length(),
-                len: some,
-                rows: 1,
-                x: self.part(row + start + at, some, &mut scratch.x, &mut scratch.held)?,
-                step: [0; N],
-                s: *s,
-                folds: k..k + 1,
-                whole: false,
-                terms: &mut terms[at..],
-                kept: &mut [],
-                y: None,
-                isa: self.isa,
-            });
-            at += some;
-        }
+        self.terms(k, row + start, len, s, &mut scratch.x, &mut scratch.held, terms)?;
         Ok(C::block(self.isa, R::FOLDS[k], &terms[..len]))
     }
     /// Statistic `k` from the folds of blocks.
     fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
-        self.r.finish(k, C::join(R::FOLDS[k], blocks), *s, self.length())
+        self.r.finish(k, C::join(R::FOLDS[k], blocks), *s, self.length)
     }
     /// The values of a row, the first of these, unless there is one for each element.
     fn of_row(&self, s: &[C; STATS]) -> [C; STATS] {
         match R::OUT {
             RowOut::Statistics => *s,
             RowOut::Each | RowOut::Once => {
-                [self.r.out([C::lit(f64::NAN); N], *s, self.length()), C::ZERO, C::ZERO, C::ZERO]
+                [self.r.out([C::lit(f64::NAN); N], *s, self.length), C::ZERO, C::ZERO, C::ZERO]
             }
         }
     }
@@ -303,7 +333,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             let anew = keeps::<R, N>() && kept.is_none();
             self.run(Task {
                 r: self.r,
-                n: self.length(),
+                n: self.length,
                 len: some,
                 rows: 1,
                 x: self.part(start + at, some, &mut scratch.x, &mut scratch.held)?,
@@ -381,7 +411,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         }
         let task = Task {
             r: self.r,
-            n: self.length(),
+            n: self.length,
             len: n,
             rows,
             x,

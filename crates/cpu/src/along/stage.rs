@@ -110,6 +110,9 @@ macro_rules! own {
 }
 own!(i32, u8, bool, f16, bf16);
 
+/// Parts of a block that are folded where they lie: such as the images of a channel of 18 x 18 or more.
+pub(crate) const PARTS: usize = 16;
+
 /// A size and a stride.
 pub(crate) type Axis = (usize, isize);
 
@@ -176,6 +179,10 @@ impl<'a, T: Number> Stage<'a, T> {
     /// Is each row of `n` elements the same one?
     pub fn is_one_row(&self, n: usize) -> bool {
         self.inner == (n, 1) && self.outer.iter().all(|&(_, stride)| stride == 0)
+    }
+    /// Are its innermost elements neighbours in memory, or one?
+    pub fn is_straight(&self) -> bool {
+        matches!(self.inner.1, 0 | 1)
     }
     /// Are rows read where they lie?
     pub fn is_read_in_place(&self) -> bool {

@@ -230,3 +230,46 @@ fn rows_in_parts() {
         }
     }
 }
+
+#[test]
+fn sums_of_columns() {
+    // Formulas of one sum, whose rows are columns in memory.
+    use elinvar_ops::catalogue::mean::Mean;
+    use elinvar_ops::catalogue::norm::Norm;
+    use elinvar_ops::catalogue::normalize::Products;
+    let mut dice = Dice::new(12);
+    for n in [0, 1, 2, 127, 129, 1025, 5000] {
+        for columns in [8, 63, 64, 65, 130, 600] {
+            if !affordable(n * columns / 4) {
+                continue;
+            }
+            let l = Layout::contiguous(Shape::new(&[n, columns]).unwrap());
+            let across = l.transpose(0, 1);
+            let t = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16]);
+            let x = (dice.data(t, n * columns, n == 129), across.clone());
+            let alone = [x];
+            check("columns", &Mean, &alone, 1, t);
+            check("columns", &Norm { p: 3.0 }, &alone, 1, t);
+            let [x] = alone;
+            let w = (dice.data(t, n * columns, false), across.flip(1));
+            check("columns", &Products, &[x.clone(), w], 1, t);
+            if n == 0 {
+                continue;
+            }
+            // A number for each column, and one for each of their elements.
+            let of = |shape: &[usize]| {
+                let l = Layout::contiguous(Shape::new(shape).unwrap());
+                l.broadcast_to(across.shape(), "t").unwrap()
+            };
+            let each = (dice.data(t, columns, false), of(&[columns, 1]));
+            check("columns", &Products, &[x.clone(), each], 1, t);
+            let one = (dice.data(DType::Bool, n, false), of(&[n]));
+            check("columns", &Products, &[x.clone(), one.clone()], 1, t);
+            check("columns", &Products, &[one, x], 1, t);
+            // Rows side by side in two groups.
+            let l = Layout::contiguous(Shape::new(&[2, n, columns]).unwrap()).transpose(1, 2);
+            let (x, y) = (dice.data(t, 2 * n * columns, false), dice.data(t, 2 * n * columns, false));
+            check("groups", &Products, &[(x, l.clone()), (y, l)], 2, t);
+        }
+    }
+}
