@@ -2,11 +2,10 @@
 
 use super::columns::{self, Columns};
 use super::lanes::{self, Combine, each_fold};
-use super::stage::Number;
+use super::stage::{Number, Stage};
 use crate::CpuDevice;
 use crate::convert::{self, store};
 use crate::isa::Isa;
-use crate::simd::folds::Folds;
 use crate::simd::reading::Read;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::Fold;
@@ -23,8 +22,8 @@ pub(crate) trait Float: Number + Read + PartialOrd {
     fn start(f: Fold) -> Self;
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
-    /// The sum of at most a block of terms that lie in several parts.
-    fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
+    /// The fold of at most a block of terms, if they need not be copied first.
+    fn lying(isa: Isa, f: Fold, x: &Stage<'_, Self>, start: usize, len: usize) -> Option<Self>;
     /// The sum of each column's `n` terms.
     ///
     /// # Errors
@@ -52,8 +51,8 @@ macro_rules! float {
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
                 each_fold!(f, F => <F as Combine<$t>>::block(isa, terms, false))
             }
-            fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
-                <$t as Folds>::sum_of(isa, parts)
+            fn lying(isa: Isa, f: Fold, x: &Stage<'_, $t>, start: usize, len: usize) -> Option<$t> {
+                each_fold!(f, F => lanes::lying::<$t, F>(isa, x, start, len, false))
             }
             fn sum_columns(d: &CpuDevice, x: &Columns<'_, $t>, n: usize, sums: &mut [$t]) -> Result<()> {
                 columns::fold::<$t, Sum>(d, x, n, sums)

@@ -6,7 +6,7 @@
 
 use super::columns::{self, Columns};
 use super::lanes::{self, Combine};
-use super::stage::{Number, PARTS, Stage};
+use super::stage::{Number, Stage};
 use crate::CpuDevice;
 use crate::View;
 use crate::convert::{store, stored};
@@ -105,14 +105,8 @@ fn block<T: Number, F: Combine<T>>(
     far: bool,
     buffer: &mut [T; BLOCK],
 ) -> T {
-    if let Some(terms) = x.padded(start, len, len) {
-        return F::block(d.isa(), terms, far);
-    }
-    // Such as a channel of a batch of images, whose gradient a bias gets.
-    if let Some(parts) = x.parts::<PARTS>(start, len)
-        && let Some(folded) = F::block_of(d.isa(), &parts)
-    {
-        return folded;
-    }
-    F::block(d.isa(), x.block(start, len, len, buffer), far)
+    lanes::lying::<T, F>(d.isa(), x, start, len, far).unwrap_or_else(|| {
+        x.read(start, &mut buffer[..len]);
+        F::block(d.isa(), &buffer[..len], far)
+    })
 }

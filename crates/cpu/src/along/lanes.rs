@@ -3,6 +3,7 @@
 //! Lanes that never had a term may take part here: each holds what a lane starts from, and combining with that changes
 //! nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
 
+use super::stage::{Number, Stage};
 use crate::isa::{Isa, Kernel, formula_or_plain};
 use crate::simd::folds::Folds;
 use elinvar_core::Element;
@@ -281,6 +282,23 @@ impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
     #[inline(never)]
     fn plain(self) -> T {
         fold_block(self.terms.len(), F::start(), |i| self.terms[i], F::two)
+    }
+}
+
+/// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient a bias gets.
+const PARTS: usize = 16;
+
+/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `far`: as for [`Combine::block`].
+pub(super) fn lying<T: Number, F: Combine<T>>(
+    isa: Isa,
+    x: &Stage<'_, T>,
+    start: usize,
+    len: usize,
+    far: bool,
+) -> Option<T> {
+    match x.padded(start, len, len) {
+        Some(terms) => Some(F::block(isa, terms, far)),
+        None => F::block_of(isa, &x.parts::<PARTS>(start, len)?),
     }
 }
 

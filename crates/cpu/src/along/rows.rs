@@ -5,7 +5,7 @@
 //! first-level cache, and are folded there by code that is the same for all formulas.
 
 use super::float::{Float, each_float};
-use super::stage::{PARTS, Stage, either, turned};
+use super::stage::{Stage, either, turned};
 use super::task::{Task, keeps, side};
 use super::terms::WINDOW;
 use super::upright;
@@ -19,7 +19,6 @@ use crate::simd::reading::read;
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, Result};
-use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 use std::ops::RangeInclusive;
 
@@ -71,7 +70,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             for k in 0..R::FOLDS.len() {
                 let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
                 try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, &|first, part| {
-                    let mut scratch = Scratch::new()?;
+                    let mut scratch = Scratch::new();
                     for (b, y) in part.iter_mut().enumerate() {
                         *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, 0)?;
                     }
@@ -88,7 +87,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
             return Ok(y);
         }
         return fresh_pieces(d, rows * n, 4 * BLOCK, NS, &|mut at, room| {
-            let mut scratch = Scratch::new()?;
+            let mut scratch = Scratch::new();
             while room.left() > 0 {
                 let some = (n - at % n).min(room.left());
                 work.write(at, some, &all[at / n], None, room, &mut scratch)?;
@@ -102,7 +101,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     let together = (task / n.max(1)).max(1);
     let ns = passes * NS * n as f64 / width as f64;
     fresh_pieces(d, rows * width, together * width, ns, &|first, room| {
-        let mut scratch = Scratch::new()?;
+        let mut scratch = Scratch::new();
         let mut row = first / width;
         // Several short rows are taken at once.
         let group = (PART / n.max(1)).max(1);
@@ -128,19 +127,24 @@ fn says_the_truth<C: Float, R: Rows<N>, const N: usize>(r: &R) -> bool {
 
 /// Buffers of a thread.
 pub(super) struct Scratch<C, const N: usize> {
-    /// Operands that do not lie in memory as they are read.
-    x: [Vec<C>; N],
-    /// The row whose one element fills an operand's buffer; the first row, if all rows are that one.
-    held: [Option<usize>; N],
+    x: [Copied<C>; N],
     /// Terms on their way to a fold.
     terms: Vec<C>,
     /// Terms that are read again for the results.
     kept: Vec<C>,
 }
 
+/// Elements of an operand that do not lie in memory as they are read.
+struct Copied<C> {
+    buffer: Vec<C>,
+    /// The row whose one element fills the buffer; the first row, if all rows are that one.
+    held: Option<usize>,
+}
+
 impl<C: Float, const N: usize> Scratch<C, N> {
-    pub(super) fn new() -> Result<Self> {
-        Ok(Scratch { x: [const { Vec::new() }; N], held: [None; N], terms: Vec::new(), kept: Vec::new() })
+    pub(super) fn new() -> Scratch<C, N> {
+        let x = [const { Copied { buffer: Vec::new(), held: None } }; N];
+        Scratch { x, terms: Vec::new(), kept: Vec::new() }
     }
 }
 
@@ -184,19 +188,13 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     }
     /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows; of one that is
     /// a number, a window.
-    fn part<'b>(
-        &self,
-        start: usize,
-        len: usize,
-        buffers: &'b mut [Vec<C>; N],
-        held: &mut [Option<usize>; N],
-    ) -> Result<[&'b [C]; N]>
+    fn part<'b>(&self, start: usize, len: usize, copies: &'b mut [Copied<C>; N]) -> Result<[&'b [C]; N]>
     where
         Self: 'b,
     {
         let (row, padded) = (start / self.n, len.next_multiple_of(WINDOW));
         let mut all: [&[C]; N] = [&[]; N];
-        for (((x, stage), buffer), held) in all.iter_mut().zip(&self.x).zip(buffers).zip(held) {
+        for ((x, stage), Copied { buffer, held }) in all.iter_mut().zip(&self.x).zip(copies) {
             if !stage.repeats(self.n) {
                 *x = match stage.padded(start, len, padded) {
                     Some(all) => all,
@@ -221,18 +219,13 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         Ok(all)
     }
     /// The terms of statistic `k` at `len` elements of one row from `start` on, and anything up to whole windows.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "parts of a scratch, which its caller holds another part of"
-    )]
     fn terms(
         &self,
         k: usize,
         start: usize,
         len: usize,
         s: &[C; STATS],
-        buffers: &mut [Vec<C>; N],
-        held: &mut [Option<usize>; N],
+        copies: &mut [Copied<C>; N],
         terms: &mut [C],
     ) -> Result<()> {
         let mut at = 0;
@@ -243,7 +236,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 n: self.length,
                 len: some,
                 rows: 1,
-                x: self.part(start + at, some, buffers, held)?,
+                x: self.part(start + at, some, copies)?,
                 step: [0; N],
                 s: *s,
                 folds: k..k + 1,
@@ -265,7 +258,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         scratch: &'b mut Scratch<C, N>,
     ) -> Result<&'b [C]> {
         let terms = room(&mut scratch.terms)?;
-        self.terms(0, start, len, &[C::NOTHING; STATS], &mut scratch.x, &mut scratch.held, terms)?;
+        self.terms(0, start, len, &[C::NOTHING; STATS], &mut scratch.x, terms)?;
         Ok(&terms[..len])
     }
     /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go to the buffer of kept
@@ -282,16 +275,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let len = BLOCK.min(self.n - start);
         if R::PLAIN
             && k == 0
-            && let Some(terms) = self.x[0].padded(row + start, len, len)
+            && let Some(folded) = C::lying(self.isa, R::FOLDS[k], self.x[0], row + start, len)
         {
-            return Ok(C::block(self.isa, R::FOLDS[k], terms));
-        }
-        if R::PLAIN
-            && k == 0
-            && R::FOLDS[k] == Fold::Sum
-            && let Some(parts) = self.x[0].parts::<PARTS>(row + start, len)
-        {
-            return Ok(C::sum_of(self.isa, &parts));
+            return Ok(folded);
         }
         let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
         let terms = if stays {
@@ -299,7 +285,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         } else {
             room(&mut scratch.terms)?
         };
-        self.terms(k, row + start, len, s, &mut scratch.x, &mut scratch.held, terms)?;
+        self.terms(k, row + start, len, s, &mut scratch.x, terms)?;
         Ok(C::block(self.isa, R::FOLDS[k], &terms[..len]))
     }
     /// Statistic `k` from the folds of blocks.
@@ -336,7 +322,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 n: self.length,
                 len: some,
                 rows: 1,
-                x: self.part(start + at, some, &mut scratch.x, &mut scratch.held)?,
+                x: self.part(start + at, some, &mut scratch.x)?,
                 step: [0; N],
                 s: *s,
                 folds: if anew { last - 1..last } else { last..last },
@@ -386,8 +372,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let n = self.n;
         let (padded, reach) = (n.next_multiple_of(WINDOW), rows.saturating_sub(1) * n);
         let (mut x, mut step): ([&[C]; N], _) = ([&[]; N], [n; N]);
-        let operands = x.iter_mut().zip(&mut step).zip(&self.x).zip(&mut scratch.x).zip(&mut scratch.held);
-        for ((((x, step), stage), buffer), held) in operands {
+        let operands = x.iter_mut().zip(&mut step).zip(&self.x).zip(&mut scratch.x);
+        for (((x, step), stage), Copied { buffer, held }) in operands {
             if n == 0 {
                 continue;
             }

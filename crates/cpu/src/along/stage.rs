@@ -110,9 +110,6 @@ macro_rules! own {
 }
 own!(i32, u8, bool, f16, bf16);
 
-/// Parts of a block that are folded where they lie: such as the images of a channel of 18 x 18 or more.
-pub(crate) const PARTS: usize = 16;
-
 /// A size and a stride.
 pub(crate) type Axis = (usize, isize);
 

@@ -89,7 +89,7 @@ fn terms<C: Float, R: Rows<N>, const N: usize>(
     let length = C::lit((shape[kept..].iter().product::<usize>()) as f64);
     let work = Work { isa: d.isa(), r, x: std::array::from_fn(|k| &x[k]), n: width, length };
     let all = fresh_pieces(d, shape.numel(), 4 * BLOCK, NS, &|mut at, room| {
-        let mut scratch = Scratch::new()?;
+        let mut scratch = Scratch::new();
         while room.left() > 0 {
             let some = BLOCK.min(room.left()).min(most - at % most);
             room.copy(work.first_terms(at, some, &mut scratch)?);

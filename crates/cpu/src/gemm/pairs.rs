@@ -29,10 +29,12 @@ pub(super) fn products(
     finish: &dyn Finish<f32>,
 ) -> Result<Option<Vec<f32>>> {
     let (Some(x), Some(w)) = (Paired::new(left, k), Paired::new(right, k)) else { return Ok(None) };
-    if !d.isa().has_pairs() {
+    let amx = d.isa().has_amx();
+    if !amx && !d.isa().has_pairs() {
         return Ok(None);
     }
-    let (left, right) = (x.turned().in_place(), w.in_place());
+    // AMX sums in an order of its own, so it does all products, and reads panels alone.
+    let (left, right) = (x.turned().in_place(), if amx { None } else { w.in_place() });
     // The first factor's terms lie along its rows, so it was looked at from the side.
     let left = left.map(Matrix::turned);
     let left: &dyn Left<f32> = left.as_ref().map_or(&x, |m| m);

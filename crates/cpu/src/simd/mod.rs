@@ -3,6 +3,7 @@
 //! * [`isa`]: instruction sets, and the compiled copies of a kernel for each.
 //! * [`vector`]: what registers of numbers do, and work that is written once for all of them; `x86` and `neon` have
 //!   those of AVX2, AVX-512 and NEON.
+//! * `amx`: registers that are matrices.
 //! * [`reading`]: how many elements go through a formula at once; `wide` is AVX-512's.
 //! * [`quad`]: registers filled across rows, and halves widened on the way.
 //! * [`fetch`]: memory that is asked for before it is needed.
@@ -16,6 +17,8 @@
 //! * [`windows`]: formulas over contiguous operands.
 //! * [`threads`]: work that several threads share; `board` is where it is posted.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
 mod board;
 pub(crate) mod chains;
 pub(crate) mod fetch;

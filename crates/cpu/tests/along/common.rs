@@ -29,6 +29,31 @@ pub fn affordable(n: usize) -> bool {
     n <= if cfg!(debug_assertions) { 13_000 } else { 45_000 }
 }
 
+/// Calls with layouts whose rows are the channels of several images, so that blocks lie in up to as many parts, which begin in any lane;
+/// and whether their numbers should be wild.
+pub fn channels_of_images(seed: u64, mut each: impl FnMut(&mut Dice, Layout, bool)) {
+    let mut dice = Dice::new(seed);
+    for (images, n) in [
+        (2, 3136),
+        (3, 1999),
+        (7, 784),
+        (8, 601),
+        (9, 576),
+        (9, 586),
+        (16, 256),
+        (17, 255),
+        (40, 130),
+        (2, 5000),
+    ] {
+        for channels in [1, 2, 9] {
+            if affordable(images * channels * n) {
+                let l = Layout::contiguous(Shape::new(&[images, channels, n]).unwrap()).transpose(0, 1);
+                each(&mut dice, l, n % 2 == 0 && n < 800);
+            }
+        }
+    }
+}
+
 /// Random choices, counted up from a seed.
 pub struct Dice(Stream, u64);
 

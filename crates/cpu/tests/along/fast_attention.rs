@@ -2,6 +2,7 @@
 
 use super::common::*;
 use crate::data::{Data, Numbers};
+use crate::processor::multiplies_pairs;
 use elinvar_core::{DType, Element, HostData, Layout, Precision, Shape, bf16};
 use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::Backend;
@@ -186,15 +187,11 @@ fn it_is_close() {
             }
         }
     }
-    assert_eq!(differs, pairs_are_multiplied());
-}
-
-/// Where pairs are multiplied, some weights are rounded; elsewhere none is.
-fn pairs_are_multiplied() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512bf16");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    assert_eq!(
+        differs,
+        multiplies_pairs(),
+        "where pairs are multiplied, some weights are rounded; elsewhere none is"
+    );
 }
 
 /// What the gradient by an element of q, k or v is, in f64: its terms' sum, and the sum of their sizes.
@@ -270,7 +267,7 @@ fn gradients_are_close() {
             }
         }
     }
-    assert_eq!(differs, pairs_are_multiplied());
+    assert_eq!(differs, multiplies_pairs());
 }
 
 #[test]

@@ -7,4 +7,6 @@ mod data;
 mod fast_attention;
 mod fold;
 mod others;
+#[path = "../common/processor.rs"]
+mod processor;
 mod rows;

@@ -215,20 +215,12 @@ fn products_with_normalized_rows() {
 
 #[test]
 fn rows_in_parts() {
-    // A channel's elements in several images: blocks lie in up to so many parts, which begin in any lane.
-    let mut dice = Dice::new(11);
-    for (images, n) in [(2, 3136), (3, 1999), (7, 784), (8, 601), (9, 586), (2, 5000), (40, 130)] {
-        for channels in [1, 2, 9] {
-            if !affordable(images * channels * n) {
-                continue;
-            }
-            let l = Layout::contiguous(Shape::new(&[images, channels, n]).unwrap()).transpose(0, 1);
-            for t in [DType::F32, DType::F64, DType::BF16] {
-                let x = (dice.data(t, images * channels * n, n == 784), l.clone());
-                check("parts", &Moments, &[x], 1, t);
-            }
+    channels_of_images(11, |dice, l, wild| {
+        for t in [DType::F32, DType::F64, DType::BF16] {
+            let x = (dice.data(t, l.shape().numel(), wild), l.clone());
+            check("parts", &Moments, &[x], 1, t);
         }
-    }
+    });
 }
 
 #[test]

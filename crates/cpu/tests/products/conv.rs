@@ -1,6 +1,7 @@
 //! Convolutions and their gradients.
 
 use crate::data::Numbers;
+use crate::processor::multiplies_pairs;
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, HostData, Precision, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
@@ -200,17 +201,8 @@ fn fast_ones_are_close_and_the_same_for_all_threads_and_alone() {
             }
         }
     }
-    let pairs = on.iter().any(|d| d.isa().to_string() == "avx512") && has_pairs();
+    let pairs = on.iter().any(|d| d.isa().to_string() == "avx512") && multiplies_pairs();
     assert_eq!(differs, pairs, "where pairs are multiplied, some sums round otherwise; elsewhere none does");
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_pairs() -> bool {
-    std::arch::is_x86_feature_detected!("avx512bf16")
-}
-#[cfg(not(target_arch = "x86_64"))]
-fn has_pairs() -> bool {
-    false
 }
 
 fn two(images: usize, channels: usize, outs: usize, plane: usize, taps: usize, stride: usize) -> Case {

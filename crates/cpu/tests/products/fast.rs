@@ -116,7 +116,7 @@ fn it_is_close() {
     assert_eq!(
         differs,
         std::arch::is_x86_feature_detected!("avx512bf16"),
-        "where pairs are multiplied, some sums round otherwise; elsewhere none does"
+        "where pairs are multiplied, by whatever registers, some sums round otherwise; elsewhere none does"
     );
     #[cfg(not(target_arch = "x86_64"))]
     assert!(!differs, "no processor but x86 multiplies pairs here");

@@ -6,4 +6,6 @@ mod conv;
 mod data;
 mod fast;
 mod prepacked;
+#[path = "../common/processor.rs"]
+mod processor;
 mod tools;

@@ -4,6 +4,8 @@
 //! How it can be wrong: by reading or writing beside a block. Each function checks the lengths of what it is given, once,
 //! before its loop.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod broad;
 mod halves;
 mod output;

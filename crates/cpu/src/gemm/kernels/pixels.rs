@@ -5,7 +5,7 @@
 //! output channels, and whole ones at that, however short rows of windows are.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Kind, Panel, Side, Tile, in_place, in_registers_of};
+use super::tile::{Ahead, Kind, Panel, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -91,20 +91,15 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
         let Pixels { a: Rows { x, places, terms, runs }, panel, next, cols, c, step, first, .. } = self.0;
         let (places, k, w) = (&places.all[terms.clone()], terms.len(), 2 * V::LANES);
         let mut c = c.as_mut_ptr();
-        // As in `tile`: the first two tiles have the next panel fetched, if there is one.
-        let mut halves = if next.len() >= k * w { 0..2 } else { 0..0 };
+        let mut ahead = Ahead::of::<V>((next.len() >= k * w).then_some(next.as_ptr()), k);
         for run in runs {
             let mut i = 0;
             while i < run.count {
-                let (soon, hop) = match halves.next() {
-                    Some(half) => (next.as_ptr().wrapping_add(half * k * V::LANES), V::LANES),
-                    None => (panel.as_ptr(), 0),
-                };
                 // SAFETY: `pixels` checked that windows, terms and the panel are there, and that the result has as many rows as
                 // all runs. The instructions are there: our caller's.
                 i += unsafe {
                     let a = Windows::<V> { places: places.as_ptr(), from: x.as_ptr().add(run.from + i) };
-                    let b = Panel::<V> { at: panel.as_ptr(), next: w, across: 0, soon, hop };
+                    let b = Panel::<V> { at: panel.as_ptr(), next: w, across: 0, ahead: ahead.some(k) };
                     let before = in_place(c, step, first);
                     let done = Tile { a, b, k, c, step, cols, before }.next(run.count - i);
                     c = c.wrapping_add(done * step);
@@ -125,13 +120,14 @@ struct Windows<V: Vector> {
 
 impl<V: Vector> Side<V> for Windows<V> {
     const TALL: bool = true;
+    const EVEN: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize) -> V::T {
+    unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.from.add(*self.places + r) }
+        unsafe { *self.from.add(*self.places.add(t) + r) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self) {
-        self.places = self.places.wrapping_add(1);
+    unsafe fn step(&mut self, terms: usize) {
+        self.places = self.places.wrapping_add(terms);
     }
 }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::pixels::Run;
-use super::tile::{Panel, Panels, Side, Tile, in_place, in_registers_of};
+use super::tile::{Ahead, Panel, Panels, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -94,15 +94,9 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
         let (k, w) = (self.k, 2 * V::LANES);
         for (panel, j) in (0..cols).step_by(w).enumerate() {
             let at = b.data.as_ptr().wrapping_add(panel * b.across);
-            let next = at.wrapping_add(b.across);
-            // As in `tile`: the first two tiles have the next panel fetched, if there is one.
-            let mut halves = if j + w < cols { 0..2 } else { 0..0 };
+            let mut ahead = Ahead::of::<V>((j + w < cols).then(|| at.wrapping_add(b.across)), k);
             let mut i = 0;
             while i < a.threes.len() {
-                let (soon, hop) = match halves.next() {
-                    Some(half) => (next.wrapping_add(half * k * V::LANES), V::LANES),
-                    None => (at, 0),
-                };
                 let threes = &a.threes[i..];
                 let from = a.runs[0].from;
                 let place =
@@ -115,7 +109,7 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                 // SAFETY: `taps` checked that taps of all terms and the panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 i += unsafe {
-                    let b = Panel::<V> { at, next: b.step, across: 0, soon, hop };
+                    let b = Panel::<V> { at, next: b.step, across: 0, ahead: ahead.some(k) };
                     let c = c.add(i * THREE * step + j);
                     let before = in_place(c, step, first);
                     let tile = Tile { a: side, b, k, c, step, cols: (cols - j).min(w), before };
@@ -142,13 +136,14 @@ struct Lying<V: Vector> {
 
 impl<V: Vector> Side<V> for Lying<V> {
     const TALL: bool = false;
+    const EVEN: bool = false;
     #[inline(always)]
-    unsafe fn number(self, r: usize) -> V::T {
+    unsafe fn number(self, r: usize, _: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.at[r / THREE].add(r % THREE) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self) {
+    unsafe fn step(&mut self, _: usize) {
         self.at = self.at.map(|p| p.wrapping_add(1));
         self.left -= 1;
         if self.left == 0 {

@@ -7,6 +7,7 @@
 use super::skinny::Lines;
 use crate::gemm::Real;
 use crate::isa::Isa;
+use crate::simd::LINE;
 use crate::simd::quad::Quad;
 pub(crate) use crate::simd::vector::Kind;
 pub(super) use crate::simd::vector::in_registers_of;
@@ -71,6 +72,11 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     assert!(k <= CHUNK && (rows - 1) * block.a.step + k <= block.a.data.len(), "the left block is too short");
     let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
     assert!(reach <= block.b.data.len(), "the right block is too short");
+    #[cfg(target_arch = "x86_64")]
+    if const { T::HALVES } && block.b.kind == Kind::Pairs && isa.has_amx() {
+        // SAFETY: the caller's; lengths have just been checked, and the registers are allowed.
+        return unsafe { super::amx::multiply(isa, &block) };
+    }
     in_registers_of(block.b.kind, isa, Tiles(block));
 }
 
@@ -111,13 +117,8 @@ impl<T: Real> Tiles<'_, T> {
                 _ => 1,
             };
             let mut i = 0;
-            // The first two tiles of a panel have the next one fetched, half each: it comes from the third-level cache, and
-            // hardware does not look across pages.
-            let next = b.data.as_ptr().wrapping_add((j / w + 1) * b.across);
-            let (mut soon, mut hop) = (next, V::LANES);
-            if j + w >= cols {
-                hop = 0;
-            }
+            let next = (j + w < cols).then(|| b.data.as_ptr().wrapping_add((j / w + 1) * b.across));
+            let mut ahead = Ahead::of::<V>(next, k);
             while i < rows {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
@@ -128,8 +129,7 @@ impl<T: Real> Tiles<'_, T> {
                             at: b.data.as_ptr().add(j / w * b.across),
                             next: b.step,
                             across: b.across,
-                            soon,
-                            hop,
+                            ahead: ahead.some(k),
                         },
                         k,
                         c: c.add(i * step + j),
@@ -142,11 +142,6 @@ impl<T: Real> Tiles<'_, T> {
                         2 => t.side::<2, 2>(),
                         _ => t.next(rows - i),
                     };
-                }
-                if i > 0 && soon == next {
-                    soon = next.wrapping_add(hop * k);
-                } else {
-                    (soon, hop) = (next, 0);
                 }
             }
             j += side * w;
@@ -182,6 +177,8 @@ macro_rules! each_row {
 }
 pub(super) use each_row;
 
+/// Terms that the loops of the highest tiles go on by.
+const TOGETHER: usize = 4;
 /// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
 const AHEAD: usize = 6;
 
@@ -194,22 +191,30 @@ pub(super) trait Feed<V: Vector>: Copy {
     /// # Safety
     /// The processor has the registers, and there is one more term of as many.
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W];
+    /// Has something fetched that is needed later, with each so many terms.
+    ///
+    /// # Safety
+    /// The processor has the registers.
+    #[inline(always)]
+    unsafe fn ahead<const R: usize, const W: usize>(&mut self, _terms: usize) {}
 }
 
 /// Where a tile's rows come from.
 pub(super) trait Side<V: Vector>: Copy {
     /// Do all rows have one address, so that fourteen rows have registers enough? Rows of windows are often as many.
     const TALL: bool;
-    /// The next term of row `r`.
+    /// Do [`TOGETHER`] terms have addresses that differ by constants, so that these are counted up once for all of them?
+    const EVEN: bool;
+    /// Term `t` of row `r` from the next one on: 0, or one of [`TOGETHER`].
     ///
     /// # Safety
-    /// There is such a row, and one more term.
-    unsafe fn number(self, r: usize) -> V::T;
-    /// Goes on to the next term.
+    /// There is such a row, and such a term.
+    unsafe fn number(self, r: usize, t: usize) -> V::T;
+    /// Goes on by so many terms, one or [`TOGETHER`].
     ///
     /// # Safety
-    /// There was one.
-    unsafe fn step(&mut self);
+    /// There were as many.
+    unsafe fn step(&mut self, terms: usize);
 }
 
 /// Rows that were packed, [`PITCH`] apart: as the distance is a constant, a tile of any height reads them from one address
@@ -219,15 +224,30 @@ pub(super) struct Packed<V: Vector>(pub(super) *const V::T);
 
 impl<V: Vector> Side<V> for Packed<V> {
     const TALL: bool = false;
+    const EVEN: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize) -> V::T {
+    unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.0.add(r * PITCH) }
+        unsafe { *self.0.add(r * PITCH + t) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self) {
-        self.0 = self.0.wrapping_add(1);
+    unsafe fn step(&mut self, terms: usize) {
+        self.0 = self.0.wrapping_add(terms);
     }
+}
+
+/// The same address, about which the compiler knows nothing: it would compute each row's from the one before, by as many additions
+/// for each term, which take the places of multiplications on processors that do both in the same units.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", allow(clippy::pointers_in_nomem_asm_block, reason = "the address alone"))]
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut, reason = "it is as it was"))]
+fn hidden<T>(mut p: *const T) -> *const T {
+    // SAFETY: nothing is done.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags))
+    };
+    p
 }
 
 /// Rows as they lie in memory. An address takes one register or two, so three rows are read from one address.
@@ -248,14 +268,15 @@ impl<V: Vector> Lying<V> {
 
 impl<V: Vector> Side<V> for Lying<V> {
     const TALL: bool = false;
+    const EVEN: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize) -> V::T {
+    unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.at[r / 3].add(r % 3 * self.apart) }
+        unsafe { *self.at[r / 3].add(r % 3 * self.apart + t) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self) {
-        self.at = self.at.map(|p| p.wrapping_add(1));
+    unsafe fn step(&mut self, terms: usize) {
+        self.at = self.at.map(|p| hidden(p.wrapping_add(terms)));
     }
 }
 
@@ -267,9 +288,7 @@ pub(super) struct Panel<V: Vector> {
     pub(super) next: usize,
     /// Distance of panels.
     pub(super) across: usize,
-    /// A line to be fetched with each term, for the tiles of the next panel, and the distance of lines: 0 if all were.
-    pub(super) soon: *const V::T,
-    pub(super) hop: usize,
+    pub(super) ahead: Ahead,
 }
 
 impl<V: Vector> Feed<V> for Panel<V> {
@@ -287,13 +306,49 @@ impl<V: Vector> Feed<V> for Panel<V> {
                     V::ahead(self.at.wrapping_add(AHEAD * self.next + v * V::LANES));
                 }
             }
-            if R >= V::ROWS && W == 2 {
-                V::soon(self.soon.cast());
-                self.soon = self.soon.wrapping_add(self.hop);
-            }
             self.at = self.at.wrapping_add(self.next);
             right
         }
+    }
+    #[inline(always)]
+    unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
+        if R >= V::ROWS && W == 2 {
+            // SAFETY: the caller's.
+            unsafe { V::soon(self.ahead.at) };
+            self.ahead.at = self.ahead.at.wrapping_add(terms * self.ahead.step);
+        }
+    }
+}
+
+/// The next panel, which the tiles of this one have fetched, some lines each: it comes from the third-level cache, and hardware does not
+/// look across pages. A line with each [`TOGETHER`] terms leaves most of what a core can wait for at once to the tiles themselves: with a line
+/// for each term, two tiles fetched a panel, and were slowed by that on Intel's processors.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// What is fetched next.
+    at: *const u8,
+    /// Bytes for each term: 0 if all has been fetched.
+    step: usize,
+    /// Bytes that are left.
+    left: usize,
+}
+
+impl Ahead {
+    /// A panel of `k` terms, if there is one more.
+    pub(super) fn of<V: Vector>(next: Option<*const V::T>, k: usize) -> Ahead {
+        let bytes = 2 * V::LANES * size_of::<V::T>();
+        let left = if next.is_some() { k * bytes } else { 0 };
+        Ahead { at: next.unwrap_or(std::ptr::null()).cast(), step: LINE / TOGETHER, left }
+    }
+    /// What a tile of `k` terms has fetched.
+    pub(super) fn some(&mut self, k: usize) -> Ahead {
+        if self.left == 0 {
+            self.step = 0;
+        }
+        let part = *self;
+        self.at = self.at.wrapping_add(k * self.step);
+        self.left = self.left.saturating_sub(k * self.step);
+        part
     }
 }
 
@@ -339,14 +394,14 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
             for t in 0..self.k {
                 let b = self.b.at.add(t * self.b.next);
                 each_row!(R, up to 2, r => {
-                    let left = V::splat(a.number(r));
+                    let left = V::splat(a.number(r, 0));
                     each_row!(P, up to 4, p => {
                         for (v, sum) in sums[r][p].iter_mut().enumerate() {
                             *sum = left.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
                         }
                     });
                 });
-                a.step();
+                a.step(1);
             }
             each_row!(R, up to 2, r => {
                 for (i, sum) in sums[r].iter().flatten().enumerate() {
@@ -410,15 +465,33 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
             });
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let (mut a, mut b) = (self.a, self.b);
-            for _ in 0..self.k {
+            let mut left = self.k;
+            if const { A::EVEN && R >= V::ROWS && W == 2 } {
+                while left >= TOGETHER {
+                    b.ahead::<R, W>(TOGETHER);
+                    each_row!(TOGETHER, up to 4, t => {
+                        let right = b.next::<R, W>();
+                        each_row!(R, up to 14, r => {
+                            let left = V::splat(a.number(r, t));
+                            for (sum, right) in sums[r].iter_mut().zip(right) {
+                                *sum = left.fma(right, *sum);
+                            }
+                        });
+                    });
+                    a.step(TOGETHER);
+                    left -= TOGETHER;
+                }
+            }
+            for _ in 0..left {
+                b.ahead::<R, W>(1);
                 let right = b.next::<R, W>();
                 each_row!(R, up to 14, r => {
-                    let left = V::splat(a.number(r));
+                    let left = V::splat(a.number(r, 0));
                     for (sum, right) in sums[r].iter_mut().zip(right) {
                         *sum = left.fma(right, *sum);
                     }
                 });
-                a.step();
+                a.step(1);
             }
             if self.cols == W * V::LANES {
                 each_row!(R, up to 14, r => {

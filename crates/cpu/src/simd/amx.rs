@@ -1,0 +1,230 @@
+//! Products of pairs of bf16 in registers that are matrices: Intel's Advanced Matrix Extensions (AMX).
+//!
+//! An instruction multiplies 16 rows of 16 pairs by 16 pairs of 16 columns, in the time that vector registers take for a sixteenth of
+//! that. The Software Developer's Manual (volume 2, `TDPBF16PS`) says how it sums: the products of first numbers of the pairs one after
+//! the other in f32, those of second numbers likewise, both sums are added, and then added to the result so far; to nearest even, with
+//! subnormal operands and results as zero.
+//!
+//! The compiler has no stable name for these instructions, so they stand here as assembly. How it can be wrong: by reading or writing
+//! beside what [`Square`] says, which is all that it reads and writes.
+#![allow(unsafe_code, reason = "instructions that the compiler has no name for, and a system call")]
+
+use std::arch::asm;
+use std::sync::OnceLock;
+
+/// Rows of a register, and pairs, or columns, of a row: a line.
+pub(crate) const SIDE: usize = 16;
+/// Bytes of a row.
+const LINE: usize = 64;
+
+/// Does the processor have these registers?
+pub(crate) fn is_there() -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    *THERE.get_or_init(|| {
+        use std::arch::x86_64::__cpuid_count as cpuid;
+        // Volume 2, `CPUID`: leaf 7 has the instructions, leaf 29 the sizes of the registers.
+        const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
+        let most = cpuid(0, 0).eax;
+        if most < 0x1d || cpuid(7, 0).edx & BF16_AND_TILES != BF16_AND_TILES {
+            return false;
+        }
+        let sizes = cpuid(0x1d, 1);
+        let (registers, row, rows) = (sizes.ebx >> 16, sizes.ebx & 0xffff, sizes.ecx & 0xffff);
+        registers >= 8 && row as usize >= LINE && rows as usize >= SIDE
+    })
+}
+
+/// May they be used? The system is asked, once: their 8 KiB make each interrupted thread's state larger, so it must be.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_allowed() -> bool {
+    static ALLOWED: OnceLock<bool> = OnceLock::new();
+    // Documentation/arch/x86/xstate.rst of Linux: the permission that a process asks for is that of all its threads.
+    const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_ulong = 18;
+    *ALLOWED.get_or_init(|| {
+        // SAFETY: it takes two numbers, and touches no memory of ours.
+        is_there()
+            && unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) } == 0
+    })
+}
+
+/// Where nobody says how to ask, they may not.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_allowed() -> bool {
+    false
+}
+
+/// Pairs that lie evenly: of two blocks of rows of the left factor, and of [`SIDE`] pairs after the other of two blocks of columns of
+/// the right one, whose second block lies behind the first.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Stretch {
+    /// The blocks' first rows, and how many bytes rows are apart.
+    pub(crate) left: [*const u8; 2],
+    pub(crate) down: usize,
+    /// The first pair's columns, and how many bytes pairs are apart.
+    pub(crate) right: *const u8,
+    pub(crate) across: usize,
+    /// How many times [`SIDE`] pairs.
+    pub(crate) count: usize,
+}
+
+impl Stretch {
+    /// No pairs.
+    pub(crate) const NONE: Stretch =
+        Stretch { left: [std::ptr::null(); 2], down: 0, right: std::ptr::null(), across: 0, count: 0 };
+}
+
+/// Rows and columns of a square's sums.
+pub(crate) const SQUARE: usize = 2 * SIDE;
+
+/// How the registers are divided (volume 1, section 18.3): 0 to 3 have the sums, 4 and 5 rows of the left factor, 6 and 7 columns of the
+/// right one. A register of no rows has no columns
+/// either, and must not be named.
+#[repr(C, align(64))]
+struct Shapes {
+    palette: u8,
+    start: u8,
+    reserved: [u8; 14],
+    bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// The sums of `rows` rows, at most [`SQUARE`], and as many columns: `sums[r * SQUARE + c]`, of the pairs of one stretch after the other.
+///
+/// # Safety
+/// The registers are allowed ([`is_allowed`]). In each stretch with a count that is not 0, `left[0]` points to `min(rows, SIDE)` rows, and
+/// `left[1]` to the others, if there are others, `down` apart, of `count * SIDE` pairs; `right` to as many times 32 columns, `across`
+/// apart.
+pub(crate) unsafe fn square(rows: usize, stretches: &[Stretch; 2], sums: &mut [f32; SQUARE * SQUARE]) {
+    let (first, second) = (rows.min(SIDE) as u8, rows.saturating_sub(SIDE) as u8);
+    let mut shapes = Shapes { palette: 1, start: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
+    shapes.rows[..8].copy_from_slice(&[first, first, second, second, first, second, SIDE as u8, SIDE as u8]);
+    for (bytes, rows) in shapes.bytes.iter_mut().zip(shapes.rows) {
+        *bytes = if rows > 0 { LINE as u16 } else { 0 };
+    }
+    let from = stretches.as_ptr();
+    macro_rules! sum {
+        ($([$load:literal, $($multiply:literal),*])?, $($store:literal),*) => {
+            // SAFETY: the caller's, for the registers and for what is read; the sums have room for whole registers, and rows that lie 128
+            // bytes apart.
+            unsafe {
+                asm!(
+                    // All registers are zeros.
+                    "ldtilecfg [{shapes}]",
+                    "2:",
+                    "mov {left}, [{from}]",
+                    "mov {second}, [{from} + 8]",
+                    "mov {down}, [{from} + 16]",
+                    "mov {right}, [{from} + 24]",
+                    "mov {across}, [{from} + 32]",
+                    "mov {count}, [{from} + 40]",
+                    "mov {hop}, {across}",
+                    "shl {hop}, 4",
+                    "test {count}, {count}",
+                    "jz 4f",
+                    "3:",
+                    "tileloadd tmm4, [{left} + {down}*1]",
+                    "tileloadd tmm6, [{right} + {across}*1]",
+                    "tileloadd tmm7, [{right} + {across}*1 + 64]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    $($load, $($multiply,)*)?
+                    "add {left}, 64",
+                    "add {second}, 64",
+                    "add {right}, {hop}",
+                    "dec {count}",
+                    "jnz 3b",
+                    "4:",
+                    "add {from}, 48",
+                    "cmp {from}, {end}",
+                    "jne 2b",
+                    "mov {down}, 128",
+                    "tilestored [{sums} + {down}*1], tmm0",
+                    "tilestored [{sums} + {down}*1 + 64], tmm1",
+                    $($store,)*
+                    "tilerelease",
+                    shapes = in(reg) &shapes,
+                    from = inout(reg) from => _,
+                    end = in(reg) from.wrapping_add(2),
+                    sums = in(reg) sums.as_mut_ptr(),
+                    left = out(reg) _,
+                    second = out(reg) _,
+                    down = out(reg) _,
+                    right = out(reg) _,
+                    across = out(reg) _,
+                    count = out(reg) _,
+                    hop = out(reg) _,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+        };
+    }
+    const { assert!(size_of::<Stretch>() == 48 && size_of::<Shapes>() == 64) };
+    if second == 0 {
+        sum!(,);
+    } else {
+        sum!(
+            [
+                "tileloadd tmm5, [{second} + {down}*1]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7"
+            ],
+            "tilestored [{sums} + {down}*1 + 2048], tmm2",
+            "tilestored [{sums} + {down}*1 + 2112], tmm3"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::bf16;
+
+    /// As the manual defines the instruction.
+    fn defined(left: &[[bf16; 2]], right: &[[bf16; 2]], so_far: f32) -> f32 {
+        let chain = |i: usize| {
+            left.iter().zip(right).fold(0.0f32, |sum, (a, b)| a[i].to_f32().mul_add(b[i].to_f32(), sum))
+        };
+        so_far + (chain(0) + chain(1))
+    }
+
+    #[test]
+    fn sums_are_as_the_manual_defines_them() {
+        if !is_allowed() {
+            eprintln!("skipped: this processor has no AMX, or the system does not allow it");
+            return;
+        }
+        const PAIRS: usize = 3 * SIDE;
+        let number = |i: usize| bf16::from_f32(((i * 7919) % 1013) as f32 / 300.0 - 1.7);
+        let left: Vec<[bf16; 2]> = (0..SQUARE * PAIRS).map(|i| [number(2 * i), number(2 * i + 1)]).collect();
+        let right: Vec<[bf16; 2]> = (0..PAIRS * SQUARE).map(|i| [number(3 * i + 5), number(5 * i)]).collect();
+        for rows in [1, 15, 16, 17, 32] {
+            let at = |pairs: usize, count: usize| Stretch {
+                left: [0, SIDE].map(|r| left[(r * PAIRS + pairs).min(left.len() - 1)..].as_ptr().cast()),
+                down: PAIRS * 4,
+                right: right[pairs * SQUARE..].as_ptr().cast(),
+                across: SQUARE * 4,
+                count,
+            };
+            for stretches in [[at(0, 3), Stretch::NONE], [at(0, 2), at(2 * SIDE, 1)]] {
+                let mut sums = [f32::NAN; SQUARE * SQUARE];
+                // SAFETY: the registers are allowed; both factors have 48 pairs, of 32 rows and of 32 columns.
+                unsafe { square(rows, &stretches, &mut sums) };
+                for r in 0..rows {
+                    for c in 0..SQUARE {
+                        let of = |i: usize| {
+                            let l: Vec<_> = (0..SIDE).map(|p| left[r * PAIRS + i * SIDE + p]).collect();
+                            let r: Vec<_> = (0..SIDE).map(|p| right[(i * SIDE + p) * SQUARE + c]).collect();
+                            (l, r)
+                        };
+                        let want = (0..3).map(of).fold(0.0, |sum, (l, r)| defined(&l, &r, sum));
+                        assert_eq!(sums[r * SQUARE + c].to_bits(), want.to_bits(), "{rows} rows: {r}, {c}");
+                    }
+                }
+            }
+        }
+    }
+}
