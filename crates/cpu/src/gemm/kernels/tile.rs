@@ -456,18 +456,31 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         // SAFETY: row r < R and term t < k lie in the block, and so do W <= 2 registers of the panel; of the result,
         // `cols` columns of R rows are touched.
         unsafe {
+            // Is the loop written out for several terms? So are the highest tiles, and those next to them, which end most blocks.
+            let several = const { A::EVEN && 3 * R >= 2 * V::ROWS && W == 2 };
             // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
-            // foreseen, and what is only stored is fetched as well.
-            each_row!(R, up to 14, r => {
-                for v in 0..W {
-                    V::soon(self.c.wrapping_add(r * self.step + v * V::LANES).cast());
-                }
-            });
+            // foreseen, and what is only stored is fetched as well. A row with each few terms, if there are enough: a core waits for
+            // some lines at once, and the factors' own are among them.
+            let mut far = if several && self.k >= TOGETHER * R { R } else { 0 };
+            let mut line = self.c;
+            if far == 0 {
+                each_row!(R, up to 14, r => {
+                    for v in 0..W {
+                        V::soon(self.c.wrapping_add(r * self.step + v * V::LANES).cast());
+                    }
+                });
+            }
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let (mut a, mut b) = (self.a, self.b);
             let mut left = self.k;
-            if const { A::EVEN && R >= V::ROWS && W == 2 } {
+            if several {
                 while left >= TOGETHER {
+                    if far > 0 {
+                        for v in 0..W {
+                            V::soon(line.wrapping_add(v * V::LANES).cast());
+                        }
+                        (line, far) = (line.wrapping_add(self.step), far - 1);
+                    }
                     b.ahead::<R, W>(TOGETHER);
                     each_row!(TOGETHER, up to 4, t => {
                         let right = b.next::<R, W>();
