@@ -205,7 +205,7 @@ pub(super) trait Side<V: Vector>: Copy {
     const TALL: bool;
     /// Do [`TOGETHER`] terms have addresses that differ by constants, so that these are counted up once for all of them?
     const EVEN: bool;
-    /// Term `t` of row `r` from the next one on: 0, or one of [`TOGETHER`].
+    /// Term `t` of row `r` from the next one on; of rows that are not even the next one, 0.
     ///
     /// # Safety
     /// There is such a row, and such a term.
@@ -390,18 +390,16 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
         // SAFETY: row r < R and term t < k lie in the block, and so does register v of panel p < P.
         unsafe {
             let mut sums = [[[V::splat(V::T::ZERO); 2]; P]; R];
-            let mut a = self.a;
             for t in 0..self.k {
                 let b = self.b.at.add(t * self.b.next);
                 each_row!(R, up to 2, r => {
-                    let left = V::splat(a.number(r, 0));
+                    let left = V::splat(self.a.number(r, t));
                     each_row!(P, up to 4, p => {
                         for (v, sum) in sums[r][p].iter_mut().enumerate() {
                             *sum = left.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
                         }
                     });
                 });
-                a.step(1);
             }
             each_row!(R, up to 2, r => {
                 for (i, sum) in sums[r].iter().flatten().enumerate() {
