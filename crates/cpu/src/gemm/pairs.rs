@@ -4,6 +4,8 @@
 //! tiles and threads as everywhere, with a register whose fma takes both terms of a pair. So here, too, each element of the
 //! result is a chain of its own, whose order is a function of how many terms it has; a chunk has twice as many.
 //!
+//! A processor with AMX multiplies such blocks in registers that are matrices (`kernels/amx.rs`), which sum in an order of their own.
+//!
 //! How it can be wrong: a last term without a partner gets zeros, and whoever reads beside a row would pair it with the next.
 
 use super::kernels::as_pairs;

@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     /// Numbers.
     Numbers,
     /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
-    /// [`Isa::has_pairs`]. A chunk has so many pairs.
+    /// [`Isa::has_pairs`] and, for products, [`Isa::has_amx`]. A chunk has so many pairs.
     Pairs,
 }
 
