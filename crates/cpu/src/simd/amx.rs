@@ -6,7 +6,7 @@
 //! subnormal operands and results as zero.
 //!
 //! The compiler has no stable name for these instructions, so they stand here as assembly. How it can be wrong: by reading or writing
-//! beside what [`Square`] says, which is all that it reads and writes.
+//! beside what its [`Stretch`]es and its sums say, which is all that it reads and writes.
 #![allow(unsafe_code, reason = "instructions that the compiler has no name for, and a system call")]
 
 use std::arch::asm;
