@@ -321,8 +321,8 @@ impl<V: Vector> Feed<V> for Panel<V> {
 }
 
 /// The next panel, which the tiles of this one have fetched, some lines each: it comes from the third-level cache, and hardware does not
-/// look across pages. A line with each [`TOGETHER`] terms leaves most of what a core can wait for at once to the tiles themselves: with a line
-/// for each term, two tiles fetched a panel, and were slowed by that on Intel's processors.
+/// look across pages. A line with each [`TOGETHER`] terms leaves most of what a core can wait for at once to the tiles themselves. (Two
+/// tiles that fetched a panel, a line with each term, took as long.)
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     /// What is fetched next.
