@@ -20,9 +20,9 @@ fn tensor(shape: &[usize], data: HostData) -> HostTensor {
 
 fn tensors() -> BTreeMap<String, HostTensor> {
     BTreeMap::from([
-        ("fc.weight".into(), tensor(&[2, 2], HostData::F32(vec![1.0, -0.1, f32::NAN, 0.5]))),
-        ("steps".into(), tensor(&[], HostData::I64(vec![i64::MAX]))),
-        ("none".into(), tensor(&[0, 3], HostData::U8(vec![]))),
+        ("fc.weight".into(), tensor(&[2, 2], HostData::F32([1.0, -0.1, f32::NAN, 0.5].into()))),
+        ("steps".into(), tensor(&[], HostData::I64([i64::MAX].into()))),
+        ("none".into(), tensor(&[0, 3], HostData::U8([].into()))),
     ])
 }
 

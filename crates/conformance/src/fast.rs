@@ -111,7 +111,7 @@ fn wrong<B: Backend>(
 
 fn floats<B: Backend>(x: &Array<B>) -> Result<Vec<f32>> {
     match x.cast(DType::F32)?.to_host()?.into_parts() {
-        (_, HostData::F32(v)) => Ok(v),
+        (_, HostData::F32(v)) => Ok(v.into_vec()),
         (_, other) => unreachable!("{} were just made f32", other.dtype()),
     }
 }

@@ -290,7 +290,7 @@ fn strided(v: &ViewEntry, plain: &HostTensor, tensors: &Tensors) -> Result<Strid
 /// The elements of a view of a tensor, row-major.
 fn look(base: &HostTensor, layout: &Layout) -> Result<HostData> {
     fn pick<T: elinvar_core::Element>(v: &[T], layout: &Layout) -> HostData {
-        T::wrap(layout.positions().map(|p| v[p]).collect())
+        T::wrap(layout.positions().map(|p| v[p]).collect::<Vec<_>>())
     }
     Ok(each_data!(base.data(), v => pick(v, layout)))
 }

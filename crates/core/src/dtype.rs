@@ -1,5 +1,6 @@
 //! Element types.
 
+use crate::HostVec;
 use crate::host::HostData;
 use crate::rounding;
 use half::{bf16, f16};
@@ -104,13 +105,13 @@ pub trait Element: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
     /// Zero, or false.
     const ZERO: Self;
     /// Puts a vector of this type into [`HostData`].
-    fn wrap(v: Vec<Self>) -> HostData;
+    fn wrap(v: impl Into<HostVec<Self>>) -> HostData;
     /// The elements, if they are of this type.
     fn slice(data: &HostData) -> Option<&[Self]>;
     /// The elements, if they are of this type.
     fn slice_mut(data: &mut HostData) -> Option<&mut [Self]>;
     /// Takes the elements out, if they are of this type.
-    fn unwrap(data: HostData) -> Option<Vec<Self>>;
+    fn unwrap(data: HostData) -> Option<HostVec<Self>>;
     /// The value as f64: exact but for large i64.
     fn to_f64(self) -> f64;
     /// From f64: floats round to nearest even, integers cut towards zero and saturate, bool is `v != 0`.
@@ -122,14 +123,14 @@ macro_rules! element {
         impl Element for $t {
             const DTYPE: DType = DType::$variant;
             const ZERO: Self = $zero;
-            fn wrap(v: Vec<Self>) -> HostData { HostData::$variant(v) }
+            fn wrap(v: impl Into<HostVec<Self>>) -> HostData { HostData::$variant(v.into()) }
             fn slice(data: &HostData) -> Option<&[Self]> {
                 if let HostData::$variant(v) = data { Some(v) } else { None }
             }
             fn slice_mut(data: &mut HostData) -> Option<&mut [Self]> {
                 if let HostData::$variant(v) = data { Some(v) } else { None }
             }
-            fn unwrap(data: HostData) -> Option<Vec<Self>> {
+            fn unwrap(data: HostData) -> Option<HostVec<Self>> {
                 if let HostData::$variant(v) = data { Some(v) } else { None }
             }
             fn to_f64(self) -> f64 { ($to)(self) }

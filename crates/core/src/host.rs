@@ -1,27 +1,27 @@
-//! Tensors in host memory: plain vectors with a shape. Files, uploads and downloads speak this.
+//! Tensors in host memory: vectors with a shape. Files, uploads and downloads speak this.
 
-use crate::{DType, Element, Error, Result, Scalar, Shape, rounding};
+use crate::{DType, Element, Error, HostVec, Result, Scalar, Shape, rounding};
 use half::{bf16, f16};
 
 /// Elements in host memory, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostData {
     /// f32 elements.
-    F32(Vec<f32>),
+    F32(HostVec<f32>),
     /// f64 elements.
-    F64(Vec<f64>),
+    F64(HostVec<f64>),
     /// f16 elements.
-    F16(Vec<f16>),
+    F16(HostVec<f16>),
     /// bf16 elements.
-    BF16(Vec<bf16>),
+    BF16(HostVec<bf16>),
     /// i64 elements.
-    I64(Vec<i64>),
+    I64(HostVec<i64>),
     /// i32 elements.
-    I32(Vec<i32>),
+    I32(HostVec<i32>),
     /// u8 elements.
-    U8(Vec<u8>),
+    U8(HostVec<u8>),
     /// bool elements.
-    Bool(Vec<bool>),
+    Bool(HostVec<bool>),
 }
 
 /// Runs the body with `$v` bound to the vector inside, whatever its element type.
@@ -119,14 +119,14 @@ impl HostData {
     /// `OutOfMemory` if the allocation is refused.
     pub fn full(dtype: DType, len: usize, value: Scalar) -> Result<HostData> {
         Ok(match dtype {
-            DType::I64 => HostData::I64(filled(len, value.to_i64())?),
-            DType::I32 => HostData::I32(filled(len, value.to_i64() as i32)?),
-            DType::U8 => HostData::U8(filled(len, value.to_i64() as u8)?),
-            DType::Bool => HostData::Bool(filled(len, value.to_bool())?),
-            DType::F32 => HostData::F32(filled(len, value.to_f64() as f32)?),
-            DType::F64 => HostData::F64(filled(len, value.to_f64())?),
-            DType::F16 => HostData::F16(filled(len, rounding::f16_from_f64(value.to_f64()))?),
-            DType::BF16 => HostData::BF16(filled(len, rounding::bf16_from_f64(value.to_f64()))?),
+            DType::I64 => HostData::I64(filled(len, value.to_i64())?.into()),
+            DType::I32 => HostData::I32(filled(len, value.to_i64() as i32)?.into()),
+            DType::U8 => HostData::U8(filled(len, value.to_i64() as u8)?.into()),
+            DType::Bool => HostData::Bool(filled(len, value.to_bool())?.into()),
+            DType::F32 => HostData::F32(filled(len, value.to_f64() as f32)?.into()),
+            DType::F64 => HostData::F64(filled(len, value.to_f64())?.into()),
+            DType::F16 => HostData::F16(filled(len, rounding::f16_from_f64(value.to_f64()))?.into()),
+            DType::BF16 => HostData::BF16(filled(len, rounding::bf16_from_f64(value.to_f64()))?.into()),
         })
     }
     /// The element type.
@@ -161,7 +161,7 @@ impl HostData {
             HostData::BF16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostData::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostData::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostData::U8(v) => v.clone(),
+            HostData::U8(v) => v.to_vec(),
             HostData::Bool(v) => v.iter().map(|x| *x as u8).collect(),
         }
     }
@@ -184,21 +184,21 @@ impl HostData {
             }};
         }
         Ok(match dtype {
-            DType::F32 => HostData::F32(read!(f32, 4)),
-            DType::F64 => HostData::F64(read!(f64, 8)),
-            DType::F16 => HostData::F16(read!(f16, 2)),
-            DType::BF16 => HostData::BF16(read!(bf16, 2)),
-            DType::I64 => HostData::I64(read!(i64, 8)),
-            DType::I32 => HostData::I32(read!(i32, 4)),
+            DType::F32 => HostData::F32(read!(f32, 4).into()),
+            DType::F64 => HostData::F64(read!(f64, 8).into()),
+            DType::F16 => HostData::F16(read!(f16, 2).into()),
+            DType::BF16 => HostData::BF16(read!(bf16, 2).into()),
+            DType::I64 => HostData::I64(read!(i64, 8).into()),
+            DType::I32 => HostData::I32(read!(i32, 4).into()),
             DType::U8 => {
                 let mut v = with_capacity(bytes.len())?;
                 v.extend_from_slice(bytes);
-                HostData::U8(v)
+                HostData::U8(v.into())
             }
             DType::Bool => {
                 let mut v = with_capacity(bytes.len())?;
                 v.extend(bytes.iter().map(|b| *b != 0));
-                HostData::Bool(v)
+                HostData::Bool(v.into())
             }
         })
     }

@@ -4,6 +4,7 @@
 pub mod dtype;
 pub mod error;
 pub mod host;
+pub mod host_vec;
 pub mod layout;
 pub mod memory;
 pub mod order;
@@ -18,6 +19,7 @@ pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{bf16, f16};
 pub use host::{HostData, HostTensor};
+pub use host_vec::HostVec;
 pub use layout::Layout;
 pub use memory::MemoryStats;
 pub use precision::Precision;

@@ -79,7 +79,7 @@ fn pools(t: &Timed) {
             }
             let winners = Cpu::pool(&t.devices[1], &pool, x.view()).unwrap().1.unwrap();
             let index = View::<Cpu> { buffer: &winners, layout: &g.layout, dtype: DType::I64 };
-            let zero = CpuBuffer::from(HostData::F32(vec![0.0]));
+            let zero = CpuBuffer::from(HostData::F32([0.0].into()));
             let plane = Shape::new(&[n, c, h * h]).unwrap();
             let zeros = Layout::contiguous(Shape::new(&[1]).unwrap()).broadcast_to(&plane, "zeros").unwrap();
             let base = View::<Cpu> { buffer: &zero, layout: &zeros, dtype: DType::F32 };

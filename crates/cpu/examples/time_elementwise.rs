@@ -204,7 +204,7 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
     // By index: embedding rows, their gradient, and single elements.
     let count = 4 * s;
     let index: Vec<i64> = (0..count as i64).map(|i| i * 7919 % s as i64).collect();
-    let index = B::upload(d, HostData::I64(index)).unwrap();
+    let index = B::upload(d, HostData::I64(index.into())).unwrap();
     let tall = Shape::new(&[count, s / 4]).unwrap();
     let il = Layout::contiguous(Shape::new(&[count, 1]).unwrap()).broadcast_to(&tall, "t").unwrap();
     let index = std::sync::Arc::new(index);

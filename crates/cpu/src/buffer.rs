@@ -4,7 +4,7 @@ use crate::CpuDevice;
 use crate::chain::{self, Plan};
 use crate::gemm::{Place, Prepacked, Uses};
 use crate::memory::{self, Held};
-use elinvar_core::{DType, Element, HostData, Layout, Result, Shape};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -33,7 +33,7 @@ impl CpuBuffer {
     /// The same of elements that may be a few: they are written to where the buffer goes, and nowhere before. What is written word
     /// by word and then moved in larger pieces waits for its stores.
     #[inline(always)]
-    pub(crate) fn of_few<T: Element>(v: Vec<T>) -> CpuBuffer {
+    pub(crate) fn of_few<T: Element>(v: HostVec<T>) -> CpuBuffer {
         if v.len() < LARGE { CpuBuffer(Kind::Small(Held::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
     }
     /// Numbers that are computed when somebody reads them.

@@ -8,7 +8,7 @@ use crate::Isa;
 use crate::isa::dispatch;
 use crate::memory::Scratch;
 use crate::simd::room::{At, Block, Compute, Room, Work, fresh_of};
-use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16, rounding};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
 use half::slice::HalfFloatSliceExt;
@@ -101,7 +101,7 @@ pub(crate) fn to_f16(x: &[f32], room: &mut Room<'_, f16>) {
 ///
 /// # Errors
 /// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but floats of 16 or 32 bits.
-pub(crate) fn stored(d: &CpuDevice, v: Vec<f32>, to: DType) -> Result<HostData> {
+pub(crate) fn stored(d: &CpuDevice, v: HostVec<f32>, to: DType) -> Result<HostData> {
     match to {
         DType::F16 => Ok(HostData::F16(narrowed(d, v, &to_f16)?)),
         DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, room| to_bf16(d.isa(), v, room))?)),
@@ -112,9 +112,9 @@ pub(crate) fn stored(d: &CpuDevice, v: Vec<f32>, to: DType) -> Result<HostData> 
 /// Results in 16 bits, by all threads. The memory of those in f32 goes back to the cache.
 fn narrowed<T: Element>(
     d: &CpuDevice,
-    v: Vec<f32>,
+    v: HostVec<f32>,
     f: &(dyn Fn(&[f32], &mut Room<'_, T>) + Sync),
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let v = Scratch::of(v);
     fresh_of(d, v.len(), 1, Work::Light, &|start, room| {
         f(&v[start..start + room.left()], room);
@@ -126,7 +126,7 @@ fn narrowed<T: Element>(
 ///
 /// # Errors
 /// `DTypeMismatch` if they are to be stored as another.
-pub(crate) fn store<T: Element>(v: Vec<T>, to: DType) -> Result<HostData> {
+pub(crate) fn store<T: Element>(v: HostVec<T>, to: DType) -> Result<HostData> {
     if to == T::DTYPE {
         return Ok(T::wrap(v));
     }

@@ -9,10 +9,11 @@ use crate::simd::turned::{Blocks, turned};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
-    DType, Element, HostData, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
+    DType, Element, HostData, HostVec, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
 };
 use elinvar_reference::Cell;
 use std::borrow::Cow;
+use std::ops::Deref;
 
 /// `len` copies of a value.
 pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
@@ -103,18 +104,38 @@ pub(crate) fn own(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     each_data!(x.buffer, v => one(d, v, x.layout))
 }
 
-/// The elements of a view, row-major: borrowed if they lie so already.
-pub(crate) fn elements<'a, T: Element>(d: &CpuDevice, v: &'a [T], layout: &Layout) -> Result<Cow<'a, [T]>> {
+/// Elements one after the other: where they lie, or a copy.
+pub(crate) enum Elements<'a, T> {
+    There(&'a [T]),
+    Copied(HostVec<T>),
+}
+
+impl<T> Deref for Elements<'_, T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        match self {
+            Elements::There(x) => x,
+            Elements::Copied(x) => x,
+        }
+    }
+}
+
+/// The elements of a view, row-major.
+pub(crate) fn elements<'a, T: Element>(
+    d: &CpuDevice,
+    v: &'a [T],
+    layout: &Layout,
+) -> Result<Elements<'a, T>> {
     let n = layout.shape().numel();
     Ok(if n > 0 && layout.is_contiguous() {
-        Cow::Borrowed(&v[layout.offset()..layout.offset() + n])
+        Elements::There(&v[layout.offset()..layout.offset() + n])
     } else {
-        Cow::Owned(straight(d, v, layout)?)
+        Elements::Copied(straight(d, v, layout)?)
     })
 }
 
 /// The elements of a view, row-major.
-fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<Vec<T>> {
+fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostVec<T>> {
     let len = layout.shape().numel();
     let walk = Walk::new(layout);
     match Crossed::find(&walk) {
@@ -150,7 +171,7 @@ impl<'a> Crossed<'a> {
         let near = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
         (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1).then_some(Crossed { walk, near })
     }
-    fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<Vec<T>> {
+    fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<HostVec<T>> {
         let dims = &self.walk.dims;
         // A strip is what some neighbours make of the result: contiguous, as the near axis is the outermost in it.
         let row: usize = dims[self.near + 1..].iter().product();
@@ -245,7 +266,8 @@ pub(crate) fn assemble(
         let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
         // Crossed strides become a copy first; others are walked together with the target's.
         let crossed = is_crossed(from);
-        let straight = if crossed { Cow::Owned(straight(d, part, from)?) } else { Cow::Borrowed(part) };
+        let straight =
+            if crossed { Elements::Copied(straight(d, part, from)?) } else { Elements::There(part) };
         let from =
             if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
         Walk::of([&from, to]).runs(0, to.shape().numel(), |[from, to], steps, n| match steps {

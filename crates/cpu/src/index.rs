@@ -11,7 +11,7 @@ use crate::operand::misuse;
 use crate::parallel::pieces;
 use crate::simd::room::{BLOCK, Room, fresh};
 use crate::walk::{self, Walk};
-use elinvar_core::{DType, Element, HostData, Layout, Result, each_data};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data};
 use elinvar_ops::backend::Scatter;
 use elinvar_ops::int::Int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -90,7 +90,7 @@ impl<'a> Rows<'a> {
 
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
 pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
-    fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<Vec<T>> {
+    fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<HostVec<T>> {
         let wide = rows.wide;
         let unit = if wide == 1 { BLOCK } else { wide };
         fresh(d, rows.count * wide, unit, &|start, room: &mut Room<'_, T>| {
@@ -236,7 +236,7 @@ fn write(d: &CpuDevice, y: HostData, rows: &Rows<'_>, src: &View<'_>, how: Scatt
     /// Each thread has a part of the target, and takes the rows that go there, in their order.
     fn one<T: Element>(
         d: &CpuDevice,
-        mut y: Vec<T>,
+        mut y: HostVec<T>,
         rows: &Rows<'_>,
         src: &View<'_>,
         f: impl Fn(&mut T, T) + Sync,

@@ -96,8 +96,7 @@ impl Backend for Cpu {
     const NAME: &'static str = "cpu";
 
     fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
-        memory::allows(&data)?;
-        Ok(CpuBuffer::new(data))
+        memory::brought(data).map(CpuBuffer::new)
     }
     fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
         copy::own(d, &host(&x)?)

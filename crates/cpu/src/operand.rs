@@ -6,7 +6,7 @@ use crate::simd::room::{BLOCK, Block, Room, Work, fresh, fresh_of};
 use crate::simd::windows::{self, Copies, Piece, Rows, WINDOW};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
-use elinvar_core::{DType, Element, Error, HostData, Layout, Result, bf16, f16};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Layout, Result, bf16, f16};
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
 pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
@@ -128,7 +128,7 @@ pub(crate) enum Operand<'a, T> {
     One(Box<Copies<T>>),
     /// A short row that is repeated, such as a bias: so often that a block from any element of it on lies there; and its
     /// length.
-    Row(Vec<T>, usize),
+    Row(HostVec<T>, usize),
     /// In long rows, each in one piece or one number.
     Rows(&'a [T], Walk),
     /// Through blocks.

@@ -531,7 +531,7 @@ struct Refused<D: Driver> {
 
 impl<D: Driver> Refused<D> {
     fn new(d: &GpuDevice<D>, index: &Look<'_, D>, size: usize) -> Result<Self> {
-        Ok(Refused::seen(GpuBuffer::upload(d, &HostData::I32(vec![0]))?, index, size))
+        Ok(Refused::seen(GpuBuffer::upload(d, &HostData::I32([0].into()))?, index, size))
     }
     fn seen(buffer: GpuBuffer<D>, index: &Look<'_, D>, size: usize) -> Self {
         let known = index.buffer.node.range.is_some_and(|[low, high]| low >= 0 && high < size as i64);
@@ -540,7 +540,7 @@ impl<D: Driver> Refused<D> {
     /// # Errors
     /// `InvalidArgument` if an index was out of range.
     fn check(self, d: &GpuDevice<D>, op: &str, index: &Look<'_, D>, axis: usize, size: usize) -> Result<()> {
-        if self.known || self.buffer.download(d, 1)? == HostData::I32(vec![0]) {
+        if self.known || self.buffer.download(d, 1)? == HostData::I32([0].into()) {
             return Ok(());
         }
         let HostData::I64(all) = Gpu::<D>::download(d, *index)? else { unreachable!("indices are i64") };

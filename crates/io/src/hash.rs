@@ -47,7 +47,7 @@ mod tests {
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
         assert_eq!(
-            weights_hash(&one("w", &[2, 1], HostData::F32(vec![1.0, -2.0]))),
+            weights_hash(&one("w", &[2, 1], HostData::F32([1.0, -2.0].into()))),
             "602b7d53ee33abcfe2c714ccafd21632d098ad316b72a279a3acff2bd90ecb96"
         );
     }
@@ -55,13 +55,13 @@ mod tests {
     #[test]
     fn everything_counts() {
         let rows = [
-            one("w", &[2], HostData::F32(vec![0.0, 1.0])),
-            one("v", &[2], HostData::F32(vec![0.0, 1.0])),
-            one("w", &[2, 1], HostData::F32(vec![0.0, 1.0])),
-            one("w", &[1, 2], HostData::F32(vec![0.0, 1.0])),
-            one("w", &[2], HostData::F32(vec![-0.0, 1.0])),
-            one("w", &[2], HostData::I32(vec![0, 0x3f80_0000])),
-            one("w", &[2], HostData::F64(vec![0.0, 1.0])),
+            one("w", &[2], HostData::F32([0.0, 1.0].into())),
+            one("v", &[2], HostData::F32([0.0, 1.0].into())),
+            one("w", &[2, 1], HostData::F32([0.0, 1.0].into())),
+            one("w", &[1, 2], HostData::F32([0.0, 1.0].into())),
+            one("w", &[2], HostData::F32([-0.0, 1.0].into())),
+            one("w", &[2], HostData::I32([0, 0x3f80_0000].into())),
+            one("w", &[2], HostData::F64([0.0, 1.0].into())),
             one("w", &[0], HostData::from_le_bytes(DType::F32, &[]).unwrap()),
         ];
         let hashes: std::collections::BTreeSet<_> = rows.iter().map(weights_hash).collect();

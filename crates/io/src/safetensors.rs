@@ -123,17 +123,17 @@ mod tests {
     /// Every type, a scalar, an empty tensor, and bits that a careless conversion would lose.
     fn all() -> BTreeMap<String, HostTensor> {
         let rows: [(&str, &[usize], HostData); 11] = [
-            ("f32", &[2, 2], HostData::F32(vec![-0.0, f32::INFINITY, 1e-45, 1.5])),
-            ("f64", &[1], HostData::F64(vec![5e-324])),
-            ("f16", &[3], HostData::F16(vec![f16::MAX, f16::NEG_ZERO, f16::from_bits(1)])),
-            ("bf16", &[1, 1, 1], HostData::BF16(vec![bf16::MIN_POSITIVE])),
-            ("i64", &[2], HostData::I64(vec![i64::MIN, i64::MAX])),
-            ("i32", &[2], HostData::I32(vec![i32::MIN, -1])),
-            ("u8", &[3], HostData::U8(vec![0, 7, 255])),
-            ("bool", &[2], HostData::Bool(vec![true, false])),
-            ("scalar", &[], HostData::F32(vec![3.0])),
-            ("empty", &[4, 0, 3], HostData::F32(vec![])),
-            ("ein \"Name\" mit Ä\n", &[1], HostData::F32(vec![1.0])),
+            ("f32", &[2, 2], HostData::F32([-0.0, f32::INFINITY, 1e-45, 1.5].into())),
+            ("f64", &[1], HostData::F64([5e-324].into())),
+            ("f16", &[3], HostData::F16([f16::MAX, f16::NEG_ZERO, f16::from_bits(1)].into())),
+            ("bf16", &[1, 1, 1], HostData::BF16([bf16::MIN_POSITIVE].into())),
+            ("i64", &[2], HostData::I64([i64::MIN, i64::MAX].into())),
+            ("i32", &[2], HostData::I32([i32::MIN, -1].into())),
+            ("u8", &[3], HostData::U8([0, 7, 255].into())),
+            ("bool", &[2], HostData::Bool([true, false].into())),
+            ("scalar", &[], HostData::F32([3.0].into())),
+            ("empty", &[4, 0, 3], HostData::F32([].into())),
+            ("ein \"Name\" mit Ä\n", &[1], HostData::F32([1.0].into())),
         ];
         rows.into_iter().map(|(n, s, d)| (n.to_string(), tensor(s, d))).collect()
     }
@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn a_nan_keeps_its_bits() {
         let bits = 0xffa0_1234;
-        let tensors = BTreeMap::from([("x".into(), tensor(&[1], HostData::F32(vec![f32::from_bits(bits)])))]);
+        let tensors =
+            BTreeMap::from([("x".into(), tensor(&[1], HostData::F32([f32::from_bits(bits)].into())))]);
         let bytes = encode(&tensors, &BTreeMap::new());
         let back = read_safetensors(&mut &bytes[..], bytes.len() as u64).unwrap();
         assert_eq!(back.tensors["x"].as_slice::<f32>().unwrap()[0].to_bits(), bits);
@@ -363,7 +364,7 @@ mod tests {
         let damaged = dir.path().join("damaged");
         std::fs::write(&damaged, "text").unwrap();
         let missing = dir.path().join("missing/w.safetensors");
-        let reserved = BTreeMap::from([("__metadata__".to_string(), tensor(&[], HostData::U8(vec![1])))]);
+        let reserved = BTreeMap::from([("__metadata__".to_string(), tensor(&[], HostData::U8([1].into())))]);
         let none = BTreeMap::new();
         let rows = [
             (load_safetensors(&missing).map(drop), Io, &missing),

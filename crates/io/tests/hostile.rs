@@ -34,10 +34,10 @@ const ROUNDS: u32 = 5000;
 
 fn tensors() -> BTreeMap<String, HostTensor> {
     let rows: [(&str, &[usize], HostData); 4] = [
-        ("a", &[2, 2], HostData::F32(vec![1.0, -0.0, f32::INFINITY, 4.0])),
-        ("b.weight", &[3], HostData::I64(vec![1, 2, i64::MIN])),
-        ("c", &[], HostData::Bool(vec![true])),
-        ("d", &[40, 5], HostData::F64(vec![0.0; 200])),
+        ("a", &[2, 2], HostData::F32([1.0, -0.0, f32::INFINITY, 4.0].into())),
+        ("b.weight", &[3], HostData::I64([1, 2, i64::MIN].into())),
+        ("c", &[], HostData::Bool([true].into())),
+        ("d", &[40, 5], HostData::F64(vec![0.0; 200].into())),
     ];
     rows.into_iter()
         .map(|(n, s, d)| (n.to_string(), HostTensor::new(Shape::new(s).unwrap(), d).unwrap()))

@@ -18,10 +18,10 @@ fn tensor(shape: &[usize], data: HostData) -> HostTensor {
 
 fn tensors() -> Tensors {
     let rows: [(&str, &[usize], HostData); 4] = [
-        ("a", &[2, 2], HostData::F32(vec![1.0, -0.0, f32::INFINITY, 4.0])),
-        ("b", &[3], HostData::I64(vec![1, 2, i64::MIN])),
-        ("c", &[], HostData::Bool(vec![true])),
-        ("d", &[0, 5], HostData::F64(vec![])),
+        ("a", &[2, 2], HostData::F32([1.0, -0.0, f32::INFINITY, 4.0].into())),
+        ("b", &[3], HostData::I64([1, 2, i64::MIN].into())),
+        ("c", &[], HostData::Bool([true].into())),
+        ("d", &[0, 5], HostData::F64([].into())),
     ];
     rows.into_iter().map(|(n, s, d)| (n.to_string(), tensor(s, d))).collect()
 }
@@ -82,7 +82,7 @@ fn foreign_types_are_listed() {
     let file = SafetensorsFile::from_bytes(bytes.clone()).unwrap();
     assert_eq!(file.info("z").unwrap().dtype, StoredType::Other("FUTURE".into()));
     assert_eq!(file.info("z").unwrap().bytes, 3);
-    assert_eq!(file.tensor("y").unwrap(), tensor(&[2], HostData::U8(vec![5, 6])));
+    assert_eq!(file.tensor("y").unwrap(), tensor(&[2], HostData::U8([5, 6].into())));
     told(
         file.tensor("x"),
         Unsupported,
@@ -118,7 +118,7 @@ fn a_file_that_is_larger_than_the_memory() {
     std::io::Write::write_all(&mut &file, &7_i64.to_le_bytes()).unwrap();
     let model = ModelFiles::open(dir.path()).unwrap();
     assert_eq!(model.tensors().map(|t| t.bytes).sum::<u64>(), tib + 8);
-    assert_eq!(model.tensor("small").unwrap(), tensor(&[1], HostData::I64(vec![7])));
+    assert_eq!(model.tensor("small").unwrap(), tensor(&[1], HostData::I64([7].into())));
 }
 
 #[test]

@@ -32,10 +32,10 @@ impl Compute for f32 {
     }
     fn store(v: Vec<f32>, to: DType) -> Result<HostData> {
         Ok(match to {
-            DType::F32 => HostData::F32(v),
-            DType::F16 => HostData::F16(convert(&v, f16::from_f32)?),
-            DType::BF16 => HostData::BF16(convert(&v, bf16::from_f32)?),
-            DType::Bool => HostData::Bool(convert(&v, |x| x != 0.0)?),
+            DType::F32 => HostData::F32(v.into()),
+            DType::F16 => HostData::F16(convert(&v, f16::from_f32)?.into()),
+            DType::BF16 => HostData::BF16(convert(&v, bf16::from_f32)?.into()),
+            DType::Bool => HostData::Bool(convert(&v, |x| x != 0.0)?.into()),
             DType::F64 | DType::I64 | DType::I32 | DType::U8 => return Err(misuse("storing f32", to)),
         })
     }
@@ -56,8 +56,8 @@ impl Compute for f64 {
     }
     fn store(v: Vec<f64>, to: DType) -> Result<HostData> {
         Ok(match to {
-            DType::F64 => HostData::F64(v),
-            DType::Bool => HostData::Bool(convert(&v, |x| x != 0.0)?),
+            DType::F64 => HostData::F64(v.into()),
+            DType::Bool => HostData::Bool(convert(&v, |x| x != 0.0)?.into()),
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 => {
                 return Err(misuse("storing f64", to));
             }
@@ -237,11 +237,11 @@ mod tests {
 
     #[test]
     fn truth_is_one_and_anything_but_zero_is_true() {
-        let b = HostData::Bool(vec![true, false]);
+        let b = HostData::Bool([true, false].into());
         assert_eq!(*f32::load(&b, &contiguous(&[2])).unwrap(), [1.0, 0.0]);
         assert_eq!(*f64::load(&b, &contiguous(&[2])).unwrap(), [1.0, 0.0]);
         let stored = f32::store(vec![0.0, -0.0, 1e-45, f32::NAN], DType::Bool).unwrap();
-        assert_eq!(stored, HostData::Bool(vec![false, false, true, true]));
+        assert_eq!(stored, HostData::Bool([false, false, true, true].into()));
     }
 
     #[test]

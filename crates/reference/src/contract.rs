@@ -132,8 +132,8 @@ mod tests {
 
     #[test]
     fn small_products_by_hand() {
-        let x = HostData::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let w = HostData::F32(vec![1.0, -1.0, 0.5, 2.0, 0.0, 1.0]);
+        let x = HostData::F32([1.0, 2.0, 3.0, 4.0, 5.0, 6.0].into());
+        let w = HostData::F32([1.0, -1.0, 0.5, 2.0, 0.0, 1.0].into());
         let xl = layout(&[1, 2, 3]);
         let wl = layout(&[1, 3, 2]);
         let rows = [
@@ -149,7 +149,7 @@ mod tests {
         ];
         for (xl, wl, want) in rows {
             let y = contract(&view(&x, &xl), &view(&w, &wl), &Plain, &[]).unwrap();
-            assert_eq!(y, HostData::F32(want), "{xl:?}");
+            assert_eq!(y, HostData::F32(want.into()), "{xl:?}");
         }
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let (m, n) = (3, 5);
         for k in [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 7] {
             let (x, w) = (noise(m * k, 1), noise(k * n, 2));
-            let (xd, wd) = (HostData::F32(x.clone()), HostData::F32(w.clone()));
+            let (xd, wd) = (HostData::F32(x.clone().into()), HostData::F32(w.clone().into()));
             let y = contract(&view(&xd, &layout(&[1, m, k])), &view(&wd, &layout(&[1, k, n])), &Plain, &[])
                 .unwrap();
             let HostData::F32(y) = y else { panic!("another type") };
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn a_sum_of_negative_zeros_is_what_the_chain_gives() {
         // fma(-0, 1, +0) is +0.
-        let x = HostData::F64(vec![-0.0]);
-        let w = HostData::F64(vec![1.0]);
+        let x = HostData::F64([-0.0].into());
+        let w = HostData::F64([1.0].into());
         let l = layout(&[1, 1, 1]);
         let HostData::F64(y) = contract(&view(&x, &l), &view(&w, &l), &Plain, &[]).unwrap() else { panic!() };
         assert_eq!(y[0].to_bits(), 0);
@@ -184,15 +184,15 @@ mod tests {
 
     #[test]
     fn a_batch_may_be_broadcast_and_a_bias_follows() {
-        let x = HostData::F32(vec![1.0, 2.0, 3.0, 4.0]);
-        let w = HostData::F32(vec![1.0, 10.0]);
-        let bias = HostData::F32(vec![0.5]);
+        let x = HostData::F32([1.0, 2.0, 3.0, 4.0].into());
+        let w = HostData::F32([1.0, 10.0].into());
+        let bias = HostData::F32([0.5].into());
         let to = |d: &[usize]| Shape::new(d).unwrap();
         let wl = layout(&[1, 2, 1]).broadcast_to(&to(&[2, 2, 1]), "t").unwrap();
         let bl = layout(&[1]).broadcast_to(&to(&[2, 1, 1]), "t").unwrap();
         let y =
             contract(&view(&x, &layout(&[2, 1, 2])), &view(&w, &wl), &AddBias, &[view(&bias, &bl)]).unwrap();
-        assert_eq!(y, HostData::F32(vec![21.5, 43.5]));
+        assert_eq!(y, HostData::F32([21.5, 43.5].into()));
     }
 
     #[test]
@@ -213,9 +213,9 @@ mod tests {
     fn integers_wrap() {
         let l = layout(&[1, 1, 2]);
         let rows = [
-            (HostData::U8(vec![16, 1]), HostData::U8(vec![16, 5]), HostData::U8(vec![5])),
-            (HostData::I32(vec![i32::MAX, 1]), HostData::I32(vec![2, 5]), HostData::I32(vec![3])),
-            (HostData::I64(vec![-2, 3]), HostData::I64(vec![4, 5]), HostData::I64(vec![7])),
+            (HostData::U8([16, 1].into()), HostData::U8([16, 5].into()), HostData::U8([5].into())),
+            (HostData::I32([i32::MAX, 1].into()), HostData::I32([2, 5].into()), HostData::I32([3].into())),
+            (HostData::I64([-2, 3].into()), HostData::I64([4, 5].into()), HostData::I64([7].into())),
         ];
         for (x, w, want) in rows {
             let y = contract(&view(&x, &l), &view(&w, &l.transpose(1, 2)), &Plain, &[]).unwrap();

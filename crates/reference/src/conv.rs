@@ -246,7 +246,7 @@ mod tests {
         }
     }
     fn f32s(v: &[f32]) -> HostData {
-        HostData::F32(v.to_vec())
+        HostData::F32(v.to_vec().into())
     }
 
     #[test]
@@ -467,7 +467,11 @@ mod tests {
             let wd = full([og * c.groups, cg], &taps);
             let yd = full([n, og * c.groups], &out);
             let (xs, ws, gs) = (whole(count(&xd), 1), whole(count(&wd), 2), whole(count(&yd), 3));
-            let (x, w, g) = (HostData::F64(xs.clone()), HostData::F64(ws.clone()), HostData::F64(gs.clone()));
+            let (x, w, g) = (
+                HostData::F64(xs.clone().into()),
+                HostData::F64(ws.clone().into()),
+                HostData::F64(gs.clone().into()),
+            );
             let (xl, wl, gl) = (layout(&xd), layout(&wd), layout(&yd));
             let (xv, wv, gv) = (view(&x, &xl), view(&w, &wl), view(&g, &gl));
             let dot = |y: HostData, z: &[f64]| {

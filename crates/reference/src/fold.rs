@@ -109,7 +109,7 @@ pub fn arg_fold(f: ArgFold, x: &View, kept: usize) -> Result<HostData> {
         let v = elements(v, x.layout)?;
         let mut out = with_capacity(rows)?;
         out.extend((0..rows).map(|r| find(f, &v[r * n..(r + 1) * n])));
-        Ok(HostData::I64(out))
+        Ok(HostData::I64(out.into()))
     })
 }
 
@@ -173,12 +173,16 @@ mod tests {
         ];
         for (row, sum, prod, max, min) in rows {
             for (f, want) in [(Fold::Sum, sum), (Fold::Prod, prod), (Fold::Max, max), (Fold::Min, min)] {
-                let x = HostData::F32(row.to_vec());
+                let x = HostData::F32(row.to_vec().into());
                 let y = fold(f, &view(&x, &layout(&[row.len()])), 0, DType::F32).unwrap();
-                assert_eq!(show(&y), show(&HostData::F32(vec![want])), "{f:?} of {row:?}");
+                assert_eq!(show(&y), show(&HostData::F32([want].into())), "{f:?} of {row:?}");
                 let wide = HostData::F64(row.iter().map(|&v| f64::from(v)).collect());
                 let y = fold(f, &view(&wide, &layout(&[row.len()])), 0, DType::F64).unwrap();
-                assert_eq!(show(&y), show(&HostData::F64(vec![f64::from(want)])), "{f:?} of {row:?} in f64");
+                assert_eq!(
+                    show(&y),
+                    show(&HostData::F64([f64::from(want)].into())),
+                    "{f:?} of {row:?} in f64"
+                );
             }
         }
     }
@@ -188,27 +192,42 @@ mod tests {
         let l = layout(&[3]);
         let none = layout(&[0]);
         let rows = [
-            (HostData::U8(vec![200, 100, 2]), Fold::Sum, DType::I64, HostData::I64(vec![302])),
-            (HostData::U8(vec![200, 100, 2]), Fold::Prod, DType::I64, HostData::I64(vec![40000])),
-            (HostData::U8(vec![200, 100, 2]), Fold::Max, DType::U8, HostData::U8(vec![200])),
-            (HostData::Bool(vec![true, false, true]), Fold::Sum, DType::I64, HostData::I64(vec![2])),
-            (HostData::Bool(vec![true, false, true]), Fold::Max, DType::Bool, HostData::Bool(vec![true])),
-            (HostData::Bool(vec![true, false, true]), Fold::Min, DType::Bool, HostData::Bool(vec![false])),
-            (HostData::I32(vec![i32::MAX, 1, -5]), Fold::Sum, DType::I64, HostData::I64(vec![2147483643])),
-            (HostData::I32(vec![7, 1, -5]), Fold::Min, DType::I32, HostData::I32(vec![-5])),
-            (HostData::I64(vec![i64::MAX, 1, 0]), Fold::Sum, DType::I64, HostData::I64(vec![i64::MIN])),
-            (HostData::I64(vec![i64::MAX, 1, 0]), Fold::Max, DType::I64, HostData::I64(vec![i64::MAX])),
+            (HostData::U8([200, 100, 2].into()), Fold::Sum, DType::I64, HostData::I64([302].into())),
+            (HostData::U8([200, 100, 2].into()), Fold::Prod, DType::I64, HostData::I64([40000].into())),
+            (HostData::U8([200, 100, 2].into()), Fold::Max, DType::U8, HostData::U8([200].into())),
+            (HostData::Bool([true, false, true].into()), Fold::Sum, DType::I64, HostData::I64([2].into())),
+            (
+                HostData::Bool([true, false, true].into()),
+                Fold::Max,
+                DType::Bool,
+                HostData::Bool([true].into()),
+            ),
+            (
+                HostData::Bool([true, false, true].into()),
+                Fold::Min,
+                DType::Bool,
+                HostData::Bool([false].into()),
+            ),
+            (
+                HostData::I32([i32::MAX, 1, -5].into()),
+                Fold::Sum,
+                DType::I64,
+                HostData::I64([2147483643].into()),
+            ),
+            (HostData::I32([7, 1, -5].into()), Fold::Min, DType::I32, HostData::I32([-5].into())),
+            (HostData::I64([i64::MAX, 1, 0].into()), Fold::Sum, DType::I64, HostData::I64([i64::MIN].into())),
+            (HostData::I64([i64::MAX, 1, 0].into()), Fold::Max, DType::I64, HostData::I64([i64::MAX].into())),
         ];
         for (x, f, to, want) in rows {
             assert_eq!(fold(f, &view(&x, &l), 0, to).unwrap(), want, "{f:?} of {x:?}");
         }
         // Nothing to fold.
         let rows = [
-            (DType::I32, Fold::Max, HostData::I32(vec![i32::MIN])),
-            (DType::I64, Fold::Min, HostData::I64(vec![i64::MAX])),
-            (DType::U8, Fold::Min, HostData::U8(vec![255])),
-            (DType::Bool, Fold::Min, HostData::Bool(vec![true])),
-            (DType::Bool, Fold::Max, HostData::Bool(vec![false])),
+            (DType::I32, Fold::Max, HostData::I32([i32::MIN].into())),
+            (DType::I64, Fold::Min, HostData::I64([i64::MAX].into())),
+            (DType::U8, Fold::Min, HostData::U8([255].into())),
+            (DType::Bool, Fold::Min, HostData::Bool([true].into())),
+            (DType::Bool, Fold::Max, HostData::Bool([false].into())),
         ];
         for (d, f, want) in rows {
             let x = HostData::full(d, 0, 0.into()).unwrap();
@@ -231,7 +250,7 @@ mod tests {
         for (l, kept, want) in rows {
             assert_eq!(
                 fold(Fold::Sum, &view(&x, &l), kept, DType::I64).unwrap(),
-                HostData::I64(want),
+                HostData::I64(want.into()),
                 "{l:?}"
             );
         }
@@ -239,21 +258,27 @@ mod tests {
 
     #[test]
     fn halves_sum_in_f32_and_round_at_the_end() {
-        let x = HostData::F16(vec![f16::from_f32(2048.0), f16::ONE, f16::ONE]);
+        let x = HostData::F16([f16::from_f32(2048.0), f16::ONE, f16::ONE].into());
         let whole = layout(&[3]);
         let v = view(&x, &whole);
-        assert_eq!(fold(Fold::Sum, &v, 0, DType::F32).unwrap(), HostData::F32(vec![2050.0]));
-        assert_eq!(fold(Fold::Sum, &v, 0, DType::F16).unwrap(), HostData::F16(vec![f16::from_f32(2050.0)]));
-        assert_eq!(fold(Fold::Max, &v, 0, DType::F16).unwrap(), HostData::F16(vec![f16::from_f32(2048.0)]));
+        assert_eq!(fold(Fold::Sum, &v, 0, DType::F32).unwrap(), HostData::F32([2050.0].into()));
+        assert_eq!(
+            fold(Fold::Sum, &v, 0, DType::F16).unwrap(),
+            HostData::F16([f16::from_f32(2050.0)].into())
+        );
+        assert_eq!(
+            fold(Fold::Max, &v, 0, DType::F16).unwrap(),
+            HostData::F16([f16::from_f32(2048.0)].into())
+        );
     }
 
     #[test]
     fn a_long_sum_has_the_canonical_order() {
         let v: Vec<f32> = (0..10_000).map(|i| 1.0 / (i as f32 + 1.0)).collect();
         let want = order::fold(v.len(), 0.0, |i| v[i], |a, b| a + b);
-        let x = HostData::F32(v);
+        let x = HostData::F32(v.into());
         let y = fold(Fold::Sum, &view(&x, &layout(&[10_000])), 0, DType::F32).unwrap();
-        assert_eq!(y, HostData::F32(vec![want]));
+        assert_eq!(y, HostData::F32([want].into()));
     }
 
     #[test]
@@ -268,17 +293,17 @@ mod tests {
             (&[2.0, 1.0, -INF, INF], 3, 2),
         ];
         for (row, max, min) in rows {
-            let x = HostData::F32(row.to_vec());
+            let x = HostData::F32(row.to_vec().into());
             let whole = layout(&[1, row.len()]);
             let v = view(&x, &whole);
-            assert_eq!(arg_fold(ArgFold::Max, &v, 1).unwrap(), HostData::I64(vec![max]), "max of {row:?}");
-            assert_eq!(arg_fold(ArgFold::Min, &v, 1).unwrap(), HostData::I64(vec![min]), "min of {row:?}");
+            assert_eq!(arg_fold(ArgFold::Max, &v, 1).unwrap(), HostData::I64([max].into()), "max of {row:?}");
+            assert_eq!(arg_fold(ArgFold::Min, &v, 1).unwrap(), HostData::I64([min].into()), "min of {row:?}");
         }
-        let x = HostData::Bool(vec![false, true, true, false]);
+        let x = HostData::Bool([false, true, true, false].into());
         let whole = layout(&[2, 2]);
         let v = view(&x, &whole);
-        assert_eq!(arg_fold(ArgFold::Max, &v, 1).unwrap(), HostData::I64(vec![1, 0]));
-        assert_eq!(arg_fold(ArgFold::Min, &v, 0).unwrap(), HostData::I64(vec![0]));
+        assert_eq!(arg_fold(ArgFold::Max, &v, 1).unwrap(), HostData::I64([1, 0].into()));
+        assert_eq!(arg_fold(ArgFold::Min, &v, 0).unwrap(), HostData::I64([0].into()));
     }
 
     #[test]
@@ -286,31 +311,36 @@ mod tests {
         let l = layout(&[2, 2]);
         let rows = [
             (
-                HostData::F32(vec![1.0, 2.0, 3.0, 4.0]),
+                HostData::F32([1.0, 2.0, 3.0, 4.0].into()),
                 Scan::Sum,
                 DType::F32,
-                HostData::F32(vec![1.0, 4.0, 2.0, 6.0]),
+                HostData::F32([1.0, 4.0, 2.0, 6.0].into()),
             ),
             (
-                HostData::F64(vec![1.0, 2.0, 3.0, 4.0]),
+                HostData::F64([1.0, 2.0, 3.0, 4.0].into()),
                 Scan::Prod,
                 DType::F64,
-                HostData::F64(vec![1.0, 3.0, 2.0, 8.0]),
+                HostData::F64([1.0, 3.0, 2.0, 8.0].into()),
             ),
-            (HostData::U8(vec![200, 2, 100, 4]), Scan::Sum, DType::I64, HostData::I64(vec![200, 300, 2, 6])),
             (
-                HostData::Bool(vec![true, false, true, true]),
+                HostData::U8([200, 2, 100, 4].into()),
                 Scan::Sum,
                 DType::I64,
-                HostData::I64(vec![1, 2, 0, 1]),
+                HostData::I64([200, 300, 2, 6].into()),
+            ),
+            (
+                HostData::Bool([true, false, true, true].into()),
+                Scan::Sum,
+                DType::I64,
+                HostData::I64([1, 2, 0, 1].into()),
             ),
         ];
         for (x, f, to, want) in rows {
             assert_eq!(scan(f, &view(&x, &l.transpose(0, 1)), to).unwrap(), want);
         }
-        let one = HostData::F32(vec![5.0]);
+        let one = HostData::F32([5.0].into());
         assert_eq!(scan(Scan::Sum, &view(&one, &layout(&[])), DType::F32).unwrap(), one);
-        let none = HostData::F32(vec![]);
+        let none = HostData::F32([].into());
         assert_eq!(scan(Scan::Sum, &view(&none, &layout(&[2, 0])), DType::F32).unwrap(), none);
     }
 }

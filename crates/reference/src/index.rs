@@ -3,7 +3,7 @@
 use crate::View;
 use crate::compute::{Compute, convert, elements, misuse, own, unravel};
 use elinvar_core::host::with_capacity;
-use elinvar_core::{Element, HostData, Layout, Result, Shape, each_data};
+use elinvar_core::{Element, HostData, HostVec, Layout, Result, Shape, each_data};
 use elinvar_ops::backend::{Scatter, out_of_range};
 use elinvar_ops::int::Int;
 
@@ -46,7 +46,7 @@ pub fn scatter(how: Scatter, base: &View, axis: usize, index: &View, src: &View)
     }
 }
 
-fn set<T: Element>(mut y: Vec<T>, targets: &[usize], src: &View) -> Result<HostData> {
+fn set<T: Element>(mut y: HostVec<T>, targets: &[usize], src: &View) -> Result<HostData> {
     let v = T::slice(src.buffer).ok_or_else(|| misuse("a scatter of another type", src.buffer.dtype()))?;
     for (&at, &x) in targets.iter().zip(&*elements(v, src.layout)?) {
         y[at] = x;
@@ -90,7 +90,7 @@ mod tests {
     use elinvar_core::f16;
 
     fn i64s(v: &[i64]) -> HostData {
-        HostData::I64(v.to_vec())
+        HostData::I64(v.to_vec().into())
     }
 
     #[test]
@@ -115,23 +115,23 @@ mod tests {
         for (xl, axis, index, dims, want) in rows {
             let i = i64s(index);
             let y = gather(&view(&x, &xl), axis, &view(&i, &layout(dims))).unwrap();
-            assert_eq!(y, HostData::F32(want.to_vec()), "{xl:?}");
+            assert_eq!(y, HostData::F32(want.to_vec().into()), "{xl:?}");
         }
         let i = i64s(&[1]);
         let wide = layout(&[1, 1]).broadcast_to(&Shape::new(&[2, 4]).unwrap(), "t").unwrap();
         let y = gather(&view(&x, &l), 1, &view(&i, &wide)).unwrap();
-        assert_eq!(y, HostData::F32(vec![1.0, 1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 4.0]));
+        assert_eq!(y, HostData::F32([1.0, 1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 4.0].into()));
     }
 
     #[test]
     fn an_index_out_of_range_is_named() {
-        let x = HostData::U8(vec![0; 10]);
+        let x = HostData::U8(vec![0; 10].into());
         for bad in [7, 5, -1, i64::MAX, i64::MIN] {
             let i = i64s(&[0, 0, 0, 0, 0, bad]);
             let e = gather(&view(&x, &layout(&[5, 2])), 0, &view(&i, &layout(&[3, 2]))).unwrap_err();
             let want = format!("index {bad} at position [2, 1] is out of range for axis 0 of size 5");
             assert_eq!(e.message(), format!("gather: {want}"));
-            let src = HostData::U8(vec![0; 6]);
+            let src = HostData::U8(vec![0; 6].into());
             let whole = layout(&[3, 2]);
             let v = view(&src, &whole);
             let e = scatter(Scatter::Add, &view(&x, &layout(&[5, 2])), 0, &view(&i, &layout(&[3, 2])), &v)
@@ -139,10 +139,10 @@ mod tests {
             assert_eq!(e.message(), format!("scatter: {want}"));
         }
         // An axis of size 0 has no element to name.
-        let none = HostData::U8(vec![]);
+        let none = HostData::U8([].into());
         let i = i64s(&[0, 0]);
         assert!(gather(&view(&none, &layout(&[0, 2])), 0, &view(&i, &layout(&[1, 2]))).is_err());
-        let i = HostData::I32(vec![0]);
+        let i = HostData::I32([0].into());
         assert!(gather(&view(&x, &layout(&[10])), 0, &view(&i, &layout(&[1]))).is_err());
     }
 
@@ -154,28 +154,28 @@ mod tests {
         // base, source, after setting, after adding
         let rows = [
             (
-                HostData::F32(vec![1.0, 2.0, 1e8]),
-                HostData::F32(vec![1.0, 5.0, -1e8, 3.0]),
-                HostData::F32(vec![5.0, 2.0, 3.0]),
-                HostData::F32(vec![6.0, 2.0, 3.0]), // 1e8 + 1 is 1e8: one after the other
+                HostData::F32([1.0, 2.0, 1e8].into()),
+                HostData::F32([1.0, 5.0, -1e8, 3.0].into()),
+                HostData::F32([5.0, 2.0, 3.0].into()),
+                HostData::F32([6.0, 2.0, 3.0].into()), // 1e8 + 1 is 1e8: one after the other
             ),
             (
-                HostData::I64(vec![1, 2, i64::MAX]),
-                HostData::I64(vec![1, 5, 1, 3]),
-                HostData::I64(vec![5, 2, 3]),
-                HostData::I64(vec![6, 2, i64::MIN + 4]),
+                HostData::I64([1, 2, i64::MAX].into()),
+                HostData::I64([1, 5, 1, 3].into()),
+                HostData::I64([5, 2, 3].into()),
+                HostData::I64([6, 2, i64::MIN + 4].into()),
             ),
             (
-                HostData::U8(vec![250, 2, 3]),
-                HostData::U8(vec![1, 10, 1, 3]),
-                HostData::U8(vec![10, 2, 3]),
-                HostData::U8(vec![4, 2, 8]),
+                HostData::U8([250, 2, 3].into()),
+                HostData::U8([1, 10, 1, 3].into()),
+                HostData::U8([10, 2, 3].into()),
+                HostData::U8([4, 2, 8].into()),
             ),
             (
-                HostData::Bool(vec![false, true, false]),
-                HostData::Bool(vec![true, false, true, false]),
-                HostData::Bool(vec![false, true, false]),
-                HostData::Bool(vec![false, true, true]),
+                HostData::Bool([false, true, false].into()),
+                HostData::Bool([true, false, true, false].into()),
+                HostData::Bool([false, true, false].into()),
+                HostData::Bool([false, true, true].into()),
             ),
         ];
         for (base, src, set, added) in rows {
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn strided_base_and_source_along_any_axis() {
-        let base = HostData::I32(vec![0, 1, 2, 3, 4, 5]);
-        let src = HostData::I32(vec![10, 20, 30]);
+        let base = HostData::I32([0, 1, 2, 3, 4, 5].into());
+        let src = HostData::I32([10, 20, 30].into());
         let i = i64s(&[1, 0, 1]);
         // base^T is [[0, 3], [1, 4], [2, 5]]; row r gets src (from the back) at column i[r].
         let y = scatter(
@@ -209,8 +209,8 @@ mod tests {
             &view(&i, &layout(&[3, 1])),
             &view(&src, &layout(&[3, 1]).flip(0)),
         );
-        assert_eq!(y.unwrap(), HostData::I32(vec![0, 33, 21, 4, 2, 15]));
-        let none = HostData::I32(vec![]);
+        assert_eq!(y.unwrap(), HostData::I32([0, 33, 21, 4, 2, 15].into()));
+        let none = HostData::I32([].into());
         let e = i64s(&[]);
         let y = scatter(
             Scatter::Set,

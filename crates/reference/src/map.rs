@@ -74,7 +74,7 @@ fn stored(out: Out, dtype: DType) -> DType {
 fn store_int<I: Int<Mask = bool> + Element>(y: Vec<I>, out: Out) -> Result<HostData> {
     Ok(match out {
         Out::Same => I::wrap(y),
-        Out::Bool => HostData::Bool(convert(&y, Int::is_true)?),
+        Out::Bool => HostData::Bool(convert(&y, Int::is_true)?.into()),
     })
 }
 
@@ -140,16 +140,16 @@ mod tests {
 
     #[test]
     fn strides_broadcasts_and_bool_operands() {
-        let a = HostData::F32(vec![1.0, 2.0, 3.0, 4.0]);
-        let b = HostData::F32(vec![10.0, 100.0]);
-        let c = HostData::Bool(vec![true]);
+        let a = HostData::F32([1.0, 2.0, 3.0, 4.0].into());
+        let b = HostData::F32([10.0, 100.0].into());
+        let c = HostData::Bool([true].into());
         let s = Shape::new(&[2, 2]).unwrap();
         let l = layout(&[2, 2]);
         let wide = |l: Layout| l.broadcast_to(&s, "t").unwrap();
         let [turned, flipped, one] = [l.transpose(0, 1), wide(layout(&[2]).flip(0)), wide(layout(&[]))];
         let x = [view(&a, &turned), view(&b, &flipped), view(&c, &one)];
         let y = map(&MulAdd, &x, DType::F32).unwrap();
-        assert_eq!(y, HostData::F32(vec![101.0, 31.0, 201.0, 41.0]));
+        assert_eq!(y, HostData::F32([101.0, 31.0, 201.0, 41.0].into()));
     }
 
     #[test]
@@ -171,22 +171,22 @@ mod tests {
     #[test]
     fn comparisons_give_bool() {
         let l = layout(&[3]);
-        let (a, b) = (HostData::F64(vec![1.0, 2.0, f64::NAN]), HostData::F64(vec![2.0, 1.0, 1.0]));
+        let (a, b) = (HostData::F64([1.0, 2.0, f64::NAN].into()), HostData::F64([2.0, 1.0, 1.0].into()));
         let y = map(&Less, &[view(&a, &l), view(&b, &l)], DType::F64).unwrap();
-        assert_eq!(y, HostData::Bool(vec![true, false, false]));
-        let (a, b) = (HostData::U8(vec![1, 2, 0]), HostData::Bool(vec![true, false, true]));
+        assert_eq!(y, HostData::Bool([true, false, false].into()));
+        let (a, b) = (HostData::U8([1, 2, 0].into()), HostData::Bool([true, false, true].into()));
         let y = map_int(&Less, &[view(&a, &l), view(&b, &l)], DType::U8).unwrap();
-        assert_eq!(y, HostData::Bool(vec![false, false, true]));
+        assert_eq!(y, HostData::Bool([false, false, true].into()));
     }
 
     #[test]
     fn integers_wrap_in_their_width() {
         let l = layout(&[2]);
         let rows = [
-            (HostData::U8(vec![255, 1]), HostData::U8(vec![254, 2])),
-            (HostData::I32(vec![i32::MAX, 1]), HostData::I32(vec![-2, 2])),
-            (HostData::I64(vec![i64::MIN, 1]), HostData::I64(vec![0, 2])),
-            (HostData::Bool(vec![true, false]), HostData::Bool(vec![true, false])),
+            (HostData::U8([255, 1].into()), HostData::U8([254, 2].into())),
+            (HostData::I32([i32::MAX, 1].into()), HostData::I32([-2, 2].into())),
+            (HostData::I64([i64::MIN, 1].into()), HostData::I64([0, 2].into())),
+            (HostData::Bool([true, false].into()), HostData::Bool([true, false].into())),
         ];
         for (x, want) in rows {
             let y = map_int(&Sum, &[view(&x, &l), view(&x, &l)], x.dtype()).unwrap();
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn nothing_gives_nothing_and_wrong_types_are_refused() {
-        let e = HostData::F32(vec![]);
+        let e = HostData::F32([].into());
         let l = layout(&[0, 2]);
-        assert_eq!(map(&Less, &[view(&e, &l), view(&e, &l)], DType::F32).unwrap(), HostData::Bool(vec![]));
+        assert_eq!(map(&Less, &[view(&e, &l), view(&e, &l)], DType::F32).unwrap(), HostData::Bool([].into()));
         assert!(map(&Less, &[view(&e, &l), view(&e, &l)], DType::I64).is_err());
         assert!(map_int(&Sum, &[view(&e, &l), view(&e, &l)], DType::F32).is_err());
         assert!(map_int(&Sum, &[view(&e, &l), view(&e, &l)], DType::I64).is_err());

@@ -124,7 +124,7 @@ mod tests {
         for (l, want) in rows {
             assert_eq!(
                 Reference::download(&crate::ReferenceDevice, view(&x, &l)).unwrap(),
-                HostData::I32(want)
+                HostData::I32(want.into())
             );
         }
     }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_copy_of_the_same_type_keeps_every_bit() {
         let odd = f32::from_bits(0x7fc0_1234);
-        let y = copy(&view(&HostData::F32(vec![odd, -0.0]), &layout(&[2])), DType::F32).unwrap();
+        let y = copy(&view(&HostData::F32([odd, -0.0].into()), &layout(&[2])), DType::F32).unwrap();
         let HostData::F32(y) = y else { panic!("another type") };
         assert_eq!([y[0].to_bits(), y[1].to_bits()], [0x7fc0_1234, 0x8000_0000]);
     }
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn fill_takes_the_nearest_value() {
-        assert_eq!(fill(Scalar::Float(0.1), DType::F32, 2).unwrap(), HostData::F32(vec![0.1; 2]));
-        assert_eq!(fill(Scalar::Float(-1.9), DType::I64, 1).unwrap(), HostData::I64(vec![-1]));
-        assert_eq!(fill(Scalar::Float(f64::NAN), DType::Bool, 1).unwrap(), HostData::Bool(vec![true]));
-        assert_eq!(fill(Scalar::Int(0), DType::U8, 0).unwrap(), HostData::U8(vec![]));
+        assert_eq!(fill(Scalar::Float(0.1), DType::F32, 2).unwrap(), HostData::F32(vec![0.1; 2].into()));
+        assert_eq!(fill(Scalar::Float(-1.9), DType::I64, 1).unwrap(), HostData::I64([-1].into()));
+        assert_eq!(fill(Scalar::Float(f64::NAN), DType::Bool, 1).unwrap(), HostData::Bool([true].into()));
+        assert_eq!(fill(Scalar::Int(0), DType::U8, 0).unwrap(), HostData::U8([].into()));
         let huge = fill(Scalar::Int(0), DType::F64, usize::MAX / 32).unwrap_err();
         assert_eq!(huge.kind(), elinvar_core::ErrorKind::OutOfMemory);
     }
@@ -162,8 +162,8 @@ mod tests {
     fn later_parts_cover_earlier_ones() {
         let shape = Shape::new(&[2, 3]).unwrap();
         let whole = layout(&[2, 3]);
-        let a = HostData::U8(vec![1, 2]);
-        let b = HostData::U8(vec![9]);
+        let a = HostData::U8([1, 2].into());
+        let b = HostData::U8([9].into());
         let [column, row, one] = [layout(&[2, 1]), layout(&[1, 2]), layout(&[1, 1])];
         let parts = [
             (view(&a, &column), whole.slice(1, 1, 1, 1)),
@@ -171,7 +171,7 @@ mod tests {
             (view(&b, &one), whole.slice(0, 0, 1, 1).slice(1, 0, 1, 1)),
         ];
         let y = assemble(Scalar::Int(7), DType::U8, &shape, &parts).unwrap();
-        assert_eq!(y, HostData::U8(vec![9, 1, 7, 7, 2, 1]));
+        assert_eq!(y, HostData::U8([9, 1, 7, 7, 2, 1].into()));
         assert!(assemble(Scalar::Int(7), DType::I32, &shape, &parts).is_err());
     }
 
@@ -206,9 +206,9 @@ mod tests {
     fn uniform_numbers_are_the_words_scaled() {
         let want: Vec<f32> = (0..5).map(|i| unit_f32(S.word(i)).mul_add(4.0, -1.0)).collect();
         let r = Random::Uniform { low: -1.0, high: 3.0 };
-        assert_eq!(random(r, S, DType::F32, 5).unwrap(), HostData::F32(want));
+        assert_eq!(random(r, S, DType::F32, 5).unwrap(), HostData::F32(want.into()));
         let want: Vec<f64> = (0..5).map(|i| unit_f64(S.word64(i)).mul_add(4.0, -1.0)).collect();
-        assert_eq!(random(r, S, DType::F64, 5).unwrap(), HostData::F64(want));
+        assert_eq!(random(r, S, DType::F64, 5).unwrap(), HostData::F64(want.into()));
         assert!(random(r, S, DType::I32, 5).is_err());
     }
 

@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_value_for_each_row() {
-        let x = HostData::F32(vec![1.0, 3.0, 10.0, 20.0]);
-        let w = HostData::Bool(vec![true]);
+        let x = HostData::F32([1.0, 3.0, 10.0, 20.0].into());
+        let w = HostData::Bool([true].into());
         let wl = layout(&[1, 1]).broadcast_to(&Shape::new(&[2, 2]).unwrap(), "t").unwrap();
         let rows_ = [
             (layout(&[2, 2]), vec![2101.0, 2125.0]),
@@ -121,25 +121,25 @@ mod tests {
         ];
         for (l, want) in rows_ {
             let y = rows(&Spread, &[view(&x, &l), view(&w, &wl)], 1, DType::F32).unwrap();
-            assert_eq!(y, HostData::F32(want), "{l:?}");
+            assert_eq!(y, HostData::F32(want.into()), "{l:?}");
         }
     }
 
     #[test]
     fn a_value_for_each_element() {
-        let x = HostData::F64(vec![1.0, 2.0, 4.0, 0.0, 3.0, 1.0]);
+        let x = HostData::F64([1.0, 2.0, 4.0, 0.0, 3.0, 1.0].into());
         let y = rows(&Share, &[view(&x, &layout(&[2, 3]))], 1, DType::F64).unwrap();
-        assert_eq!(y, HostData::F64(vec![0.0, 0.25, 0.75, 0.0, 0.75, 0.25]));
+        assert_eq!(y, HostData::F64([0.0, 0.25, 0.75, 0.0, 0.75, 0.25].into()));
         let y = rows(&Share, &[view(&x, &layout(&[2, 3]).flip(1))], 0, DType::F64).unwrap();
-        assert_eq!(y, HostData::F64([4.0, 2.0, 1.0, 1.0, 3.0, 0.0].map(|v| v / 11.0).to_vec()));
-        let half = HostData::F16([0.0, 1.0, 2.0].map(f16::from_f32).to_vec());
+        assert_eq!(y, HostData::F64([4.0, 2.0, 1.0, 1.0, 3.0, 0.0].map(|v| v / 11.0).to_vec().into()));
+        let half = HostData::F16([0.0, 1.0, 2.0].map(f16::from_f32).to_vec().into());
         let y = rows(&Share, &[view(&half, &layout(&[3]))], 0, DType::F16).unwrap();
-        assert_eq!(y, HostData::F16([0.0, 1.0 / 3.0, 2.0 / 3.0].map(f16::from_f32).to_vec()));
+        assert_eq!(y, HostData::F16([0.0, 1.0 / 3.0, 2.0 / 3.0].map(f16::from_f32).to_vec().into()));
     }
 
     #[test]
     fn rows_without_elements() {
-        let none = HostData::F32(vec![]);
+        let none = HostData::F32([].into());
         let l = layout(&[2, 0]);
         let w = rows(&Spread, &[view(&none, &l), view(&none, &l)], 1, DType::F32).unwrap();
         let HostData::F32(w) = w else { panic!("another type") };
@@ -155,7 +155,10 @@ mod tests {
         let low = v.iter().fold(f32::INFINITY, |a, &b| a.min(b));
         let sum = order::fold(v.len(), 0.0, |i| v[i] - low, |a, b| a + b);
         let want: Vec<f32> = v.iter().map(|x| (x - low) / sum).collect();
-        let x = HostData::F32(v);
-        assert_eq!(rows(&Share, &[view(&x, &layout(&[9000]))], 0, DType::F32).unwrap(), HostData::F32(want));
+        let x = HostData::F32(v.into());
+        assert_eq!(
+            rows(&Share, &[view(&x, &layout(&[9000]))], 0, DType::F32).unwrap(),
+            HostData::F32(want.into())
+        );
     }
 }

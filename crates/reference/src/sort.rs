@@ -36,7 +36,7 @@ pub fn sort(x: &View, descending: bool) -> Result<(HostData, HostData)> {
             values.extend(from.iter().map(|&i| row[i]));
             indices.extend(from.iter().map(|&i| i as i64));
         }
-        Ok((T::wrap(values), HostData::I64(indices)))
+        Ok((T::wrap(values), HostData::I64(indices.into())))
     }
     let (_, n) = rows_of(x.shape(), x.layout.rank().saturating_sub(1));
     each_data!(x.buffer, v => one(&elements(v, x.layout)?, n, descending))
@@ -49,7 +49,7 @@ pub fn nonzero(x: &View) -> Result<(HostData, usize)> {
         let mut out = with_capacity(found().count())?;
         out.extend(found().map(|(i, _)| i as i64));
         let n = out.len();
-        Ok((HostData::I64(out), n))
+        Ok((HostData::I64(out.into()), n))
     }
     each_data!(x.buffer, v => one(&elements(v, x.layout)?))
 }
@@ -73,10 +73,10 @@ mod tests {
             (&[], &[], &[]),
         ];
         for (row, up, down) in rows {
-            let x = HostData::F32(row.to_vec());
+            let x = HostData::F32(row.to_vec().into());
             for (want, descending) in [(up, false), (down, true)] {
                 let (v, i) = sort(&view(&x, &layout(&[row.len()])), descending).unwrap();
-                assert_eq!(i, HostData::I64(want.to_vec()), "{row:?} {descending}");
+                assert_eq!(i, HostData::I64(want.to_vec().into()), "{row:?} {descending}");
                 let moved: Vec<u32> = want.iter().map(|&i| row[i as usize].to_bits()).collect();
                 let HostData::F32(v) = v else { panic!("another type") };
                 assert_eq!(v.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), moved);
@@ -86,25 +86,25 @@ mod tests {
 
     #[test]
     fn rows_of_a_view_and_other_types() {
-        let x = HostData::U8(vec![3, 1, 2, 0]);
+        let x = HostData::U8([3, 1, 2, 0].into());
         let (v, i) = sort(&view(&x, &layout(&[2, 2]).transpose(0, 1)), false).unwrap();
-        assert_eq!((v, i), (HostData::U8(vec![2, 3, 0, 1]), HostData::I64(vec![1, 0, 1, 0])));
-        let x = HostData::Bool(vec![true, false]);
+        assert_eq!((v, i), (HostData::U8([2, 3, 0, 1].into()), HostData::I64([1, 0, 1, 0].into())));
+        let x = HostData::Bool([true, false].into());
         let (v, _) = sort(&view(&x, &layout(&[2])), false).unwrap();
-        assert_eq!(v, HostData::Bool(vec![false, true]));
-        let x = HostData::BF16(vec![bf16::NAN, bf16::ONE]);
+        assert_eq!(v, HostData::Bool([false, true].into()));
+        let x = HostData::BF16([bf16::NAN, bf16::ONE].into());
         let (_, i) = sort(&view(&x, &layout(&[2])), false).unwrap();
-        assert_eq!(i, HostData::I64(vec![1, 0]));
-        let x = HostData::I64(vec![5]);
-        assert_eq!(sort(&view(&x, &layout(&[])), true).unwrap(), (x.clone(), HostData::I64(vec![0])));
+        assert_eq!(i, HostData::I64([1, 0].into()));
+        let x = HostData::I64([5].into());
+        assert_eq!(sort(&view(&x, &layout(&[])), true).unwrap(), (x.clone(), HostData::I64([0].into())));
     }
 
     #[test]
     fn what_is_not_zero() {
         let rows = [
-            (HostData::F32(vec![0.0, -0.0, NAN, 1e-45]), vec![2, 3]),
-            (HostData::I64(vec![0, 0, 0, 0]), vec![]),
-            (HostData::Bool(vec![true, false, true, false]), vec![0, 1]),
+            (HostData::F32([0.0, -0.0, NAN, 1e-45].into()), vec![2, 3]),
+            (HostData::I64([0, 0, 0, 0].into()), vec![]),
+            (HostData::Bool([true, false, true, false].into()), vec![0, 1]),
         ];
         for (x, want) in rows {
             let l = if x.dtype() == elinvar_core::DType::Bool {
@@ -112,7 +112,7 @@ mod tests {
             } else {
                 layout(&[4])
             };
-            assert_eq!(nonzero(&view(&x, &l)).unwrap(), (HostData::I64(want.clone()), want.len()));
+            assert_eq!(nonzero(&view(&x, &l)).unwrap(), (HostData::I64(want.clone().into()), want.len()));
         }
     }
 }

@@ -92,23 +92,23 @@ mod tests {
         // The second result is of the old a. 1 + 2^-9 is no bf16, and 2^-9 times 2 no less than that in f32. What lies
         // behind the shape stays.
         let mut a = HostData::BF16([1.0, -2.0, 8.0].map(bf16::from_f32).into());
-        let mut b = HostData::F32(vec![3.0, 0.5, 7.0]);
+        let mut b = HostData::F32([3.0, 0.5, 7.0].into());
         let c = HostData::BF16([2f32.powi(-9)].map(bf16::from_f32).into());
         let l = layout(&[1]).broadcast_to(layout(&[2]).shape(), "t").unwrap();
         update(&Both, vec![item(&mut a, &mut b, (&c, &l), DType::F32)]).unwrap();
         assert_eq!(a, HostData::BF16([1.0, -2.0, 8.0].map(bf16::from_f32).into()));
-        assert_eq!(b, HostData::F32(vec![3.0, -1.0, 7.0]));
+        assert_eq!(b, HostData::F32([3.0, -1.0, 7.0].into()));
     }
 
     #[test]
     fn nothing_is_written_if_one_item_does_not_fit() {
-        let (mut a, mut b) = (HostData::F64(vec![1.0]), HostData::F64(vec![2.0]));
-        let (mut x, mut y) = (HostData::F64(vec![1.0]), HostData::F32(vec![2.0]));
-        let c = HostData::F64(vec![4.0]);
+        let (mut a, mut b) = (HostData::F64([1.0].into()), HostData::F64([2.0].into()));
+        let (mut x, mut y) = (HostData::F64([1.0].into()), HostData::F32([2.0].into()));
+        let c = HostData::F64([4.0].into());
         let l = layout(&[1]);
         let items =
             vec![item(&mut a, &mut b, (&c, &l), DType::F64), item(&mut x, &mut y, (&c, &l), DType::F64)];
         assert!(update(&Both, items).is_err());
-        assert_eq!((a, b), (HostData::F64(vec![1.0]), HostData::F64(vec![2.0])));
+        assert_eq!((a, b), (HostData::F64([1.0].into()), HostData::F64([2.0].into())));
     }
 }

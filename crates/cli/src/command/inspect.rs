@@ -230,18 +230,18 @@ mod tests {
         let none = |nan| Stats { min: None, max: None, mean: None, nan };
         let (inf, nan) = (f64::INFINITY, f64::NAN);
         let rows = [
-            (HostData::F32(vec![1.0, f32::NAN, -3.0, 0.5]), float(-3.0, 1.0, -0.5, 1)),
-            (HostData::F64(vec![inf, 1.0]), float(1.0, inf, inf, 0)),
-            (HostData::F64(vec![nan, nan]), none(2)),
-            (HostData::F64(vec![]), none(0)),
+            (HostData::F32([1.0, f32::NAN, -3.0, 0.5].into()), float(-3.0, 1.0, -0.5, 1)),
+            (HostData::F64([inf, 1.0].into()), float(1.0, inf, inf, 0)),
+            (HostData::F64([nan, nan].into()), none(2)),
+            (HostData::F64([].into()), none(0)),
             // Numbers that f64 does not have, and a sum that i64 does not have.
             (
-                HostData::I64(vec![i64::MAX, i64::MAX - 1]),
+                HostData::I64([i64::MAX, i64::MAX - 1].into()),
                 int(i64::MAX - 1, i64::MAX, 9.223372036854775807e18),
             ),
-            (HostData::U8(vec![1, 2, 255]), int(1, 255, 86.0)),
-            (HostData::Bool(vec![true, false, true, true]), int(0, 1, 0.75)),
-            (HostData::I32(vec![]), none(0)),
+            (HostData::U8([1, 2, 255].into()), int(1, 255, 86.0)),
+            (HostData::Bool([true, false, true, true].into()), int(0, 1, 0.75)),
+            (HostData::I32([].into()), none(0)),
         ];
         for (data, want) in rows {
             assert_eq!(stats(&data), want, "{data:?}");

@@ -134,12 +134,12 @@ impl Dice {
     /// `len` elements.
     pub fn data(&mut self, dtype: DType, len: usize, values: Values) -> HostData {
         if dtype.is_float() {
-            each_dtype!(dtype, T => T::wrap((0..len).map(|_| T::from_f64(self.float(values))).collect()))
+            each_dtype!(dtype, T => T::wrap((0..len).map(|_| T::from_f64(self.float(values))).collect::<Vec<_>>()))
         } else {
             // Through i64, so that integers wrap instead of saturating.
             let v: Vec<i64> = (0..len).map(|_| self.int(values)).collect();
             match dtype {
-                DType::I64 => HostData::I64(v),
+                DType::I64 => HostData::I64(v.into()),
                 DType::I32 => HostData::I32(v.iter().map(|x| *x as i32).collect()),
                 DType::U8 => HostData::U8(v.iter().map(|x| *x as u8).collect()),
                 DType::Bool => HostData::Bool(v.iter().map(|x| *x > 0).collect()),

@@ -300,7 +300,7 @@ fn by_index(dice: &mut Dice, work: Work, dtype: DType, values: Values, largest: 
             index[p] = bad;
         }
     }
-    let index = Operand { data: HostData::I64(index), layout };
+    let index = Operand { data: HostData::I64(index.into()), layout };
     let x = operand(dice, dtype, &shape, values);
     if work == Work::Gather {
         return Call::Gather { x, axis, index };

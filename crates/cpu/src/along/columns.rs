@@ -14,7 +14,7 @@ use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, LANES};
-use elinvar_core::{HostData, Result};
+use elinvar_core::{HostData, HostVec, Result};
 use std::marker::PhantomData;
 
 /// Columns that go side by side at most: eight levels of the tree, of f32, fill half of a first-level cache.
@@ -162,9 +162,9 @@ struct Walk<'a, T> {
     /// Columns in the group.
     width: usize,
     /// Room for each level of the tree.
-    stack: Vec<T>,
+    stack: HostVec<T>,
     /// One term, converted.
-    row: Vec<T>,
+    row: HostVec<T>,
     how: How<T>,
 }
 

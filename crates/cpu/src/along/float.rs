@@ -7,7 +7,7 @@ use crate::CpuDevice;
 use crate::convert::{self, store};
 use crate::isa::Isa;
 use crate::simd::reading::Read;
-use elinvar_core::{DType, HostData, Result};
+use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
 
@@ -37,7 +37,7 @@ pub(crate) trait Float: Number + Read + PartialOrd {
     ///
     /// # Errors
     /// `DTypeMismatch` for a type that the op should have converted; `OutOfMemory`.
-    fn stored(d: &CpuDevice, v: Vec<Self>, to: DType) -> Result<HostData>;
+    fn stored(d: &CpuDevice, v: HostVec<Self>, to: DType) -> Result<HostData>;
 }
 
 macro_rules! float {
@@ -65,7 +65,7 @@ macro_rules! float {
             fn join(f: Fold, blocks: &[$t]) -> $t {
                 each_fold!(f, F => lanes::join::<$t, F>(blocks))
             }
-            fn stored(d: &CpuDevice, v: Vec<$t>, to: DType) -> Result<HostData> {
+            fn stored(d: &CpuDevice, v: HostVec<$t>, to: DType) -> Result<HostData> {
                 $store(d, v, to)
             }
         }

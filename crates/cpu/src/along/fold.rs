@@ -13,7 +13,7 @@ use crate::convert::{store, stored};
 use crate::memory::filled;
 use crate::parallel::{pieces, try_pieces};
 use elinvar_core::order::BLOCK;
-use elinvar_core::{DType, HostData, Result};
+use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 
 /// Nanoseconds for a term: what memory takes.
@@ -40,7 +40,7 @@ ways! {
 }
 
 /// The fold of each row of a view.
-fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, kept: usize) -> Result<Vec<T>> {
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, kept: usize) -> Result<HostVec<T>> {
     let dims = x.layout.shape().dims();
     let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let mut out = filled(rows, F::start())?;

@@ -18,7 +18,7 @@ use crate::simd::LINE;
 use crate::simd::reading::read;
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
-use elinvar_core::{DType, Error, HostData, Result};
+use elinvar_core::{DType, Error, HostData, HostVec, Result};
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 use std::ops::RangeInclusive;
 
@@ -46,14 +46,14 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     r: &R,
     x: &[View<'_>; N],
     kept: usize,
-) -> Result<Vec<C>> {
+) -> Result<HostVec<C>> {
     debug_assert!(!R::PLAIN || says_the_truth::<C, R, N>(r), "{}: its first terms are no operand", R::NAME);
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let each = R::OUT == RowOut::Each;
     let width = R::OUT.width(n, R::FOLDS.len());
     if rows * width == 0 {
-        return Ok(Vec::new());
+        return Ok(HostVec::new());
     }
     if let Some(y) = upright::rows(d, r, x, kept)? {
         return Ok(y);
@@ -129,32 +129,32 @@ fn says_the_truth<C: Float, R: Rows<N>, const N: usize>(r: &R) -> bool {
 pub(super) struct Scratch<C, const N: usize> {
     x: [Copied<C>; N],
     /// Terms on their way to a fold.
-    terms: Vec<C>,
+    terms: HostVec<C>,
     /// Terms that are read again for the results.
-    kept: Vec<C>,
+    kept: HostVec<C>,
 }
 
 /// Elements of an operand that do not lie in memory as they are read.
 struct Copied<C> {
-    buffer: Vec<C>,
+    buffer: HostVec<C>,
     /// The row whose one element fills the buffer; the first row, if all rows are that one.
     held: Option<usize>,
 }
 
 impl<C: Float, const N: usize> Scratch<C, N> {
     pub(super) fn new() -> Scratch<C, N> {
-        let x = [const { Copied { buffer: Vec::new(), held: None } }; N];
-        Scratch { x, terms: Vec::new(), kept: Vec::new() }
+        let x = [const { Copied { buffer: HostVec::new(), held: None } }; N];
+        Scratch { x, terms: HostVec::new(), kept: HostVec::new() }
     }
 }
 
 /// A buffer with room for a block and what is read behind it; made when it is needed first.
-fn room<C: Float>(buffer: &mut Vec<C>) -> Result<&mut [C]> {
+fn room<C: Float>(buffer: &mut HostVec<C>) -> Result<&mut [C]> {
     room_for(buffer, BLOCK)
 }
 
 /// The same for `len` elements. It begins with a cache line: what lies across two is stored and loaded twice.
-fn room_for<C: Float>(buffer: &mut Vec<C>, len: usize) -> Result<&mut [C]> {
+fn room_for<C: Float>(buffer: &mut HostVec<C>, len: usize) -> Result<&mut [C]> {
     let line = LINE / size_of::<C>();
     if buffer.len() < len + WINDOW + line {
         *buffer = filled(len + WINDOW + line, C::NOTHING)?;

@@ -10,7 +10,7 @@ use crate::memory::filled;
 use crate::parallel::pieces;
 use crate::simd::room::fresh_pieces;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
-use elinvar_core::{DType, HostData, Result};
+use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::Scan;
 use elinvar_ops::fold::{Prod, Sum};
 use std::marker::PhantomData;
@@ -29,11 +29,11 @@ pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<Ho
     }
 }
 
-fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Vec<T>> {
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<HostVec<T>> {
     let n = x.shape().last().copied().unwrap_or(1);
     let len = x.shape().numel();
     if len == 0 {
-        return Ok(Vec::new());
+        return Ok(HostVec::new());
     }
     let copy = turned::<T>(d, "a scan", x)?;
     let stage = either::<T>("a scan", x, &copy)?;

@@ -8,7 +8,7 @@ use crate::View;
 use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::host;
-use elinvar_core::{Error, HostData, Result, bf16, each_data, f16};
+use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
 
 /// A type whose elements have an order.
 trait Ordered: Number {
@@ -90,7 +90,7 @@ fn rows<T: Ordered>(
     n: usize,
     len: usize,
     down: bool,
-) -> Result<(Vec<T>, Vec<i64>)> {
+) -> Result<(HostVec<T>, HostVec<i64>)> {
     /// Elements of a row that are worth several threads: sorting them takes milliseconds.
     const LONG: usize = 1 << 16;
     let (mut values, mut places) = (filled(len, T::ZERO)?, filled(len, 0i64)?);

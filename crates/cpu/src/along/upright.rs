@@ -12,7 +12,7 @@ use crate::View;
 use crate::memory::filled;
 use crate::simd::room::fresh_pieces;
 use elinvar_core::order::BLOCK;
-use elinvar_core::{Dims, Layout, Result};
+use elinvar_core::{Dims, HostVec, Layout, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
@@ -26,7 +26,7 @@ pub(super) fn rows<C: Float, R: Rows<N>, const N: usize>(
     r: &R,
     x: &[View<'_>; N],
     kept: usize,
-) -> Result<Option<Vec<C>>> {
+) -> Result<Option<HostVec<C>>> {
     if const { !matches!((R::FOLDS, R::OUT), ([Fold::Sum], RowOut::Once)) } {
         return Ok(None);
     }
@@ -71,7 +71,7 @@ fn terms<C: Float, R: Rows<N>, const N: usize>(
     r: &R,
     x: &[View<'_>; N],
     kept: usize,
-) -> Result<Option<Vec<C>>> {
+) -> Result<Option<HostVec<C>>> {
     let shape = x[0].layout.shape();
     let order = upright(shape.rank(), kept);
     let layouts = x.each_ref().map(|x| x.layout.permute(&order));

@@ -19,7 +19,7 @@ use crate::simd::tile::Strided;
 use crate::simd::vector::Kind;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
-use elinvar_core::{HostData, Result};
+use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::ops::Range;
@@ -76,7 +76,7 @@ fn backward<C: Number>(
     [q, k, v]: [&View<'_>; 3],
     mask: Option<&View<'_>>,
     r: &Results<'_>,
-) -> Result<[Vec<C>; 3]> {
+) -> Result<[HostVec<C>; 3]> {
     let z = Sizes::new(q, k, v);
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
@@ -179,9 +179,9 @@ struct Sums<C> {
     /// Numbers in a row, in whole vectors.
     wide: usize,
     /// The chunk that is being chained.
-    chunk: Vec<C>,
+    chunk: HostVec<C>,
     /// Finished chunks, if there can be more than one.
-    total: Vec<C>,
+    total: HostVec<C>,
 }
 
 impl<C: Number> Sums<C> {
@@ -336,7 +336,7 @@ impl<C: Number> Walk<'_, C> {
         for (shift, &lse) in shift.iter_mut().zip(&self.lse.block(first, rows, rows, &mut buffer)[..rows]) {
             *shift = if lse == never { C::NOTHING } else { lse };
         }
-        let mut buffer = Vec::new();
+        let mut buffer = HostVec::new();
         let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
         let mut terms = filled(z.v, C::NOTHING)?;
         let mut folded = with_capacity(z.v.div_ceil(BLOCK))?;

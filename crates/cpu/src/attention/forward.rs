@@ -15,7 +15,7 @@ use crate::simd::room::{Room, fresh_two};
 use crate::simd::vector::Kind;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
-use elinvar_core::{HostData, Result};
+use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -47,7 +47,7 @@ fn forward<C: Number>(
     k: &View<'_>,
     v: &View<'_>,
     mask: Option<&View<'_>>,
-) -> Result<(Vec<C>, Vec<C>)> {
+) -> Result<(HostVec<C>, HostVec<C>)> {
     let z = Sizes::new(q, k, v);
     let (what, kv_heads) = ("attention", z.b * z.j);
     let kind = paired::kind(d, a, &[q, k, v]);
@@ -115,7 +115,7 @@ impl<C: Number> Tiles<'_, C> {
         let kv = head / z.h * z.j + head % z.h / z.group();
         let (blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
         let keys = &self.keys[kv * blocks * terms * TILE..];
-        let mut buffer = Vec::new();
+        let mut buffer = HostVec::new();
         let q = self.q.rows(head * z.l + query, rows, &mut buffer)?;
         let q = Left::new(self.kind, isa, q, rows, z.d)?;
         let mut pairs = Pairs::new(self.kind)?;

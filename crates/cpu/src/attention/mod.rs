@@ -21,8 +21,8 @@ use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
 use crate::simd::tile::{COLUMNS, Tiled};
 use crate::simd::vector::Kind;
-use elinvar_core::Result;
 use elinvar_core::order::ATTENTION_BLOCK;
+use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Attention;
 use paired::Blocks;
 
@@ -108,7 +108,7 @@ impl<'a, C: Number> Heads<'a, C> {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn rows<'b>(&self, first: usize, count: usize, buffer: &'b mut Vec<C>) -> Result<(&'b [C], usize)>
+    fn rows<'b>(&self, first: usize, count: usize, buffer: &'b mut HostVec<C>) -> Result<(&'b [C], usize)>
     where
         'a: 'b,
     {
@@ -200,7 +200,7 @@ fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Sc
     let y = fresh_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
         let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
-        let mut buffer = Vec::new();
+        let mut buffer = HostVec::new();
         let (x, apart) = x.rows(first, count, &mut buffer)?;
         turn(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
         Ok(())

@@ -17,7 +17,7 @@ use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
 use crate::simd::tile::Strided;
 use crate::simd::vector::Kind;
-use elinvar_core::{DType, Precision, Result};
+use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;
 
 /// Pairs of a block of keys.
@@ -95,7 +95,7 @@ impl<C: Number> Kernel for OfQueries<'_, C> {
 }
 
 /// Rows of `n` numbers, `apart`, as rows of pairs one after the other.
-fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize, n: usize) -> Result<Vec<C>> {
+fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize, n: usize) -> Result<HostVec<C>> {
     let half = n.div_ceil(2);
     let mut pairs = filled(count * half, C::NOTHING)?;
     for (i, to) in pairs.chunks_exact_mut(half).enumerate() {
@@ -108,7 +108,7 @@ fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize, n: usize) 
 /// Rows of what is multiplied: where they lie, or in memory of their own; and how far apart they are.
 pub(super) enum Left<'a, C> {
     There(&'a [C], usize),
-    Paired(Vec<C>, usize),
+    Paired(HostVec<C>, usize),
 }
 
 impl<'a, C: Number> Left<'a, C> {
@@ -140,7 +140,7 @@ impl<'a, C: Number> Left<'a, C> {
 /// Room for a tile of pairs, if pairs are multiplied.
 pub(super) struct Pairs<C> {
     kind: Kind,
-    room: Vec<C>,
+    room: HostVec<C>,
 }
 
 impl<C: Number> Pairs<C> {
@@ -184,7 +184,7 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
     let y = fresh_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (half * TILE) / blocks, start / (half * TILE) % blocks);
         let count = TILE.min(all - block * TILE);
-        let mut buffer = Vec::new();
+        let mut buffer = HostVec::new();
         let keys = rows(d.isa(), x.rows(head * all + block * TILE, count, &mut buffer)?, count, n)?;
         turn(d.isa(), &keys, 0, half as isize, half, count, room.zeroed(half * TILE, C::NOTHING), TILE);
         Ok(())

@@ -8,11 +8,11 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{Real, scratch, turn};
+use crate::memory::filled;
 use crate::parallel::try_pieces;
 use crate::simd::chains::{Groups, UNIT, groups as chains};
-use elinvar_core::host::filled;
 use elinvar_core::order::CHUNK;
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, HostVec, Result};
 
 /// Pairs of channels in a group up to which this is faster than tiles.
 const PAIRS: usize = 4;
@@ -39,7 +39,7 @@ pub(super) fn weight_grad<T: Real>(
     images: usize,
     groups: usize,
     o: usize,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let (channels, taps, n) = (patches.channels, patches.taps.len(), patches.positions());
     let each = o * channels * taps;
     let mut dw = filled(groups * each, T::ZERO)?;

@@ -5,7 +5,7 @@ use crate::CpuDevice;
 use crate::gemm::{Finish, Real};
 use crate::simd::planes::{Planes, TAPS, Windows};
 use crate::simd::room::fresh_pieces;
-use elinvar_core::Result;
+use elinvar_core::{HostVec, Result};
 
 /// Elements of a piece of work: 256 KiB of f32.
 const PIECE: usize = 1 << 16;
@@ -43,7 +43,7 @@ pub(super) fn depthwise<T: Real>(
     o: usize,
     w: &[T],
     finish: &dyn Finish<T>,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let (n, area) = (patches.positions(), patches.plane.iter().product::<usize>());
     let planes = Planes::new(d.isa(), windows);
     let (weights, _) = w.as_chunks();

@@ -7,8 +7,8 @@ use crate::CpuDevice;
 use crate::gemm::{Finish, Real, scratch};
 use crate::simd::chains::{FEW, UNIT, Unit, Windows, windows};
 use crate::simd::room::fresh_pieces;
-use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
+use elinvar_core::{HostVec, Result};
 
 /// Padded elements that are made at once, if a row takes no more: 256 KiB of f32, a part of a second-level cache.
 const BAND: usize = 1 << 16;
@@ -38,7 +38,7 @@ pub(super) fn few<T: Real>(
     o: usize,
     w: &[T],
     finish: &dyn Finish<T>,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let (terms, n) = (patches.channels * patches.taps.len(), patches.positions());
     let bands = bands(patches);
     // Planes of a piece share what is zero around them.

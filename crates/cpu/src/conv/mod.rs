@@ -14,7 +14,7 @@ mod pixels;
 
 use crate::CpuDevice;
 use crate::View;
-use crate::copy::{elements, own};
+use crate::copy::{Elements, elements, own};
 use crate::gemm;
 use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::finish::{Follow, Nothing};
@@ -27,10 +27,9 @@ use crate::isa::Isa;
 use crate::memory::{Held, Scratch, filled};
 use crate::parallel::pieces;
 use crate::simd::room::fresh_pieces;
-use elinvar_core::{HostData, Layout, Result, Shape};
+use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
 use patches::{Patches, Turned, images};
-use std::borrow::Cow;
 use std::ops::{Deref, Range};
 
 /// Windows up to which it matters whether weights are packed: more are worth packing them anew each time.
@@ -186,7 +185,7 @@ pub(crate) fn windows<T: Real>(
     d: &CpuDevice,
     job: &Windows<'_, T>,
     finish: &dyn Finish<T>,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let Windows { ref patches, images, groups, o, w, kind, together } = *job;
     if let (Weights::Lying(w), Kind::Numbers) = (w, kind) {
         if let Some(windows) = depthwise::of(patches) {
@@ -301,7 +300,7 @@ fn crossed<T: Real>(
     w: &[T],
     [groups, o, channels, area]: [usize; 4],
     which: &[usize],
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     /// Channels of a piece of work: what is read of them lies together.
     const TOGETHER: usize = 16;
     let row = o * which.len();
@@ -456,11 +455,11 @@ impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for Loaded<A, 
 /// The elements of a view, row-major, in the type in which is computed.
 fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], Scratch<T>>> {
     let l = &v.layout;
-    let copied = |v: Vec<T>| Loaded::Copied(Scratch::of(v));
+    let copied = |v: HostVec<T>| Loaded::Copied(Scratch::of(v));
     Ok(match numbers::<T>(v.buffer)? {
         Numbers::Own(data) => match elements(d, data, l)? {
-            Cow::Borrowed(data) => Loaded::There(data),
-            Cow::Owned(data) => copied(data),
+            Elements::There(data) => Loaded::There(data),
+            Elements::Copied(data) => copied(data),
         },
         Numbers::F16(data) => copied(widened(d, Numbers::F16(&elements(d, data, l)?), l)?),
         Numbers::BF16(data) => copied(widened(d, Numbers::BF16(&elements(d, data, l)?), l)?),
@@ -482,7 +481,7 @@ fn planes<'a, T: Real>(
 }
 
 /// All elements of 16 bits, of this layout's number, as what is computed in.
-fn widened<T: Real>(d: &CpuDevice, halves: Numbers<'_, T>, l: &Layout) -> Result<Vec<T>> {
+fn widened<T: Real>(d: &CpuDevice, halves: Numbers<'_, T>, l: &Layout) -> Result<HostVec<T>> {
     const LINE: usize = elinvar_core::order::CHUNK;
     let mut all = filled(l.shape().numel(), T::ZERO)?;
     pieces(d, &mut all, 16 * LINE, 0.2, &|at, piece| {

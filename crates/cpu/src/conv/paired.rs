@@ -16,7 +16,7 @@ use crate::isa::{Kernel, dispatch};
 use crate::memory::Scratch;
 use crate::simd::room::fresh_pieces;
 use elinvar_core::host::filled;
-use elinvar_core::{DType, Precision, Result, bf16};
+use elinvar_core::{DType, HostVec, Precision, Result, bf16};
 use elinvar_ops::lane::LaneInt;
 
 /// Sums of a position from which pairing the planes is little beside multiplying them.
@@ -66,7 +66,7 @@ fn paired<T: Real, S: Copy + Sync>(
     (planes, size): (usize, usize),
     zero: S,
     pair: impl Fn(S, S) -> T + Copy + Sync,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let half = planes.div_ceil(2);
     let zeros = if planes.is_multiple_of(2) { Vec::new() } else { filled(size, zero)? };
     let len = x.len() / (planes * size).max(1) * half * size;

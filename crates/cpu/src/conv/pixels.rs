@@ -10,8 +10,8 @@ use crate::gemm::{
     fill, finish, height, pixels, scratch, turn, width,
 };
 use crate::isa::Isa;
-use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
+use elinvar_core::{HostVec, Result};
 use std::ops::Range;
 
 /// Padded elements of a task, and sums of a panel: 384 KiB of f32 each at most, so that both stay in a core's second-level cache.
@@ -71,7 +71,7 @@ pub(super) fn convolve<T: Real>(
     kind: Kind,
     together: usize,
     after: &dyn Finish<T>,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let (isa, wide) = (d.isa(), width::<T>(d.isa()));
     let (k, n, step) = (p.channels * p.taps.len(), p.positions(), o.next_multiple_of(wide));
     let ns = if batch * n * o * k > WORTH { f64::INFINITY } else { 0.0 };

@@ -5,7 +5,7 @@ use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product};
 use crate::CpuDevice;
 use crate::View;
 use crate::convert;
-use elinvar_core::{DType, Error, HostData, Layout, Precision, Result};
+use elinvar_core::{DType, Error, HostData, HostVec, Layout, Precision, Result};
 use elinvar_ops::backend::Epilogue;
 
 /// Contracts views of floats.
@@ -30,7 +30,7 @@ pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
 
 /// One value from each.
 pub(crate) fn all<X, T: Copy, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Result<T>) -> Result<[T; N]> {
-    let all = x.iter().map(f).collect::<Result<Vec<T>>>()?;
+    let all = x.iter().map(f).collect::<Result<HostVec<T>>>()?;
     Ok(std::array::from_fn(|i| all[i]))
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn products<T: Real, E: Epilogue<N>, const N: usize>(
     right: Matrix<'_, T>,
     e: &E,
     extra: [Extra<'_, T>; N],
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     // One column: the result lies in memory like one row, and a row of lanes is what tiles are good at.
     if n == 1 && m > 1 {
         let extra = extra.map(Matrix::turned);
@@ -65,7 +65,7 @@ pub(super) fn run<T: Real>(
     left: Matrix<'_, T>,
     right: Matrix<'_, T>,
     finish: &dyn Finish<T>,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let share = match right.kept {
         Some(_) => Share::Kept,
         None => super::share::<T>(d, [batch, m, k, n]),
@@ -102,7 +102,7 @@ pub(crate) fn numbers<T: Real>(data: &HostData) -> Result<super::Numbers<'_, T>>
 ///
 /// # Errors
 /// `OutOfMemory`; `DTypeMismatch` if they are not stored as floats.
-pub(crate) fn store<T: Real>(d: &CpuDevice, y: Vec<T>, to: DType) -> Result<HostData> {
+pub(crate) fn store<T: Real>(d: &CpuDevice, y: HostVec<T>, to: DType) -> Result<HostData> {
     match T::wrap(y) {
         HostData::F32(y) => convert::stored(d, y, to),
         y => Ok(y),

@@ -33,8 +33,8 @@ use crate::CpuDevice;
 use crate::isa::Isa;
 use crate::parallel::try_pieces;
 use crate::simd::LINE;
-use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
+use elinvar_core::{HostVec, Result};
 use kernels::{Broad, GROUP, LEAST, broad, panel};
 use std::ops::{Range, RangeInclusive};
 
@@ -147,7 +147,7 @@ pub(crate) struct Job<'a, T> {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<Vec<T>> {
+pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVec<T>> {
     let cut = job.cut(d);
     fill(&cut, |tiles| match job.share {
         _ if job.k == 0 => {

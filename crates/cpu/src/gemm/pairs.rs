@@ -15,7 +15,7 @@ use super::{
 };
 use crate::CpuDevice;
 use crate::isa::{Isa, Kernel, dispatch};
-use elinvar_core::{Result, bf16};
+use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::{Lane, LaneInt};
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(super) fn products(
     left: &Matrix<'_, f32>,
     right: &Matrix<'_, f32>,
     finish: &dyn Finish<f32>,
-) -> Result<Option<Vec<f32>>> {
+) -> Result<Option<HostVec<f32>>> {
     let (Some(x), Some(w)) = (Paired::new(left, k), Paired::new(right, k)) else { return Ok(None) };
     let amx = d.isa().has_amx();
     if !amx && !d.isa().has_pairs() {

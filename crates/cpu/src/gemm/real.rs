@@ -7,7 +7,7 @@ use crate::CpuDevice;
 use crate::conv::{self, Windows};
 use crate::simd::reading::Read;
 use crate::simd::vector::Registers;
-use elinvar_core::{HostData, Precision, Result};
+use elinvar_core::{HostData, HostVec, Precision, Result};
 
 /// f32 or f64: a type in which contractions are computed.
 pub(crate) trait Real: Registers + Read {
@@ -27,17 +27,21 @@ pub(crate) trait Real: Registers + Read {
         left: Matrix<'_, Self>,
         right: Matrix<'_, Self>,
         finish: &dyn Finish<Self>,
-    ) -> Result<Vec<Self>>;
+    ) -> Result<HostVec<Self>>;
     /// Weights times windows, for the same reason: see `conv::windows`.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn windows(d: &CpuDevice, job: &Windows<'_, Self>, finish: &dyn Finish<Self>) -> Result<Vec<Self>>;
+    fn windows(d: &CpuDevice, job: &Windows<'_, Self>, finish: &dyn Finish<Self>) -> Result<HostVec<Self>>;
 }
 
 macro_rules! compiled_here {
     () => {
-        fn windows(d: &CpuDevice, job: &Windows<'_, Self>, finish: &dyn Finish<Self>) -> Result<Vec<Self>> {
+        fn windows(
+            d: &CpuDevice,
+            job: &Windows<'_, Self>,
+            finish: &dyn Finish<Self>,
+        ) -> Result<HostVec<Self>> {
             conv::windows(d, job, finish)
         }
     };
@@ -65,7 +69,7 @@ impl Real for f32 {
         left: Matrix<'_, f32>,
         right: Matrix<'_, f32>,
         finish: &dyn Finish<f32>,
-    ) -> Result<Vec<f32>> {
+    ) -> Result<HostVec<f32>> {
         let fast = match p {
             Precision::Fast => pairs::products(d, sizes, &left, &right, finish)?,
             Precision::Exact => None,
@@ -102,7 +106,7 @@ impl Real for f64 {
         left: Matrix<'_, f64>,
         right: Matrix<'_, f64>,
         finish: &dyn Finish<f64>,
-    ) -> Result<Vec<f64>> {
+    ) -> Result<HostVec<f64>> {
         contract::run(d, sizes, left, right, finish)
     }
     compiled_here!();

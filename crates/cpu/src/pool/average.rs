@@ -9,7 +9,7 @@ use crate::isa::{Isa, Kernel, formula};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::order::BLOCK;
-use elinvar_core::{Error, HostData, Result};
+use elinvar_core::{Error, HostData, HostVec, Result};
 use elinvar_ops::backend::{Fold, Pool};
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ struct Averages<'a, C> {
     x: &'a [C],
     y: &'a mut [C],
     /// For windows of many elements.
-    terms: &'a mut Vec<C>,
+    terms: &'a mut HostVec<C>,
 }
 
 impl<C: Float> Kernel for Averages<'_, C> {
@@ -124,7 +124,7 @@ pub(super) fn average<C: Float>(
     x: &Stage<'_, C>,
     planes: usize,
     plane: &Plane,
-) -> Result<Vec<C>> {
+) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
     let mut y = filled(planes * windows, C::NOTHING)?;
     if y.is_empty() {
@@ -134,7 +134,7 @@ pub(super) fn average<C: Float>(
     let together = (4096 / windows).max(1);
     let ns = (n / windows + 20) as f64;
     try_pieces(d, &mut y, together * windows, ns, &|start, part| {
-        let (mut buffer, mut terms) = (Vec::new(), Vec::new());
+        let (mut buffer, mut terms) = (HostVec::new(), HostVec::new());
         for (i, y) in part.chunks_mut(windows).enumerate() {
             let plane_at = (start / windows + i) * n;
             if buffer.is_empty() && !x.lies(plane_at, n) {
@@ -169,7 +169,7 @@ pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[us
     })
 }
 
-fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<Vec<C>> {
+fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
     let mut dx = filled(planes * n, C::NOTHING)?;
     if dx.is_empty() || windows == 0 {

@@ -9,7 +9,7 @@ use crate::isa::{Kernel, formula};
 use crate::memory::filled;
 use crate::simd::pools;
 use crate::simd::room::{Room, fresh_pieces};
-use elinvar_core::{DType, Element, Error, HostData, Result};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
 use std::ops::Range;
 
 /// The largest elements of the windows, or their places.
@@ -26,7 +26,7 @@ pub(super) fn of_dtype(
         planes: usize,
         plane: &Plane,
         places: bool,
-        store: impl FnOnce(Vec<T>) -> Result<HostData>,
+        store: impl FnOnce(HostVec<T>) -> Result<HostData>,
     ) -> Result<HostData> {
         if places {
             let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, i64>| {
@@ -276,11 +276,11 @@ fn max<T: Number + PartialOrd, O: Element>(
     planes: usize,
     plane: &Plane,
     each: &OfPlane<'_, T, O>,
-) -> Result<Vec<O>> {
+) -> Result<HostVec<O>> {
     let x = Stage::<T>::new("a maximum pool", x)?;
     let (n, windows) = (plane.len(), plane.windows());
     if planes * windows == 0 {
-        return Ok(Vec::new());
+        return Ok(HostVec::new());
     }
     let mut empty = false;
     plane.each(|_, w| empty |= w.iter().any(|t| t.count == 0));
@@ -295,7 +295,7 @@ fn max<T: Number + PartialOrd, O: Element>(
     let together = (4096 / windows).max(1);
     let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
     fresh_pieces(d, planes * windows, together * windows, ns, &|start, y| {
-        let mut buffer = Vec::new();
+        let mut buffer = HostVec::new();
         for i in start / windows..(start + y.left()) / windows {
             if buffer.is_empty() && !x.lies(i * n, n) {
                 buffer = filled(n, T::ZERO)?;

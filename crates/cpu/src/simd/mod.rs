@@ -10,7 +10,7 @@
 //! * [`folds`]: sums and extremes of contiguous numbers.
 //! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
 //! * [`pools`]: the largest elements of windows.
-//! * [`tile`]: chains of fma in register tiles.
+//! * [`side`]: where a tile's rows come from; [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once.
 //! * [`pages`]: large pages for large memory.
 //! * [`turned`]: blocks of memory turned on their side.
@@ -32,6 +32,7 @@ pub(crate) mod pools;
 pub(crate) mod quad;
 pub(crate) mod reading;
 pub(crate) mod room;
+pub(crate) mod side;
 pub(crate) mod threads;
 pub(crate) mod tile;
 pub(crate) mod turned;

@@ -9,7 +9,7 @@ use crate::CpuDevice;
 use crate::isa::Kernel;
 use crate::memory::with_capacity;
 use crate::parallel::{try_pieces, try_tasks};
-use elinvar_core::{Element, Result};
+use elinvar_core::{Element, HostVec, Result};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::time::Instant;
@@ -211,7 +211,7 @@ fn fill<T: Copy>(slots: &mut [MaybeUninit<T>], f: impl FnOnce(&mut Room<'_, T>) 
 
 /// Memory to be written once.
 struct Fresh<T> {
-    v: Vec<T>,
+    v: HostVec<T>,
     len: usize,
 }
 
@@ -231,7 +231,7 @@ impl<T: Element> Fresh<T> {
     /// Each of the slots was in a room that was found full. None is counted: a line of counts that goes from core to core took
     /// as long as adding some thousand elements.
     #[allow(unsafe_code, reason = "a vector of what was written")]
-    unsafe fn finish(mut self) -> Vec<T> {
+    unsafe fn finish(mut self) -> HostVec<T> {
         // SAFETY: as above.
         unsafe { self.v.set_len(self.len) };
         self.v
@@ -323,7 +323,7 @@ pub(crate) fn fresh<T: Element>(
     len: usize,
     unit: usize,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     fresh_of(d, len, unit, Work::Unknown, f)
 }
 
@@ -337,7 +337,7 @@ pub(crate) fn fresh_of<T: Element>(
     unit: usize,
     work: Work,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let mut all = Fresh::new(len)?;
     let slots = all.slots();
     let to_line = to_line(slots);
@@ -359,7 +359,7 @@ pub(crate) fn fresh_pieces<T: Element>(
     piece: usize,
     ns: f64,
     f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let mut all = Fresh::new(len)?;
     try_pieces(d, all.slots(), piece, ns, &|start, part| fill(part, |room| f(start, room)))?;
     // SAFETY: all pieces were each in a room of `fill`, which returned well.
@@ -373,7 +373,7 @@ pub(crate) fn fresh_pieces<T: Element>(
 /// `OutOfMemory`.
 #[allow(unsafe_code, reason = "a vector of what was written")]
 #[inline(always)]
-pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)) -> Result<Vec<T>> {
+pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)) -> Result<HostVec<T>> {
     let mut v = with_capacity(len)?;
     let mut room = Room::new(&mut v.spare_capacity_mut()[..len]);
     f(&mut room);
@@ -398,7 +398,7 @@ pub(crate) fn fresh_two<T: Element>(
     sizes: &[[usize; 2]],
     ns: f64,
     f: &(dyn Fn(usize, &mut Room<'_, T>, &mut Room<'_, T>) -> Result<()> + Sync),
-) -> Result<(Vec<T>, Vec<T>)> {
+) -> Result<(HostVec<T>, HostVec<T>)> {
     let mut a = Fresh::new(sizes.iter().map(|s| s[0]).sum())?;
     let mut b = Fresh::new(sizes.iter().map(|s| s[1]).sum())?;
     let (mut left, mut right) = (a.slots(), b.slots());
@@ -428,7 +428,7 @@ pub(crate) fn fresh_many<T: Element>(
     unit: usize,
     count: usize,
     f: &(dyn Fn(usize, &mut [Room<'_, T>]) -> Result<()> + Sync),
-) -> Result<Vec<Vec<T>>> {
+) -> Result<Vec<HostVec<T>>> {
     let mut all = (0..count).map(|_| Fresh::new(len)).collect::<Result<Vec<_>>>()?;
     let make = |start: usize, parts: Vec<Part<'_, T>>| {
         let mut rooms: Vec<_> = parts.into_iter().map(Room::new).collect();

@@ -93,7 +93,7 @@ impl Dice {
                     false => u * 2.0,
                 }
             };
-            T::wrap((0..len).map(|_| T::from_f64(number(dice))).collect())
+            T::wrap((0..len).map(|_| T::from_f64(number(dice))).collect::<Vec<_>>())
         }
         each_dtype!(dtype, T => draw::<T>(self, len, wild)).into()
     }

@@ -83,7 +83,7 @@ fn side_by_side((data, layout): &Operand) -> Operand {
         }
     }
     let layout = Layout::contiguous(Shape::new(&[b, rows, h, n]).unwrap()).transpose(1, 2);
-    (HostData::BF16(y).into(), layout)
+    (HostData::BF16(y.into()).into(), layout)
 }
 
 /// The last batch alone.
@@ -284,7 +284,7 @@ fn what_is_no_number_stays_so() {
     // Who sees no key gets zeros.
     let all = operands(&mut dice, [1, 1, 1, 3, 70, 16, 16], DType::BF16);
     let hidden = Shape::new(&[1, 1, 3, 70]).unwrap();
-    let mask = (Data::from(HostData::Bool(vec![false; 210])), Layout::contiguous(hidden));
+    let mask = (Data::from(HostData::Bool(vec![false; 210].into())), Layout::contiguous(hidden));
     for on in devices() {
         let (o, lse) = run(&on, &attention(Precision::Fast, false), &all, Some(&mask));
         assert!(f64s(&o).iter().all(|&x| x == 0.0), "{on:?}");

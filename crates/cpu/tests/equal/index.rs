@@ -34,7 +34,7 @@ fn draw(dice: &mut Dice, dtype: DType, round: u64) -> (Operand, usize, Operand) 
         index[at] = dice.pick(&[-1, shape[axis] as i64, i64::MIN, i64::MAX]);
     }
     let layout = layout.broadcast_to(&Shape::new(&wide).unwrap(), "draw").unwrap();
-    (x, axis, Operand { data: HostData::I64(index).into(), layout })
+    (x, axis, Operand { data: HostData::I64(index.into()).into(), layout })
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn rows_with_indices_of_their_own() {
             if missing {
                 at[planes * count - 1] = dice.pick(&[-1, size as i64, i64::MIN]);
             }
-            let index = Operand { data: HostData::I64(at).into(), layout: shape(count) };
+            let index = Operand { data: HostData::I64(at.into()).into(), layout: shape(count) };
             let src =
                 Operand { data: dice.data(dtype, planes * count, Values::Wild).into(), layout: shape(count) };
             let one = Layout::contiguous(Shape::new(&[1]).unwrap()).broadcast_to(shape(size).shape(), "t");

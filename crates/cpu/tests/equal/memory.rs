@@ -90,7 +90,7 @@ fn transposes_of_nothing() {
     // As a transpose that is copied in strips, but for an axis between that has no elements.
     let shape = Shape::new(&[20, 0, 2]).unwrap();
     let layout = Layout::strided(shape, &[1, 100, -40], 60, 200).unwrap();
-    let x = Operand { data: HostData::F32(vec![1.0; 200]).into(), layout };
+    let x = Operand { data: HostData::F32(vec![1.0; 200].into()).into(), layout };
     let want = Reference::copy(&ReferenceDevice, x.reference(), DType::F32);
     for d in devices() {
         same(&Cpu::copy(&d, x.cpu(), DType::F32), &want, &format!("{d:?}"));
@@ -134,7 +134,7 @@ fn assembled_tensors() {
     }
     // A part of another type is refused, as by the reference.
     let x = Operand {
-        data: HostData::F32(vec![1.0]).into(),
+        data: HostData::F32([1.0].into()).into(),
         layout: Layout::contiguous(Shape::new(&[1]).unwrap()),
     };
     let part = (x.cpu(), x.layout.clone());

@@ -184,7 +184,7 @@ fn fast_ones_are_close_and_the_same_for_all_threads_and_alone() {
                     let HostData::BF16(whole) = &all[i] else { panic!("not bf16") };
                     if i < 2 {
                         let one = whole.len() / 3;
-                        same(&alone[i], &HostData::BF16(whole[one..2 * one].to_vec()), &what);
+                        same(&alone[i], &HostData::BF16(whole[one..2 * one].to_vec().into()), &what);
                     }
                     differs |= again[i] != exact[i];
                     let HostData::BF16(exact) = &exact[i] else { panic!("not bf16") };

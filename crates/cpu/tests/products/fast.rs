@@ -34,7 +34,7 @@ fn lies(x: &Operand, how: usize) -> Operand {
             v.extend((0..gap).map(|_| bf16::NAN));
         }
     }
-    let mut y = Operand::contiguous(HostData::BF16(v), &[b, down, across + gap]);
+    let mut y = Operand::contiguous(HostData::BF16(v.into()), &[b, down, across + gap]);
     y.layout = y.layout.slice(2, 0, across, 1);
     if turned {
         y.layout = y.layout.transpose(1, 2);
@@ -76,7 +76,7 @@ fn it_depends_on_nothing_but_the_row_and_the_column() {
                             .collect();
                         let what =
                             format!("{d:?} {b}x{m}x{n}x{k} rows {from}..{to}, columns {left}..{right}");
-                        same(&y, &HostData::BF16(want), &what);
+                        same(&y, &HostData::BF16(want.into()), &what);
                     }
                 }
             }
@@ -97,7 +97,7 @@ fn it_is_close() {
         let sums: Vec<f64> = terms.iter().map(|t| t.iter().sum()).collect();
         // A bias takes most of the sum away, and shows what the rounding of the result would hide.
         let bias: Vec<bf16> = sums.iter().map(|s| bf16::from_f64(-s)).collect();
-        let extra = Operand::contiguous(HostData::BF16(bias.clone()), &[1, m, n]);
+        let extra = Operand::contiguous(HostData::BF16(bias.clone().into()), &[1, m, n]);
         for d in &on {
             let run = |p| Cpu::contract(d, p, x.cpu(), w.cpu(), &AddBias, [extra.cpu()]).unwrap();
             let (y, exact) = (run(Precision::Fast), run(Precision::Exact));
@@ -141,7 +141,7 @@ fn epilogues_batches_and_nothing_to_sum() {
         let x = Operand::contiguous(dice.data(DType::BF16, b * m * k, false), &[b, m, k]);
         let mut w = Operand::contiguous(dice.data(DType::BF16, k * n, false), &[1, k, n]);
         w.layout = w.layout.broadcast_to(&Shape::new(&[b, k, n]).unwrap(), "test").unwrap();
-        let bias = Operand::contiguous(HostData::BF16(vec![bf16::ONE; b * m * n]), &[b, m, n]);
+        let bias = Operand::contiguous(HostData::BF16(vec![bf16::ONE; b * m * n].into()), &[b, m, n]);
         for d in &on {
             let got = Cpu::contract(d, Precision::Fast, x.cpu(), w.cpu(), &AddBias, [bias.cpu()]).unwrap();
             assert_eq!((got.numbers().dtype(), got.numbers().len()), (DType::BF16, b * m * n));

@@ -40,7 +40,7 @@ impl Dice {
         let v: Vec<f64> = (0..len).map(|_| self.number(wild)).collect();
         match dtype {
             DType::F32 => HostData::F32(v.iter().map(|x| *x as f32).collect()),
-            DType::F64 => HostData::F64(v),
+            DType::F64 => HostData::F64(v.into()),
             DType::F16 => HostData::F16(v.iter().map(|x| f16::from_f64(*x)).collect()),
             DType::BF16 => HostData::BF16(v.iter().map(|x| bf16::from_f64(*x)).collect()),
             DType::I64 => HostData::I64(v.iter().map(|x| (x * 100.0) as i64).collect()),

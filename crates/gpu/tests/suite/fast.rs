@@ -86,7 +86,7 @@ fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
             let (x, one) = (line(x), line(1.0));
             for (a, b) in [(&x, &one), (&one, &x)] {
                 let y: On<D> = Precision::Fast.scope(|| a.matmul(&b.t()));
-                assert_eq!(bits(&y), HostData::F32(vec![want]), "{terms} terms");
+                assert_eq!(bits(&y), HostData::F32([want].into()), "{terms} terms");
             }
         }
     }

@@ -127,8 +127,8 @@ fn what_was_put_off_keeps_the_old_numbers() {
     let mut x = Array::<Gpu<Interp>>::from_vec(&d, vec![1.0f32, 2.0], &[2]).unwrap();
     let later = elinvar_ops::catalogue::neg(&x).unwrap();
     update(&Increment, &mut [Part { changes: [&mut x], reads: [] }]).unwrap();
-    assert_eq!(*later.to_host().unwrap().data(), HostData::F32(vec![-1.0, -2.0]));
-    assert_eq!(*x.to_host().unwrap().data(), HostData::F32(vec![2.0, 3.0]));
+    assert_eq!(*later.to_host().unwrap().data(), HostData::F32([-1.0, -2.0].into()));
+    assert_eq!(*x.to_host().unwrap().data(), HostData::F32([2.0, 3.0].into()));
 }
 
 /// All small parameters of a model change in one launch, and as they would one by one.
@@ -146,9 +146,9 @@ fn a_step_of_many_parameters_is_one_launch() {
     assert_eq!(d.launches().unwrap(), before + 1);
     for (n, x) in (1..9).zip(&all) {
         let want: Vec<f32> = (0..37 * n).map(|i| (i * n) as f32 + 1.0).collect();
-        assert_eq!(*x.to_host().unwrap().data(), HostData::F32(want));
+        assert_eq!(*x.to_host().unwrap().data(), HostData::F32(want.into()));
     }
-    assert_eq!(*all[8].to_host().unwrap().data(), HostData::F32(vec![1.5]));
+    assert_eq!(*all[8].to_host().unwrap().data(), HostData::F32([1.5].into()));
 }
 
 /// Tensors of two devices in one op: an error, and both go on.
@@ -178,6 +178,6 @@ fn a_number_that_is_kept_does_not_change() {
     assert_eq!(d.launches().unwrap(), launches, "it was there");
     update(&Increment, &mut [Part { changes: [&mut x], reads: [] }]).unwrap();
     let number = |x: &Array<Gpu<Interp>>| x.to_host().unwrap().into_data();
-    let want = |v: f32| HostData::F32(vec![v]);
+    let want = |v: f32| HostData::F32([v].into());
     assert_eq!([number(&x), number(&y), number(&two())], [want(3.0), want(2.0), want(2.0)]);
 }

@@ -53,14 +53,14 @@ impl Memory {
         }
         let c = &self.cells;
         Some(match self.elem {
-            Elem::F32 => HostData::F32(all(c, |x| f32::from_bits(x as u32))),
-            Elem::F64 => HostData::F64(all(c, f64::from_bits)),
-            Elem::F16 => HostData::F16(all(c, |x| f16::from_bits(x as u16))),
-            Elem::BF16 => HostData::BF16(all(c, |x| bf16::from_bits(x as u16))),
-            Elem::I64 => HostData::I64(all(c, |x| x as i64)),
-            Elem::I32 => HostData::I32(all(c, |x| x as u32 as i32)),
-            Elem::U8 => HostData::U8(all(c, |x| x as u8)),
-            Elem::Bool => HostData::Bool(all(c, |x| x != 0)),
+            Elem::F32 => HostData::F32((all(c, |x| f32::from_bits(x as u32))).into()),
+            Elem::F64 => HostData::F64(all(c, f64::from_bits).into()),
+            Elem::F16 => HostData::F16((all(c, |x| f16::from_bits(x as u16))).into()),
+            Elem::BF16 => HostData::BF16((all(c, |x| bf16::from_bits(x as u16))).into()),
+            Elem::I64 => HostData::I64((all(c, |x| x as i64)).into()),
+            Elem::I32 => HostData::I32((all(c, |x| x as u32 as i32)).into()),
+            Elem::U8 => HostData::U8((all(c, |x| x as u8)).into()),
+            Elem::Bool => HostData::Bool(all(c, |x| x != 0).into()),
             Elem::U32 | Elem::U64 => return None,
         })
     }

@@ -46,7 +46,7 @@ fn floats(x: &HostData) -> Vec<f32> {
     match x {
         HostData::F16(x) => x.iter().map(|x| x.to_f32()).collect(),
         HostData::BF16(x) => x.iter().map(|x| x.to_f32()).collect(),
-        HostData::F32(x) => x.clone(),
+        HostData::F32(x) => x.to_vec(),
         other => panic!("{}", other.dtype()),
     }
 }

@@ -23,11 +23,11 @@ fn host(dtype: DType, x: Vec<f32>) -> (HostData, Vec<f64>) {
     if dtype == DType::F16 {
         let x: Vec<half::f16> = x.into_iter().map(half::f16::from_f32).collect();
         let wide = x.iter().map(|x| x.to_f64()).collect();
-        return (HostData::F16(x), wide);
+        return (HostData::F16(x.into()), wide);
     }
     let x: Vec<half::bf16> = x.into_iter().map(half::bf16::from_f32).collect();
     let wide = x.iter().map(|x| x.to_f64()).collect();
-    (HostData::BF16(x), wide)
+    (HostData::BF16(x.into()), wide)
 }
 
 fn floats(x: &HostData) -> Vec<f64> {
@@ -94,7 +94,7 @@ fn check(dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
         }
     }
     let (o_data, o) = host(dtype, o);
-    let lse_data = HostData::F32(lse.clone());
+    let lse_data = HostData::F32(lse.clone().into());
     let lse = |row: usize| f64::from(lse[row]);
 
     let [mut dq, mut dk, mut dv] =

@@ -230,7 +230,7 @@ fn scatters_of_long_lines() {
         let own: Vec<i64> = (0..n * inner).map(|_| dice.below(size) as i64).collect();
         let own = (own, Layout::contiguous(Shape::new(&[n, inner]).expect("small")));
         for (index, layout) in [(index, shared), own] {
-            let index = Operand { data: HostData::I64(index), layout };
+            let index = Operand { data: HostData::I64(index.into()), layout };
             for how in [Scatter::Set, Scatter::Add] {
                 let base = operand(&mut dice, dtype, &[size, inner], Values::Tame);
                 let src = operand(&mut dice, dtype, &[n, inner], Values::Tame);

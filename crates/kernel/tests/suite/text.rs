@@ -104,7 +104,7 @@ fn the_largest_of_a_subgroup_is_built_from_exchanges() {
         })
         .collect();
     let outcome = |k: &Kernel| {
-        let mut buffers = vec![Memory::from_host(&HostData::F32(x.clone()))];
+        let mut buffers = vec![Memory::from_host(&HostData::F32(x.clone().into()))];
         buffers.extend([Memory::zeros(Elem::F32, 32), Memory::zeros(Elem::F32, 32)]);
         let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
         run(k, &launch, &mut buffers).unwrap_or_else(|e| panic!("{e}"));

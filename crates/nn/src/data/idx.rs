@@ -127,7 +127,7 @@ fn decode(mut bytes: impl Read, limit: u64) -> Result<HostTensor> {
         )));
     }
     let data = match kind {
-        0x08 => HostData::U8(data),
+        0x08 => HostData::U8(data.into()),
         0x09 => HostData::I32(data.iter().map(|b| i32::from(*b as i8)).collect()),
         0x0B => HostData::I32(data.as_chunks().0.iter().map(|c| i32::from(i16::from_be_bytes(*c))).collect()),
         0x0C => HostData::I32(data.as_chunks().0.iter().map(|c| i32::from_be_bytes(*c)).collect()),

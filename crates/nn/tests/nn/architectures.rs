@@ -126,7 +126,7 @@ fn rename(tensors: &mut StateDict, f: impl Fn(&str) -> String) {
 
 fn zeros(sizes: &[usize]) -> HostTensor {
     let shape = Shape::new(sizes).unwrap();
-    HostTensor::new(shape.clone(), HostData::F32(vec![0.0; shape.numel()])).unwrap()
+    HostTensor::new(shape.clone(), HostData::F32(vec![0.0; shape.numel()].into())).unwrap()
 }
 
 /// What is saved is read: the same config, the same bits.
@@ -281,7 +281,7 @@ fn a_bad_file_is_a_sentence() {
                 let shape = Shape::new(&[8]).unwrap();
                 w.insert(
                     "transformer.ln_f.bias".into(),
-                    HostTensor::new(shape, HostData::I64(vec![0; 8])).unwrap(),
+                    HostTensor::new(shape, HostData::I64(vec![0; 8].into())).unwrap(),
                 );
             }),
             &gpt2,

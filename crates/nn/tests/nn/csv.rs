@@ -18,20 +18,20 @@ fn read(csv: &Csv, text: &str) -> Table {
 fn columns_become_features_and_targets() {
     let t = read(&Csv::new().class("kind", Classes::Sorted), FLOWERS);
     assert_eq!(f32s(&t.x), (&[3, 3][..], &[1.0, 5.5, 2.5, 2.0, 4.25, 10.0, 3.0, -1.0, 0.5][..]));
-    assert_eq!(t.y.as_ref().unwrap().data(), &HostData::I64(vec![1, 0, 1]));
+    assert_eq!(t.y.as_ref().unwrap().data(), &HostData::I64([1, 0, 1].into()));
     assert_eq!((t.columns.join(" "), t.classes.join(" ")), ("id length width".into(), "aster rose".into()));
     assert_eq!(t.clone().pairs().unwrap().len(), 3);
     assert_eq!(t.dataset().unwrap().get(1).unwrap().len(), 2);
 
     let t = read(&Csv::new().features(["width", "id"]).class("kind", Classes::FirstSeen), FLOWERS);
     assert_eq!(f32s(&t.x), (&[3, 2][..], &[2.5, 1.0, 10.0, 2.0, 0.5, 3.0][..]));
-    assert_eq!(t.y.unwrap().data(), &HostData::I64(vec![0, 1, 0]));
+    assert_eq!(t.y.unwrap().data(), &HostData::I64([0, 1, 0].into()));
     assert_eq!(t.classes, ["rose", "aster"]);
 
     // A second file with the classes of a first.
     let given = Classes::Given(["tulip", "aster", "rose"].map(String::from).into());
     let t = read(&Csv::new().class("kind", given), FLOWERS);
-    assert_eq!(t.y.unwrap().data(), &HostData::I64(vec![2, 1, 2]));
+    assert_eq!(t.y.unwrap().data(), &HostData::I64([2, 1, 2].into()));
 
     let t = read(&Csv::new().features([1usize]).target([Column::from("width")]), FLOWERS);
     assert_eq!(f32s(&t.y.unwrap()), (&[3][..], &[2.5, 10.0, 0.5][..]));

@@ -21,14 +21,14 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn every_element_type_is_read() {
     let rows: Vec<(u8, &[u32], Vec<u8>, HostData)> = vec![
-        (0x08, &[2, 2], vec![0, 1, 127, 255], HostData::U8(vec![0, 1, 127, 255])),
-        (0x09, &[2], vec![1, 255], HostData::I32(vec![1, -1])),
-        (0x0B, &[2], vec![1, 0, 255, 254], HostData::I32(vec![256, -2])),
-        (0x0C, &[1], vec![255, 255, 255, 253], HostData::I32(vec![-3])),
-        (0x0D, &[1], 1.5f32.to_be_bytes().into(), HostData::F32(vec![1.5])),
-        (0x0E, &[1, 1], (-2.25f64).to_be_bytes().into(), HostData::F64(vec![-2.25])),
-        (0x08, &[], vec![9], HostData::U8(vec![9])),
-        (0x08, &[0, 5], vec![], HostData::U8(vec![])),
+        (0x08, &[2, 2], vec![0, 1, 127, 255], HostData::U8([0, 1, 127, 255].into())),
+        (0x09, &[2], vec![1, 255], HostData::I32([1, -1].into())),
+        (0x0B, &[2], vec![1, 0, 255, 254], HostData::I32([256, -2].into())),
+        (0x0C, &[1], vec![255, 255, 255, 253], HostData::I32([-3].into())),
+        (0x0D, &[1], 1.5f32.to_be_bytes().into(), HostData::F32([1.5].into())),
+        (0x0E, &[1, 1], (-2.25f64).to_be_bytes().into(), HostData::F64([-2.25].into())),
+        (0x08, &[], vec![9], HostData::U8([9].into())),
+        (0x08, &[0, 5], vec![], HostData::U8([].into())),
     ];
     for (kind, dims, data, want) in rows {
         let bytes = file(kind, dims, &data);

@@ -126,7 +126,7 @@ impl Case {
     /// The same by this file.
     fn run(&self, dtype: DType) -> [HostData; 5] {
         let as_dtype = |v: Vec<f64>| {
-            let x = HostData::F64(v);
+            let x = HostData::F64(v.into());
             crate::memory::copy(&view(&x, &layout(&[x.len()])), dtype).unwrap()
         };
         let [q, k, v, g] = self.operands().map(as_dtype);
@@ -171,7 +171,7 @@ fn halves_are_computed_in_f32_and_rounded_once() {
     for c in cases() {
         for dtype in [DType::F16, DType::BF16] {
             let round = |v: Vec<f64>| {
-                let x = HostData::F64(v);
+                let x = HostData::F64(v.into());
                 let half = crate::memory::copy(&view(&x, &layout(&[x.len()])), dtype).unwrap();
                 wide(&half)
             };
@@ -200,7 +200,7 @@ fn a_query_that_sees_no_key_gives_zero() {
         why: "",
         z: Sizes { b: 1, h: 1, j: 1, l: 2, s: 2, d: 1, v: 1 },
         a: Attention::exact(1.0, false),
-        mask: Some(HostData::Bool(vec![false, false, true, false])),
+        mask: Some(HostData::Bool([false, false, true, false].into())),
         spread: 1.0,
     };
     let [y, lse, dq, dk, dv] = c.run(DType::F32).map(|v| wide(&v));
@@ -221,7 +221,7 @@ fn causal_is_a_mask_while_all_keys_are_in_one_block() {
 fn a_query_depends_on_no_other_and_on_no_key_beyond_its_block() {
     let z = Sizes { b: 1, h: 1, j: 1, l: 140, s: 140, d: 3, v: 2 };
     let c = Case { why: "", z, a: Attention::exact(1.0, true), mask: None, spread: 1.0 };
-    let [q, k, v, _] = c.operands().map(HostData::F64);
+    let [q, k, v, _] = c.operands().map(|v| HostData::F64(v.into()));
     let [ql, kl, vl, _] = c.layouts();
     let full = attention(&c.a, &view(&q, &ql), &view(&k, &kl), &view(&v, &vl), None).unwrap();
     for (l, s) in [(1, 64), (64, 64), (65, 128), (128, 128)] {
@@ -254,7 +254,7 @@ fn scores_that_are_not_finite() {
     let l = layout(&[1, 1, 1, 1]);
     let two = layout(&[1, 1, 2, 1]);
     let a = Attention::exact(1.0, false);
-    let one = HostData::F32(vec![1.0]);
+    let one = HostData::F32([1.0].into());
     // keys, values, is the result NaN?
     let rows = [
         ([f32::NAN, 0.0], [1.0, 1.0], true),
@@ -264,7 +264,7 @@ fn scores_that_are_not_finite() {
         ([f32::NEG_INFINITY, f32::NEG_INFINITY], [1.0, 1.0], false),
     ];
     for (k, v, nan) in rows {
-        let (k, v) = (HostData::F32(k.to_vec()), HostData::F32(v.to_vec()));
+        let (k, v) = (HostData::F32(k.to_vec().into()), HostData::F32(v.to_vec().into()));
         let (y, _) = attention(&a, &view(&one, &l), &view(&k, &two), &view(&v, &two), None).unwrap();
         assert_eq!(wide(&y)[0].is_nan(), nan, "{k:?} {v:?}");
     }

@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 use crate::fail::OrFail;
-use elinvar_core::{Element, Error, Result};
+use elinvar_core::{Element, Error, HostVec, Result};
 use elinvar_ops::backend::Backend;
 
 impl<B: Backend> Tensor<B> {
@@ -13,6 +13,7 @@ impl<B: Backend> Tensor<B> {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let dtype = self.dtype();
         T::unwrap(self.to_host()?.into_data())
+            .map(HostVec::into_vec)
             .ok_or_else(|| Error::dtype(format!("to_vec: the elements are {dtype}, not {}", T::DTYPE)))
     }
     /// The rows of a matrix.

@@ -13,7 +13,7 @@ use crate::gemm::source::Columns;
 use crate::isa::Isa;
 use crate::memory::with_capacity;
 use crate::simd::LINE;
-use elinvar_core::{Result, host};
+use elinvar_core::{HostVec, Result, host};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -56,7 +56,7 @@ unsafe impl<T: Send> Send for Tile<'_, T> {}
 pub(crate) fn fill<T: Real>(
     cut: &Cut,
     work: impl FnOnce(&mut [Tile<'_, T>]) -> Result<()>,
-) -> Result<Vec<T>> {
+) -> Result<HostVec<T>> {
     let Cut { batch, m, n, rows, cols } = *cut;
     let len = batch * m * n;
     let mut y = with_capacity::<T>(len)?;

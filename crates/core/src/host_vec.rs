@@ -1,0 +1,252 @@
+//! The vector of [`HostData`](crate::HostData): one whose first element may be made to lie where a cache line begins.
+//!
+//! A register of 64 bytes that is loaded from two lines takes two loads. The system's allocator begins large memory 16 bytes after a line, so
+//! every such register of a large tensor was two: an eighth of attention's gradient, a tenth of a product of 256. A `Vec` cannot ask for
+//! more than its elements need; but it can have a few elements in front that nobody sees.
+
+use crate::Element;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+
+/// Bytes of a cache line, and of the largest register.
+pub const LINE: usize = 64;
+
+/// Elements in host memory, one after the other. It is used as a `Vec` is, and made of one without copying (`from`).
+pub struct HostVec<T> {
+    /// What is in front of the elements, and the elements.
+    all: Vec<T>,
+    /// So many are in front.
+    start: usize,
+}
+
+impl<T> HostVec<T> {
+    /// No elements, in no memory.
+    pub const fn new() -> Self {
+        HostVec { all: Vec::new(), start: 0 }
+    }
+    /// A vector of its own. The elements are moved if they do not begin where their memory does.
+    pub fn into_vec(mut self) -> Vec<T> {
+        self.all.drain(..self.start);
+        self.all
+    }
+    /// All of its memory, with anything in it.
+    pub fn into_memory(self) -> Vec<T> {
+        self.all
+    }
+    /// How many elements there is room for.
+    pub fn capacity(&self) -> usize {
+        self.all.capacity() - self.start
+    }
+    /// The bytes that its memory takes, used or not.
+    #[inline]
+    pub fn allocated(&self) -> usize {
+        self.all.capacity() * size_of::<T>()
+    }
+    /// One more element.
+    pub fn push(&mut self, v: T) {
+        self.all.push(v);
+    }
+    /// No more than so many elements.
+    pub fn truncate(&mut self, len: usize) {
+        self.all.truncate(self.start + len);
+    }
+    /// No elements.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+    /// The room behind the elements.
+    pub fn spare_capacity_mut(&mut self) -> &mut [MaybeUninit<T>] {
+        self.all.spare_capacity_mut()
+    }
+    /// Says that there are so many elements.
+    ///
+    /// # Safety
+    /// There is room for them, and all of them have been written.
+    #[inline]
+    #[allow(unsafe_code, reason = "memory that was written through `spare_capacity_mut`")]
+    pub unsafe fn set_len(&mut self, len: usize) {
+        // SAFETY: what is in front was written when the vector was made; the rest is the caller's promise.
+        unsafe { self.all.set_len(self.start + len) };
+    }
+}
+
+impl<T: Copy> HostVec<T> {
+    /// Copies of these elements at the end.
+    pub fn extend_from_slice(&mut self, v: &[T]) {
+        self.all.extend_from_slice(v);
+    }
+    /// So many elements: the first of those that there are, or copies of `v` behind them.
+    pub fn resize(&mut self, len: usize, v: T) {
+        self.all.resize(self.start + len, v);
+    }
+}
+
+impl<T: Element> HostVec<T> {
+    /// How many elements more than are needed a vector must have room for, so that the first can be where a line begins.
+    pub const SLACK: usize = LINE / size_of::<T>() - 1;
+
+    /// No elements, in the memory of `v`: the first will be where a line begins, if there is room for [`Self::SLACK`].
+    #[inline]
+    pub fn at_line(mut v: Vec<T>) -> Self {
+        v.clear();
+        // Memory of which nothing is known about where lines begin is as good as any.
+        let start = v.as_ptr().align_offset(LINE);
+        let start = if start <= Self::SLACK && v.capacity() > Self::SLACK { start } else { 0 };
+        v.resize(start, T::ZERO);
+        HostVec { all: v, start }
+    }
+}
+
+impl<T> Default for HostVec<T> {
+    fn default() -> Self {
+        HostVec::new()
+    }
+}
+
+impl<T> From<Vec<T>> for HostVec<T> {
+    #[inline]
+    fn from(all: Vec<T>) -> Self {
+        HostVec { all, start: 0 }
+    }
+}
+
+impl<T, const N: usize> From<[T; N]> for HostVec<T> {
+    fn from(all: [T; N]) -> Self {
+        Vec::from(all).into()
+    }
+}
+
+impl<T> From<HostVec<T>> for Vec<T> {
+    fn from(v: HostVec<T>) -> Self {
+        v.into_vec()
+    }
+}
+
+impl<T> Deref for HostVec<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // `start` is never more than there is; so nothing here can fail, or is checked twice.
+        self.all.get(self.start..).unwrap_or_default()
+    }
+}
+
+impl<T> DerefMut for HostVec<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.all.get_mut(self.start..).unwrap_or_default()
+    }
+}
+
+impl<T: Clone> Clone for HostVec<T> {
+    fn clone(&self) -> Self {
+        self.to_vec().into()
+    }
+}
+
+impl<T: PartialEq> PartialEq for HostVec<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for HostVec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self[..].fmt(f)
+    }
+}
+
+impl<T> FromIterator<T> for HostVec<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        Vec::from_iter(all).into()
+    }
+}
+
+impl<T> Extend<T> for HostVec<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, more: I) {
+        self.all.extend(more);
+    }
+}
+
+impl<T> IntoIterator for HostVec<T> {
+    type Item = T;
+    type IntoIter = std::iter::Skip<std::vec::IntoIter<T>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter().skip(self.start)
+    }
+}
+
+impl<'a, T> IntoIterator for &'a HostVec<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a mut HostVec<T> {
+    type Item = &'a mut T;
+    type IntoIter = std::slice::IterMut<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_front_is_never_seen() {
+        for room in [0, 5, 15, 16, 100] {
+            let mut v = HostVec::at_line(Vec::<f32>::with_capacity(room));
+            assert!(v.is_empty());
+            v.extend([1.0, 2.0]);
+            v.push(3.0);
+            v.extend_from_slice(&[4.0]);
+            assert_eq!(v[..], [1.0, 2.0, 3.0, 4.0]);
+            assert_eq!(v, HostVec::from(vec![1.0, 2.0, 3.0, 4.0]));
+            assert_eq!(format!("{v:?}"), "[1.0, 2.0, 3.0, 4.0]");
+            v.resize(5, 9.0);
+            v.truncate(6);
+            assert_eq!((v.len(), v[4], v.clone().into_vec().len()), (5, 9.0, 5));
+            assert_eq!(v.iter().sum::<f32>(), 19.0);
+            assert_eq!((&v).into_iter().chain(v.clone().iter()).count(), 10);
+            for x in &mut v {
+                *x += 1.0;
+            }
+            assert_eq!(v.into_iter().collect::<Vec<_>>(), [2.0, 3.0, 4.0, 5.0, 10.0]);
+        }
+    }
+
+    #[test]
+    fn the_first_element_begins_a_line() {
+        for room in [16, 17, 1000, 100_000] {
+            let mut v = HostVec::at_line(Vec::<f32>::with_capacity(room));
+            assert_eq!(v.spare_capacity_mut().as_ptr().addr() % LINE, 0, "{room}");
+            assert!(v.capacity() >= room - HostVec::<f32>::SLACK);
+            v.extend((0..room - HostVec::<f32>::SLACK).map(|i| i as f32));
+            assert_eq!(v.as_ptr().addr() % LINE, 0, "{room}");
+            let v = v.into_vec();
+            assert!(v.iter().enumerate().all(|(i, &x)| x == i as f32));
+        }
+        // Bytes, and numbers of eight.
+        assert_eq!(
+            HostVec::at_line(Vec::<u8>::with_capacity(200)).spare_capacity_mut().as_ptr().addr() % LINE,
+            0
+        );
+        assert_eq!(
+            HostVec::at_line(Vec::<f64>::with_capacity(20)).spare_capacity_mut().as_ptr().addr() % LINE,
+            0
+        );
+        assert_eq!(HostVec::<u8>::SLACK, 63);
+    }
+
+    #[test]
+    fn memory_is_counted_whole() {
+        let v = HostVec::at_line(Vec::<f64>::with_capacity(100));
+        assert!(v.allocated() >= 800 && v.into_memory().capacity() >= 100);
+        assert_eq!(HostVec::<f64>::new().allocated(), 0);
+    }
+}
