@@ -121,7 +121,6 @@ impl<C: Number> Tiles<'_, C> {
         let mut pairs = Pairs::new(self.kind)?;
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
-        o.fill(C::NOTHING);
         let mut run = Running {
             m: [C::lit(f64::NEG_INFINITY); TILE],
             l: [C::NOTHING; TILE],
@@ -143,13 +142,22 @@ impl<C: Number> Tiles<'_, C> {
                 diagonal: self.a.causal && key == query,
             };
             read_anywhere(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
-            dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
+            // Before the first block there are no sums, and no number that a sum begins with changes what it becomes: of -inf, NaN
+            // and infinity, the weights say so themselves.
+            let fresh = key == 0;
+            if !fresh {
+                dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
+            }
             let (left, terms) = pairs.of_keys(isa, tile, count);
             let right = self.values.block(kv, key);
-            C::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), false);
+            C::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
         }
         dispatch(isa, Close { o: &mut *o, wide, run: &mut run });
-        o.chunks_exact(wide).for_each(|o| y.copy(&o[..z.v]));
+        if wide == z.v {
+            y.copy(o);
+        } else {
+            o.chunks_exact(wide).for_each(|o| y.copy(&o[..z.v]));
+        }
         lse.copy(&run.l[..rows]);
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::View;
 use crate::along::stage::Stage;
 use crate::simd::reading::{Folding, Reading, Reads};
 use elinvar_core::{DType, Result};
+use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
 
 /// A row of scores.
@@ -110,7 +111,7 @@ impl<C: Number> Reads for Weigh<'_, C> {
         let mut shift = [C::NOTHING; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
             self.masking.scores(i, s);
-            shift[i] = larger(m[i], largest(s));
+            shift[i] = larger(m[i], largest::<C, M>(s));
         }
         for i in 0..TILE {
             let highest = shift[i];
@@ -121,7 +122,7 @@ impl<C: Number> Reads for Weigh<'_, C> {
         weigh::<C, M>(alpha, C::NOTHING);
         for (i, s) in self.tile.iter_mut().enumerate() {
             weigh::<C, M>(s, shift[i]);
-            l[i] = l[i] * alpha[i] + sum(s);
+            l[i] = l[i] * alpha[i] + sum::<C, M>(s);
         }
     }
 }
@@ -135,7 +136,10 @@ fn larger<C: Number>(a: C, b: C) -> C {
 
 /// The largest of a row: a maximum has no order.
 #[inline(always)]
-fn largest<C: Number>(s: &Row<C>) -> C {
+fn largest<C: Number, M: Folding<C>>(s: &Row<C>) -> C {
+    if const { M::AT_ONCE == TILE } {
+        return M::folded(M::load(s).few(Fold::Max), Fold::Max);
+    }
     let mut top = *s;
     halves(&mut top, larger);
     top[0]
@@ -143,7 +147,10 @@ fn largest<C: Number>(s: &Row<C>) -> C {
 
 /// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add nothing.
 #[inline(always)]
-fn sum<C: Number>(p: &Row<C>) -> C {
+fn sum<C: Number, M: Folding<C>>(p: &Row<C>) -> C {
+    if const { M::AT_ONCE == TILE } {
+        return M::folded(M::load(p).few(Fold::Sum), Fold::Sum);
+    }
     let mut sums = *p;
     halves(&mut sums, |a, b| a + b);
     sums[0]
