@@ -1,13 +1,14 @@
 //! Turns a block of numbers on its side: what lay along columns comes to lie along rows.
 //!
-//! Four rows of as many columns as a register has lanes are turned in registers; the rest one by one.
+//! Where registers have 16 lanes, squares of as many rows and columns are turned in them: each line is read once and written whole. What
+//! is beside such squares goes by four rows of eight columns, and the rest one by one.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::LINE;
 use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, in_short_registers};
+use crate::simd::vector::{InRegisters, in_registers, in_short_registers, lanes};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///
@@ -56,9 +57,18 @@ pub(super) unsafe fn turn_to<T: Real>(
     let (low, high) = (at.min(last), at.max(last) + rows as isize);
     assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
     let block = Turn { src, at, step, rows, cols, dst, pitch };
-    // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
-    // share.
-    in_short_registers(isa, block);
+    let far = step.unsigned_abs() * size_of::<T>() >= FAR && lanes::<T>(isa) == SQUARE;
+    let whole = |n: usize| if far { n / SQUARE * SQUARE } else { 0 };
+    let (down, across) = (whole(rows), whole(cols));
+    if down > 0 && across > 0 {
+        in_registers(isa, Squares(Turn { rows: down, cols: across, ..block }));
+        in_short_registers(isa, Turn { cols: cols - across, ..block.from(0, across) });
+        in_short_registers(isa, Turn { rows: rows - down, cols: across, ..block.from(down, 0) });
+    } else {
+        // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
+        // share.
+        in_short_registers(isa, block);
+    }
 }
 
 /// Rows of the result that are written together: 16 KiB of panels, which stay in the first-level cache until they are whole.
@@ -70,7 +80,14 @@ const AHEAD: usize = 512;
 /// fewer columns.
 const BEFORE: usize = 64;
 
+/// Bytes between columns from which squares are turned: lines of nearer ones stay in the first-level cache until all that is in them was
+/// read, and four rows at a time take fewer shuffles.
+const FAR: usize = 512;
+/// Rows and columns of a square.
+const SQUARE: usize = 16;
+
 /// A block that lies in its buffer, and rows that may be written: made by `turn_to` alone.
+#[derive(Clone, Copy)]
 struct Turn<'a, T> {
     src: &'a [T],
     at: isize,
@@ -79,6 +96,52 @@ struct Turn<'a, T> {
     cols: usize,
     dst: *mut T,
     pitch: usize,
+}
+
+impl<T> Turn<'_, T> {
+    /// The block from a row and a column on. Its size is to be changed, too.
+    fn from(self, row: usize, col: usize) -> Self {
+        let at = self.at + row as isize + col as isize * self.step;
+        Turn { at, dst: self.dst.wrapping_add(row * self.pitch + col), ..self }
+    }
+}
+
+/// Such a block of whole squares, where registers have as many lanes.
+struct Squares<'a, T>(Turn<'a, T>);
+
+impl<T: Real> InRegisters for Squares<'_, T> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: Quad<T = T>>(self) {
+        let Turn { src, at, step, rows, cols, dst, pitch } = self.0;
+        if const { V::LANES != SQUARE } {
+            unreachable!("squares are for registers of as many lanes");
+        }
+        let ahead = AHEAD / size_of::<T>();
+        for c in (0..cols).step_by(SQUARE) {
+            for r in (0..rows).step_by(SQUARE) {
+                // What is read some squares later: farther along, or of the next columns.
+                let (row, col) = if r + ahead < rows { (r + ahead, c) } else { (r, c + SQUARE) };
+                // SAFETY: the square lies in the block, which lies in its buffer and may be written, see `turn_to`; the instructions are
+                // there: our caller's. What is fetched ahead may lie anywhere.
+                unsafe {
+                    let later = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
+                    for lane in 0..SQUARE as isize {
+                        V::soon(later.wrapping_offset(lane * step).cast());
+                    }
+                    if c + BEFORE < cols {
+                        for i in 0..SQUARE {
+                            V::soon(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
+                        }
+                    }
+                    let square = V::square(src.as_ptr().offset(at + r as isize + c as isize * step), step);
+                    for (i, v) in square.into_iter().enumerate() {
+                        v.store(dst.add((r + i) * pitch + c));
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl<T: Real> InRegisters for Turn<'_, T> {
