@@ -57,7 +57,7 @@ pub(super) unsafe fn turn_to<T: Real>(
     let (low, high) = (at.min(last), at.max(last) + rows as isize);
     assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
     let block = Turn { src, at, step, rows, cols, dst, pitch };
-    let far = step.unsigned_abs() * size_of::<T>() >= FAR && lanes::<T>(isa) == SQUARE;
+    let far = cols > FEW && step.unsigned_abs() * size_of::<T>() >= FAR && lanes::<T>(isa) == SQUARE;
     let whole = |n: usize| if far { n / SQUARE * SQUARE } else { 0 };
     let (down, across) = (whole(rows), whole(cols));
     if down > 0 && across > 0 {
@@ -80,6 +80,8 @@ const AHEAD: usize = 512;
 /// fewer columns.
 const BEFORE: usize = 64;
 
+/// Columns up to which there are no squares, as in panels: there is nothing to gain.
+const FEW: usize = 32;
 /// Bytes between columns from which squares are turned: lines of nearer ones stay in the first-level cache until all that is in them was
 /// read, and four rows at a time take fewer shuffles.
 const FAR: usize = 512;
@@ -120,8 +122,9 @@ impl<T: Real> InRegisters for Squares<'_, T> {
         let ahead = AHEAD / size_of::<T>();
         for c in (0..cols).step_by(SQUARE) {
             for r in (0..rows).step_by(SQUARE) {
-                // What is read some squares later: farther along, or of the next columns.
-                let (row, col) = if r + ahead < rows { (r + ahead, c) } else { (r, c + SQUARE) };
+                // What is read some squares later: of the next columns, or farther along, as what follows the block often is.
+                let is_end = r + ahead >= rows && c + SQUARE < cols;
+                let (row, col) = if is_end { (r, c + SQUARE) } else { (r + ahead, c) };
                 // SAFETY: the square lies in the block, which lies in its buffer and may be written, see `turn_to`; the instructions are
                 // there: our caller's. What is fetched ahead may lie anywhere.
                 unsafe {
