@@ -5,7 +5,7 @@
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
 use super::paired::{self, Blocks, Left, Pairs};
-use super::scores::{Mask, Masking, Row, Slopes};
+use super::scores::{Mask, Masking, Row, Slopes, Weighted};
 use super::{Heads, Number, Rows, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
 use crate::View;
@@ -338,6 +338,11 @@ impl<C: Number> Walk<'_, C> {
         }
         let mut buffer = HostVec::new();
         let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
+        if z.v <= TILE {
+            let sums = &mut weighted[..rows];
+            read_anywhere(self.isa, Weighted { y: (y, apart), g, n: z.v, sums });
+            return Ok((shift, weighted));
+        }
         let mut terms = filled(z.v, C::NOTHING)?;
         let mut folded = with_capacity(z.v.div_ceil(BLOCK))?;
         for i in 0..rows {

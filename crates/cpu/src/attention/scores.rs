@@ -206,3 +206,29 @@ impl<C: Number> Reads for Slopes<'_, C> {
         }
     }
 }
+
+/// The fold of g * y of each query, whose rows have at most [`TILE`] numbers and lie so far apart.
+pub(super) struct Weighted<'a, C> {
+    pub y: (&'a [C], usize),
+    pub g: (&'a [C], usize),
+    /// Numbers of a row.
+    pub n: usize,
+    /// One for each query.
+    pub sums: &'a mut [C],
+}
+
+impl<C: Number> Reads for Weighted<'_, C> {
+    type T = C;
+    #[inline(always)]
+    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+        for (i, sum_of) in self.sums.iter_mut().enumerate() {
+            let (y, g) = (&self.y.0[i * self.y.1..][..self.n], &self.g.0[i * self.g.1..][..self.n]);
+            // Lanes start from +0, and there are no more terms than half of them.
+            let mut terms = [C::NOTHING; TILE];
+            for ((term, &g), &y) in terms.iter_mut().zip(g).zip(y) {
+                *term = C::NOTHING + g * y;
+            }
+            *sum_of = sum::<C, M>(&terms);
+        }
+    }
+}
