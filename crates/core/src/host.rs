@@ -178,27 +178,27 @@ impl HostData {
         }
         macro_rules! read {
             ($t:ty, $n:literal) => {{
-                let mut v = with_capacity::<$t>(bytes.len() / $n)?;
+                let mut v = HostVec::<$t>::with_capacity(bytes.len() / $n)?;
                 v.extend(bytes.as_chunks::<$n>().0.iter().map(|c| <$t>::from_le_bytes(*c)));
                 v
             }};
         }
         Ok(match dtype {
-            DType::F32 => HostData::F32(read!(f32, 4).into()),
-            DType::F64 => HostData::F64(read!(f64, 8).into()),
-            DType::F16 => HostData::F16(read!(f16, 2).into()),
-            DType::BF16 => HostData::BF16(read!(bf16, 2).into()),
-            DType::I64 => HostData::I64(read!(i64, 8).into()),
-            DType::I32 => HostData::I32(read!(i32, 4).into()),
+            DType::F32 => HostData::F32(read!(f32, 4)),
+            DType::F64 => HostData::F64(read!(f64, 8)),
+            DType::F16 => HostData::F16(read!(f16, 2)),
+            DType::BF16 => HostData::BF16(read!(bf16, 2)),
+            DType::I64 => HostData::I64(read!(i64, 8)),
+            DType::I32 => HostData::I32(read!(i32, 4)),
             DType::U8 => {
-                let mut v = with_capacity(bytes.len())?;
+                let mut v = HostVec::with_capacity(bytes.len())?;
                 v.extend_from_slice(bytes);
-                HostData::U8(v.into())
+                HostData::U8(v)
             }
             DType::Bool => {
-                let mut v = with_capacity(bytes.len())?;
+                let mut v = HostVec::with_capacity(bytes.len())?;
                 v.extend(bytes.iter().map(|b| *b != 0));
-                HostData::Bool(v.into())
+                HostData::Bool(v)
             }
         })
     }

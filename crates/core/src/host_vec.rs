@@ -4,7 +4,7 @@
 //! every such register of a large tensor was two: an eighth of attention's gradient, a tenth of a product of 256. A `Vec` cannot ask for
 //! more than its elements need; but it can have a few elements in front that nobody sees.
 
-use crate::Element;
+use crate::{Element, Result, host};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
@@ -86,6 +86,13 @@ impl<T: Element> HostVec<T> {
     /// How many elements more than are needed a vector must have room for, so that the first can be where a line begins.
     pub const SLACK: usize = LINE / size_of::<T>() - 1;
 
+    /// No elements, and room for `len`, of which the first will be where a line begins.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the allocation is refused.
+    pub fn with_capacity(len: usize) -> Result<Self> {
+        host::with_capacity(len.saturating_add(Self::SLACK + 1)).map(Self::at_line)
+    }
     /// No elements, in the memory of `v`: the first will be where a line begins, if there is room for [`Self::SLACK`].
     #[inline]
     pub fn at_line(mut v: Vec<T>) -> Self {
@@ -222,6 +229,9 @@ mod tests {
 
     #[test]
     fn the_first_element_begins_a_line() {
+        let v = HostVec::<f32>::with_capacity(100).unwrap();
+        assert!(v.capacity() >= 100 && v.all[v.start..].as_ptr().addr().is_multiple_of(LINE));
+        assert!(HostVec::<f32>::with_capacity(usize::MAX).is_err());
         for room in [16, 17, 1000, 100_000] {
             let mut v = HostVec::at_line(Vec::<f32>::with_capacity(room));
             assert_eq!(v.spare_capacity_mut().as_ptr().addr() % LINE, 0, "{room}");

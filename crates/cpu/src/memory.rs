@@ -239,14 +239,6 @@ fn again<T: Element>(piece: HostData) -> Option<HostVec<T>> {
     T::unwrap(piece).map(|v| HostVec::at_line(v.into_memory()))
 }
 
-/// An empty vector with new memory for `len` elements from the first line on.
-///
-/// # Errors
-/// `OutOfMemory` if the system refuses it.
-fn from_system<T: Element>(len: usize) -> Result<HostVec<T>> {
-    host::with_capacity(len + LINE / size_of::<T>()).map(HostVec::at_line)
-}
-
 /// A piece of the thread's own of this class, or a little larger.
 fn near<T: Element>(class: usize) -> Option<HostVec<T>> {
     let take = |pieces: &RefCell<Vec<HostData>>| {
@@ -331,7 +323,7 @@ fn kept_or_new<T: Element>(len: usize) -> Result<HostVec<T>> {
     let size = len * size_of::<T>();
     let class = class(size);
     if class < LARGE {
-        return near(class).map_or_else(|| from_system(class / size_of::<T>()), Ok);
+        return near(class).map_or_else(|| HostVec::with_capacity(class / size_of::<T>()), Ok);
     }
     let mut cache = Cache::lock();
     if let Some(v) = cache.take(class) {
@@ -346,10 +338,10 @@ fn kept_or_new<T: Element>(len: usize) -> Result<HostVec<T>> {
     cache.shrink(most.saturating_sub(then));
     drop(cache);
     let room = class / size_of::<T>();
-    let mut v = from_system(room).or_else(|_| {
+    let mut v = HostVec::with_capacity(room).or_else(|_| {
         // The system has no more: what is kept goes first.
         Cache::lock().shrink(0);
-        from_system(len)
+        HostVec::with_capacity(len)
     })?;
     pages::in_large_ones(v.spare_capacity_mut());
     Ok(v)
@@ -425,7 +417,7 @@ mod tests {
         let mut cache = Cache::new();
         assert!(cache.take::<f32>(class(LARGE)).is_none());
         for n in [1, 2, 3] {
-            cache.put(HostData::F32(from_system(class(n * LARGE) / 4).unwrap()));
+            cache.put(HostData::F32(HostVec::with_capacity(class(n * LARGE) / 4).unwrap()));
         }
         let total = cache.size;
         assert_eq!(total, (6 * LARGE + 3 * LINE) as u64);

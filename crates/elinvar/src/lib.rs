@@ -323,8 +323,8 @@
 
 pub use elinvar_core as core;
 pub use elinvar_core::{
-    DType, Element, Error, ErrorKind, HostData, HostTensor, MemoryStats, Precision, Result, Scalar, Shape,
-    bf16, f16,
+    DType, Element, Error, ErrorKind, HostData, HostTensor, HostVec, MemoryStats, Precision, Result, Scalar,
+    Shape, bf16, f16,
 };
 pub use elinvar_cpu as cpu;
 pub use elinvar_cpu::{Cpu, CpuDevice};
