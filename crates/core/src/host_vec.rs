@@ -1,7 +1,7 @@
 //! The vector of [`HostData`](crate::HostData): one whose first element may be made to lie where a cache line begins.
 //!
 //! A register of 64 bytes that is loaded from two lines takes two loads. The system's allocator begins large memory 16 bytes after a line, so
-//! every such register of a large tensor was two: an eighth of attention's gradient, a tenth of a product of 256. A `Vec` cannot ask for
+//! every such register of a large tensor was two: a twelfth of attention's gradient and of a product of 256. A `Vec` cannot ask for
 //! more than its elements need; but it can have a few elements in front that nobody sees.
 
 use crate::{Element, Result, host};

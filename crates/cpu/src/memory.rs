@@ -9,8 +9,8 @@
 //! All CPU devices of a process share this memory, and its limit. Each thread counts what it takes and gives back, and adds it to
 //! the common count when it comes to 64 KiB; so of every other thread that much may be missing in what is asked for.
 
+use crate::simd::LINE;
 use crate::simd::pages;
-use elinvar_core::host_vec::LINE;
 use elinvar_core::{Element, Error, HostData, HostVec, MemoryStats, Result, each_data, host};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -291,7 +291,7 @@ fn within(size: u64, limit: u64) -> Result<()> {
 }
 
 /// Memory that a user brings, as a tensor's: a copy from a line's beginning on, unless it is small or lies so. (All that is computed from it
-/// reads it more slowly otherwise: by a sixteenth for gradients of attention, by a twelfth for products of 256.)
+/// reads it more slowly otherwise: `HostVec` says why.)
 ///
 /// # Errors
 /// `OutOfMemory` if the system or the limit refuses it.

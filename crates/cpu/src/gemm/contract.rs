@@ -30,7 +30,7 @@ pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
 
 /// One value from each.
 pub(crate) fn all<X, T: Copy, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Result<T>) -> Result<[T; N]> {
-    let all = x.iter().map(f).collect::<Result<HostVec<T>>>()?;
+    let all = x.iter().map(f).collect::<Result<Vec<T>>>()?;
     Ok(std::array::from_fn(|i| all[i]))
 }
 

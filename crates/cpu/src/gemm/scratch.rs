@@ -1,12 +1,11 @@
 //! Memory for use in between, kept by each thread: freshly mapped pages cost more than what is packed into them.
 
 use super::Real;
-use crate::simd::LINE;
-use elinvar_core::{Result, host::filled};
+use elinvar_core::{HostVec, Result};
 use std::cell::RefCell;
 
 /// Buffers that wait for their next use.
-pub(crate) type Shelf<T> = RefCell<Vec<Vec<T>>>;
+pub(crate) type Shelf<T> = RefCell<Vec<HostVec<T>>>;
 
 /// Larger buffers (in elements) go back to the system.
 const KEPT: usize = 4 << 20;
@@ -19,30 +18,28 @@ const WAITING: usize = 3;
 /// # Errors
 /// `OutOfMemory`.
 pub(crate) fn scratch<T: Real, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
-    let (mut buffer, start) = taken::<T>(len)?;
-    let result = f(&mut buffer[start..start + len]);
+    let mut buffer = taken::<T>(len)?;
+    let result = f(&mut buffer[..len]);
     put_back(buffer);
     Ok(result)
 }
 
-/// A buffer, and where its part of `len` elements starts.
-fn taken<T: Real>(len: usize) -> Result<(Vec<T>, usize)> {
-    let room = len + LINE / size_of::<T>();
+/// A buffer of at least `len` elements, which begins with a cache line.
+fn taken<T: Real>(len: usize) -> Result<HostVec<T>> {
     let waiting = T::shelf().with_borrow_mut(|shelf| {
-        let fits = (0..shelf.len()).filter(|&i| shelf[i].len() >= room).min_by_key(|&i| shelf[i].len());
+        let fits = (0..shelf.len()).filter(|&i| shelf[i].len() >= len).min_by_key(|&i| shelf[i].len());
         fits.map(|i| shelf.swap_remove(i))
     });
-    let buffer = match waiting {
-        Some(buffer) => buffer,
-        None => filled(room, T::ZERO)?,
-    };
-    // Memory of which nothing is known about where lines begin is as good as any.
-    let start = Some(buffer.as_ptr().align_offset(LINE)).filter(|&n| n <= room - len).unwrap_or(0);
-    Ok((buffer, start))
+    if let Some(buffer) = waiting {
+        return Ok(buffer);
+    }
+    let mut buffer = HostVec::with_capacity(len)?;
+    buffer.resize(len, T::ZERO);
+    Ok(buffer)
 }
 
 /// Puts a buffer on the shelf, and takes the smallest off if there are too many.
-fn put_back<T: Real>(buffer: Vec<T>) {
+fn put_back<T: Real>(buffer: HostVec<T>) {
     if buffer.len() > KEPT {
         return;
     }

@@ -47,5 +47,5 @@ pub(crate) mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// Bytes of a cache line, and of the largest register. What is loaded from two lines takes two loads.
-pub(crate) const LINE: usize = 64;
+/// What is loaded from two lines takes two loads.
+pub(crate) use elinvar_core::host_vec::LINE;
