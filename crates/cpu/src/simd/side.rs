@@ -38,17 +38,26 @@ pub(crate) const TOGETHER: usize = 4;
 pub(crate) trait Side<V: Vector>: Copy {
     /// Do all rows have one address, so that fourteen rows have registers enough? Rows of windows are often as many.
     const TALL: bool;
-    /// Do [`TOGETHER`] terms have addresses that differ by constants, so that these are counted up once for all of them?
+    /// Do [`TOGETHER`] terms of a run have addresses that differ by constants, so that these are counted up once for all of them?
     const EVEN: bool;
+    /// Terms up to the end of a run, the next one first; more than there are, if they have no runs.
+    #[inline(always)]
+    fn run(self) -> usize {
+        usize::MAX
+    }
     /// Term `t` of row `r` from the next one on; of rows that are not even the next one, 0.
     ///
     /// # Safety
     /// There is such a row, and such a term.
     unsafe fn number(self, r: usize, t: usize) -> V::T;
+    /// Between two terms of several. Where a row's number is another's of a term before, the compiler would keep it in a register, of which
+    /// there are none left.
+    #[inline(always)]
+    fn between(self) {}
     /// Goes on by so many terms, one or [`TOGETHER`].
     ///
     /// # Safety
-    /// There were as many.
+    /// There were as many, in this run.
     unsafe fn step(&mut self, terms: usize);
 }
 
@@ -57,7 +66,7 @@ pub(crate) trait Side<V: Vector>: Copy {
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", allow(clippy::pointers_in_nomem_asm_block, reason = "the address alone"))]
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut, reason = "it is as it was"))]
-fn hidden<T>(mut p: *const T) -> *const T {
+pub(crate) fn hidden<T>(mut p: *const T) -> *const T {
     // SAFETY: nothing is done.
     #[cfg(target_arch = "x86_64")]
     unsafe {

@@ -11,8 +11,10 @@ use super::tile::{Ahead, Panel, Panels, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
+use crate::simd::side::hidden;
 use crate::simd::vector::{InRegisters, Vector};
 use elinvar_core::order::CHUNK;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Rows that have one address.
 pub(crate) const THREE: usize = 3;
@@ -136,16 +138,24 @@ struct Lying<V: Vector> {
 
 impl<V: Vector> Side<V> for Lying<V> {
     const TALL: bool = false;
-    const EVEN: bool = false;
+    const EVEN: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize, _: usize) -> V::T {
-        // SAFETY: the caller's.
-        unsafe { *self.at[r / THREE].add(r % THREE) }
+    fn run(self) -> usize {
+        self.left
     }
     #[inline(always)]
-    unsafe fn step(&mut self, _: usize) {
-        self.at = self.at.map(|p| p.wrapping_add(1));
-        self.left -= 1;
+    unsafe fn number(self, r: usize, t: usize) -> V::T {
+        // SAFETY: the caller's.
+        unsafe { *self.at[r / THREE].add(r % THREE + t) }
+    }
+    #[inline(always)]
+    fn between(self) {
+        compiler_fence(Ordering::SeqCst);
+    }
+    #[inline(always)]
+    unsafe fn step(&mut self, terms: usize) {
+        self.at = self.at.map(|p| hidden(p.wrapping_add(terms)));
+        self.left -= terms;
         if self.left == 0 {
             // SAFETY: the caller's: a run has ended, and there is a hop for the end of each.
             let Hop { skip, count } = unsafe { *self.hops };

@@ -381,8 +381,11 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let (mut a, mut b) = (self.a, self.b);
             let mut left = self.k;
-            if several {
-                while left >= TOGETHER {
+            while left > 0 {
+                // Most rows have one run.
+                let run = a.run().min(left);
+                let fours = if several { run / TOGETHER } else { 0 };
+                for _ in 0..fours {
                     if far > 0 {
                         for v in 0..W {
                             V::soon(line.wrapping_add(v * V::LANES).cast());
@@ -398,21 +401,22 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                                 *sum = left.fma(right, *sum);
                             }
                         });
+                        a.between();
                     });
                     a.step(TOGETHER);
-                    left -= TOGETHER;
                 }
-            }
-            for _ in 0..left {
-                b.ahead::<R, W>(1);
-                let right = b.next::<R, W>();
-                each_row!(R, up to 14, r => {
-                    let left = V::splat(a.number(r, 0));
-                    for (sum, right) in sums[r].iter_mut().zip(right) {
-                        *sum = left.fma(right, *sum);
-                    }
-                });
-                a.step(1);
+                for _ in fours * TOGETHER..run {
+                    b.ahead::<R, W>(1);
+                    let right = b.next::<R, W>();
+                    each_row!(R, up to 14, r => {
+                        let left = V::splat(a.number(r, 0));
+                        for (sum, right) in sums[r].iter_mut().zip(right) {
+                            *sum = left.fma(right, *sum);
+                        }
+                    });
+                    a.step(1);
+                }
+                left -= run;
             }
             if self.cols == W * V::LANES {
                 each_row!(R, up to 14, r => {
