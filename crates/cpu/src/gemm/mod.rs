@@ -72,6 +72,9 @@ const TALL: usize = 4;
 /// packed: 1000 x 1000 x 1000 took 12.0 milliseconds by rows when the cores were far apart, and 9.9 so, and as long when they were not.
 /// With fewer columns, packing all rows on each thread takes what it saves.
 const MANY_COLUMNS: usize = 128;
+/// Bytes of a task's result up to which rows that are taps, of which nothing is packed, come twice as many together: so the right factor comes
+/// from the third-level cache half as often.
+const SUMS: usize = 256 << 10;
 /// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
 const STEP: usize = 4;
 /// Tasks, or panels, for each thread of which one more or less is little.
@@ -239,6 +242,11 @@ impl<T: Real> Job<'_, T> {
             Share::Nothing if is_tall => (2 * rows::<T>(), self.wide()),
             Share::Nothing => (rows::<T>(), cols::<T>()),
             Share::Left => (self.m, self.right.windows(d.isa()).map_or(cols::<T>(), Windows::together)),
+            Share::Right
+                if self.left.taps().is_some() && 2 * rows::<T>() * self.n <= SUMS / size_of::<T>() =>
+            {
+                (2 * rows::<T>(), self.wide())
+            }
             Share::Right | Share::Products => (rows::<T>(), self.wide()),
             // Few rows are packed as often as there are tiles side by side.
             Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
@@ -289,11 +297,18 @@ impl<T: Real> Job<'_, T> {
         let isa = d.isa();
         each(d, self.ns(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
+            let kept = |terms, cols| self.right.kept(terms, cols).expect("the right factor is packed");
+            // What is multiplied after a chunk: the next one, or the first one of the next tile.
+            let next = |terms: &Range<usize>| match chunks(terms.end..self.k).next() {
+                Some(next) => kept(next, cols.clone()).data,
+                None if rows.end < self.m => kept(0..self.k.min(CHUNK), cols.clone()).data,
+                None if cols.end < self.n => kept(0..self.k.min(CHUNK), cols.end..self.n).data,
+                None => &[],
+            };
             scratch(rows.len() * PITCH, |left| {
                 for terms in chunks(0..self.k) {
                     let left = self.left(isa, b, &rows, &terms, left);
-                    let right =
-                        self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
+                    let right = (kept(terms.clone(), cols.clone()), next(&terms));
                     tile.add(isa, left, right, terms.len());
                 }
                 self.finish(d, tile);
@@ -467,7 +482,7 @@ impl<T: Real> Job<'_, T> {
                     for (i, terms) in chunks(0..self.k).enumerate() {
                         self.right.pack(isa, b, terms.clone(), cols.clone(), right);
                         let left = Lines { data: &left[i * size + tile.rows.start * PITCH..], step: PITCH };
-                        tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
+                        tile.add(isa, left, (self.panels(isa, right, terms.len()), &[]), terms.len());
                     }
                     self.finish(d, tile);
                 })
@@ -545,11 +560,17 @@ impl<T: Real> Job<'_, T> {
                 let panels = &right[before + (cols.start - across.start) * terms.len()..];
                 self.panels(isa, panels, terms.len())
             };
+            // What is multiplied after a chunk: the next one, or the first one of rows below.
+            let next = |terms: &Range<usize>, cols: &Range<usize>| match chunks(terms.end..all.end).next() {
+                Some(next) => panels(&next, cols).data,
+                None if rows.end < self.m => panels(&(all.start..all.end.min(all.start + CHUNK)), cols).data,
+                None => &[],
+            };
             let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(THREE));
             if let Some(taps) = self.left.taps().filter(|_| threes) {
                 for terms in chunks(all.clone()) {
-                    let panels = panels(&terms, &tile.cols);
-                    taps.add(isa, tile, terms, panels);
+                    let right = (panels(&terms, &tile.cols), next(&terms, &tile.cols));
+                    taps.add(isa, tile, terms, right);
                 }
             } else {
                 // What a chunk adds to waits in the task's own second-level cache: rows of the result are often a power of two
@@ -561,7 +582,7 @@ impl<T: Real> Job<'_, T> {
                         for terms in chunks(all.clone()) {
                             let ends = (terms.start == all.start, terms.end == all.end);
                             let left = self.left(isa, b, &rows, &terms, left);
-                            let right = panels(&terms, &tile.cols);
+                            let right = (panels(&terms, &tile.cols), next(&terms, &tile.cols));
                             tile.add_in_turn(isa, left, right, terms.len(), room, ends);
                         }
                     })

@@ -25,8 +25,9 @@ pub(crate) trait Left<T>: Sync {
 /// Rows that are taps of windows over padded planes. Who has them multiplies them, so that a program without convolutions has no
 /// kernels of theirs.
 pub(crate) trait AsTaps<T>: Sync {
-    /// Adds some terms of a tile, whose rows begin and end where three taps do.
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>);
+    /// Adds some terms of a tile, whose rows begin and end where three taps do. With the panels comes the one that is multiplied after
+    /// them, or nothing.
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: (Panels<'_, T>, &[T]));
 }
 
 /// A right factor.

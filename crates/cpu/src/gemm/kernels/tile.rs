@@ -45,6 +45,8 @@ pub(crate) struct Block<'a, T> {
     pub(crate) step: usize,
     /// The sums of the chunks before, and how far apart their rows are; the result's own place, mostly. None: it is the first chunk.
     pub(crate) before: Option<(*const T, usize)>,
+    /// The panel that is multiplied after this block, or nothing.
+    pub(crate) next: &'a [T],
 }
 
 /// Columns of a panel.
@@ -100,6 +102,11 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     }
 }
 
+/// Where a panel begins, if there is one.
+pub(super) fn first<T>(panel: &[T]) -> Option<*const T> {
+    (!panel.is_empty()).then_some(panel.as_ptr())
+}
+
 /// Panels side by side of which one row is multiplied: eight chains.
 const SIDE: usize = 4;
 
@@ -108,7 +115,7 @@ impl<T: Real> Tiles<'_, T> {
     /// The processor has the instruction set of `V`.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>>(self) {
-        let Block { a, b, rows, cols, k, c, step, before } = self.0;
+        let Block { a, b, rows, cols, k, c, step, before, next: after } = self.0;
         let w = 2 * V::LANES;
         let mut j = 0;
         while j < cols {
@@ -119,8 +126,8 @@ impl<T: Real> Tiles<'_, T> {
                 _ => 1,
             };
             let mut i = 0;
-            let next = (j + w < cols).then(|| b.data.as_ptr().wrapping_add((j / w + 1) * b.across));
-            let mut ahead = Ahead::of::<V>(next, k);
+            let more = (j + w < cols).then(|| b.data.as_ptr().wrapping_add((j / w + 1) * b.across));
+            let mut ahead = Ahead::of::<V>(more.or_else(|| first(after)), k);
             while i < rows {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
