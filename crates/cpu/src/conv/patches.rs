@@ -303,7 +303,7 @@ impl<T: Real> Left<T> for Turned<'_, T> {
 
 /// The same rows, read in the padded planes: nothing is packed.
 impl<T: Real> AsTaps<T> for Turned<'_, T> {
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: (Panels<'_, T>, &[T])) {
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>) {
         let (p, group, rows) = (&self.patches, tile.batch, tile.rows.clone());
         if rows.is_empty() || terms.is_empty() {
             return;

@@ -72,8 +72,8 @@ const TALL: usize = 4;
 /// packed: 1000 x 1000 x 1000 took 12.0 milliseconds by rows when the cores were far apart, and 9.9 so, and as long when they were not.
 /// With fewer columns, packing all rows on each thread takes what it saves.
 const MANY_COLUMNS: usize = 128;
-/// Bytes of a task's result up to which rows that are taps, of which nothing is packed, come twice as many together: so the right factor comes
-/// from the third-level cache half as often.
+/// Bytes of a task's result up to which rows that are taps, of which nothing is packed, come twice as many together, and the right factor from
+/// the third-level cache half as often: the gradient by 64 x 64 weights of 3 x 3 took 4.93 milliseconds, and 4.85 so.
 const SUMS: usize = 256 << 10;
 /// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
 const STEP: usize = 4;
@@ -234,6 +234,7 @@ impl<T: Real> Job<'_, T> {
     /// Tiles that fit the caches, and enough of them for all threads.
     fn cut(&self, d: &CpuDevice) -> Cut {
         let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
+        let taps = self.left.taps().is_some();
         let broad = self.is_broad() && self.own_columns(0, 0..self.n).is_some();
         let is_tall = is_tall::<T>(d, [self.m, self.k, self.n]);
         let (rows, cols) = match self.share {
@@ -242,9 +243,7 @@ impl<T: Real> Job<'_, T> {
             Share::Nothing if is_tall => (2 * rows::<T>(), self.wide()),
             Share::Nothing => (rows::<T>(), cols::<T>()),
             Share::Left => (self.m, self.right.windows(d.isa()).map_or(cols::<T>(), Windows::together)),
-            Share::Right
-                if self.left.taps().is_some() && 2 * rows::<T>() * self.n <= SUMS / size_of::<T>() =>
-            {
+            Share::Right if taps && 2 * rows::<T>() * self.n <= SUMS / size_of::<T>() => {
                 (2 * rows::<T>(), self.wide())
             }
             Share::Right | Share::Products => (rows::<T>(), self.wide()),
@@ -258,6 +257,8 @@ impl<T: Real> Job<'_, T> {
         let (down, across) = if self.m >= 2 * h * down { (down, across) } else { (1, down * across) };
         // A thread that waits for another's last rows loses more than a tile of fewer rows does.
         let unit = if down > 1 { h.min(STEP) } else { h };
+        // Rows that are taps are read where they lie in threes alone.
+        let unit = if taps { unit.next_multiple_of(THREE) } else { unit };
         let (rows, cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
         Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
     }
@@ -270,7 +271,7 @@ impl<T: Real> Job<'_, T> {
     /// Panels of `k` terms that were just packed.
     fn panels<'a>(&self, isa: Isa, data: &'a [T], k: usize) -> Panels<'a, T> {
         let step = width::<T>(isa);
-        Panels { data, step, across: step * k, kind: self.kind }
+        Panels { data, step, across: step * k, kind: self.kind, next: &[] }
     }
 
     /// Rows of the left factor: where they lie, if tiles can read them there, or packed into the room.
@@ -297,18 +298,11 @@ impl<T: Real> Job<'_, T> {
         let isa = d.isa();
         each(d, self.ns(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            let kept = |terms, cols| self.right.kept(terms, cols).expect("the right factor is packed");
-            // What is multiplied after a chunk: the next one, or the first one of the next tile.
-            let next = |terms: &Range<usize>| match chunks(terms.end..self.k).next() {
-                Some(next) => kept(next, cols.clone()).data,
-                None if rows.end < self.m => kept(0..self.k.min(CHUNK), cols.clone()).data,
-                None if cols.end < self.n => kept(0..self.k.min(CHUNK), cols.end..self.n).data,
-                None => &[],
-            };
             scratch(rows.len() * PITCH, |left| {
                 for terms in chunks(0..self.k) {
                     let left = self.left(isa, b, &rows, &terms, left);
-                    let right = (kept(terms.clone(), cols.clone()), next(&terms));
+                    let right =
+                        self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
                     tile.add(isa, left, right, terms.len());
                 }
                 self.finish(d, tile);
@@ -482,7 +476,7 @@ impl<T: Real> Job<'_, T> {
                     for (i, terms) in chunks(0..self.k).enumerate() {
                         self.right.pack(isa, b, terms.clone(), cols.clone(), right);
                         let left = Lines { data: &left[i * size + tile.rows.start * PITCH..], step: PITCH };
-                        tile.add(isa, left, (self.panels(isa, right, terms.len()), &[]), terms.len());
+                        tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
                     }
                     self.finish(d, tile);
                 })
@@ -555,22 +549,23 @@ impl<T: Real> Job<'_, T> {
         let right = &*right;
         each(d, ns, tiles, |tile| {
             let rows = tile.rows.clone();
-            let panels = |terms: &Range<usize>, cols: &Range<usize>| {
+            let cols = tile.cols.start - across.start;
+            let data = |terms: &Range<usize>| {
                 let before = (terms.start - all.start) * padded;
-                let panels = &right[before + (cols.start - across.start) * terms.len()..];
-                self.panels(isa, panels, terms.len())
+                &right[before + cols * terms.len()..]
             };
-            // What is multiplied after a chunk: the next one, or the first one of rows below.
-            let next = |terms: &Range<usize>, cols: &Range<usize>| match chunks(terms.end..all.end).next() {
-                Some(next) => panels(&next, cols).data,
-                None if rows.end < self.m => panels(&(all.start..all.end.min(all.start + CHUNK)), cols).data,
-                None => &[],
+            let panels = |terms: &Range<usize>| {
+                // After a chunk comes the next one, or the first one of the rows below.
+                let next = chunks(terms.end..all.end).next();
+                let next = next.or_else(|| chunks(all.clone()).next().filter(|_| rows.end < self.m));
+                let next = next.map_or(&[][..], |next| data(&next));
+                Panels { next, ..self.panels(isa, data(terms), terms.len()) }
             };
             let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(THREE));
             if let Some(taps) = self.left.taps().filter(|_| threes) {
                 for terms in chunks(all.clone()) {
-                    let right = (panels(&terms, &tile.cols), next(&terms, &tile.cols));
-                    taps.add(isa, tile, terms, right);
+                    let panels = panels(&terms);
+                    taps.add(isa, tile, terms, panels);
                 }
             } else {
                 // What a chunk adds to waits in the task's own second-level cache: rows of the result are often a power of two
@@ -582,7 +577,7 @@ impl<T: Real> Job<'_, T> {
                         for terms in chunks(all.clone()) {
                             let ends = (terms.start == all.start, terms.end == all.end);
                             let left = self.left(isa, b, &rows, &terms, left);
-                            let right = (panels(&terms, &tile.cols), next(&terms, &tile.cols));
+                            let right = panels(&terms);
                             tile.add_in_turn(isa, left, right, terms.len(), room, ends);
                         }
                     })

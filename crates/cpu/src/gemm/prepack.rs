@@ -216,6 +216,6 @@ impl<'a, T> Kept<'a, T> {
         );
         // All chunks before this one are whole.
         let data = &self.data[terms.start * self.padded + cols.start * k..];
-        Panels { data, step: w, across: w * k, kind: Kind::Numbers }
+        Panels { data, step: w, across: w * k, kind: Kind::Numbers, next: &[] }
     }
 }

@@ -25,9 +25,8 @@ pub(crate) trait Left<T>: Sync {
 /// Rows that are taps of windows over padded planes. Who has them multiplies them, so that a program without convolutions has no
 /// kernels of theirs.
 pub(crate) trait AsTaps<T>: Sync {
-    /// Adds some terms of a tile, whose rows begin and end where three taps do. With the panels comes the one that is multiplied after
-    /// them, or nothing.
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: (Panels<'_, T>, &[T]));
+    /// Adds some terms of a tile, whose rows begin and end where three taps do.
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>);
 }
 
 /// A right factor.
@@ -170,7 +169,8 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
         match self.data {
             Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
                 let data = &data[self.at(batch, terms.start, cols.start) as usize..];
-                Some(Panels { data, step: self.row as usize, across: width::<T>(isa), kind: Kind::Numbers })
+                let (step, across) = (self.row as usize, width::<T>(isa));
+                Some(Panels { data, step, across, kind: Kind::Numbers, next: &[] })
             }
             Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
         }

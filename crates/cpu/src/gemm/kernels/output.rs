@@ -103,18 +103,12 @@ fn waiting_step<T>(cols: usize) -> usize {
 }
 
 impl<T: Real> Tile<'_, T> {
-    /// Adds a chunk of `k` terms; the first chunk is stored. `next` is the panel that is multiplied after it, or nothing.
+    /// Adds a chunk of `k` terms; the first chunk is stored.
     ///
     /// # Panics
     /// If `left` or `right` is too short.
-    pub(crate) fn add(
-        &mut self,
-        isa: Isa,
-        left: Lines<'_, T>,
-        (right, next): (Panels<'_, T>, &[T]),
-        k: usize,
-    ) {
-        self.add_some(isa, left, (0, self.cols.len()), (right, next), k);
+    pub(crate) fn add(&mut self, isa: Isa, left: Lines<'_, T>, right: Panels<'_, T>, k: usize) {
+        self.add_part(isa, left, (0, self.cols.len()), right, k);
     }
     /// As `add`, for `cols` columns from `at` on, counted from the tile's first. The parts of the first chunk come from the
     /// left to the right, without gaps, and cover the tile before the second chunk begins.
@@ -125,18 +119,8 @@ impl<T: Real> Tile<'_, T> {
         &mut self,
         isa: Isa,
         left: Lines<'_, T>,
-        cols: (usize, usize),
-        right: Panels<'_, T>,
-        k: usize,
-    ) {
-        self.add_some(isa, left, cols, (right, &[]), k);
-    }
-    fn add_some(
-        &mut self,
-        isa: Isa,
-        left: Lines<'_, T>,
         (at, cols): (usize, usize),
-        (right, next): (Panels<'_, T>, &[T]),
+        right: Panels<'_, T>,
         k: usize,
     ) {
         let first = self.done < self.cols.len();
@@ -146,15 +130,14 @@ impl<T: Real> Tile<'_, T> {
         unsafe {
             let (c, rows, step) = (self.start.add(at), self.rows.len(), self.step);
             let before = in_place(c, step, first);
-            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before, next });
+            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before });
         }
         if first {
             self.done = at + cols;
         }
     }
     /// Adds a chunk of `k` terms, one of several in a row: only the last one's sums are stored in the result, those of the others wait in
-    /// `room`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added. `next` is the
-    /// panel that is multiplied after it, or nothing.
+    /// `room`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added.
     ///
     /// # Panics
     /// If `left` or `right` is too short, or `room` for as many numbers as [`Tile::waiting`] says.
@@ -162,7 +145,7 @@ impl<T: Real> Tile<'_, T> {
         &mut self,
         isa: Isa,
         left: Lines<'_, T>,
-        (right, next): (Panels<'_, T>, &[T]),
+        right: Panels<'_, T>,
         k: usize,
         room: &mut [T],
         (is_first, is_last): (bool, bool),
@@ -174,7 +157,7 @@ impl<T: Real> Tile<'_, T> {
         let (c, step) = if is_last { (self.start, self.step) } else { (room.as_mut_ptr(), apart) };
         // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many numbers, and all of it has been
         // written, by somebody.
-        unsafe { multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before, next }) };
+        unsafe { multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before }) };
         if is_last {
             self.done = cols;
         }
@@ -200,17 +183,17 @@ impl<T: Real> Tile<'_, T> {
         }
         self.done = self.cols.len();
     }
-    /// Adds a chunk of terms whose left rows are taps; the first chunk is stored. `next` as in [`Tile::add_in_turn`].
+    /// Adds a chunk of terms whose left rows are taps; the first chunk is stored.
     ///
     /// # Panics
     /// If the planes or `right` are too small, or there are more or fewer rows of taps than the tile has.
-    pub(crate) fn add_taps(&mut self, isa: Isa, left: Taps<'_, T>, (right, next): (Panels<'_, T>, &[T])) {
+    pub(crate) fn add_taps(&mut self, isa: Isa, left: Taps<'_, T>, right: Panels<'_, T>) {
         let first = self.done < self.cols.len();
         assert!(left.threes.len() * THREE == self.rows.len(), "rows of a tile");
         // SAFETY: as in `add_seen`.
         unsafe {
             let (c, cols) = (self.start, self.cols.len());
-            taps(isa, taps::Block { a: left, b: right, next, cols, c, step: self.step, first });
+            taps(isa, taps::Block { a: left, b: right, cols, c, step: self.step, first });
         }
         self.done = self.cols.len();
     }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::pixels::Run;
-use super::tile::{self, Ahead, Panel, Panels, Side, Tile, in_place, in_registers_of};
+use super::tile::{Ahead, Panel, Panels, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -34,8 +34,6 @@ pub(crate) struct Taps<'a, T> {
 pub(super) struct Block<'a, T> {
     pub(super) a: Taps<'a, T>,
     pub(super) b: Panels<'a, T>,
-    /// The panel that is multiplied after this block, or nothing.
-    pub(super) next: &'a [T],
     pub(super) cols: usize,
     /// Where the result starts, and how far apart its rows are.
     pub(super) c: *mut T,
@@ -94,12 +92,11 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Block { a, b, next, cols, c, step, first } = self.block;
+        let Block { a, b, cols, c, step, first } = self.block;
         let (k, w) = (self.k, 2 * V::LANES);
         for (panel, j) in (0..cols).step_by(w).enumerate() {
             let at = b.data.as_ptr().wrapping_add(panel * b.across);
-            let more = (j + w < cols).then(|| at.wrapping_add(b.across));
-            let mut ahead = Ahead::of::<V>(more.or_else(|| tile::first(next)), k);
+            let mut ahead = Ahead::of::<V>(b.after(panel, j + w >= cols), k);
             let mut i = 0;
             while i < a.threes.len() {
                 let threes = &a.threes[i..];

@@ -28,6 +28,19 @@ pub(crate) struct Panels<'a, T> {
     /// Distance of panels.
     pub(crate) across: usize,
     pub(crate) kind: Kind,
+    /// The panel that is multiplied after all of these, or nothing: the last one's tiles have it fetched.
+    pub(crate) next: &'a [T],
+}
+
+impl<T> Panels<'_, T> {
+    /// What is multiplied after panel `j`, which is the last one or not.
+    pub(super) fn after(&self, j: usize, is_last: bool) -> Option<*const T> {
+        match self.next {
+            _ if !is_last => Some(self.data.as_ptr().wrapping_add((j + 1) * self.across)),
+            [] => None,
+            next => Some(next.as_ptr()),
+        }
+    }
 }
 
 /// A chunk's part of a product.
@@ -45,8 +58,6 @@ pub(crate) struct Block<'a, T> {
     pub(crate) step: usize,
     /// The sums of the chunks before, and how far apart their rows are; the result's own place, mostly. None: it is the first chunk.
     pub(crate) before: Option<(*const T, usize)>,
-    /// The panel that is multiplied after this block, or nothing.
-    pub(crate) next: &'a [T],
 }
 
 /// Columns of a panel.
@@ -102,11 +113,6 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     }
 }
 
-/// Where a panel begins, if there is one.
-pub(super) fn first<T>(panel: &[T]) -> Option<*const T> {
-    (!panel.is_empty()).then_some(panel.as_ptr())
-}
-
 /// Panels side by side of which one row is multiplied: eight chains.
 const SIDE: usize = 4;
 
@@ -115,7 +121,7 @@ impl<T: Real> Tiles<'_, T> {
     /// The processor has the instruction set of `V`.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>>(self) {
-        let Block { a, b, rows, cols, k, c, step, before, next: after } = self.0;
+        let Block { a, b, rows, cols, k, c, step, before } = self.0;
         let w = 2 * V::LANES;
         let mut j = 0;
         while j < cols {
@@ -126,8 +132,7 @@ impl<T: Real> Tiles<'_, T> {
                 _ => 1,
             };
             let mut i = 0;
-            let more = (j + w < cols).then(|| b.data.as_ptr().wrapping_add((j / w + 1) * b.across));
-            let mut ahead = Ahead::of::<V>(more.or_else(|| first(after)), k);
+            let mut ahead = Ahead::of::<V>(b.after(j / w, j + w >= cols), k);
             while i < rows {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
