@@ -8,6 +8,7 @@
 //!
 //! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
 
+mod broad;
 pub(crate) mod contract;
 pub(crate) mod finish;
 mod kernels;
@@ -35,8 +36,8 @@ use crate::parallel::try_pieces;
 use crate::simd::LINE;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
-use kernels::{Broad, GROUP, LEAST, broad, panel};
-use std::ops::{Range, RangeInclusive};
+use kernels::LEAST;
+use std::ops::Range;
 
 /// Rows of a packed left block: with a chunk of terms it takes 300 KiB of the 1 MiB that a core's L2 has, and leaves room
 /// for two panels and the result. With a third more, products of 1024 in f64 took 3 % longer.
@@ -60,9 +61,6 @@ const WIDE: [usize; 2] = [4096, 1024];
 /// Rows up to which columns that lie in memory are not packed: eight rows, 1024 columns and as many terms took three quarters of
 /// the time of packed ones; thirty-two took three times as long.
 const SKINNY: usize = 8;
-/// Rows of which such columns are better read number by number. Of one thread, 32 rows, 1024 columns and as many terms took 597
-/// microseconds, and packed 712; 8 rows, 1040 columns and 1000 terms took 186, and in registers across columns 222.
-const BROAD: RangeInclusive<usize> = 8..=192;
 /// Bytes of a right factor that stays close without being packed: half of a core's L2.
 const CLOSE: usize = 512 << 10;
 /// The left factor and the result together have so many times as many numbers as the right one from which a product is tall: 400 rows, 400
@@ -79,8 +77,6 @@ const SUMS: usize = 256 << 10;
 const STEP: usize = 4;
 /// Tasks, or panels, for each thread of which one more or less is little.
 pub(crate) const MANY: usize = 8;
-/// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
-const TURNED: usize = 128;
 /// Multiplications below which work is not shared: 2 to 4 microseconds of one thread. On Zen 5, 64 x 64 x 64 take 2.45 alone and
 /// 1.80 shared; in minutes when the two cores are three times as far apart, about 3.4.
 pub(crate) const WORTH: usize = 1 << 18;
@@ -160,6 +156,7 @@ pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVe
             });
             Ok(())
         }
+        Share::Nothing if job.is_broad() => job.broad(d, tiles),
         Share::Nothing => job.alone(d, tiles),
         Share::Left => job.with_left(d, tiles),
         Share::Right => job.with_right(d, &cut, tiles),
@@ -235,7 +232,7 @@ impl<T: Real> Job<'_, T> {
     fn cut(&self, d: &CpuDevice) -> Cut {
         let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
         let taps = self.left.taps().is_some();
-        let broad = self.is_broad() && self.own_columns(0, 0..self.n).is_some();
+        let broad = self.is_broad();
         let is_tall = is_tall::<T>(d, [self.m, self.k, self.n]);
         let (rows, cols) = match self.share {
             // Each task packs the rows.
@@ -315,11 +312,6 @@ impl<T: Real> Job<'_, T> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
         each(d, self.ns(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            if self.is_broad()
-                && let Some(columns) = self.own_columns(b, cols.clone())
-            {
-                return self.broad(d, tile, columns);
-            }
             if rows.len() <= SKINNY
                 && (self.kind == Kind::Numbers || cols.len() >= LEAST)
                 && let Some(columns) = self.right.columns(b, cols.clone())
@@ -388,63 +380,6 @@ impl<T: Real> Job<'_, T> {
                     }
                 }
                 tile.skinny(isa, self.kind, Lines { data: left, step }, columns, self.k);
-                self.finish(d, tile);
-            })
-        })?
-    }
-
-    /// Are there so many rows that columns in memory are better read number by number, if they lie so?
-    fn is_broad(&self) -> bool {
-        // All rows are packed at once, by each task.
-        let packed = self.k.saturating_mul(self.m) <= 1 << 20;
-        self.share == Share::Nothing && self.kind == Kind::Numbers && BROAD.contains(&self.m) && packed
-    }
-
-    /// Columns that lie in memory as they are computed: the numbers, where the first starts, and how far apart they are.
-    fn own_columns(&self, batch: usize, cols: Range<usize>) -> Option<(&[T], isize, isize)> {
-        let Columns { data, at, step } = self.right.columns(batch, cols)?;
-        match data {
-            Numbers::Own(data) => Some((data, at, step)),
-            Numbers::F16(_) | Numbers::BF16(_) => None,
-        }
-    }
-
-    /// Some rows, and columns that are read where they lie.
-    fn broad(
-        &self,
-        d: &CpuDevice,
-        tile: &mut Tile<'_, T>,
-        (data, at, step): (&[T], isize, isize),
-    ) -> Result<()> {
-        let isa = d.isa();
-        let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.len());
-        let w = panel::<T>(isa, rows.len());
-        let padded = rows.len().next_multiple_of(w);
-        scratch(self.k * padded, |x| {
-            scratch(w * PITCH, |left| {
-                let mut rest = &mut *x;
-                for terms in chunks(0..self.k) {
-                    for first in rows.clone().step_by(w) {
-                        let some = first..rows.end.min(first + w);
-                        let panel = rest.split_off_mut(..terms.len() * w).expect("room for all panels");
-                        if some.len() < w {
-                            panel.fill(T::ZERO);
-                        }
-                        for (i, panel) in panel.chunks_mut(TURNED * w).enumerate() {
-                            let (from, k) = (terms.start + i * TURNED, panel.len() / w);
-                            self.left.pack(isa, b, some.clone(), from..from + k, left);
-                            turn(isa, left, 0, PITCH as isize, k, some.len(), panel, w);
-                        }
-                    }
-                }
-            })?;
-            scratch(GROUP * padded, |sums| {
-                for j in (0..cols).step_by(GROUP) {
-                    let (at, cols) = (at + j as isize * step, GROUP.min(cols - j));
-                    let (k, rows) = (self.k, rows.len());
-                    broad(isa, Broad { data, at, step, cols, k, x, rows, padded, sums });
-                    tile.turned(isa, (j, cols), sums, padded);
-                }
                 self.finish(d, tile);
             })
         })?

@@ -261,6 +261,12 @@ fn few_rows_times_columns_that_lie_in_memory() {
         row(&on[on.len() - 3..], DType::F32, [m, 530, 70], m % 2 == 0);
         row(&on[on.len() - 3..], DType::F16, [m, 100, 70], false);
     }
+    // More terms than are packed at once, and more columns than are multiplied together; columns 4 KiB apart.
+    row(&on[on.len() - 3..], DType::F32, [100, 2100, 110], false);
+    row(&alone, DType::F64, [70, 1100, 50], true);
+    for (m, n) in [(9, 49), (20, 13), (33, 97)] {
+        row(&alone, DType::F32, [m, 1024, n], false);
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
-mod broad;
 mod halves;
 mod output;
 mod pairs;
@@ -17,13 +16,12 @@ mod tile;
 mod turn;
 mod windows;
 
-pub(crate) use broad::{Broad, GROUP, broad, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use pairs::as_pairs;
 pub(crate) use pixels::{Pixels, Places, Rows, Run, pixels};
 pub(crate) use skinny::{LEAST, Lines};
 pub(crate) use taps::{THREE, Taps};
-pub(crate) use tile::{Kind, PITCH, Panels, height, width};
+pub(crate) use tile::{Kind, PITCH, Panels, height, multiply_into, width};
 pub(crate) use turn::turn;
 pub(crate) use windows::{Seen, Unit};

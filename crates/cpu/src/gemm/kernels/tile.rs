@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::skinny::Lines;
-use crate::gemm::Real;
+use crate::gemm::{Real, are_apart};
 use crate::isa::Isa;
 use crate::simd::LINE;
 use crate::simd::quad::Quad;
@@ -95,6 +95,25 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     in_registers_of(block.b.kind, isa, Tiles(block));
 }
 
+/// Multiplies a block of so many rows, columns and terms, into rows of `sums` that are `step` apart: adds to them, unless it is the first
+/// chunk.
+///
+/// # Panics
+/// If anything is shorter than it should be.
+pub(crate) fn multiply_into<T: Real>(
+    isa: Isa,
+    a: Lines<'_, T>,
+    b: Panels<'_, T>,
+    (rows, cols, k): (usize, usize, usize),
+    (sums, step): (&mut [T], usize),
+    first: bool,
+) {
+    assert!(cols <= step && rows * step <= sums.len(), "room is missing");
+    let c = sums.as_mut_ptr();
+    // SAFETY: so many rows are there, and borrowed exclusively; all of them have been written, by somebody.
+    unsafe { multiply(isa, Block { a, b, rows, cols, k, c, step, before: in_place(c, step, first) }) };
+}
+
 /// The sums before a chunk that are in the result, unless it is the first.
 #[inline(always)]
 pub(super) fn in_place<T>(c: *mut T, step: usize, first: bool) -> Option<(*const T, usize)> {
@@ -113,6 +132,8 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     }
 }
 
+/// Rows of a tile if they share a set of a first-level cache, of which lines there are as many or more.
+const CROSSED: usize = 8;
 /// Panels side by side of which one row is multiplied: eight chains.
 const SIDE: usize = 4;
 
@@ -123,6 +144,8 @@ impl<T: Real> Tiles<'_, T> {
     unsafe fn tiles<V: Vector<T = T>>(self) {
         let Block { a, b, rows, cols, k, c, step, before } = self.0;
         let w = 2 * V::LANES;
+        let most =
+            if are_apart(a.step.wrapping_mul(size_of::<T>())) { usize::MAX } else { V::ROWS.min(CROSSED) };
         let mut j = 0;
         while j < cols {
             // One or two rows are too few chains in one panel.
@@ -154,7 +177,7 @@ impl<T: Real> Tiles<'_, T> {
                     i += match side {
                         SIDE => t.side::<1, SIDE>(),
                         2 => t.side::<2, 2>(),
-                        _ => t.next(rows - i),
+                        _ => t.next((rows - i).min(most)),
                     };
                 }
             }
