@@ -4,7 +4,7 @@
 //! So w is read where it lies, and x, which is small, is what is packed. Panels of w would have to be turned on their way, which is not paid
 //! back by so few rows. Factors commute, so every chain is the same.
 
-use super::kernels::{Lines, PITCH, Panels, Tile, multiply_into, turn, width};
+use super::kernels::{Few, GROUP, Lines, PITCH, Panels, Tile, few, multiply_into, panel, turn, width};
 use super::{Columns, Job, Kind, Numbers, Real, Share, chunks, each, scratch};
 use crate::CpuDevice;
 use elinvar_core::Result;
@@ -14,8 +14,9 @@ use std::ops::{Range, RangeInclusive};
 /// Rows of which columns that lie in memory are better read number by number. Of one thread, 32 rows, 1024 columns and as many terms took
 /// 597 microseconds, and packed 712.
 const ROWS: RangeInclusive<usize> = 8..=192;
-/// Columns that are multiplied before the next terms: four tiles of AVX-512. Panels of rows share what a second-level cache has of them.
-const GROUP: usize = 48;
+/// Rows that wait for columns more than for anything else: their kernel fetches the next ones. 8 rows took a fifth longer without, 128 take a
+/// tenth less.
+const FEW: usize = 16;
 /// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
 const TURNED: usize = 128;
 /// Bytes of rows that are packed at once: half of a core's second-level cache. All 9216 terms of 64 rows, a layer after convolutions, came
@@ -49,13 +50,16 @@ impl<T: Real> Job<'_, T> {
         let padded = self.m.next_multiple_of(width::<T>(d.isa()));
         let deep = ((PACKED / size_of::<T>() / padded / CHUNK).max(1) * CHUNK).min(self.k);
         each(d, self.ns(), tiles, |tile| {
+            if self.m <= FEW && self.k * self.m <= PACKED / size_of::<T>() {
+                return self.few(d, tile);
+            }
             // If there are more terms, the sums of all columns wait for them.
             let waiting = if self.k > deep { tile.cols.len() } else { GROUP };
             scratch(deep * padded, |x| {
                 scratch(waiting * padded, |sums| {
                     for from in (0..self.k).step_by(deep) {
                         let terms = from..self.k.min(from + deep);
-                        self.pack_turned(d, tile.batch, &terms, x)?;
+                        self.pack_turned(d, tile.batch, &terms, x, width::<T>(d.isa()))?;
                         self.columns(d, tile, &terms, x, sums);
                     }
                     self.finish(d, tile);
@@ -87,9 +91,36 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// Rows as panels of columns: chunk after chunk, panel after panel, the last one of each filled up with zeros.
-    fn pack_turned(&self, d: &CpuDevice, batch: usize, terms: &Range<usize>, x: &mut [T]) -> Result<()> {
-        let (isa, w) = (d.isa(), width::<T>(d.isa()));
+    /// All terms of a tile's columns, of few rows.
+    fn few(&self, d: &CpuDevice, tile: &mut Tile<'_, T>) -> Result<()> {
+        let (isa, k) = (d.isa(), self.k);
+        let (rows, cols, w) = (self.m, tile.cols.len(), panel::<T>(d.isa(), self.m));
+        let padded = rows.next_multiple_of(w);
+        let Lines { data, step } =
+            self.own_columns(tile.batch, tile.cols.clone()).expect("columns lie in memory");
+        scratch(k * padded, |x| {
+            self.pack_turned(d, tile.batch, &(0..k), x, w)?;
+            scratch(GROUP * padded, |sums| {
+                for j in (0..cols).step_by(GROUP) {
+                    let (at, cols, step) = ((j * step) as isize, GROUP.min(cols - j), step as isize);
+                    few(isa, Few { data, at, step, cols, k, x, rows, padded, sums });
+                    tile.turned(isa, (j, cols), sums, padded);
+                }
+                self.finish(d, tile);
+            })
+        })?
+    }
+
+    /// Rows as panels of `w` columns: chunk after chunk, panel after panel, the last one of each filled up with zeros.
+    fn pack_turned(
+        &self,
+        d: &CpuDevice,
+        batch: usize,
+        terms: &Range<usize>,
+        x: &mut [T],
+        w: usize,
+    ) -> Result<()> {
+        let isa = d.isa();
         scratch(w * PITCH, |room| {
             let mut rest = x;
             for terms in chunks(terms.clone()) {

@@ -6,6 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod few;
 mod halves;
 mod output;
 mod pairs;
@@ -16,6 +17,7 @@ mod tile;
 mod turn;
 mod windows;
 
+pub(crate) use few::{Few, GROUP, few, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use pairs::as_pairs;
