@@ -18,7 +18,7 @@ use crate::simd::vector::{InRegisters, Registers, in_registers};
 /// As [`super::tile::multiply`], which has checked the lengths; the processor's registers are allowed.
 pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
     assert!(size_of::<T>() == 4, "a pair of bf16 is as long as an f32");
-    let Block { a, b, rows, cols, k, c, step, before } = *block;
+    let Block { a, b, rows, cols, k, c, step, before, .. } = *block;
     let (whole, rest) = (k / SIDE * SIDE, k % SIDE);
     // Pairs that are left, of the rows of a square and of the columns of a panel.
     let mut left = [[T::ZERO; SIDE]; SQUARE];

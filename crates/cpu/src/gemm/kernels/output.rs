@@ -130,7 +130,7 @@ impl<T: Real> Tile<'_, T> {
         unsafe {
             let (c, rows, step) = (self.start.add(at), self.rows.len(), self.step);
             let before = in_place(c, step, first);
-            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before });
+            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before, high: usize::MAX });
         }
         if first {
             self.done = at + cols;
@@ -157,7 +157,9 @@ impl<T: Real> Tile<'_, T> {
         let (c, step) = if is_last { (self.start, self.step) } else { (room.as_mut_ptr(), apart) };
         // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many numbers, and all of it has been
         // written, by somebody.
-        unsafe { multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before }) };
+        unsafe {
+            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before, high: usize::MAX })
+        };
         if is_last {
             self.done = cols;
         }

@@ -58,6 +58,8 @@ pub(crate) struct Block<'a, T> {
     pub(crate) step: usize,
     /// The sums of the chunks before, and how far apart their rows are; the result's own place, mostly. None: it is the first chunk.
     pub(crate) before: Option<(*const T, usize)>,
+    /// Rows of a tile, at most.
+    pub(crate) high: usize,
 }
 
 /// Columns of a panel.
@@ -109,9 +111,14 @@ pub(crate) fn multiply_into<T: Real>(
     first: bool,
 ) {
     assert!(cols <= step && rows * step <= sums.len(), "room is missing");
+    let high = if are_apart(a.step.wrapping_mul(size_of::<T>())) {
+        usize::MAX
+    } else {
+        height::<T>(isa).min(CROSSED)
+    };
     let c = sums.as_mut_ptr();
     // SAFETY: so many rows are there, and borrowed exclusively; all of them have been written, by somebody.
-    unsafe { multiply(isa, Block { a, b, rows, cols, k, c, step, before: in_place(c, step, first) }) };
+    unsafe { multiply(isa, Block { a, b, rows, cols, k, c, step, before: in_place(c, step, first), high }) };
 }
 
 /// The sums before a chunk that are in the result, unless it is the first.
@@ -142,10 +149,8 @@ impl<T: Real> Tiles<'_, T> {
     /// The processor has the instruction set of `V`.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>>(self) {
-        let Block { a, b, rows, cols, k, c, step, before } = self.0;
+        let Block { a, b, rows, cols, k, c, step, before, high } = self.0;
         let w = 2 * V::LANES;
-        let most =
-            if are_apart(a.step.wrapping_mul(size_of::<T>())) { usize::MAX } else { V::ROWS.min(CROSSED) };
         let mut j = 0;
         while j < cols {
             // One or two rows are too few chains in one panel.
@@ -177,7 +182,7 @@ impl<T: Real> Tiles<'_, T> {
                     i += match side {
                         SIDE => t.side::<1, SIDE>(),
                         2 => t.side::<2, 2>(),
-                        _ => t.next((rows - i).min(most)),
+                        _ => t.next((rows - i).min(high)),
                     };
                 }
             }
