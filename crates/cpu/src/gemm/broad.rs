@@ -4,7 +4,7 @@
 //! So w is read where it lies, and x, which is small, is what is packed. Panels of w would have to be turned on their way, which is not paid
 //! back by so few rows. Factors commute, so every chain is the same.
 
-use super::kernels::{Few, GROUP, Lines, PITCH, Panels, Tile, few, multiply_into, panel, turn, width};
+use super::kernels::{After, Few, GROUP, Lines, PITCH, Panels, Tile, few, multiply_into, panel, turn, width};
 use super::{Columns, Job, Kind, Numbers, Real, Share, chunks, each, scratch};
 use crate::CpuDevice;
 use elinvar_core::Result;
@@ -82,7 +82,7 @@ impl<T: Real> Job<'_, T> {
                 let k = some.len();
                 let lines = Lines { data: &columns.data[j * columns.step + some.start..], ..columns };
                 let data = &x[(some.start - terms.start) * padded..][..k * padded];
-                let panels = Panels { data, step: w, across: w * k, kind: self.kind, next: &[] };
+                let panels = Panels { data, step: w, across: w * k, kind: self.kind, after: After::NOTHING };
                 multiply_into(isa, lines, panels, (n, rows, k), (sums, padded), some.start == 0);
             }
             if terms.end == self.k {

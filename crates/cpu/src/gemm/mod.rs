@@ -21,8 +21,8 @@ mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
-    Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Rows, Run, Seen, THREE, Taps, Tile, Unit, fill, height,
-    pixels, turn, width,
+    After, Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Rows, Run, Seen, THREE, Taps, Tile, Unit, fill,
+    height, pixels, turn, width,
 };
 pub(crate) use pairs::pair;
 pub(crate) use prepack::{Kept, Place, Prepacked, ROWS, Uses};
@@ -268,7 +268,7 @@ impl<T: Real> Job<'_, T> {
     /// Panels of `k` terms that were just packed.
     fn panels<'a>(&self, isa: Isa, data: &'a [T], k: usize) -> Panels<'a, T> {
         let step = width::<T>(isa);
-        Panels { data, step, across: step * k, kind: self.kind, next: &[] }
+        Panels { data, step, across: step * k, kind: self.kind, after: After::NOTHING }
     }
 
     /// Rows of the left factor: where they lie, if tiles can read them there, or packed into the room.
@@ -290,6 +290,38 @@ impl<T: Real> Job<'_, T> {
         Lines { data: room, step: PITCH }
     }
 
+    /// What a task multiplies after some of the terms `all` of some rows: the next of these terms, or the first of the rows below.
+    fn next(
+        &self,
+        rows: &Range<usize>,
+        terms: &Range<usize>,
+        all: &Range<usize>,
+    ) -> Option<(Range<usize>, Range<usize>)> {
+        let below = rows.end..self.m.min(rows.end + rows.len());
+        match chunks(terms.end..all.end).next() {
+            Some(terms) => Some((rows.clone(), terms)),
+            None if below.is_empty() => None,
+            None => chunks(all.clone()).next().map(|terms| (below, terms)),
+        }
+    }
+
+    /// These rows and terms, with their panel, as what comes next; the rows if they lie in memory.
+    fn after<'r>(
+        &'r self,
+        batch: usize,
+        (rows, terms): (Range<usize>, Range<usize>),
+        panel: &'r [T],
+    ) -> After<'r, T> {
+        let lines = if self.kind == Kind::Numbers { self.left.lines(batch, rows.clone()) } else { None };
+        let panel = After { panel, ..After::NOTHING };
+        lines.map_or(panel, |Lines { data, step }| After {
+            lines: Lines { data: &data[terms.start..], step },
+            rows: rows.len(),
+            k: terms.len(),
+            ..panel
+        })
+    }
+
     /// Each task packs rows of the left factor; the right one is packed.
     fn with_kept(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
         let isa = d.isa();
@@ -300,7 +332,9 @@ impl<T: Real> Job<'_, T> {
                     let left = self.left(isa, b, &rows, &terms, left);
                     let right =
                         self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
-                    tile.add(isa, left, right, terms.len());
+                    let next = self.next(&rows, &terms, &(0..self.k));
+                    let after = next.map_or(After::NOTHING, |next| self.after(b, next, &[]));
+                    tile.add(isa, left, Panels { after, ..right }, terms.len());
                 }
                 self.finish(d, tile);
             })
@@ -490,11 +524,12 @@ impl<T: Real> Job<'_, T> {
                 &right[before + cols * terms.len()..]
             };
             let panels = |terms: &Range<usize>| {
-                // After a chunk comes the next one, or the first one of the rows below.
-                let next = chunks(terms.end..all.end).next();
-                let next = next.or_else(|| chunks(all.clone()).next().filter(|_| rows.end < self.m));
-                let next = next.map_or(&[][..], |next| data(&next));
-                Panels { next, ..self.panels(isa, data(terms), terms.len()) }
+                let next = self.next(&rows, terms, &all);
+                let after = next.map_or(After::NOTHING, |next| {
+                    let panel = data(&next.1);
+                    self.after(b, next, panel)
+                });
+                Panels { after, ..self.panels(isa, data(terms), terms.len()) }
             };
             let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(THREE));
             if let Some(taps) = self.left.taps().filter(|_| threes) {

@@ -3,7 +3,7 @@
 //! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
 //! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
 
-use super::{Kind, Matrix, Panels, Real, Right, each, width};
+use super::{After, Kind, Matrix, Panels, Real, Right, each, width};
 use crate::CpuDevice;
 use crate::isa::Isa;
 use crate::memory::{self, Held, filled};
@@ -216,6 +216,6 @@ impl<'a, T> Kept<'a, T> {
         );
         // All chunks before this one are whole.
         let data = &self.data[terms.start * self.padded + cols.start * k..];
-        Panels { data, step: w, across: w * k, kind: Kind::Numbers, next: &[] }
+        Panels { data, step: w, across: w * k, kind: Kind::Numbers, after: After::NOTHING }
     }
 }

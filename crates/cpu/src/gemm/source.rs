@@ -1,7 +1,7 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{Kind, Lines, PITCH, Panels, Tile, halves, turn, width};
+use super::kernels::{After, Kind, Lines, PITCH, Panels, Tile, halves, turn, width};
 use super::prepack::Kept;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::LINE;
@@ -170,7 +170,7 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
             Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
                 let data = &data[self.at(batch, terms.start, cols.start) as usize..];
                 let (step, across) = (self.row as usize, width::<T>(isa));
-                Some(Panels { data, step, across, kind: Kind::Numbers, next: &[] })
+                Some(Panels { data, step, across, kind: Kind::Numbers, after: After::NOTHING })
             }
             Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
         }

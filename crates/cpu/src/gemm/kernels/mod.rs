@@ -4,6 +4,7 @@
 //! How it can be wrong: by reading or writing beside a block. Each function checks the lengths of what it is given, once,
 //! before its loop.
 
+mod ahead;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod few;
@@ -17,6 +18,7 @@ mod tile;
 mod turn;
 mod windows;
 
+pub(crate) use ahead::After;
 pub(crate) use few::{Few, GROUP, few, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};

@@ -5,7 +5,8 @@
 //! output channels, and whole ones at that, however short rows of windows are.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::{Ahead, Kind, Panel, Side, Tile, in_place, in_registers_of};
+use super::ahead::{Ahead, Soon};
+use super::tile::{Kind, Panel, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -99,7 +100,9 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                 // all runs. The instructions are there: our caller's.
                 i += unsafe {
                     let a = Windows::<V> { places: places.as_ptr(), from: x.as_ptr().add(run.from + i) };
-                    let b = Panel::<V> { at: panel.as_ptr(), next: w, across: 0, ahead: ahead.some(k) };
+                    let at = panel.as_ptr();
+                    let soon = ahead.some(k).unwrap_or(Soon::nothing(at));
+                    let b = Panel::<V> { at, next: w, across: 0, soon };
                     let before = in_place(c, step, first);
                     let done = Tile { a, b, k, c, step, cols, before }.next(run.count - i);
                     c = c.wrapping_add(done * step);

@@ -6,8 +6,9 @@
 //! by moving its addresses; nothing of a is packed, nine times as large as its planes if windows are 3 x 3.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
+use super::ahead::{Ahead, Soon};
 use super::pixels::Run;
-use super::tile::{Ahead, Panel, Panels, Side, Tile, in_place, in_registers_of};
+use super::tile::{Panel, Panels, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
@@ -96,7 +97,7 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
         let (k, w) = (self.k, 2 * V::LANES);
         for (panel, j) in (0..cols).step_by(w).enumerate() {
             let at = b.data.as_ptr().wrapping_add(panel * b.across);
-            let mut ahead = Ahead::of::<V>(b.after(panel, j + w >= cols), k);
+            let mut ahead = Ahead::of::<V>(b.next(panel, j + w >= cols), k);
             let mut i = 0;
             while i < a.threes.len() {
                 let threes = &a.threes[i..];
@@ -111,7 +112,12 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                 // SAFETY: `taps` checked that taps of all terms and the panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 i += unsafe {
-                    let b = Panel::<V> { at, next: b.step, across: 0, ahead: ahead.some(k) };
+                    let b = Panel::<V> {
+                        at,
+                        next: b.step,
+                        across: 0,
+                        soon: ahead.some(k).unwrap_or(Soon::nothing(at)),
+                    };
                     let c = c.add(i * THREE * step + j);
                     let before = in_place(c, step, first);
                     let tile = Tile { a: side, b, k, c, step, cols: (cols - j).min(w), before };

@@ -4,10 +4,10 @@
 //! [`PITCH`] numbers apart. The right block lies in panels: for each term, [`width`] columns.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
+use super::ahead::{After, Ahead, Later, Soon};
 use super::skinny::Lines;
 use crate::gemm::{Real, are_apart};
 use crate::isa::Isa;
-use crate::simd::LINE;
 use crate::simd::quad::Quad;
 use crate::simd::side::{Lying, TOGETHER};
 pub(super) use crate::simd::side::{Side, each_row};
@@ -28,14 +28,13 @@ pub(crate) struct Panels<'a, T> {
     /// Distance of panels.
     pub(crate) across: usize,
     pub(crate) kind: Kind,
-    /// The panel that is multiplied after all of these, or nothing: the last one's tiles have it fetched.
-    pub(crate) next: &'a [T],
+    pub(crate) after: After<'a, T>,
 }
 
 impl<T> Panels<'_, T> {
     /// What is multiplied after panel `j`, which is the last one or not.
-    pub(super) fn after(&self, j: usize, is_last: bool) -> Option<*const T> {
-        match self.next {
+    pub(super) fn next(&self, j: usize, is_last: bool) -> Option<*const T> {
+        match self.after.panel {
             _ if !is_last => Some(self.data.as_ptr().wrapping_add((j + 1) * self.across)),
             [] => None,
             next => Some(next.as_ptr()),
@@ -151,6 +150,7 @@ impl<T: Real> Tiles<'_, T> {
     unsafe fn tiles<V: Vector<T = T>>(self) {
         let Block { a, b, rows, cols, k, c, step, before, high } = self.0;
         let w = 2 * V::LANES;
+        let mut later = Later::of(&b.after);
         let mut j = 0;
         while j < cols {
             // One or two rows are too few chains in one panel.
@@ -160,18 +160,19 @@ impl<T: Real> Tiles<'_, T> {
                 _ => 1,
             };
             let mut i = 0;
-            let mut ahead = Ahead::of::<V>(b.after(j / w, j + w >= cols), k);
+            let mut ahead = Ahead::of::<V>(b.next(j / w, j + w >= cols), k);
             while i < rows {
                 // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 unsafe {
+                    let panel = b.data.as_ptr().add(j / w * b.across);
                     let t = Tile::<V, Lying<V>, Panel<V>> {
                         a: Lying::new(a.data.as_ptr().add(i * a.step), a.step),
                         b: Panel {
-                            at: b.data.as_ptr().add(j / w * b.across),
+                            at: panel,
                             next: b.step,
                             across: b.across,
-                            ahead: ahead.some(k),
+                            soon: ahead.some(k).or_else(|| later.some(k)).unwrap_or(Soon::nothing(panel)),
                         },
                         k,
                         c: c.add(i * step + j),
@@ -238,7 +239,7 @@ pub(super) struct Panel<V: Vector> {
     pub(super) next: usize,
     /// Distance of panels.
     pub(super) across: usize,
-    pub(super) ahead: Ahead,
+    pub(super) soon: Soon,
 }
 
 impl<V: Vector> Feed<V> for Panel<V> {
@@ -264,41 +265,8 @@ impl<V: Vector> Feed<V> for Panel<V> {
     unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
         if R >= V::ROWS && W == 2 {
             // SAFETY: the caller's.
-            unsafe { V::soon(self.ahead.at) };
-            self.ahead.at = self.ahead.at.wrapping_add(terms * self.ahead.step);
+            unsafe { self.soon.fetch::<V>(terms) };
         }
-    }
-}
-
-/// The next panel, which the tiles of this one have fetched, some lines each: it comes from the third-level cache, and hardware does not
-/// look across pages. A line with each [`TOGETHER`] terms leaves most of what a core can wait for at once to the tiles themselves. (Two
-/// tiles that fetched a panel, a line with each term, took as long.)
-#[derive(Clone, Copy)]
-pub(super) struct Ahead {
-    /// What is fetched next.
-    at: *const u8,
-    /// Bytes for each term: 0 if all has been fetched.
-    step: usize,
-    /// Bytes that are left.
-    left: usize,
-}
-
-impl Ahead {
-    /// A panel of `k` terms, if there is one more.
-    pub(super) fn of<V: Vector>(next: Option<*const V::T>, k: usize) -> Ahead {
-        let bytes = 2 * V::LANES * size_of::<V::T>();
-        let left = if next.is_some() { k * bytes } else { 0 };
-        Ahead { at: next.unwrap_or(std::ptr::null()).cast(), step: LINE / TOGETHER, left }
-    }
-    /// What a tile of `k` terms has fetched.
-    pub(super) fn some(&mut self, k: usize) -> Ahead {
-        if self.left == 0 {
-            self.step = 0;
-        }
-        let part = *self;
-        self.at = self.at.wrapping_add(k * self.step);
-        self.left = self.left.saturating_sub(k * self.step);
-        part
     }
 }
 
