@@ -332,9 +332,7 @@ impl<T: Real> Job<'_, T> {
                     let left = self.left(isa, b, &rows, &terms, left);
                     let right =
                         self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
-                    let next = self.next(&rows, &terms, &(0..self.k));
-                    let after = next.map_or(After::NOTHING, |next| self.after(b, next, &[]));
-                    tile.add(isa, left, Panels { after, ..right }, terms.len());
+                    tile.add(isa, left, right, terms.len());
                 }
                 self.finish(d, tile);
             })
