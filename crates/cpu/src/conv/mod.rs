@@ -7,6 +7,7 @@
 mod beside;
 mod depthwise;
 mod few;
+mod inside;
 mod padded;
 mod paired;
 mod patches;

@@ -2,17 +2,19 @@
 //! tiles read windows where they lie. Sums come out with channels side by side, and are turned when they are done.
 
 use super::Weights;
+use super::inside::Inside;
 use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Run, WORTH, chunks, each,
-    fill, finish, height, pixels, scratch, turn, width,
+    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Strip, WORTH, are_finite,
+    chunks, each, fill, finish, has_negative_zero, height, pixels, scratch, turn, width,
 };
 use crate::isa::Isa;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Padded elements of a task, and sums of a panel: 384 KiB of f32 each at most, so that both stay in a core's second-level cache.
 const ROOM: usize = 96 << 10;
@@ -79,6 +81,13 @@ pub(super) fn convolve<T: Real>(
         Weights::Lying(_) | Weights::Crossed(_) => groups,
         Weights::Packed(_) => 0,
     };
+    // Of windows that are a plane's elements `together` has no whole rows, and of fast products no sums of terms one by one.
+    let is_exact = kind == Kind::Numbers && !p.is_plain();
+    let inside = if is_exact { Inside::of(p, together / p.grid[2]) } else { None };
+    let is_finite = AtomicBool::new(match w {
+        Weights::Packed(kept) => kept.is_finite,
+        Weights::Lying(_) | Weights::Crossed(_) => true,
+    });
     scratch(unpacked * k * step, |packed| {
         // Panel after panel, in each chunk after chunk: as they are read.
         let mut parts = Vec::new();
@@ -94,9 +103,12 @@ pub(super) fn convolve<T: Real>(
         }
         each(d, ns, &mut parts, |(group, terms, cols, part)| {
             pack(isa, w, (o, p.taps.len(), k), *group, terms, cols, part);
+            if inside.is_some() {
+                is_finite.fetch_and(are_finite(isa, part), Relaxed);
+            }
             Ok(())
         })?;
-        let packed = &*packed;
+        let (packed, inside) = (&*packed, inside.as_ref().filter(|_| is_finite.load(Relaxed)));
         let cut = Cut { batch, m: o, n, rows: o, cols: together };
         fill(&cut, |tiles| {
             each(d, ns, tiles, |tile| {
@@ -109,19 +121,17 @@ pub(super) fn convolve<T: Real>(
                 };
                 let positions = tile.cols.clone();
                 scratch(positions.len() * wide, |sums| {
-                    seen(p, tile.batch, positions.clone(), |x, places, runs| {
+                    see(p, tile.batch, positions.clone(), inside, |seen| {
                         for j in (0..o).step_by(wide) {
                             let cols = wide.min(o - j);
-                            for terms in chunks(0..k) {
+                            let weights = |terms: Range<usize>| {
                                 let next = match chunks(terms.end..k).next() {
                                     Some(next) => panel(j, next),
                                     None => panel(j + wide, 0..k.min(CHUNK)),
                                 };
-                                let (panel, first) = (panel(j, terms.clone()), terms.start == 0);
-                                let a = Rows { x, places, terms, runs };
-                                let c = &mut *sums;
-                                pixels(isa, Pixels { a, panel, next, cols, c, step: wide, first, kind });
-                            }
+                                (panel(j, terms), next)
+                            };
+                            seen.times(isa, kind, &weights, (cols, wide), sums);
                             // While they are in the first-level cache.
                             tile.turned_rows(isa, (j, cols), sums, wide);
                         }
@@ -184,46 +194,93 @@ fn pack_crossed<T: Real>(
     }
 }
 
-/// Gives `f` the planes that some positions see, with their padding, where each term lies in them, and the positions.
+/// What some positions see.
+struct Seen<'a, T> {
+    /// Planes, with their padding.
+    x: &'a [T],
+    places: Places,
+    /// The positions, as rows of tiles.
+    all: Vec<Strip<'a>>,
+    /// The same without the terms that are padding.
+    inside: Option<Vec<Strip<'a>>>,
+}
+
+impl<'a, T: Real> Seen<'a, T> {
+    /// In padded planes.
+    fn padded(
+        p: &Patches<'_, T>,
+        padded: &Padded,
+        x: &'a [T],
+        positions: &Range<usize>,
+        inside: Option<&'a Inside>,
+    ) -> Self {
+        let size = padded.size();
+        let places = (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place));
+        let places = Places::new(places.collect());
+        let mut all = Vec::new();
+        padded.runs(positions.clone(), |at, from, count| {
+            all.push(Strip { from, apart: 1, count, to: at - positions.start, down: 1, picks: None });
+        });
+        Seen { x, places, all, inside: inside.map(|inside| inside.strips(p, padded, positions)) }
+    }
+    /// The sums of all terms with `cols` output channels, each position's `step` apart. `weights` gives the panel of some terms, and
+    /// what is multiplied after it.
+    fn times<'w>(
+        &self,
+        isa: Isa,
+        kind: Kind,
+        weights: &dyn Fn(Range<usize>) -> (&'w [T], &'w [T]),
+        (cols, step): (usize, usize),
+        sums: &mut [T],
+    ) where
+        T: 'w,
+    {
+        let (x, places) = (self.x, &self.places);
+        let multiply = |strips: &[Strip<'_>], sums: &mut [T]| {
+            for terms in chunks(0..places.terms()) {
+                let (panel, next) = weights(terms.clone());
+                let (a, first) = (Rows { x, places, terms: terms.clone(), strips }, terms.start == 0);
+                pixels(isa, Pixels { a, panel, next, cols, c: &mut *sums, step, first, kind });
+            }
+        };
+        let Some(inside) = &self.inside else { return multiply(&self.all, sums) };
+        multiply(inside, sums);
+        let mut picked = inside.iter().filter(|strip| strip.picks.is_some()).flat_map(Strip::rows);
+        if picked.any(|row| has_negative_zero(&sums[row * step..][..cols])) {
+            multiply(&self.all, sums);
+        }
+    }
+}
+
+/// Gives `f` what some positions see.
 ///
 /// # Errors
 /// `OutOfMemory`.
-fn seen<T: Real>(
+fn see<T: Real>(
     p: &Patches<'_, T>,
     batch: usize,
     positions: Range<usize>,
-    f: impl FnOnce(&[T], &Places, &[Run]),
+    inside: Option<&Inside>,
+    f: impl FnOnce(&Seen<'_, T>),
 ) -> Result<()> {
     if p.is_plain() {
         let n = p.positions();
-        let planes = &p.data[batch * p.channels * n..][..p.channels * n];
+        let x = &p.data[batch * p.channels * n..][..p.channels * n];
         let places = Places::new((0..p.channels).map(|c| c * n).collect());
-        f(planes, &places, &[Run { from: positions.start, count: positions.len() }]);
+        let (from, count) = (positions.start, positions.len());
+        let all = vec![Strip { from, apart: 1, count, to: 0, down: 1, picks: None }];
+        f(&Seen { x, places, all, inside: None });
         return Ok(());
     }
     let whole = Padded::new(p, 0..p.positions());
     if whole.is_plane(p.plane) {
         // Planes are their own padded ones.
         let all = p.channels * whole.size();
-        see(p, &whole, &p.data[batch * all..][..all], &positions, f);
+        f(&Seen::padded(p, &whole, &p.data[batch * all..][..all], &positions, inside));
         return Ok(());
     }
-    p.padded(batch, 0..p.channels, &positions, |padded, x| see(p, padded, x, &positions, f));
+    p.padded(batch, 0..p.channels, &positions, |padded, x| {
+        f(&Seen::padded(p, padded, x, &positions, inside));
+    });
     Ok(())
-}
-
-/// Gives `f` padded planes, where each term lies in them, and some positions.
-fn see<T: Real>(
-    p: &Patches<'_, T>,
-    padded: &Padded,
-    x: &[T],
-    positions: &Range<usize>,
-    f: impl FnOnce(&[T], &Places, &[Run]),
-) {
-    let size = padded.size();
-    let places = (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place));
-    let places = Places::new(places.collect());
-    let mut runs = Vec::new();
-    padded.runs(positions.clone(), |_, from, count| runs.push(Run { from, count }));
-    f(x, &places, &runs);
 }

@@ -17,18 +17,20 @@ mod prepack;
 mod real;
 mod scratch;
 pub(crate) mod source;
+mod special;
 mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
-    After, Cut, Kind, Lines, PITCH, Panels, Pixels, Places, Rows, Run, Seen, THREE, Taps, Tile, Unit, fill,
-    height, pixels, turn, width,
+    After, Cut, Kind, Lines, PITCH, Panels, Picks, Pixels, Places, Rows, Run, Seen, Strip, THREE, Taps, Tile,
+    Unit, efforts, fill, height, pixels, turn, width,
 };
 pub(crate) use pairs::pair;
 pub(crate) use prepack::{Kept, Place, Prepacked, ROWS, Uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};
+pub(crate) use special::{are_finite, has_negative_zero};
 
 use crate::CpuDevice;
 use crate::isa::Isa;

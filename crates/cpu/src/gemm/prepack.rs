@@ -3,7 +3,7 @@
 //! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
 //! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
 
-use super::{After, Kind, Matrix, Panels, Real, Right, each, width};
+use super::{After, Kind, Matrix, Panels, Real, Right, are_finite, each, width};
 use crate::CpuDevice;
 use crate::isa::Isa;
 use crate::memory::{self, Held, filled};
@@ -11,7 +11,7 @@ use crate::simd::LINE;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where a matrix [k, n] lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(crate) struct Prepacked {
     width: usize,
     /// Where the matrix lies.
     place: Place,
+    /// Are all numbers finite?
+    is_finite: bool,
     /// Of a copy that nobody asked for.
     _allowed: Option<Allowed>,
 }
@@ -142,7 +144,8 @@ impl Prepacked {
         }
         match T::numbers(self.data.data()) {
             Some(super::Numbers::Own(data)) => {
-                Some(Kept { data: &data[self.start..], width: self.width, padded: self.padded() })
+                let (data, is_finite) = (&data[self.start..], self.is_finite);
+                Some(Kept { data, width: self.width, padded: self.padded(), is_finite })
             }
             Some(super::Numbers::F16(_) | super::Numbers::BF16(_)) | None => None,
         }
@@ -187,11 +190,14 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: Place) -> Result<Prepack
             rest = after;
         }
     }
+    let is_finite = AtomicBool::new(true);
     each(d, f64::INFINITY, &mut parts, |(terms, cols, part)| {
         matrix.pack(isa, 0, terms.clone(), cols.clone(), part);
+        is_finite.fetch_and(are_finite(isa, part), Relaxed);
         Ok(())
     })?;
-    Ok(Prepacked { data: Held::new(T::wrap(packed)), start, width: w, place, _allowed: None })
+    let is_finite = is_finite.into_inner();
+    Ok(Prepacked { data: Held::new(T::wrap(packed)), start, width: w, place, is_finite, _allowed: None })
 }
 
 /// The panels of a prepacked matrix.
@@ -201,6 +207,8 @@ pub(crate) struct Kept<'a, T> {
     width: usize,
     /// Columns with those that fill the last panel.
     padded: usize,
+    /// Are all numbers finite?
+    pub(crate) is_finite: bool,
 }
 
 impl<'a, T> Kept<'a, T> {

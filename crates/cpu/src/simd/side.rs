@@ -50,6 +50,15 @@ pub(crate) trait Side<V: Vector>: Copy {
     /// # Safety
     /// There is such a row, and such a term.
     unsafe fn number(self, r: usize, t: usize) -> V::T;
+    /// Before the numbers of a term, of rows that are not even.
+    ///
+    /// # Safety
+    /// There is such a term.
+    #[inline(always)]
+    unsafe fn begin(&mut self) {}
+    /// Before the number of a row, of rows that are not even; they come in order.
+    #[inline(always)]
+    fn row(&mut self, _r: usize) {}
     /// Between two terms of several. Where a row's number is another's of a term before, the compiler would keep it in a register, of which
     /// there are none left.
     #[inline(always)]

@@ -263,6 +263,61 @@ fn windows_as_rows() {
 }
 
 #[test]
+fn padding_that_is_left_out() {
+    // Windows at the edges of planes as tiles of their own, side by side and one below the other, of one plane and of several along a
+    // third axis: what is left out must not show, also where sums underflow to -0, or weights are not finite.
+    let mut dice = Dice::new(31);
+    let best = Isa::all().into_iter().rev().take(2);
+    let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
+    for round in 0..40 {
+        let rank = dice.pick(&[2, 2, 2, 3]);
+        let taps: usize = if rank == 3 { 3 } else { dice.pick(&[3, 3, 4, 5]) };
+        let c = Conv {
+            stride: vec![dice.pick(&[1, 1, 1, 2]); rank],
+            padding: (0..rank).map(|_| dice.below(taps + 1)).collect(),
+            dilation: vec![dice.pick(&[1, 1, 2]); rank],
+            groups: 1,
+            precision: Precision::Exact,
+        };
+        let enough = 256_usize.div_ceil(taps.pow(rank as u32)) + dice.below(40);
+        let case = Case {
+            images: 1,
+            channels: enough.max(dice.pick(&[0, 32])),
+            outs: dice.pick(&[32, 48]),
+            plane: (0..rank).map(|a| taps * 2 + dice.below([1, 8, 16][3 - rank + a])).collect(),
+            taps: vec![taps; rank],
+            c,
+        };
+        let dtype = if round % 5 == 4 { DType::F64 } else { DType::F32 };
+        let (tiny, special) = if dtype == DType::F64 { (1e-170, 1e-310) } else { (1e-25, 1e-40) };
+        // Of products of tiny numbers none is left, but a sign; rarely there is a number that is not tiny.
+        let rare = dice.pick(&[usize::MAX, 400, 40]);
+        let values = [tiny, -tiny, 0.0, -0.0, special];
+        case.check_of(&on[round % on.len()..][..1], |shape| {
+            let mut number = || match () {
+                () if dice.once_in(rare) => dice.pick(&[1.0, -0.75]),
+                () => dice.pick(&values),
+            };
+            let mut v: Vec<f64> = (0..shape.iter().product()).map(|_| number()).collect();
+            // In a third of all cases one number that is not finite.
+            if round % 3 == 1 {
+                let at = dice.below(v.len());
+                v[at] = dice.pick(&[f64::INFINITY, f64::NAN]);
+            }
+            let data = match dtype {
+                DType::F64 => HostData::F64(v.into()),
+                _ => HostData::F32(v.iter().map(|x| *x as f32).collect()),
+            };
+            Operand::contiguous(data, shape)
+        });
+    }
+    // Planes and output channels of networks.
+    for (channels, outs, plane) in [(64, 64, 14), (40, 48, 28), (70, 32, 56), (64, 64, 7)] {
+        two(2, channels, outs, plane, 3, 1).check(&mut dice, &on[..2], DType::F32, false);
+    }
+}
+
+#[test]
 fn channels_as_columns() {
     // Gradients by x whose columns are channels, of which weights have the taps of each side by side.
     let mut dice = Dice::new(23);

@@ -2,17 +2,20 @@
 //!
 //! What windows that follow one another see under a tap are neighbours in a padded plane, up to the end of a row of windows. So a
 //! tile as high as a run of windows has one address for all of its rows, and nothing is packed but weights. A register holds
-//! output channels, and whole ones at that, however short rows of windows are.
+//! output channels, and whole ones at that, however short rows of windows are. Windows at an edge of their planes, side by side or one
+//! below the other, are tiles of their own, of those terms that are not padding for all of them.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::ahead::{Ahead, Soon};
-use super::tile::{Kind, Panel, Side, Tile, in_place, in_registers_of};
+use super::tile::{Feed, Kind, Panel, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
+use crate::simd::side::hidden;
 use crate::simd::vector::{InRegisters, Vector};
-use elinvar_core::order::CHUNK;
+use elinvar_core::{Element, order::CHUNK};
 use std::ops::Range;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Windows that follow one another.
 #[derive(Clone, Copy, Debug)]
@@ -33,17 +36,67 @@ impl Places {
     pub(crate) fn new(all: Vec<usize>) -> Places {
         Places { most: all.iter().copied().max().unwrap_or(0), all }
     }
+    /// How many terms there are.
+    pub(crate) fn terms(&self) -> usize {
+        self.all.len()
+    }
+}
+
+/// Some of the terms, chunk by chunk.
+pub(crate) struct Picks {
+    /// Numbers of terms in their chunk.
+    all: Vec<u16>,
+    /// Where the picks of each chunk end.
+    ends: Vec<usize>,
+    /// Terms of which they are picked.
+    of: usize,
+}
+
+impl Picks {
+    pub(crate) fn new(terms: usize, is_picked: impl Fn(usize) -> bool) -> Picks {
+        let (mut all, mut ends) = (Vec::new(), Vec::new());
+        for chunk in (0..terms).step_by(CHUNK) {
+            let some = (chunk..terms.min(chunk + CHUNK)).filter(|&t| is_picked(t));
+            all.extend(some.map(|t| u16::try_from(t - chunk).expect("chunks are short")));
+            ends.push(all.len());
+        }
+        Picks { all, ends, of: terms }
+    }
+    /// Those of a chunk.
+    fn chunk(&self, n: usize) -> &[u16] {
+        &self.all[n.checked_sub(1).map_or(0, |n| self.ends[n])..self.ends[n]]
+    }
+}
+
+/// Windows that are equally far apart.
+pub(crate) struct Strip<'a> {
+    /// Where the first one sees a term at place 0, and how far on the next one does.
+    pub(crate) from: usize,
+    pub(crate) apart: usize,
+    pub(crate) count: usize,
+    /// The first one's row of the result, and how many rows on the next one's is.
+    pub(crate) to: usize,
+    pub(crate) down: usize,
+    /// The terms, if they are not all. All are for windows that are neighbours.
+    pub(crate) picks: Option<&'a Picks>,
+}
+
+impl Strip<'_> {
+    /// Rows of the result.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(|i| self.to + i * self.down)
+    }
 }
 
 /// Windows and what they see.
 pub(crate) struct Rows<'a, T> {
     /// Padded planes.
     pub(crate) x: &'a [T],
-    /// Of all terms, of which these are multiplied.
+    /// Of all terms, of which those of a chunk are multiplied.
     pub(crate) places: &'a Places,
     pub(crate) terms: Range<usize>,
     /// The rows.
-    pub(crate) runs: &'a [Run],
+    pub(crate) strips: &'a [Strip<'a>],
 }
 
 /// A chunk's part of a product with a panel.
@@ -69,16 +122,26 @@ pub(crate) struct Pixels<'a, T> {
 /// If something is shorter than it should be.
 pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     let (w, a) = (super::width::<T>(isa), &block.a);
-    let k = a.terms.len();
-    let rows: usize = a.runs.iter().map(|run| run.count).sum();
-    if rows == 0 || block.cols == 0 {
+    let (k, all) = (a.terms.len(), a.places.all.len());
+    if block.cols == 0 {
         return;
     }
-    assert!((1..=CHUNK).contains(&k) && a.terms.end <= a.places.all.len(), "a chunk has terms");
+    assert!((1..=CHUNK).contains(&k) && a.terms.end <= all, "a chunk has terms");
+    assert!(a.terms.start.is_multiple_of(CHUNK) && (k == CHUNK || a.terms.end == all), "it is a whole chunk");
     assert!(block.cols <= w && k * w <= block.panel.len(), "the panel is too short");
-    assert!((rows - 1) * block.step + block.cols <= block.c.len(), "the result is too short");
-    let end = a.runs.iter().map(|run| run.from + run.count).max().expect("there are rows");
-    assert!(end.checked_add(a.places.most).is_some_and(|end| end <= a.x.len()), "a window leaves its planes");
+    for strip in a.strips.iter().filter(|strip| strip.count > 0) {
+        let last = strip.to + (strip.count - 1) * strip.down;
+        assert!(last * block.step + block.cols <= block.c.len(), "the result is too short");
+        let end = strip.from + (strip.count - 1) * strip.apart + 1;
+        assert!(
+            end.checked_add(a.places.most).is_some_and(|end| end <= a.x.len()),
+            "a window leaves its planes"
+        );
+        match strip.picks {
+            Some(picks) => assert!(picks.of == all, "they are picks of these terms"),
+            None => assert!(strip.apart == 1, "windows of all terms are neighbours"),
+        }
+    }
     in_registers_of(block.kind, isa, Tiles(block));
 }
 
@@ -89,24 +152,36 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Pixels { a: Rows { x, places, terms, runs }, panel, next, cols, c, step, first, .. } = self.0;
-        let (places, k, w) = (&places.all[terms.clone()], terms.len(), 2 * V::LANES);
-        let mut c = c.as_mut_ptr();
+        let Pixels { a: Rows { x, places, terms, strips }, panel, next, cols, c, step, first, .. } = self.0;
+        let (places, k, w) = (places.all[terms.clone()].as_ptr(), terms.len(), 2 * V::LANES);
+        let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
         let mut ahead = Ahead::of::<V>((next.len() >= k * w).then_some(next.as_ptr()), k);
-        for run in runs {
+        for strip in strips {
+            let picks = strip.picks.map(|picks| picks.chunk(terms.start / CHUNK));
+            let k = picks.map_or(k, <[u16]>::len);
             let mut i = 0;
-            while i < run.count {
-                // SAFETY: `pixels` checked that windows, terms and the panel are there, and that the result has as many rows as
-                // all runs. The instructions are there: our caller's.
+            while i < strip.count {
+                // SAFETY: `pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
+                // result has the rows of each strip. The instructions are there: our caller's.
                 i += unsafe {
-                    let a = Windows::<V> { places: places.as_ptr(), from: x.as_ptr().add(run.from + i) };
-                    let at = panel.as_ptr();
+                    let from = x.as_ptr().add(strip.from + i * strip.apart);
+                    let c = c.add((strip.to + i * strip.down) * step);
+                    let (step, left) = (strip.down * step, strip.count - i);
+                    let before = in_place(c, step, first);
                     let soon = ahead.some(k).unwrap_or(Soon::nothing(at));
                     let b = Panel::<V> { at, next: w, across: 0, soon };
-                    let before = in_place(c, step, first);
-                    let done = Tile { a, b, k, c, step, cols, before }.next(run.count - i);
-                    c = c.wrapping_add(done * step);
-                    done
+                    match picks.map(<[u16]>::as_ptr) {
+                        None => {
+                            let a = Windows::<V> { places, from };
+                            Tile { a, b, k, c, step, cols, before }.next(left)
+                        }
+                        Some(picks) => {
+                            let (apart, at) = (strip.apart, from);
+                            let a = Picked::<V> { picks, places, from, apart, at };
+                            let b = PickedOf { panel: b, picks };
+                            Tile { a, b, k, c, step, cols, before }.next(left)
+                        }
+                    }
                 };
             }
         }
@@ -132,5 +207,77 @@ impl<V: Vector> Side<V> for Windows<V> {
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
         self.places = self.places.wrapping_add(terms);
+    }
+}
+
+/// Rows that are read from one address: more would need another, fewer more additions for each term.
+const NEAR: usize = 3;
+
+/// Windows that are equally far apart, of some terms of a chunk.
+#[derive(Clone, Copy)]
+struct Picked<V: Vector> {
+    /// The next term's number.
+    picks: *const u16,
+    places: *const usize,
+    from: *const V::T,
+    apart: usize,
+    /// This term of the last row whose number is a multiple of [`NEAR`].
+    at: *const V::T,
+}
+
+impl<V: Vector> Side<V> for Picked<V> {
+    const TALL: bool = true;
+    const EVEN: bool = false;
+    #[inline(always)]
+    unsafe fn begin(&mut self) {
+        // SAFETY: the caller's.
+        let place = unsafe { *self.places.add(usize::from(*self.picks)) };
+        self.at = self.from.wrapping_add(place);
+    }
+    #[inline(always)]
+    fn row(&mut self, r: usize) {
+        if r > 0 && r.is_multiple_of(NEAR) {
+            // The compiler would keep the way to each row, and read all numbers before it multiplies any: there are no registers for that.
+            self.at = hidden(self.at.wrapping_add(NEAR * self.apart));
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+    #[inline(always)]
+    unsafe fn number(self, r: usize, _: usize) -> V::T {
+        // SAFETY: the caller's.
+        unsafe { *self.at.add(r % NEAR * self.apart) }
+    }
+    #[inline(always)]
+    unsafe fn step(&mut self, terms: usize) {
+        self.picks = self.picks.wrapping_add(terms);
+    }
+}
+
+/// Those terms of a panel.
+#[derive(Clone, Copy)]
+struct PickedOf<V: Vector> {
+    panel: Panel<V>,
+    picks: *const u16,
+}
+
+impl<V: Vector> Feed<V> for PickedOf<V> {
+    const DEAR: bool = false;
+    #[inline(always)]
+    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+        // SAFETY: the caller's: there is one more term, whose columns lie in the panel.
+        unsafe {
+            let at = self.panel.at.add(usize::from(*self.picks) * self.panel.next);
+            self.picks = self.picks.wrapping_add(1);
+            let mut right = [V::splat(V::T::ZERO); W];
+            for (v, right) in right.iter_mut().enumerate() {
+                *right = V::load(at.add(v * V::LANES));
+            }
+            right
+        }
+    }
+    #[inline(always)]
+    unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.panel.ahead::<R, W>(terms) };
     }
 }

@@ -270,6 +270,54 @@ impl<V: Vector> Feed<V> for Panel<V> {
     }
 }
 
+/// Heights of tiles whose rows have one address, where there are registers for the highest.
+const TALL: [usize; 9] = [14, 12, 8, 7, 6, 5, 4, 2, 1];
+/// Rows up to which it is looked up how they are cut into such tiles; of more, the first are a tile of the highest.
+const FAR: usize = 42;
+
+/// What a tile takes, in rows: four are the fewest chains that hide one another, and to begin and to end it takes about as long as one.
+const fn effort(rows: usize) -> usize {
+    1 + if rows < 4 { 4 } else { rows }
+}
+
+/// For each number of rows the height of their first tile, where all tiles together take the least.
+const FIRST: [usize; FAR + 1] = {
+    let (mut first, mut least) = ([0; FAR + 1], [0; FAR + 1]);
+    let mut n = 1;
+    while n <= FAR {
+        least[n] = usize::MAX;
+        let mut i = 0;
+        while i < TALL.len() {
+            let high = TALL[i];
+            if high <= n && effort(high) + least[n - high] < least[n] {
+                (first[n], least[n]) = (high, effort(high) + least[n - high]);
+            }
+            i += 1;
+        }
+        n += 1;
+    }
+    first
+};
+
+/// Rows of the next tile of some whose rows have one address, where there are registers for the highest.
+#[inline(always)]
+fn tall(rows: usize) -> usize {
+    FIRST.get(rows).copied().unwrap_or(TALL[0])
+}
+
+/// What tiles of so many rows take, which have one address: about as much as so many rows of the highest ones.
+pub(crate) fn efforts<T: Real>(isa: Isa, rows: usize) -> usize {
+    let (highest, mut left, mut all) = (height::<T>(isa), rows, 0);
+    while left > 0 {
+        let high = match left {
+            n if highest >= 12 => tall(n),
+            n => n.min(highest),
+        };
+        (left, all) = (left - high, all + effort(high));
+    }
+    all
+}
+
 /// A tile: from `c` on its part of the result.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<V: Vector, A, B> {
@@ -339,9 +387,17 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         // SAFETY: the caller's.
         unsafe {
             match rows {
-                n if const { A::TALL && V::ROWS >= 12 } && n.is_multiple_of(14) => self.wide::<14>(),
-                7 | 13 if const { A::TALL && V::ROWS >= 12 } => self.wide::<7>(),
-                15 if const { A::TALL && V::ROWS >= 12 } => self.wide::<8>(),
+                n if const { A::TALL && V::ROWS >= 12 } => match tall(n) {
+                    14 => self.wide::<14>(),
+                    12 => self.wide::<12>(),
+                    8 => self.wide::<8>(),
+                    7 => self.wide::<7>(),
+                    6 => self.wide::<6>(),
+                    5 => self.wide::<5>(),
+                    4 => self.wide::<4>(),
+                    2 => self.wide::<2>(),
+                    _ => self.wide::<1>(),
+                },
                 n if const { V::ROWS >= 12 } && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
                 n if const { V::ROWS >= 8 } && n >= 8 => self.wide::<8>(),
                 // Two rows are too few chains: eight are four and four. (Tiles of five rows took longer than six and four.)
@@ -414,9 +470,11 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                     a.step(TOGETHER);
                 }
                 for _ in fours * TOGETHER..run {
+                    a.begin();
                     b.ahead::<R, W>(1);
                     let right = b.next::<R, W>();
                     each_row!(R, up to 14, r => {
+                        a.row(r);
                         let left = V::splat(a.number(r, 0));
                         for (sum, right) in sums[r].iter_mut().zip(right) {
                             *sum = left.fma(right, *sum);
