@@ -12,6 +12,7 @@ mod padded;
 mod paired;
 mod patches;
 mod pixels;
+mod scarce;
 
 use crate::CpuDevice;
 use crate::View;
@@ -226,6 +227,13 @@ pub(crate) fn input_grad<T: Real>(
     let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
     let kind = paired::kind(d, c.precision, [g, w], o, channels);
     let (gv, wv) = (planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
+    if kind == Kind::Numbers
+        && c.groups == 1
+        && window.stride == [1; 3]
+        && let Some(dx) = scarce::input_grad(d, &window, &gv, &wv, [images, o, channels])?
+    {
+        return store(d, dx, g.buffer.dtype());
+    }
     let mut parts = Vec::new();
     for residue in grid(std::array::from_fn(|a| window.stride[a].min(window.plane[a]))) {
         // Elements residue, residue + stride, ...: they meet the grid through the same taps.
@@ -353,6 +361,12 @@ pub(crate) fn weight_grad<T: Real>(
     let patches = window.patches(d.isa(), &xv, channels);
     if kind == Kind::Numbers && beside::is_beside(&patches, c.groups, o) {
         let dw = beside::weight_grad(d, &patches, &gv, images, c.groups, o)?;
+        return store(d, dw, x.buffer.dtype());
+    }
+    if kind == Kind::Numbers
+        && c.groups == 1
+        && let Some(dw) = scarce::weight_grad(d, &patches, &gv, images, o)?
+    {
         return store(d, dw, x.buffer.dtype());
     }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());

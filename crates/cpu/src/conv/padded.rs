@@ -202,6 +202,12 @@ impl Padded {
             }
         }
     }
+    /// The parts of a plane of this size whose elements are neighbours, which they are with windows one step apart: the first element, how
+    /// many there are, and where the first one lies in the padded plane.
+    pub(super) fn lines(&self, size: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
+        assert!(self.step[2] == 1, "elements of a line are neighbours");
+        self.parts(size).into_iter().map(|Part { to, from, count }| (from, count, to))
+    }
     /// Positions of the grid as runs that follow one another in memory: the first one, where it lies, how many.
     pub(super) fn runs(&self, positions: Range<usize>, mut f: impl FnMut(usize, usize, usize)) {
         let mut at = positions.start;

@@ -246,7 +246,7 @@ impl<'a, T: Real> Seen<'a, T> {
         let Some(inside) = &self.inside else { return multiply(&self.all, sums) };
         multiply(inside, sums);
         let mut picked = inside.iter().filter(|strip| strip.picks.is_some()).flat_map(Strip::rows);
-        if picked.any(|row| has_negative_zero(&sums[row * step..][..cols])) {
+        if picked.any(|row| has_negative_zero(isa, &sums[row * step..][..cols])) {
             multiply(&self.all, sums);
         }
     }

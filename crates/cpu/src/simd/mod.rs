@@ -32,6 +32,7 @@ pub(crate) mod pools;
 pub(crate) mod quad;
 pub(crate) mod reading;
 pub(crate) mod room;
+pub(crate) mod scarce;
 pub(crate) mod side;
 pub(crate) mod threads;
 pub(crate) mod tile;

@@ -39,6 +39,29 @@ pub(crate) trait Vector: Copy {
     unsafe fn keep(self, mask: Self) -> Self;
     /// self where all bits of the mask are set, other where none is.
     unsafe fn or_else(self, other: Self, mask: Self) -> Self;
+    /// Writes those of up to `LANES` numbers that are not zero one after the other, and how far behind the first they lie, from `place` on;
+    /// gives how many they are. Behind them, as many as a register has may be written over.
+    #[inline(always)]
+    unsafe fn pick(
+        from: *const Self::T,
+        count: usize,
+        place: u32,
+        places: *mut u32,
+        to: *mut Self::T,
+    ) -> usize {
+        let mut n = 0;
+        for i in 0..count {
+            // SAFETY: the caller's.
+            unsafe {
+                // Without a branch, which nobody could foresee.
+                let v = *from.add(i);
+                places.add(n).write(place + i as u32);
+                to.add(n).write(v);
+                n += usize::from(v != Self::T::default());
+            }
+        }
+        n
+    }
 }
 
 /// What is multiplied.

@@ -33,7 +33,7 @@ either! {
 }
 
 macro_rules! register {
-    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident) => {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $($pick:ident)?) => {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
@@ -83,11 +83,37 @@ macro_rules! register {
                 // SAFETY: as above.
                 unsafe { $other(self, other, mask) }
             }
+            $(
+                #[inline(always)]
+                unsafe fn pick(from: *const $t, count: usize, place: u32, places: *mut u32, to: *mut $t) -> usize {
+                    // SAFETY: the caller's.
+                    unsafe { $pick(from, count, place, places, to) }
+                }
+            )?
         }
     };
 }
+
+/// [`Vector::pick`] of f32, sixteen at once.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn pick_512(from: *const f32, count: usize, place: u32, places: *mut u32, to: *mut f32) -> usize {
+    // SAFETY: the caller's. The mask lets no number be read that is not there; to be not zero is to be more, less, or not a number.
+    unsafe {
+        let x = _mm512_maskz_loadu_ps(((1u32 << count) - 1) as __mmask16, from);
+        let picked = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(x, _mm512_setzero_ps());
+        let numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let numbers = _mm512_add_epi32(numbers, _mm512_set1_epi32(place as i32));
+        _mm512_storeu_epi32(places.cast(), _mm512_maskz_compress_epi32(picked, numbers));
+        _mm512_storeu_ps(to, _mm512_maskz_compress_ps(picked, x));
+        picked.count_ones() as usize
+    }
+}
+
 // 24 of 32 registers hold sums, 12 of 16 with AVX2; the others feed them.
-register!(__m512, f32, 16, 12: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_and_ps either_512);
+register!(__m512, f32, 16, 12: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_and_ps either_512 pick_512);
 register!(__m512d, f64, 8, 12: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_and_pd either_512d);
 register!(__m256, f32, 8, 6: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
 register!(__m256d, f64, 4, 6: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_and_pd either_256d);

@@ -318,6 +318,59 @@ fn padding_that_is_left_out() {
 }
 
 #[test]
+fn gradients_by_numbers_most_of_which_are_zero() {
+    // As a max pool gives them back. Chunks end within the taps of an output channel and within an image; channels fill registers or not.
+    // Where zeros are left out must not show, also where sums underflow to -0, or a factor is not finite.
+    let mut dice = Dice::new(37);
+    let on = devices();
+    for round in 0..60 {
+        let taps = dice.pick(&[[3, 3], [3, 3], [1, 3], [2, 3], [5, 3]]);
+        let c = Conv {
+            stride: vec![1, 1],
+            padding: vec![dice.below(3), dice.below(4)],
+            dilation: vec![1 + dice.below(2), 1],
+            groups: 1,
+            precision: Precision::Exact,
+        };
+        let case = Case {
+            images: dice.pick(&[1, 2, 5]),
+            channels: dice.pick(&[16, 20, 33]),
+            outs: dice.pick(&[3, 16, 60]),
+            plane: vec![9 + dice.below(9), 4 + dice.below(30)],
+            taps: taps.to_vec(),
+            c,
+        };
+        let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16]);
+        let is_tiny = dtype != DType::BF16 && round % 2 == 1;
+        let (tiny, special) = if dtype == DType::F64 { (1e-170, 1e-310) } else { (1e-25, 1e-40) };
+        let density = dice.pick(&[0, 1, 10, 25]);
+        let wild = if round % 3 == 2 { dice.below(3) } else { 3 };
+        let mut operand = 0;
+        case.check_of(&on[round * 5 % on.len()..][..1], |shape| {
+            let mut v: Vec<f64> = (0..shape.iter().product())
+                .map(|_| match () {
+                    // x, w, and then g.
+                    () if operand == 2 && dice.below(100) >= density => dice.pick(&[0.0, 0.0, -0.0]),
+                    () if is_tiny => dice.pick(&[tiny, -tiny, 0.0, -0.0, special]),
+                    () => dice.below(2001) as f64 / 1000.0 - 1.0,
+                })
+                .collect();
+            if operand == wild {
+                let at = dice.below(v.len());
+                v[at] = dice.pick(&[f64::INFINITY, f64::NAN]);
+            }
+            operand += 1;
+            let data = match dtype {
+                DType::F64 => HostData::F64(v.into()),
+                DType::BF16 => HostData::BF16(v.iter().map(|x| bf16::from_f64(*x)).collect()),
+                _ => HostData::F32(v.iter().map(|x| *x as f32).collect()),
+            };
+            Operand::contiguous(data, shape)
+        });
+    }
+}
+
+#[test]
 fn channels_as_columns() {
     // Gradients by x whose columns are channels, of which weights have the taps of each side by side.
     let mut dice = Dice::new(23);
