@@ -1,7 +1,7 @@
 //! What a tensor on the CPU holds: numbers, or what they will be computed from.
 
 use crate::CpuDevice;
-use crate::chain::{self, Plan};
+use crate::chain::Plan;
 use crate::gemm::{Place, Prepacked, Uses};
 use crate::memory::{self, Held};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
@@ -188,7 +188,7 @@ impl Later {
     fn compute(&self) -> Result<()> {
         let work = lock(&self.work).clone();
         match work {
-            Some(Work::Maps(plan)) => self.set(chain::compute(&plan)?),
+            Some(Work::Maps(plan)) => self.set(plan.compute()?),
             Some(Work::Other(compute)) => self.set(compute()?),
             // Somebody else has just been faster.
             None => {}

@@ -1,10 +1,10 @@
 //! Moving elements: copies of strided views, conversions, new tensors put together from parts.
 
 use crate::View;
-use crate::convert::{self, Odd, Simple};
+use crate::convert::{self, Odd};
 use crate::memory::Held;
 use crate::operand::{Number, Operand, misuse};
-use crate::simd::room::{BLOCK, Block, Room, fresh};
+use crate::simd::room::{BLOCK, Block, Moving, Room, fresh, moving};
 use crate::simd::turned::{Blocks, turned};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
@@ -54,43 +54,52 @@ pub(crate) fn copy(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
 
 /// From what is read as `C` to any type.
 fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
-    /// Block by block.
-    fn each<C: Number, T: Element>(
-        d: &CpuDevice,
-        x: &View<'_>,
-        store: impl Fn(Isa, &[C], &mut Room<'_, T>) + Sync,
-    ) -> Result<HostData> {
-        let len = x.shape().numel();
-        let operand = Operand::new(x.buffer, x.layout, len)?;
-        // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
-        let in_place =
-            matches!(operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
-        let most = if in_place { usize::MAX } else { BLOCK };
-        let v = fresh(d, len, BLOCK, &|mut start, room: &mut Room<'_, T>| {
+    /// Stores some elements.
+    type Store<C, T> = fn(Isa, &[C], &mut Room<'_, T>);
+    /// What there is to convert: all that does not depend on the type to which.
+    struct From<'a, C> {
+        operand: Operand<'a, C>,
+        len: usize,
+        isa: Isa,
+    }
+    impl<C: Number> From<'_, C> {
+        /// The elements from number `start` on, at most so many together.
+        #[inline(never)]
+        fn parts(&self, mut start: usize, mut left: usize, most: usize, store: &mut dyn FnMut(&[C])) {
             let mut block = Block::new();
-            while room.left() > 0 {
-                let n = room.left().min(most);
-                store(d.isa(), operand.part(d.isa(), &mut block, start, n), room);
+            while left > 0 {
+                let n = left.min(most);
+                store(self.operand.part(self.isa, &mut block, start, n));
                 start += n;
+                left -= n;
             }
-            Ok(())
-        })?;
-        Ok(T::wrap(v))
+        }
+        /// Block by block.
+        fn each<T: Element>(&self, d: &CpuDevice, store: Store<C, T>) -> Result<HostData> {
+            // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
+            let in_place =
+                matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
+            let most = if in_place { usize::MAX } else { BLOCK };
+            let v = fresh(d, self.len, BLOCK, &|start, room: &mut Room<'_, T>| {
+                self.parts(start, room.left(), most, &mut |part| store(self.isa, part, room));
+                Ok(())
+            })?;
+            Ok(T::wrap(v))
+        }
     }
-    fn plain<C: Number + Simple, T: Simple>(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
-        each(d, x, convert::simple::<C, T>)
-    }
+    let len = x.shape().numel();
+    let from = From::<C> { operand: Operand::new(x.buffer, x.layout, len)?, len, isa: d.isa() };
     match to {
-        DType::F32 => plain::<C, f32>(d, x),
-        DType::F64 => plain::<C, f64>(d, x),
-        DType::I64 => plain::<C, i64>(d, x),
-        DType::I32 => plain::<C, i32>(d, x),
-        DType::U8 => plain::<C, u8>(d, x),
-        DType::Bool => plain::<C, bool>(d, x),
-        DType::F16 => each(d, x, |isa, x, room: &mut Room<'_, f16>| {
+        DType::F32 => from.each(d, convert::simple::<C, f32>),
+        DType::F64 => from.each(d, convert::simple::<C, f64>),
+        DType::I64 => from.each(d, convert::simple::<C, i64>),
+        DType::I32 => from.each(d, convert::simple::<C, i32>),
+        DType::U8 => from.each(d, convert::simple::<C, u8>),
+        DType::Bool => from.each(d, convert::simple::<C, bool>),
+        DType::F16 => from.each(d, |isa, x, room: &mut Room<'_, f16>| {
             convert::to_f16(C::odds(isa, x, &mut Block::new()), room);
         }),
-        DType::BF16 => each(d, x, |isa, x, room: &mut Room<'_, bf16>| {
+        DType::BF16 => from.each(d, |isa, x, room: &mut Room<'_, bf16>| {
             convert::to_bf16(isa, C::odds(isa, x, &mut Block::new()), room);
         }),
     }
@@ -172,6 +181,14 @@ impl<'a> Crossed<'a> {
         (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1).then_some(Crossed { walk, near })
     }
     fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<HostVec<T>> {
+        let (strips, unit) = self.strips(d.isa());
+        fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
+            moving(v, room, Stretch { strips: &strips, at: start / strips.row });
+            Ok(())
+        })
+    }
+    /// How it is cut, and elements of the result that are not cut. It stands here for all types.
+    fn strips(&self, isa: Isa) -> (Strips<'_>, usize) {
         let dims = &self.walk.dims;
         // A strip is what some neighbours make of the result: contiguous, as the near axis is the outermost in it.
         let row: usize = dims[self.near + 1..].iter().product();
@@ -180,26 +197,10 @@ impl<'a> Crossed<'a> {
         // Tall ones have few edges.
         let tall = if near >= 16 * TALL { 2 * TALL } else { TALL.min(near) };
         let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
-        let (n, step) = self.walk.inner();
+        let (n, _) = self.walk.inner();
         let middles = self.near + 1..dims.len() - 1;
-        let starts: Vec<isize> = (0..row / n).map(|middle| self.place(middle, middles.clone())).collect();
-        fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
-            let mut at = start / row;
-            let mut tile = [[T::ZERO; TILE]; TILE];
-            while room.left() > 0 {
-                let rows = tall.min(near - at % near).min(room.left() / row);
-                let slab = self.place(at / near, 0..self.near);
-                let at_first = self.walk.offset[0].wrapping_add_signed(slab) + at % near;
-                let blocks = Blocks { at: at_first, starts: &starts, rows, cols: n, step };
-                room.part(rows * row, |room| {
-                    if !turned(d.isa(), v, blocks, room) {
-                        strip(v, blocks, room.zeroed(rows * row, T::ZERO), &mut tile);
-                    }
-                });
-                at += rows;
-            }
-            Ok(())
-        })
+        let starts = (0..row / n).map(|middle| self.place(middle, middles.clone())).collect();
+        (Strips { crossed: self, isa, row, tall, starts }, unit)
     }
     /// How far from the first element the one number `flat` of these axes lies.
     fn place(&self, mut flat: usize, axes: std::ops::Range<usize>) -> isize {
@@ -213,8 +214,50 @@ impl<'a> Crossed<'a> {
     }
 }
 
+/// Strips that are copied one after the other.
+struct Strips<'a> {
+    crossed: &'a Crossed<'a>,
+    isa: Isa,
+    /// Elements of the result that one neighbour makes.
+    row: usize,
+    /// Neighbours of a strip.
+    tall: usize,
+    /// Where the blocks of a strip start.
+    starts: Vec<isize>,
+}
+
+/// Strips from neighbour number `at` on.
+struct Stretch<'a> {
+    strips: &'a Strips<'a>,
+    at: usize,
+}
+
+impl Moving for Stretch<'_> {
+    #[inline(never)]
+    fn run<B: Copy>(self, v: &[B], room: &mut Room<'_, B>) {
+        let (Strips { crossed, isa, row, tall, starts }, mut at) = (self.strips, self.at);
+        let (isa, row, tall) = (*isa, *row, *tall);
+        let (near, (n, step)) = (crossed.walk.dims[crossed.near], crossed.walk.inner());
+        // Anything, for it is written over.
+        let Some(&any) = v.first() else { return };
+        let mut tile = [[any; TILE]; TILE];
+        while room.left() > 0 {
+            let rows = tall.min(near - at % near).min(room.left() / row);
+            let slab = crossed.place(at / near, 0..crossed.near);
+            let at_first = crossed.walk.offset[0].wrapping_add_signed(slab) + at % near;
+            let blocks = Blocks { at: at_first, starts, rows, cols: n, step };
+            room.part(rows * row, |room| {
+                if !turned(isa, v, blocks, room) {
+                    strip(v, blocks, room.zeroed(rows * row, any), &mut tile);
+                }
+            });
+            at += rows;
+        }
+    }
+}
+
 /// Blocks of any kind of numbers, and of any size.
-fn strip<T: Element>(v: &[T], blocks: Blocks<'_>, out: &mut [T], tile: &mut [[T; TILE]; TILE]) {
+fn strip<T: Copy>(v: &[T], blocks: Blocks<'_>, out: &mut [T], tile: &mut [[T; TILE]; TILE]) {
     let Blocks { at: corner, starts, rows: count, cols: n, step } = blocks;
     let row = starts.len() * n;
     for (middle, start) in starts.iter().enumerate() {

@@ -11,9 +11,8 @@
 
 use crate::simd::LINE;
 use crate::simd::pages;
-use elinvar_core::{Element, Error, HostData, HostVec, MemoryStats, Result, each_data, host};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, MemoryStats, Result, each_data, host};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -156,8 +155,9 @@ fn bytes(data: &HostData) -> u64 {
 
 /// Pieces of memory that nobody uses.
 struct Cache {
-    /// For each dtype: pieces by their size class.
-    shelves: [BTreeMap<usize, Vec<Piece>>; 8],
+    /// For each dtype: pieces by their size class, in ascending order. There are few classes, and a search tree was
+    /// 15 KB of every program.
+    shelves: [Vec<(usize, Vec<Piece>)>; 8],
     /// Bytes of all pieces.
     size: u64,
     /// Counts what is put in, so that the oldest is known.
@@ -190,30 +190,34 @@ fn class_below(bytes: usize) -> usize {
 
 impl Cache {
     const fn new() -> Cache {
-        Cache { shelves: [const { BTreeMap::new() }; 8], size: 0, clock: 0, from_system: 0, from_cache: 0 }
+        Cache { shelves: [const { Vec::new() }; 8], size: 0, clock: 0, from_system: 0, from_cache: 0 }
     }
     fn lock() -> MutexGuard<'static, Cache> {
         // A panic inside leaves at worst a wrong count of bytes.
         CACHE.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// A piece of this class, or a little larger: the one that was put in last.
-    fn take<T: Element>(&mut self, class: usize) -> Option<HostVec<T>> {
-        let shelf = &mut self.shelves[T::DTYPE as usize];
-        // An empty shelf stays: what is taken from it is mostly put there again.
-        let piece = shelf.range_mut(class..=class + class / 8).find_map(|(_, pieces)| pieces.pop())?;
+    fn take(&mut self, dtype: DType, class: usize) -> Option<HostData> {
+        let shelf = &mut self.shelves[dtype as usize];
+        let fit = shelf.partition_point(|(c, _)| *c < class);
+        let mut fit = shelf[fit..].iter_mut().take_while(|(c, _)| *c <= class + class / 8);
+        // An empty class stays: what is taken from it is mostly put there again.
+        let piece = fit.find_map(|(_, pieces)| pieces.pop())?;
         self.size -= bytes(&piece.data);
         self.from_cache += 1;
-        again(piece.data)
+        Some(piece.data)
     }
     fn put(&mut self, mut data: HostData) {
         each_data!(&mut data, v => v.clear());
         let size = bytes(&data);
         self.clock += 1;
         self.size += size;
-        self.shelves[data.dtype() as usize]
-            .entry(class_below(size as usize))
-            .or_default()
-            .push(Piece { since: self.clock, data });
+        let (shelf, class) = (&mut self.shelves[data.dtype() as usize], class_below(size as usize));
+        let at = shelf.binary_search_by_key(&class, |(c, _)| *c).unwrap_or_else(|at| {
+            shelf.insert(at, (class, Vec::new()));
+            at
+        });
+        shelf[at].1.push(Piece { since: self.clock, data });
     }
     /// Gives the oldest pieces back to the system until `size` bytes at most are kept.
     fn shrink(&mut self, size: u64) {
@@ -224,7 +228,7 @@ impl Cache {
                 .min_by_key(|pieces| pieces.first().map_or(u64::MAX, |p| p.since));
             let Some(pieces) = oldest.filter(|pieces| !pieces.is_empty()) else { return };
             self.size -= bytes(&pieces.remove(0).data);
-            self.shelves.iter_mut().for_each(|shelf| shelf.retain(|_, pieces| !pieces.is_empty()));
+            self.shelves.iter_mut().for_each(|shelf| shelf.retain(|(_, pieces)| !pieces.is_empty()));
         }
     }
 }
@@ -240,13 +244,13 @@ fn again<T: Element>(piece: HostData) -> Option<HostVec<T>> {
 }
 
 /// A piece of the thread's own of this class, or a little larger.
-fn near<T: Element>(class: usize) -> Option<HostVec<T>> {
+fn near(dtype: DType, class: usize) -> Option<HostData> {
     let take = |pieces: &RefCell<Vec<HostData>>| {
         let mut pieces = pieces.borrow_mut();
         let (least, most) = ((class + LINE) as u64, (class + class / 8 + LINE) as u64);
-        let fits = |data: &HostData| data.dtype() == T::DTYPE && (least..=most).contains(&bytes(data));
+        let fits = |data: &HostData| data.dtype() == dtype && (least..=most).contains(&bytes(data));
         let found = pieces.iter().rposition(fits)?;
-        again(pieces.remove(found))
+        Some(pieces.remove(found))
     };
     // A thread that is just ending has none.
     PIECES.try_with(take).ok().flatten()
@@ -322,22 +326,13 @@ pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<HostVec<T>> {
 fn kept_or_new<T: Element>(len: usize) -> Result<HostVec<T>> {
     let size = len * size_of::<T>();
     let class = class(size);
-    if class < LARGE {
-        return near(class).map_or_else(|| HostVec::with_capacity(class / size_of::<T>()), Ok);
-    }
-    let mut cache = Cache::lock();
-    if let Some(v) = cache.take(class) {
+    if let Some(v) = kept(T::DTYPE, class, size).and_then(again) {
         return Ok(v);
     }
-    cache.from_system += 1;
-    // What is kept for later must not make the process larger than it would be at its largest anyway; a quarter more,
-    // since sizes change.
-    let then = in_use() + size as u64;
-    let peak = PEAK.load(Relaxed).max(then);
-    let most = (peak + peak / 4).max(FLOOR).min(LIMIT.load(Relaxed));
-    cache.shrink(most.saturating_sub(then));
-    drop(cache);
     let room = class / size_of::<T>();
+    if class < LARGE {
+        return HostVec::with_capacity(room);
+    }
     let mut v = HostVec::with_capacity(room).or_else(|_| {
         // The system has no more: what is kept goes first.
         Cache::lock().shrink(0);
@@ -345,6 +340,25 @@ fn kept_or_new<T: Element>(len: usize) -> Result<HostVec<T>> {
     })?;
     pages::in_large_ones(v.spare_capacity_mut());
     Ok(v)
+}
+
+/// A piece of this class; if there is none, room is made for `size` bytes of the system's. It stands here once, and not for each type.
+fn kept(dtype: DType, class: usize, size: usize) -> Option<HostData> {
+    if class < LARGE {
+        return near(dtype, class);
+    }
+    let mut cache = Cache::lock();
+    let piece = cache.take(dtype, class);
+    if piece.is_none() {
+        cache.from_system += 1;
+        // What is kept for later must not make the process larger than it would be at its largest anyway; a quarter more,
+        // since sizes change.
+        let then = in_use() + size as u64;
+        let peak = PEAK.load(Relaxed).max(then);
+        let most = (peak + peak / 4).max(FLOOR).min(LIMIT.load(Relaxed));
+        cache.shrink(most.saturating_sub(then));
+    }
+    piece
 }
 
 /// A vector of `len` copies of `value`.
@@ -415,18 +429,18 @@ mod tests {
     #[test]
     fn a_piece_is_found_again_and_the_oldest_goes_first() {
         let mut cache = Cache::new();
-        assert!(cache.take::<f32>(class(LARGE)).is_none());
+        assert!(cache.take(DType::F32, class(LARGE)).is_none());
         for n in [1, 2, 3] {
             cache.put(HostData::F32(HostVec::with_capacity(class(n * LARGE) / 4).unwrap()));
         }
         let total = cache.size;
         assert_eq!(total, (6 * LARGE + 3 * LINE) as u64);
-        assert!(cache.take::<f64>(class(LARGE)).is_none(), "memory of f32 is not for f64");
-        let v = cache.take::<f32>(class(2 * LARGE)).unwrap();
+        assert!(cache.take(DType::F64, class(LARGE)).is_none(), "memory of f32 is not for f64");
+        let v = cache.take(DType::F32, class(2 * LARGE)).and_then(again::<f32>).unwrap();
         assert!(v.is_empty() && v.allocated() == 2 * LARGE + LINE && v.capacity() * 4 >= 2 * LARGE);
         cache.shrink((3 * LARGE + LINE) as u64);
-        assert!(cache.take::<f32>(class(LARGE)).is_none(), "it was the oldest");
-        assert!(cache.take::<f32>(class(3 * LARGE)).is_some());
+        assert!(cache.take(DType::F32, class(LARGE)).is_none(), "it was the oldest");
+        assert!(cache.take(DType::F32, class(3 * LARGE)).is_some());
         assert_eq!(cache.size, 0);
     }
 

@@ -1,8 +1,8 @@
 //! Walking over a view in row-major order, as few and as long runs as its strides allow.
 
-use crate::simd::room::Room;
+use crate::simd::room::{Moving, Room, moving};
 use elinvar_core::layout::Strides;
-use elinvar_core::{Dims, Layout};
+use elinvar_core::{Dims, Element, Layout};
 
 /// Layouts of one shape, with neighbouring axes taken together where all of them walk on as one, and no axes of size 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,15 +137,28 @@ impl<const K: usize> Walk<K> {
 }
 
 /// Writes the elements number `start` to `start + len` of a view.
-pub(crate) fn gather<T: Copy>(data: &[T], walk: &Walk, start: usize, len: usize, room: &mut Room<'_, T>) {
-    walk.runs(start, len, |[at], [step], n| match step {
-        1 => room.copy(&data[at..at + n]),
-        0 => {
-            let value = data[at];
-            room.extend(n, |_| value);
-        }
-        _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
-    });
+pub(crate) fn gather<T: Element>(data: &[T], walk: &Walk, start: usize, len: usize, room: &mut Room<'_, T>) {
+    moving(data, room, Gather { walk, start, len });
+}
+
+struct Gather<'a> {
+    walk: &'a Walk,
+    start: usize,
+    len: usize,
+}
+
+impl Moving for Gather<'_> {
+    #[inline(never)]
+    fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>) {
+        self.walk.runs(self.start, self.len, |[at], [step], n| match step {
+            1 => room.copy(&data[at..at + n]),
+            0 => {
+                let value = data[at];
+                room.extend(n, |_| value);
+            }
+            _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
+        });
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +194,7 @@ mod tests {
     #[test]
     fn any_part_of_a_walk_reaches_what_the_layout_reaches() {
         let l = contiguous(&[3, 4, 5]);
-        let data: Vec<usize> = (0..60).collect();
+        let data: Vec<i64> = (0..60).collect();
         let all = [
             l.clone(),
             l.transpose(0, 2),
@@ -191,7 +204,7 @@ mod tests {
             l.diagonal(0, 0, 1),
         ];
         for l in all {
-            let want: Vec<usize> = l.positions().collect();
+            let want: Vec<i64> = l.positions().map(|at| at as i64).collect();
             let walk = Walk::new(&l);
             for start in 0..want.len() {
                 for end in start..=want.len() {

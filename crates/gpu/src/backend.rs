@@ -42,6 +42,7 @@ pub(crate) fn parts<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Part<'a, D>>
 }
 
 /// Runs a work with one result, which comes after its operands.
+#[inline(never)]
 pub(crate) fn one<D: Driver>(
     d: &GpuDevice<D>,
     work: Option<Work<'_>>,

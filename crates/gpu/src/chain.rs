@@ -75,6 +75,7 @@ impl<D: Driver> Plan<D> {
 ///
 /// # Errors
 /// Those of computing an operand that cannot be part of the same kernel.
+#[inline(never)]
 pub(crate) fn put_off<D: Driver>(
     d: &GpuDevice<D>,
     formula: Held,
@@ -164,6 +165,7 @@ impl<D: Driver> Steps<D> {
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceLost`, `Unsupported`; then everything is as it was.
+#[inline(never)]
 pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Result<()> {
     let mut steps = Steps {
         plans: Vec::new(),

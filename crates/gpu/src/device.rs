@@ -200,6 +200,7 @@ impl<D: Driver> GpuDevice<D> {
         self.opened()?.module(work).map(drop)
     }
     /// Starts a work with its buffers, or records it.
+    #[inline(never)]
     pub(crate) fn run(&self, work: &Work<'_>, buffers: &[Part<'_, D>]) -> Result<()> {
         let o = self.opened()?;
         let module = o.module(work)?;

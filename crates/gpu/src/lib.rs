@@ -13,6 +13,9 @@
 //!
 //! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
 //! indices of which it is not known that they are in range ([`buffer`](GpuBuffer) keeps what is known of them).
+//!
+//! What depends on the driver, and not on a formula, is `#[inline(never)]` where it is large: then it is compiled once, in the crate that
+//! names the drivers, and not a second time in the program that multiplies with them.
 
 #![forbid(unsafe_code)]
 

@@ -140,6 +140,7 @@ impl<D: Driver> Piece<D> {
 }
 
 impl<D: Driver> Drop for Piece<D> {
+    #[inline(never)]
     fn drop(&mut self) {
         match &self.home {
             Home::Pool(pool) => {
@@ -178,6 +179,7 @@ impl<D: Driver> Held<D> {
     ///
     /// # Errors
     /// As [`Pool::take`].
+    #[inline(never)]
     pub(crate) fn take(self: &Arc<Self>, pool: &Arc<Pool<D>>, driver: &D, bytes: u64) -> Result<Piece<D>> {
         let class = class(bytes);
         let mut state = self.lock();
@@ -225,6 +227,7 @@ impl<D: Driver> Pool<D> {
     ///
     /// # Errors
     /// `OutOfMemory` if the device or the limit refuses it, also without what is kept.
+    #[inline(never)]
     pub(crate) fn take(self: &Arc<Self>, driver: &D, bytes: u64) -> Result<Piece<D>> {
         let class = class(bytes);
         let mut state = self.lock();
@@ -301,6 +304,7 @@ impl<D: Driver> State<D> {
     }
     /// Takes out pieces until at most so many bytes are kept: large ones, the oldest first; if that is not enough, blocks all
     /// of whose pieces are free. The caller drops them.
+    #[inline(never)]
     fn trim(&mut self, most: u64) -> Vec<Free<D>> {
         let mut gone = Vec::new();
         while self.stats.cached > most {

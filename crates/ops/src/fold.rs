@@ -7,11 +7,17 @@ use elinvar_core::{DType, Result};
 pub trait Folding: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// The same as a value.
     const FOLD: Fold;
+    /// Is it for integers and bool, too? Where not, what folds these need not be compiled.
+    const INTEGERS: bool;
 }
 
 /// [`Fold::Sum`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
+/// [`Fold::Sum`] of floats alone, as gradients are: every op that broadcasts sums its gradients, and has no sums of integers in the program for
+/// it.
+#[derive(Clone, Copy, Debug)]
+pub struct FloatSum;
 /// [`Fold::Prod`].
 #[derive(Clone, Copy, Debug)]
 pub struct Prod;
@@ -24,15 +30,23 @@ pub struct Min;
 
 impl Folding for Sum {
     const FOLD: Fold = Fold::Sum;
+    const INTEGERS: bool = true;
+}
+impl Folding for FloatSum {
+    const FOLD: Fold = Fold::Sum;
+    const INTEGERS: bool = false;
 }
 impl Folding for Prod {
     const FOLD: Fold = Fold::Prod;
+    const INTEGERS: bool = true;
 }
 impl Folding for Max {
     const FOLD: Fold = Fold::Max;
+    const INTEGERS: bool = true;
 }
 impl Folding for Min {
     const FOLD: Fold = Fold::Min;
+    const INTEGERS: bool = true;
 }
 
 /// [`Backend::fold`] by a fold that is known only when the program runs.

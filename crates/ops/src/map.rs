@@ -6,7 +6,7 @@ use crate::int::Int;
 use crate::lane::{Lane, dual::Dual};
 use crate::op::{Context, Op, Outputs, Saves};
 use crate::trace::{Tracer, trace};
-use crate::value::{Value, cast, sum_to};
+use crate::value::{Value, cast, gradient_to};
 use elinvar_core::{DType, Error, Result};
 use std::fmt::Debug;
 
@@ -189,7 +189,7 @@ macro_rules! pointwise {
                                 _ => unreachable!("a map of {} operands", $n),
                             }
                         };
-                        Some(sum_to(&full, c.shape(i))?)
+                        Some(gradient_to(&full, c.shape(i))?)
                     });
                 }
                 Ok(all)

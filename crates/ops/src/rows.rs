@@ -8,7 +8,7 @@ use crate::array::{self, Array};
 use crate::backend::{Backend, Fold};
 use crate::lane::Lane;
 use crate::op::{Context, Op, Outputs, Saves};
-use crate::value::{Value, sum_to};
+use crate::value::{Value, gradient_to};
 use elinvar_core::{DType, Dims, Error, Result, Shape};
 use std::fmt::Debug;
 
@@ -130,7 +130,7 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a row-wise op has one result");
         let all = self.rows.backward(&self.axes, c, g)?;
-        all.into_iter().enumerate().map(|(i, x)| x.map(|x| sum_to(&x, c.shape(i))).transpose()).collect()
+        all.into_iter().enumerate().map(|(i, x)| x.map(|x| gradient_to(&x, c.shape(i))).transpose()).collect()
     }
 }
 

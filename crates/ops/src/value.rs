@@ -105,6 +105,14 @@ pub fn sum_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
     if x.shape() == shape { Ok(x.clone()) } else { catalogue::sum::sum_to(x, shape) }
 }
 
+/// The same of a gradient, which is of floats.
+///
+/// # Errors
+/// As [`sum_to`].
+pub fn gradient_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
+    if x.shape() == shape { Ok(x.clone()) } else { catalogue::sum::gradient_to(x, shape) }
+}
+
 /// Runs a composed op in f32 if `x` is f16 or bf16, and rounds the result once at the end.
 ///
 /// # Errors

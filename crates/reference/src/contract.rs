@@ -76,7 +76,13 @@ pub fn contract<E: Epilogue<N>, const N: usize>(
             C::store(epilogue::<C, E, N>(y, e, extra)?, dtype)
         });
     }
-    if N != 0 {
+    integers(x, w, extra)
+}
+
+/// The same of integers and bool, which take no epilogue, and so no operands of one.
+pub fn integers(x: &View, w: &View, extra: &[View]) -> Result<HostData> {
+    let dtype = x.buffer.dtype();
+    if !extra.is_empty() {
         return Err(misuse("a contraction with an epilogue", dtype));
     }
     each_int!("a contraction", dtype, I => {

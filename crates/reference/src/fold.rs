@@ -46,13 +46,10 @@ limits! { i64: i64::MIN, i64::MAX; i32: i32::MIN, i32::MAX; u8: 0, 255; bool: fa
 
 /// Combines the elements of each row.
 pub fn fold(f: Fold, x: &View, kept: usize, to: DType) -> Result<HostData> {
-    let rows = rows_of(x.shape(), kept);
     if x.buffer.dtype().is_float() {
-        return each_float!("a fold", x.buffer.dtype(), C => {
-            let v = C::load(x.buffer, x.layout)?;
-            C::store(fold_rows(&v, rows, start(f), &|a, b| combine(f, a, b))?, to)
-        });
+        return floats(f, x, kept, to);
     }
+    let rows = rows_of(x.shape(), kept);
     match f {
         Fold::Sum => from_i64(fold_rows(&as_i64(x)?, rows, 0, &i64::wrapping_add)?, to),
         Fold::Prod => from_i64(fold_rows(&as_i64(x)?, rows, 1, &i64::wrapping_mul)?, to),
@@ -63,6 +60,15 @@ pub fn fold(f: Fold, x: &View, kept: usize, to: DType) -> Result<HostData> {
             Ok(I::wrap(fold_rows(&own_int::<I>(x)?, rows, I::GREATEST, &Int::min)?))
         }),
     }
+}
+
+/// The same of floats alone.
+pub fn floats(f: Fold, x: &View, kept: usize, to: DType) -> Result<HostData> {
+    let rows = rows_of(x.shape(), kept);
+    each_float!("a fold", x.buffer.dtype(), C => {
+        let v = C::load(x.buffer, x.layout)?;
+        C::store(fold_rows(&v, rows, start(f), &|a, b| combine(f, a, b))?, to)
+    })
 }
 
 fn fold_rows<T: Copy>(v: &[T], (rows, n): (usize, usize), start: T, f: &dyn Fn(T, T) -> T) -> Result<Vec<T>> {

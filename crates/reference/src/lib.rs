@@ -53,6 +53,17 @@ impl fmt::Display for ReferenceDevice {
 type View<'a> = elinvar_ops::View<'a, Reference>;
 type Device = ReferenceDevice;
 
+impl Reference {
+    /// As [`Backend::contract`], of integers and bool, which take no epilogue, and so no operands of one. For backends that do floats
+    /// themselves: whoever multiplies by way of them has no chains of floats of ours in the program, which were 25 KB.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `DTypeMismatch` for floats, and for operands of an epilogue.
+    pub fn contract_integers(x: View<'_>, w: View<'_>, extra: &[View<'_>]) -> Result<HostData> {
+        contract::integers(&x, &w, extra)
+    }
+}
+
 impl elinvar_ops::DeviceOf for ReferenceDevice {
     type Backend = Reference;
 }
@@ -150,7 +161,11 @@ impl Backend for Reference {
     }
 
     fn fold<F: Folding>(_: &Device, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {
-        fold::fold(F::FOLD, &x, kept, to)
+        if const { F::INTEGERS } {
+            fold::fold(F::FOLD, &x, kept, to)
+        } else {
+            fold::floats(F::FOLD, &x, kept, to)
+        }
     }
     fn arg_fold(_: &Device, f: ArgFold, x: View<'_>, kept: usize) -> Result<HostData> {
         fold::arg_fold(f, &x, kept)

@@ -2,7 +2,7 @@
 
 use crate::View;
 use crate::cell::Cell;
-use crate::compute::{Compute, each_float, gather, misuse, own};
+use crate::compute::{Compute, convert, each_float, elements, misuse, own};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::philox::{Stream, unit_f32, unit_f64};
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
@@ -16,14 +16,16 @@ pub fn fill(value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
 
 /// The view, contiguous, as another (or the same) dtype.
 pub fn copy(x: &View, to: DType) -> Result<HostData> {
-    fn one<S: Cell, T: Cell>(v: &[S], layout: &Layout) -> Result<HostData> {
-        Ok(T::wrap(gather(v, layout, |x| T::nearest(x.value()))?))
+    // Elements come together once for each type, and not for each pair of types, which was 50 KB of programs.
+    fn one<S: Cell>(v: &[S], layout: &Layout, to: DType) -> Result<HostData> {
+        let v = elements(v, layout)?;
+        each_dtype!(to, T => Ok(T::wrap(convert(&v, |x| T::nearest(x.value()))?)))
     }
     if x.buffer.dtype() == to {
         // Not even a NaN's payload changes.
         return own(x.buffer, x.layout);
     }
-    each_data!(x.buffer, v => each_dtype!(to, T => one::<_, T>(v, x.layout)))
+    each_data!(x.buffer, v => one(v, x.layout, to))
 }
 
 /// A tensor of `shape` filled with `fill`, into which the parts are written one after the other.

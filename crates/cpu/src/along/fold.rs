@@ -11,6 +11,7 @@ use crate::CpuDevice;
 use crate::View;
 use crate::convert::{store, stored};
 use crate::memory::filled;
+use crate::operand::misuse;
 use crate::parallel::{pieces, try_pieces};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, HostVec, Result};
@@ -28,11 +29,14 @@ macro_rules! ways {
                 DType::F32 | DType::F16 | DType::BF16 => stored(d, view::<f32, $F>(d, x, kept)?, to),
                 DType::F64 => store(view::<f64, $F>(d, x, kept)?, to),
                 $($(DType::$dtype)|* => store(view::<$int, $F>(d, x, kept)?, to),)*
+                #[allow(unreachable_patterns, reason = "some ways are for all types")]
+                other => Err(misuse("a fold", other)),
             }
         }
     )*};
 }
 ways! {
+    float_sum Sum: ;
     sum Sum: i64 I64 | I32 | U8 | Bool;
     prod Prod: i64 I64 | I32 | U8 | Bool;
     max Max: i64 I64, i32 I32, u8 U8, bool Bool;

@@ -19,7 +19,7 @@ mod terms;
 mod upright;
 
 pub(crate) use arg_fold::arg_fold;
-pub(crate) use fold::{max, min, prod, sum};
+pub(crate) use fold::{float_sum, max, min, prod, sum};
 pub(crate) use rows::rows;
 pub(crate) use scan::scan;
 pub(crate) use sort::sort;

@@ -4,7 +4,9 @@
 //! So w is read where it lies, and x, which is small, is what is packed. Panels of w would have to be turned on their way, which is not paid
 //! back by so few rows. Factors commute, so every chain is the same.
 
-use super::kernels::{After, Few, GROUP, Lines, PITCH, Panels, Tile, few, multiply_into, panel, turn, width};
+use super::kernels::{
+    After, FEW, Few, GROUP, Lines, PITCH, Panels, Tile, few, multiply_into, panel, turn, width,
+};
 use super::{Columns, Job, Kind, Numbers, Real, Share, chunks, each, scratch};
 use crate::CpuDevice;
 use elinvar_core::Result;
@@ -14,9 +16,6 @@ use std::ops::{Range, RangeInclusive};
 /// Rows of which columns that lie in memory are better read number by number. Of one thread, 32 rows, 1024 columns and as many terms took
 /// 597 microseconds, and packed 712.
 const ROWS: RangeInclusive<usize> = 8..=192;
-/// Rows that wait for columns more than for anything else: their kernel fetches the next ones. 8 rows took a fifth longer without, 128 take a
-/// tenth less.
-const FEW: usize = 16;
 /// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
 const TURNED: usize = 128;
 /// Bytes of rows that are packed at once: half of a core's second-level cache. All 9216 terms of 64 rows, a layer after convolutions, came
@@ -50,7 +49,7 @@ impl<T: Real> Job<'_, T> {
         let padded = self.m.next_multiple_of(width::<T>(d.isa()));
         let deep = ((PACKED / size_of::<T>() / padded / CHUNK).max(1) * CHUNK).min(self.k);
         each(d, self.ns(), tiles, |tile| {
-            if self.m <= FEW && self.k * self.m <= PACKED / size_of::<T>() {
+            if FEW.contains(&self.m) && self.k * self.m <= PACKED / size_of::<T>() {
                 return self.few(d, tile);
             }
             // If there are more terms, the sums of all columns wait for them.

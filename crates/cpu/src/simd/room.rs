@@ -154,6 +154,42 @@ impl<'a, T: Copy> Room<'a, T> {
     }
 }
 
+/// Work that moves elements from one place to another and does nothing else with them. What it writes are copies of `data`: it knows
+/// nothing of `B` from which it could make another.
+pub(crate) trait Moving {
+    /// Writes to the room. It must be `#[inline(never)]`, or there would be a copy for each type again.
+    fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>);
+}
+
+/// Moves elements as bits: the work is compiled for each of their four sizes, and not for each of eight types, which was 35 KB more.
+#[allow(unsafe_code, reason = "elements as bits")]
+pub(crate) fn moving<T: Element>(data: &[T], room: &mut Room<'_, T>, work: impl Moving) {
+    fn bits<T: Element, B: Copy>(data: &[T], room: &mut Room<'_, T>, work: impl Moving) {
+        assert!(
+            size_of::<T>() == size_of::<B>() && align_of::<T>() == align_of::<B>(),
+            "bits of another size"
+        );
+        let slots = room.unwritten();
+        // SAFETY: numbers of the same size and alignment, all of whose bits are there, so they are `B`s; and each `B` that is
+        // written is a copy of one of them.
+        let (data, slots) = unsafe {
+            let slots =
+                std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast::<MaybeUninit<B>>(), slots.len());
+            (std::slice::from_raw_parts(data.as_ptr().cast::<B>(), data.len()), slots)
+        };
+        let mut moved = Room::new(slots);
+        work.run(data, &mut moved);
+        room.written += moved.written;
+    }
+    match const { size_of::<T>() } {
+        1 => bits::<T, u8>(data, room, work),
+        2 => bits::<T, u16>(data, room, work),
+        4 => bits::<T, u32>(data, room, work),
+        8 => bits::<T, u64>(data, room, work),
+        size => unreachable!("no elements have {size} bytes"),
+    }
+}
+
 /// Room for a few elements that are read again soon. It begins with a cache line, for the largest registers fill one: what lies
 /// across two is loaded twice.
 #[repr(align(64))]
@@ -259,14 +295,14 @@ struct Cut {
 
 impl Cut {
     /// `make(n)` makes the first `n` elements: all of a few, or some of more, to see how long they take. What is cut anywhere
-    /// is cut where cache lines begin, the first of them after `to_line` elements.
+    /// is cut where cache lines begin, the first of them after `to_line` elements. Compiled once, and not for each type.
     fn new(
         d: &CpuDevice,
         len: usize,
         unit: usize,
         to_line: usize,
         work: Work,
-        make: impl FnOnce(usize) -> Result<()>,
+        make: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Cut> {
         let (mut done, mut ns) = (if unit == 1 { to_line } else { 0 }, LEAST);
         let is_little = work == Work::Light && len as f64 * LEAST < WORTH;
@@ -342,7 +378,7 @@ pub(crate) fn fresh_of<T: Element>(
     let slots = all.slots();
     let to_line = to_line(slots);
     let Cut { done, piece, ns } =
-        Cut::new(d, len, unit, to_line, work, |n| fill(&mut slots[..n], |room| f(0, room)))?;
+        Cut::new(d, len, unit, to_line, work, &mut |n| fill(&mut slots[..n], |room| f(0, room)))?;
     try_pieces(d, &mut slots[done..], piece, ns, &|start, part| fill(part, |room| f(done + start, room)))?;
     // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
@@ -438,7 +474,7 @@ pub(crate) fn fresh_many<T: Element>(
     };
     let mut parts: Vec<Part<'_, T>> = all.iter_mut().map(Fresh::slots).collect();
     let mut split = |n: usize| -> Vec<_> { parts.iter_mut().map(|part| first(part, n)).collect() };
-    let Cut { done, piece, ns } = Cut::new(d, len, unit, 0, Work::Unknown, |n| make(0, split(n)))?;
+    let Cut { done, piece, ns } = Cut::new(d, len, unit, 0, Work::Unknown, &mut |n| make(0, split(n)))?;
     let rest = len - done;
     let tasks =
         (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();

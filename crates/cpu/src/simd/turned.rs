@@ -11,7 +11,6 @@ use super::isa::Isa;
 use super::quad::Quad;
 use super::room::Room;
 use super::vector::{InRegisters, Registers, in_registers, lanes};
-use elinvar_core::Element;
 
 /// Blocks of one size, side by side in the result.
 #[derive(Clone, Copy)]
@@ -32,7 +31,7 @@ pub(crate) struct Blocks<'a> {
 ///
 /// # Panics
 /// If a block leaves its buffer, or the room has another size.
-pub(crate) fn turned<T: Element>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut Room<'_, T>) -> bool {
+pub(crate) fn turned<T: Copy>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut Room<'_, T>) -> bool {
     match size_of::<T>() {
         4 if align_of::<T>() == align_of::<f32>() => as_numbers::<T, f32>(isa, x, blocks, room),
         8 if align_of::<T>() == align_of::<f64>() => as_numbers::<T, f64>(isa, x, blocks, room),
@@ -41,12 +40,7 @@ pub(crate) fn turned<T: Element>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &m
 }
 
 /// The same of numbers that are moved as numbers of type `N`, which has the same size: no bit of them changes.
-fn as_numbers<T: Element, N: Registers>(
-    isa: Isa,
-    x: &[T],
-    blocks: Blocks<'_>,
-    room: &mut Room<'_, T>,
-) -> bool {
+fn as_numbers<T: Copy, N: Registers>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut Room<'_, T>) -> bool {
     let Blocks { at, starts, rows, cols, step } = blocks;
     let side = LINE / size_of::<N>();
     if rows.min(cols) < side || lanes::<N>(isa) < 4 {
@@ -128,6 +122,7 @@ impl<T: Registers> InRegisters for Turned<'_, T> {
 mod tests {
     use super::super::room::fresh_few;
     use super::*;
+    use elinvar_core::Element;
 
     /// Every number is where it should be, and no other is read: sizes around tiles, steps of all kinds, lines that begin
     /// anywhere.

@@ -20,7 +20,7 @@ impl Op for Expand {
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a view has one result");
-        Ok(vec![Some(sum::sum_to(g, c.shape(0))?)])
+        Ok(vec![Some(sum::gradient_to(g, c.shape(0))?)])
     }
 }
 

@@ -38,7 +38,7 @@ impl Op for Linear {
         let dw = c.want(1, || V::apply(product, &[&transpose(g, 0, 1)?, c.x(0)]))?;
         let mut all = vec![dx, dw];
         if c.len() == 3 {
-            all.push(c.want(2, || sum::sum_to(g, c.shape(2)))?);
+            all.push(c.want(2, || sum::gradient_to(g, c.shape(2)))?);
         }
         Ok(all)
     }

@@ -87,9 +87,9 @@ fn product_to<V: Value>(op: Matmul, x: &V, w: &V, shape: &Shape) -> Result<V> {
     let batches: usize = shape[..shape.rank() - 2].iter().product();
     let all = |v: &V| v.shape()[..v.shape().rank() - 2].iter().product::<usize>();
     if shape.rank() == r + 2 && batches == all(x).max(all(w)) {
-        return sum::sum_to(&V::apply(op, &[x, w])?, shape);
+        return sum::gradient_to(&V::apply(op, &[x, w])?, shape);
     }
-    widen([x, w], |[x, w]| sum::sum_to(&V::apply(op, &[x, w])?, shape))
+    widen([x, w], |[x, w]| sum::gradient_to(&V::apply(op, &[x, w])?, shape))
 }
 
 /// NumPy's matrix product: x[b.., m, k] * w[b.., k, n] gives y[b.., m, n]; a vector takes the place of a row on

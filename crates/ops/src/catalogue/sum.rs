@@ -5,7 +5,7 @@ use crate::fold::{self, Folding};
 use crate::prelude::*;
 use crate::rows::rows_last;
 
-/// A sum over `axes`, which stay with size 1.
+/// A sum of floats over `axes`, which stay with size 1. (Sums of integers have no gradients, and need no op.)
 #[derive(Clone, Debug)]
 pub struct Sum {
     /// The axes that are summed.
@@ -18,7 +18,7 @@ impl Op for Sum {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([fold(fold::Sum, x[0], &self.axes)?]))
+        Ok(Outputs::from_buf([fold(fold::FloatSum, x[0], &self.axes)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a sum has one result");
@@ -91,12 +91,16 @@ pub fn drop_axes<V: Value>(y: V, axes: &[usize], keepdim: bool) -> Result<V> {
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.
 pub fn sum<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> {
     let axes = axes("sum", x.shape(), dims)?;
-    let y = if x.dtype().is_float() {
-        V::apply(Sum { axes: axes.clone() }, &[x])?
+    drop_axes(over(x, &axes)?, &axes, keepdim)
+}
+
+/// The sum of any numbers over `axes`, which stay with size 1.
+fn over<V: Value>(x: &V, axes: &Dims) -> Result<V> {
+    if x.dtype().is_float() {
+        V::apply(Sum { axes: axes.clone() }, &[x])
     } else {
-        V::from_array(fold(fold::Sum, x.array(), &axes)?)
-    };
-    drop_axes(y, &axes, keepdim)
+        Ok(V::from_array(fold(fold::Sum, x.array(), axes)?))
+    }
 }
 
 /// The opposite of broadcasting: the sum over the axes along which `shape` was repeated to that of `x`.
@@ -104,6 +108,19 @@ pub fn sum<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> 
 /// # Errors
 /// `ShapeMismatch` if `shape` does not broadcast to that of `x`.
 pub fn sum_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
+    summed_to(x, shape, |axes| over(x, &axes))
+}
+
+/// The same of floats, as gradients are. They come by way of this, so that an op has no sums of integers in the program for its gradient's
+/// sake: whoever multiplied two matrices had 30 KB of them.
+///
+/// # Errors
+/// As [`sum_to`].
+pub fn gradient_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
+    summed_to(x, shape, |axes| V::apply(Sum { axes }, &[x]))
+}
+
+fn summed_to<V: Value>(x: &V, shape: &Shape, sum: impl FnOnce(Dims) -> Result<V>) -> Result<V> {
     if x.shape() == shape {
         return Ok(x.clone());
     }
@@ -112,7 +129,7 @@ pub fn sum_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
     };
     let axes: Dims =
         (0..x.shape().rank()).filter(|&i| i < new || (shape[i - new] == 1 && x.shape()[i] != 1)).collect();
-    let y = V::apply(Sum { axes }, &[x])?;
+    let y = sum(axes)?;
     let fits = y.shape()[new..] == shape[..];
     if !fits {
         return Err(Error::shape(format!("sum_to: shape {} cannot be summed to {shape}", x.shape())));

@@ -289,23 +289,31 @@ impl<B: Backend> Kept<B> {
 }
 
 impl<B: Backend> Live<B> {
-    /// Runs `f` on what a gradient of numbers reads.
-    fn with_arrays<T>(&self, g: &[Option<Array<B>>], f: impl FnOnce(&Context<Array<B>>) -> T) -> T {
+    /// The gradients that `f` gives of what a gradient of numbers reads. Once for all ops, so never inlined.
+    #[inline(never)]
+    fn with_arrays(
+        &self,
+        g: &[Option<Array<B>>],
+        f: &dyn Fn(&Context<Array<B>>) -> Result<Vec<Option<Array<B>>>>,
+    ) -> Result<Flow<B, Array<B>>> {
         let Kept { inputs, outputs, operands } = &self.kept;
-        f(&Context::new(inputs, outputs, operands.list(g, &mut None), &wanted(&self.inputs)))
+        let (mut room, wanted) = (None, wanted(&self.inputs));
+        Ok((f(&Context::new(inputs, outputs, operands.list(g, &mut room), &wanted))?, Vec::new()))
     }
-    /// Runs `f` on what a gradient that is recorded reads.
-    fn with_tensors<T>(
+    /// The same of what a gradient that is recorded reads.
+    #[inline(never)]
+    fn with_tensors(
         &self,
         node: &Arc<Node<B>>,
         g: &[Option<Tensor<B>>],
-        f: impl FnOnce(&Context<Tensor<B>>) -> T,
-    ) -> T {
+        f: &dyn Fn(&Context<Tensor<B>>) -> Result<Vec<Option<Tensor<B>>>>,
+    ) -> Result<Flow<B, Tensor<B>>> {
         let Kept { inputs, outputs, operands } = &self.kept;
         let input = |(a, e): (&Array<B>, &Option<Arc<Node<B>>>)| Tensor::with_node(a.clone(), e.clone());
         let inputs: Vec<_> = inputs.iter().zip(&self.inputs).map(input).collect();
         let outputs = results(node, outputs.clone());
-        f(&Context::new(&inputs, &outputs, operands.list(g, &mut None), &wanted(&self.inputs)))
+        let (mut room, wanted) = (None, wanted(&self.inputs));
+        Ok((f(&Context::new(&inputs, &outputs, operands.list(g, &mut room), &wanted))?, Vec::new()))
     }
 }
 
@@ -318,7 +326,7 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O> {
         O::NAME
     }
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
-        live.with_arrays(&g, |c| Ok((self.0.backward(c, &g)?, Vec::new())))
+        live.with_arrays(&g, &|c| self.0.backward(c, &g))
     }
     fn tensors(
         &self,
@@ -326,7 +334,7 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O> {
         node: &Arc<Node<B>>,
         g: Vec<Option<Tensor<B>>>,
     ) -> Result<Flow<B, Tensor<B>>> {
-        live.with_tensors(node, &g, |c| Ok((self.0.backward(c, &g)?, Vec::new())))
+        live.with_tensors(node, &g, &|c| self.0.backward(c, &g))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::gemm::Real;
 use crate::isa::Isa;
-use crate::simd::quad::{Half, Quad, one};
+use crate::simd::quad::{Half, Quad, one_half};
 use crate::simd::vector::{InRegisters, in_registers};
 
 /// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], widened, where a step is 1.
@@ -88,7 +88,7 @@ impl<T: Real, H: Half> InRegisters for Widen<'_, T, H> {
                     }
                 }
                 for r in rows / 8 * 8..rows {
-                    one::<V, H>(from, step.1, r, H::wide).store(to.add(r * pitch + c));
+                    one_half::<V, H>(from, step.1, r).store(to.add(r * pitch + c));
                 }
             }
             for c in whole..cols {

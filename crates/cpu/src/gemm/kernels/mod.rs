@@ -19,7 +19,7 @@ mod turn;
 mod windows;
 
 pub(crate) use ahead::After;
-pub(crate) use few::{Few, GROUP, few, panel};
+pub(crate) use few::{FEW, Few, GROUP, few, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use pairs::as_pairs;

@@ -8,7 +8,7 @@ use super::tile::{Kind, each_row};
 use crate::gemm::Real;
 use crate::gemm::source::{Columns, Numbers};
 use crate::isa::Isa;
-use crate::simd::quad::{Half, Quad, one};
+use crate::simd::quad::{Half, Quad, one, one_half};
 use crate::simd::vector::{InRegisters, in_short_pairs, in_short_registers};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_ops::lane::Lane;
@@ -136,7 +136,7 @@ impl<T: Real, H: Half> Stored<T> for Wide<H> {
     #[inline(always)]
     unsafe fn term<V: Quad<T = T>>(p: *const H, step: isize, t: usize) -> V {
         // SAFETY: the caller's.
-        unsafe { one(p, step, t, H::wide::<T>) }
+        unsafe { one_half(p, step, t) }
     }
     #[inline(always)]
     unsafe fn number(p: *const H) -> T {
@@ -182,6 +182,7 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                     // There are few kinds to compile: three rows take as long as four, which is less than two and one take.
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
+                        _ if const { V::ROWS == 1 } => p.run::<1, 1>(),
                         n if const { V::ROWS >= 6 } && !wide && n > 2 => p.run::<8, 1>(),
                         n if const { V::ROWS >= 6 } && wide && n > 2 => p.run::<4, 2>(),
                         n if const { V::ROWS >= 6 } && wide && n == 2 => p.run::<2, 2>(),

@@ -155,6 +155,7 @@ impl<T: Real> Tiles<'_, T> {
         while j < cols {
             // One or two rows are too few chains in one panel.
             let side = match (rows, (cols - j) / w) {
+                _ if const { V::ROWS == 1 } => 1,
                 (1, SIDE..) => SIDE,
                 (2, 2..) => 2,
                 _ => 1,
@@ -181,6 +182,7 @@ impl<T: Real> Tiles<'_, T> {
                         before: before.map(|(at, step)| (at.add(i * step + j), step)),
                     };
                     i += match side {
+                        _ if const { V::ROWS == 1 } => t.wide::<1>(),
                         SIDE => t.side::<1, SIDE>(),
                         2 => t.side::<2, 2>(),
                         _ => t.next((rows - i).min(high)),
@@ -387,6 +389,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         // SAFETY: the caller's.
         unsafe {
             match rows {
+                _ if const { V::ROWS == 1 } => self.wide::<1>(),
                 n if const { A::TALL && V::ROWS >= 12 } => match tall(n) {
                     14 => self.wide::<14>(),
                     12 => self.wide::<12>(),
@@ -429,7 +432,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         // `cols` columns of R rows are touched.
         unsafe {
             // Is the loop written out for several terms? So are the highest tiles, and those next to them, which end most blocks.
-            let several = const { A::EVEN && 3 * R >= 2 * V::ROWS && W == 2 };
+            let several = const { V::ROWS > 1 && A::EVEN && 3 * R >= 2 * V::ROWS && W == 2 };
             // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
             // foreseen, and what is only stored is fetched as well. A row with each few terms, if there are enough: a core waits for
             // some lines at once, and the factors' own are among them.
