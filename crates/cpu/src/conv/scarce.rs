@@ -79,16 +79,20 @@ impl Scarce {
     }
 }
 
-/// Are there so few numbers that are not zero? Some of them are looked at.
+/// Are there so few numbers that are not zero? A sixteenth of them is looked at, and of many numbers fewer.
 fn is_scarce<T: Real>(numbers: &[T], hundredths: usize) -> bool {
-    /// So many, if there are as many: by chance it comes out otherwise only where it hardly matters.
-    const SAMPLES: usize = 4096;
-    // Odd, so that not all of them are of one place in windows of two or four.
-    let step = (numbers.len() / SAMPLES) | 1;
+    /// Numbers of a cache line, which take no longer than one.
+    const TOGETHER: usize = 16;
+    /// Lines from all over: by chance it comes out otherwise only where it hardly matters.
+    const LINES: usize = 256;
+    let step = numbers.len() / (numbers.len() / (TOGETHER * TOGETHER)).clamp(1, LINES);
     let (mut count, mut others) = (0, 0);
-    for x in numbers.iter().step_by(step) {
-        count += 1;
-        others += usize::from(*x != T::lit(0.0));
+    for (i, some) in numbers.chunks(step).enumerate() {
+        // Anywhere in its part: parts may begin where planes do.
+        let at = i * 7919 % (some.len().saturating_sub(TOGETHER) + 1);
+        let line = &some[at..some.len().min(at + TOGETHER)];
+        count += line.len();
+        others += line.iter().filter(|x| **x != T::lit(0.0)).count();
     }
     others * 100 <= count * hundredths
 }

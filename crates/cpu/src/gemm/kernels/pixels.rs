@@ -12,7 +12,7 @@ use crate::gemm::Real;
 use crate::isa::Isa;
 use crate::simd::quad::Quad;
 use crate::simd::side::hidden;
-use crate::simd::vector::{InRegisters, Vector};
+use crate::simd::vector::{InRegisters, Vector, in_registers};
 use elinvar_core::{Element, order::CHUNK};
 use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -142,21 +142,38 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
             None => assert!(strip.apart == 1, "windows of all terms are neighbours"),
         }
     }
-    in_registers_of(block.kind, isa, Tiles(block));
+    let (kind, strips, mut ahead, mut block) = (block.kind, block.a.strips, None, block);
+    for strips in strips.chunk_by(|a, b| a.picks.is_some() == b.picks.is_some()) {
+        let (block, ahead) = (&mut block, &mut ahead);
+        if strips[0].picks.is_none() {
+            in_registers_of(kind, isa, Tiles::<T, false> { block, strips, ahead });
+        } else {
+            assert!(kind == Kind::Numbers, "pairs are of all terms");
+            in_registers(isa, Tiles::<T, true> { block, strips, ahead });
+        }
+    }
 }
 
-/// A block whose lengths have been checked, by `pixels` alone.
-struct Tiles<'a, T>(Pixels<'a, T>);
+/// Strips of a block whose lengths have been checked, by `pixels` alone, either of all terms or of some, so that each is compiled by itself:
+/// where nothing is optimised, a function with the tiles of both takes more than the stack of a thread.
+struct Tiles<'a, 'b, T, const PICKED: bool> {
+    block: &'a mut Pixels<'b, T>,
+    strips: &'a [Strip<'b>],
+    /// What is left to fetch; nothing has been yet.
+    ahead: &'a mut Option<Ahead>,
+}
 
-impl<T: Real> InRegisters for Tiles<'_, T> {
+impl<T: Real, const PICKED: bool> InRegisters for Tiles<'_, '_, T, PICKED> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Pixels { a: Rows { x, places, terms, strips }, panel, next, cols, c, step, first, .. } = self.0;
+        let Pixels { a: Rows { x, places, terms, .. }, panel, next, cols, c, step, first, .. } = self.block;
+        let (cols, step, first) = (*cols, *step, *first);
         let (places, k, w) = (places.all[terms.clone()].as_ptr(), terms.len(), 2 * V::LANES);
         let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
-        let mut ahead = Ahead::of::<V>((next.len() >= k * w).then_some(next.as_ptr()), k);
-        for strip in strips {
+        let next = || (next.len() >= k * w).then_some(next.as_ptr());
+        let ahead = self.ahead.get_or_insert_with(|| Ahead::of::<V>(next(), k));
+        for strip in self.strips {
             let picks = strip.picks.map(|picks| picks.chunk(terms.start / CHUNK));
             let k = picks.map_or(k, <[u16]>::len);
             let mut i = 0;
@@ -170,17 +187,14 @@ impl<T: Real> InRegisters for Tiles<'_, T> {
                     let before = in_place(c, step, first);
                     let soon = ahead.some(k).unwrap_or(Soon::nothing(at));
                     let b = Panel::<V> { at, next: w, across: 0, soon };
-                    match picks.map(<[u16]>::as_ptr) {
-                        None => {
-                            let a = Windows::<V> { places, from };
-                            Tile { a, b, k, c, step, cols, before }.next(left)
-                        }
-                        Some(picks) => {
-                            let (apart, at) = (strip.apart, from);
-                            let a = Picked::<V> { picks, places, from, apart, at };
-                            let b = PickedOf { panel: b, picks };
-                            Tile { a, b, k, c, step, cols, before }.next(left)
-                        }
+                    if const { PICKED } {
+                        let picks = picks.expect("terms are picked").as_ptr();
+                        let a = Picked::<V> { picks, places, from, apart: strip.apart, at: from };
+                        let b = PickedOf { panel: b, picks };
+                        Tile { a, b, k, c, step, cols, before }.next(left)
+                    } else {
+                        let a = Windows::<V> { places, from };
+                        Tile { a, b, k, c, step, cols, before }.next(left)
                     }
                 };
             }
