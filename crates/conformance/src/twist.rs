@@ -9,6 +9,7 @@ use elinvar_ops::backend::{
     ArgFold, Attention, Backend, Changed, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
     View,
 };
+use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::Rows;
@@ -295,9 +296,13 @@ impl<B: Backend> Backend for Twisted<B> {
     fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<B::Buffer> {
         after::<B>(d, Work::Random, B::random(&d.inner, r, s, dtype, len)?, dtype, len)
     }
-    fn copy(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<B::Buffer> {
+    fn copy(d: &Self::Device, x: View<'_, Self>) -> Result<B::Buffer> {
+        let (to, len) = (x.dtype, x.shape().numel());
+        after::<B>(d, Work::Copy, B::copy(&d.inner, inner(x))?, to, len)
+    }
+    fn cast<C: Casting>(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<B::Buffer> {
         let len = x.shape().numel();
-        after::<B>(d, Work::Copy, B::copy(&d.inner, inner(x), to)?, to, len)
+        after::<B>(d, Work::Copy, B::cast::<C>(&d.inner, inner(x), to)?, to, len)
     }
     fn assemble(
         d: &Self::Device,
@@ -315,7 +320,7 @@ impl<B: Backend> Backend for Twisted<B> {
         Ok(None)
     }
     fn input(d: &Self::Device, x: View<'_, Self>, _: Option<&B::Buffer>) -> Result<B::Buffer> {
-        Self::copy(d, x, x.dtype)
+        Self::copy(d, x)
     }
     fn replay(_: &Self::Device, g: &Infallible, _: &[(View<'_, Self>, &B::Buffer)]) -> Result<bool> {
         match *g {}

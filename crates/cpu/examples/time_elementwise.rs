@@ -6,6 +6,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::{Random, Scatter};
+use elinvar_ops::casting::All;
 use elinvar_ops::catalogue as c;
 use elinvar_ops::{Array, Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -132,7 +133,7 @@ fn rows<B: Backend>(d: &B::Device) -> Vec<Row<B>> {
             bytes,
             work: Box::new(move |d: &B::Device| {
                 let view = View { buffer: x.buffer(), layout: &layout, dtype: x.dtype() };
-                drop(black_box(B::copy(d, view, to).unwrap()));
+                drop(black_box(B::cast::<All>(d, view, to).unwrap()));
             }),
         }
     };

@@ -8,6 +8,7 @@ use elinvar_core::{DType, Layout, Shape};
 use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::Array;
 use elinvar_ops::backend::*;
+use elinvar_ops::casting::All;
 use elinvar_ops::catalogue as c;
 use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad};
 use elinvar_ops::catalogue::softmax::Softmax;
@@ -42,7 +43,7 @@ fn main() {
         });
         for n in [1 << 20, 1 << 24] {
             t.show(&format!("cast_bf16 {n}"), |d| {
-                drop(Cpu::copy(d, x.with(&layout(&[n])), DType::BF16).unwrap());
+                drop(Cpu::cast::<All>(d, x.with(&layout(&[n])), DType::BF16).unwrap());
             });
         }
     }
@@ -89,7 +90,7 @@ fn main() {
         let x = Tensor::new(&[2048, 2048]);
         let turned = x.layout.transpose(0, 1);
         t.show("transpose_copy 2048x2048", |d| {
-            drop(Cpu::copy(d, x.with(&turned), DType::F32).unwrap());
+            drop(Cpu::cast::<All>(d, x.with(&turned), DType::F32).unwrap());
         });
     }
     let array =

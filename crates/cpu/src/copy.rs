@@ -32,7 +32,36 @@ pub(crate) fn is_crossed(layout: &Layout) -> bool {
 }
 
 /// The view, contiguous, as another (or the same) dtype.
-pub(crate) fn copy(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+pub(crate) fn cast(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+    converted(d, x, to, |d, x, to| match x.buffer {
+        HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => from::<f32>(d, x, to),
+        HostData::F64(_) => from::<f64>(d, x, to),
+        HostData::I64(_) => from::<i64>(d, x, to),
+        HostData::I32(_) => from::<i32>(d, x, to),
+        HostData::U8(_) => from::<u8>(d, x, to),
+        HostData::Bool(_) => from::<bool>(d, x, to),
+    })
+}
+
+/// The same of f16 and bf16 to f32, and back.
+pub(crate) fn cast_halves(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+    converted(d, x, to, |d, x, to| match (x.buffer, to) {
+        (HostData::F16(_) | HostData::BF16(_), DType::F32) => {
+            Conversion::new(d, x)?.each(d, |_, x, room: &mut Room<'_, f32>| room.copy(x))
+        }
+        (HostData::F32(_), DType::F16) => Conversion::<f32>::new(d, x)?.to_f16(d),
+        (HostData::F32(_), DType::BF16) => Conversion::<f32>::new(d, x)?.to_bf16(d),
+        (other, _) => Err(misuse(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
+    })
+}
+
+/// Through a conversion to another dtype, if it is another.
+fn converted(
+    d: &CpuDevice,
+    x: &View<'_>,
+    to: DType,
+    convert: fn(&CpuDevice, &View<'_>, DType) -> Result<HostData>,
+) -> Result<HostData> {
     if x.buffer.dtype() == to {
         return own(d, x);
     }
@@ -40,55 +69,67 @@ pub(crate) fn copy(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     if is_crossed(x.layout) {
         let straight = Held::new(own(d, x)?);
         let layout = Layout::contiguous(x.shape().clone());
-        return copy(d, &View { buffer: &straight, layout: &layout, dtype: x.dtype }, to);
+        return convert(d, &View { buffer: &straight, layout: &layout, dtype: x.dtype }, to);
     }
-    match x.buffer {
-        HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => cast::<f32>(d, x, to),
-        HostData::F64(_) => cast::<f64>(d, x, to),
-        HostData::I64(_) => cast::<i64>(d, x, to),
-        HostData::I32(_) => cast::<i32>(d, x, to),
-        HostData::U8(_) => cast::<u8>(d, x, to),
-        HostData::Bool(_) => cast::<bool>(d, x, to),
+    convert(d, x, to)
+}
+
+/// Stores some elements.
+type Store<C, T> = fn(Isa, &[C], &mut Room<'_, T>);
+
+/// What there is to convert, read as `C`: all that does not depend on the type to which.
+struct Conversion<'a, C> {
+    operand: Operand<'a, C>,
+    len: usize,
+    isa: Isa,
+}
+
+impl<'a, C: Number> Conversion<'a, C> {
+    fn new(d: &CpuDevice, x: &View<'a>) -> Result<Self> {
+        let len = x.shape().numel();
+        Ok(Conversion { operand: Operand::new(x.buffer, x.layout, len)?, len, isa: d.isa() })
+    }
+    /// The elements from number `start` on, at most so many together.
+    #[inline(never)]
+    fn parts(&self, mut start: usize, mut left: usize, most: usize, store: &mut dyn FnMut(&[C])) {
+        let mut block = Block::new();
+        while left > 0 {
+            let n = left.min(most);
+            store(self.operand.part(self.isa, &mut block, start, n));
+            start += n;
+            left -= n;
+        }
+    }
+    /// Block by block.
+    fn each<T: Element>(&self, d: &CpuDevice, store: Store<C, T>) -> Result<HostData> {
+        // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
+        let in_place =
+            matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
+        let most = if in_place { usize::MAX } else { BLOCK };
+        let v = fresh(d, self.len, BLOCK, &|start, room: &mut Room<'_, T>| {
+            self.parts(start, room.left(), most, &mut |part| store(self.isa, part, room));
+            Ok(())
+        })?;
+        Ok(T::wrap(v))
+    }
+}
+
+impl<C: Number + Odd> Conversion<'_, C> {
+    fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
+        self.each(d, |isa, x, room: &mut Room<'_, f16>| {
+            convert::to_f16(C::odds(isa, x, &mut Block::new()), room);
+        })
+    }
+    fn to_bf16(&self, d: &CpuDevice) -> Result<HostData> {
+        self.each(d, |isa, x, room: &mut Room<'_, bf16>| {
+            convert::to_bf16(isa, C::odds(isa, x, &mut Block::new()), room);
+        })
     }
 }
 
 /// From what is read as `C` to any type.
-fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
-    /// Stores some elements.
-    type Store<C, T> = fn(Isa, &[C], &mut Room<'_, T>);
-    /// What there is to convert: all that does not depend on the type to which.
-    struct From<'a, C> {
-        operand: Operand<'a, C>,
-        len: usize,
-        isa: Isa,
-    }
-    impl<C: Number> From<'_, C> {
-        /// The elements from number `start` on, at most so many together.
-        #[inline(never)]
-        fn parts(&self, mut start: usize, mut left: usize, most: usize, store: &mut dyn FnMut(&[C])) {
-            let mut block = Block::new();
-            while left > 0 {
-                let n = left.min(most);
-                store(self.operand.part(self.isa, &mut block, start, n));
-                start += n;
-                left -= n;
-            }
-        }
-        /// Block by block.
-        fn each<T: Element>(&self, d: &CpuDevice, store: Store<C, T>) -> Result<HostData> {
-            // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
-            let in_place =
-                matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
-            let most = if in_place { usize::MAX } else { BLOCK };
-            let v = fresh(d, self.len, BLOCK, &|start, room: &mut Room<'_, T>| {
-                self.parts(start, room.left(), most, &mut |part| store(self.isa, part, room));
-                Ok(())
-            })?;
-            Ok(T::wrap(v))
-        }
-    }
-    let len = x.shape().numel();
-    let from = From::<C> { operand: Operand::new(x.buffer, x.layout, len)?, len, isa: d.isa() };
+fn from<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+    let from = Conversion::<C>::new(d, x)?;
     match to {
         DType::F32 => from.each(d, convert::simple::<C, f32>),
         DType::F64 => from.each(d, convert::simple::<C, f64>),
@@ -96,12 +137,8 @@ fn cast<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostD
         DType::I32 => from.each(d, convert::simple::<C, i32>),
         DType::U8 => from.each(d, convert::simple::<C, u8>),
         DType::Bool => from.each(d, convert::simple::<C, bool>),
-        DType::F16 => from.each(d, |isa, x, room: &mut Room<'_, f16>| {
-            convert::to_f16(C::odds(isa, x, &mut Block::new()), room);
-        }),
-        DType::BF16 => from.each(d, |isa, x, room: &mut Room<'_, bf16>| {
-            convert::to_bf16(isa, C::odds(isa, x, &mut Block::new()), room);
-        }),
+        DType::F16 => from.to_f16(d),
+        DType::BF16 => from.to_bf16(d),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::CpuDevice;
 use crate::View;
-use crate::copy::{copy, elements, own};
+use crate::copy::{cast_halves, elements, own};
 use crate::memory::with_capacity;
 use crate::operand::misuse;
 use crate::parallel::pieces;
@@ -147,10 +147,14 @@ pub(crate) fn scatter(
     }
     if how == Scatter::Add && dtype.is_half() {
         // The sums run in f32.
-        let (y, x) = (copy(d, base, DType::F32)?, copy(d, src, DType::F32)?);
+        let (y, x) = (cast_halves(d, base, DType::F32)?, cast_halves(d, src, DType::F32)?);
         let x = View { buffer: &x, layout: &Layout::contiguous(src.shape().clone()), dtype: DType::F32 };
         let y = write(d, y, &rows, &x, how)?;
-        return Ok(Some(copy(d, &View { buffer: &y, layout: &contiguous, dtype: DType::F32 }, dtype)?));
+        return Ok(Some(cast_halves(
+            d,
+            &View { buffer: &y, layout: &contiguous, dtype: DType::F32 },
+            dtype,
+        )?));
     }
     Ok(Some(write(d, own(d, base)?, &rows, src, how)?))
 }

@@ -40,6 +40,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{self, *};
+use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
@@ -139,8 +140,12 @@ impl Backend for Cpu {
     fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
         own(random::random(d, r, s, dtype, len))
     }
-    fn copy(d: &CpuDevice, x: Look<'_>, dtype: DType) -> Result<CpuBuffer> {
-        own(copy::copy(d, &host(&x)?, dtype))
+    fn copy(d: &CpuDevice, x: Look<'_>) -> Result<CpuBuffer> {
+        own(copy::own(d, &host(&x)?))
+    }
+    fn cast<C: Casting>(d: &CpuDevice, x: Look<'_>, dtype: DType) -> Result<CpuBuffer> {
+        let x = host(&x)?;
+        own(if const { C::ALL } { copy::cast(d, &x, dtype) } else { copy::cast_halves(d, &x, dtype) })
     }
     fn assemble(
         d: &CpuDevice,
@@ -158,7 +163,7 @@ impl Backend for Cpu {
         Ok(None)
     }
     fn input(d: &CpuDevice, x: Look<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
-        Self::copy(d, x, x.dtype)
+        Self::copy(d, x)
     }
     fn replay(_: &CpuDevice, g: &Infallible, _: &[(Look<'_>, &CpuBuffer)]) -> Result<bool> {
         match *g {}

@@ -6,6 +6,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
+use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
@@ -180,8 +181,11 @@ impl Backend for Any {
     fn random(d: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<AnyBuffer> {
         on!(d, B, d => B::random(d, r, s, dtype, len).map(B::wrap))
     }
-    fn copy(d: &Device, x: View<'_, Self>, dtype: DType) -> Result<AnyBuffer> {
-        on!(d, B, d => B::copy(d, to::<B>(x), dtype).map(B::wrap))
+    fn copy(d: &Device, x: View<'_, Self>) -> Result<AnyBuffer> {
+        on!(d, B, d => B::copy(d, to::<B>(x)).map(B::wrap))
+    }
+    fn cast<C: Casting>(d: &Device, x: View<'_, Self>, dtype: DType) -> Result<AnyBuffer> {
+        on!(d, B, d => B::cast::<C>(d, to::<B>(x), dtype).map(B::wrap))
     }
     fn assemble(
         d: &Device,

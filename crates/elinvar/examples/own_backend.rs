@@ -9,6 +9,7 @@
 use elinvar::core::philox::Stream;
 use elinvar::core::{DType, HostData, Layout, MemoryStats, Precision, Scalar, Shape};
 use elinvar::ops::backend::*;
+use elinvar::ops::casting::Casting;
 use elinvar::ops::fold::Folding;
 use elinvar::ops::map::{IntMap, Map};
 use elinvar::ops::rows::Rows;
@@ -99,8 +100,11 @@ impl Backend for Counting {
     fn random(d: &Counter, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
         Reference::random(d.count("random"), r, s, dtype, len)
     }
-    fn copy(d: &Counter, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
-        Reference::copy(d.count("copy"), to(x), dtype)
+    fn copy(d: &Counter, x: View<'_, Self>) -> Result<HostData> {
+        Reference::copy(d.count("copy"), to(x))
+    }
+    fn cast<C: Casting>(d: &Counter, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
+        Reference::cast::<C>(d.count("cast"), to(x), dtype)
     }
     fn assemble(
         d: &Counter,
@@ -122,7 +126,7 @@ impl Backend for Counting {
         Ok(None)
     }
     fn input(d: &Counter, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
-        Self::copy(d, x, x.dtype)
+        Self::copy(d, x)
     }
     fn replay(_: &Counter, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
         match *g {}

@@ -24,6 +24,7 @@ use elinvar_kernel::library::{
     scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
+use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map};
@@ -39,6 +40,11 @@ pub(crate) type Look<'a, D> = View<'a, Gpu<D>>;
 /// The memory behind views.
 pub(crate) fn parts<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Part<'a, D>>> {
     x.iter().map(|v| v.buffer.part()).collect()
+}
+
+/// The view, contiguous, as this dtype.
+fn converted<D: Driver>(d: &GpuDevice<D>, x: Look<'_, D>, to: DType) -> Result<GpuBuffer<D>> {
+    one(d, copy::copy(x.layout, x.dtype, to), &[x], to, x.shape().numel())
 }
 
 /// Runs a work with one result, which comes after its operands.
@@ -180,7 +186,7 @@ impl<D: Driver> Backend for Gpu<D> {
         if x.layout.offset() == 0 && x.layout.is_contiguous() {
             return x.buffer.download(d, len);
         }
-        Self::copy(d, x, x.dtype)?.download(d, len)
+        Self::copy(d, x)?.download(d, len)
     }
     fn receive(d: &Self::Device, from: &Self::Device, x: Look<'_, D>) -> Result<Option<Self::Buffer>> {
         if d == from {
@@ -191,7 +197,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let whole = if x.buffer.node.is_whole(x.layout) {
             x.buffer
         } else {
-            copied = Self::copy(from, x, x.dtype)?;
+            copied = Self::copy(from, x)?;
             &copied
         };
         let y = GpuBuffer::room(d, x.dtype, x.shape().numel())?;
@@ -231,10 +237,12 @@ impl<D: Driver> Backend for Gpu<D> {
         };
         Ok(one(d, work, &[], dtype, len)?.within(range))
     }
-    fn copy(d: &Self::Device, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
-        let len = x.shape().numel();
-        let y = one(d, copy::copy(x.layout, x.dtype, to), &[x], to, len)?;
-        Ok(if x.dtype == to { y.within(x.buffer.node.range) } else { y })
+    fn copy(d: &Self::Device, x: Look<'_, D>) -> Result<Self::Buffer> {
+        Ok(converted(d, x, x.dtype)?.within(x.buffer.node.range))
+    }
+    fn cast<C: Casting>(d: &Self::Device, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
+        // A kernel is built for the types at hand, whichever they are.
+        if x.dtype == to { Self::copy(d, x) } else { converted(d, x, to) }
     }
     fn assemble(
         d: &Self::Device,
@@ -262,7 +270,7 @@ impl<D: Driver> Backend for Gpu<D> {
         Graph::record(d, work).map(Some)
     }
     fn input(d: &Self::Device, x: Look<'_, D>, before: Option<&Self::Buffer>) -> Result<Self::Buffer> {
-        let new = d.unrecorded(|| Self::copy(d, x, x.dtype))?;
+        let new = d.unrecorded(|| Self::copy(d, x))?;
         let range = |b: &Self::Buffer| Range::of(x.dtype, b.node.range);
         let both = before.map_or(range(&new), |before| range(&new).or(range(before)));
         Ok(new.within(both.known(x.dtype)))
@@ -279,7 +287,7 @@ impl<D: Driver> Backend for Gpu<D> {
             let from = if x.buffer.node.is_whole(x.layout) {
                 x.buffer.part()?
             } else {
-                copied = Self::copy(d, *x, x.dtype)?;
+                copied = Self::copy(d, *x)?;
                 copied.part()?
             };
             d.copy(from, to.part()?)?;

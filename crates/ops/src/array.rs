@@ -1,6 +1,7 @@
 //! `Array`: a strided tensor on a device, without gradients. What ops compute on.
 
 use crate::backend::{Backend, View};
+use crate::casting::{All, Casting};
 use crate::map::{IntMap, Map, Out};
 use crate::recording;
 use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result, Scalar, Shape};
@@ -232,11 +233,8 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// `OutOfMemory`.
     pub fn copy(&self) -> Result<Self> {
-        self.copy_as(self.dtype())
-    }
-    fn copy_as(&self, to: DType) -> Result<Self> {
-        let b = B::copy(self.device(), self.view(), to)?;
-        Ok(Self::new(self.device(), b, self.shape().clone(), to))
+        let b = B::copy(self.device(), self.view())?;
+        Ok(Self::new(self.device(), b, self.shape().clone(), self.dtype()))
     }
     /// On another device of its backend; itself if it lives there.
     ///
@@ -256,7 +254,18 @@ impl<B: Backend> Array<B> {
     /// # Errors
     /// `OutOfMemory`.
     pub fn cast(&self, to: DType) -> Result<Self> {
-        if to == self.dtype() { Ok(self.clone()) } else { self.copy_as(to) }
+        self.cast_by::<All>(to)
+    }
+    /// The same of some dtypes alone.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; a backend may refuse what is not of these dtypes.
+    pub fn cast_by<C: Casting>(&self, to: DType) -> Result<Self> {
+        if to == self.dtype() {
+            return Ok(self.clone());
+        }
+        let b = B::cast::<C>(self.device(), self.view(), to)?;
+        Ok(Self::new(self.device(), b, self.shape().clone(), to))
     }
     /// The same elements, row-major, under another shape: a view where possible, else a copy.
     ///

@@ -10,6 +10,7 @@
 //! * f16 and bf16 are loaded exactly to f32, computed there, and rounded once at the store.
 //! * The result's bits are those of `reference`, see `NUMERICS.md`.
 
+use crate::casting::Casting;
 use crate::fold::Folding;
 use crate::map::{IntMap, Map};
 use crate::rows::Rows;
@@ -322,10 +323,12 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer>;
     /// `len` random numbers.
     fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer>;
+    /// The view, contiguous, with every bit.
+    fn copy(d: &Self::Device, x: View<'_, Self>) -> Result<Self::Buffer>;
     /// The view, contiguous, as another (or the same) dtype. Floats round once to nearest even (also i64 to bf16
     /// and f64 to f16, which must not pass through a rounded f32), overflow to inf; float to integer cuts towards
     /// zero and saturates (NaN: 0); integer to integer wraps; to bool: `x != 0`. The same dtype keeps every bit.
-    fn copy(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<Self::Buffer>;
+    fn cast<C: Casting>(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<Self::Buffer>;
     /// A new tensor of `shape` filled with `fill`, into which the parts are written one after the other; each
     /// part's layout is a view into the new tensor, of the part's shape.
     fn assemble(

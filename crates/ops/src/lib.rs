@@ -3,7 +3,8 @@
 //! From the bottom up:
 //! * [`lane`] and [`math`]: formulas over single numbers, and the elementary functions.
 //! * [`map`], [`rows`], [`mod@update`]: what an elementwise op, a row-wise op and a step of an optimiser are.
-//! * [`backend`]: the kinds of work that a backend is asked for. [`fold`]: its folds as types.
+//! * [`backend`]: the kinds of work that a backend is asked for. [`fold`], [`casting`]: its folds and
+//!   conversions as types.
 //! * [`mod@array`]: a strided tensor on a backend, without gradients.
 //! * [`op`], [`value`]: what the tape records, and the abstraction over "with tape" and "without tape" in which
 //!   every op and every gradient is written.
@@ -14,6 +15,7 @@
 pub mod args;
 pub mod array;
 pub mod backend;
+pub mod casting;
 pub mod catalogue;
 pub mod door;
 pub mod fold;

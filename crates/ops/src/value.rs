@@ -5,7 +5,8 @@
 
 use crate::array::Array;
 use crate::backend::Backend;
-use crate::catalogue;
+use crate::casting::Halves;
+use crate::catalogue::{self, cast::floats};
 use crate::op::{Op, Outputs};
 use elinvar_core::{DType, Result, Scalar, Shape};
 use std::fmt::Debug;
@@ -120,12 +121,15 @@ pub fn gradient_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
 pub fn widen<V: Value, const N: usize>(x: [&V; N], f: impl FnOnce([&V; N]) -> Result<V>) -> Result<V> {
     match x.iter().map(|v| v.dtype()).find(|d| d.is_float()) {
         Some(dtype) if dtype.is_half() => {
-            let wide = x.map(|v| if v.dtype() == dtype { cast(v, DType::F32) } else { Ok(v.clone()) });
+            let wide = x.map(|v| match v.dtype() {
+                d if d == dtype => floats(v, DType::F32, Halves),
+                _ => Ok(v.clone()),
+            });
             let mut all = Vec::with_capacity(N);
             for w in wide {
                 all.push(w?);
             }
-            cast(&f(std::array::from_fn(|i| &all[i]))?, dtype)
+            floats(&f(std::array::from_fn(|i| &all[i]))?, dtype, Halves)
         }
         _ => f(x),
     }

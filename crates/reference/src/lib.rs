@@ -29,6 +29,7 @@ use elinvar_ops::Backend;
 use elinvar_ops::backend::{
     ArgFold, Attention, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
 };
+use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
 use elinvar_ops::rows::Rows;
@@ -115,8 +116,11 @@ impl Backend for Reference {
     fn random(_: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
         memory::random(r, s, dtype, len)
     }
-    fn copy(_: &Device, x: View<'_>, to: DType) -> Result<HostData> {
-        memory::copy(&x, to)
+    fn copy(_: &Device, x: View<'_>) -> Result<HostData> {
+        memory::copy(&x)
+    }
+    fn cast<C: Casting>(_: &Device, x: View<'_>, to: DType) -> Result<HostData> {
+        if const { C::ALL } { memory::cast(&x, to) } else { memory::cast_halves(&x, to) }
     }
     fn assemble(
         _: &Device,
@@ -133,7 +137,7 @@ impl Backend for Reference {
         Ok(None)
     }
     fn input(d: &Device, x: View<'_>, _: Option<&HostData>) -> Result<HostData> {
-        Self::copy(d, x, x.dtype)
+        Self::copy(d, x)
     }
     fn replay(_: &Device, g: &Infallible, _: &[(View<'_>, &HostData)]) -> Result<bool> {
         match *g {}

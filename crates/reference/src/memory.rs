@@ -5,7 +5,9 @@ use crate::cell::Cell;
 use crate::compute::{Compute, convert, each_float, elements, misuse, own};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::philox::{Stream, unit_f32, unit_f64};
-use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
+use elinvar_core::{
+    DType, Element, HostData, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
+};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
 
@@ -14,18 +16,37 @@ pub fn fill(value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
     each_dtype!(dtype, T => Ok(T::wrap(filled(len, T::nearest(value))?)))
 }
 
+/// The view, contiguous. Not even a NaN's payload changes.
+pub fn copy(x: &View) -> Result<HostData> {
+    own(x.buffer, x.layout)
+}
+
 /// The view, contiguous, as another (or the same) dtype.
-pub fn copy(x: &View, to: DType) -> Result<HostData> {
+pub fn cast(x: &View, to: DType) -> Result<HostData> {
     // Elements come together once for each type, and not for each pair of types, which was 50 KB of programs.
     fn one<S: Cell>(v: &[S], layout: &Layout, to: DType) -> Result<HostData> {
         let v = elements(v, layout)?;
         each_dtype!(to, T => Ok(T::wrap(convert(&v, |x| T::nearest(x.value()))?)))
     }
     if x.buffer.dtype() == to {
-        // Not even a NaN's payload changes.
-        return own(x.buffer, x.layout);
+        return copy(x);
     }
     each_data!(x.buffer, v => one(v, x.layout, to))
+}
+
+/// The same of f16 and bf16 to f32, and back.
+pub fn cast_halves(x: &View, to: DType) -> Result<HostData> {
+    fn one<S: Cell, T: Cell>(v: &[S], layout: &Layout) -> Result<HostData> {
+        Ok(T::wrap(convert(&elements(v, layout)?, |x| T::nearest(x.value()))?))
+    }
+    match (x.buffer, to) {
+        (HostData::F16(v), DType::F32) => one::<_, f32>(v, x.layout),
+        (HostData::BF16(v), DType::F32) => one::<_, f32>(v, x.layout),
+        (HostData::F32(v), DType::F16) => one::<_, f16>(v, x.layout),
+        (HostData::F32(v), DType::BF16) => one::<_, bf16>(v, x.layout),
+        (same, _) if same.dtype() == to => copy(x),
+        (other, _) => Err(misuse(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
+    }
 }
 
 /// A tensor of `shape` filled with `fill`, into which the parts are written one after the other.
@@ -134,7 +155,7 @@ mod tests {
     #[test]
     fn a_copy_of_the_same_type_keeps_every_bit() {
         let odd = f32::from_bits(0x7fc0_1234);
-        let y = copy(&view(&HostData::F32([odd, -0.0].into()), &layout(&[2])), DType::F32).unwrap();
+        let y = copy(&view(&HostData::F32([odd, -0.0].into()), &layout(&[2]))).unwrap();
         let HostData::F32(y) = y else { panic!("another type") };
         assert_eq!([y[0].to_bits(), y[1].to_bits()], [0x7fc0_1234, 0x8000_0000]);
     }
@@ -144,7 +165,7 @@ mod tests {
         for from in DType::ALL {
             for to in DType::ALL {
                 let x = fill(Scalar::Int(1), from, 3).unwrap();
-                let y = copy(&view(&x, &layout(&[3]).flip(0)), to).unwrap();
+                let y = cast(&view(&x, &layout(&[3]).flip(0)), to).unwrap();
                 assert_eq!(y, fill(Scalar::Int(1), to, 3).unwrap(), "{from} to {to}");
             }
         }

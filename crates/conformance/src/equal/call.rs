@@ -7,6 +7,7 @@ use elinvar_ops::backend::{
     AddBias, ArgFold, Attention, Backend, Changed, Conv, Fold, Plain, Pool, Random, Scan, Scatter,
     UpdateItem, View,
 };
+use elinvar_ops::casting::{All, Halves};
 use elinvar_ops::fold;
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
@@ -227,7 +228,16 @@ impl Call {
                 vec![down(B::random(d, *r, stream, *dtype, *len)?, *dtype, *len)?]
             }
             Call::Copy { x, to } => {
-                vec![down(B::copy(d, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?]
+                let (x, from, len) = (up(x)?, x.data.dtype(), x.layout.shape().numel());
+                let mut all = vec![down(B::cast::<All>(d, x.view(), *to)?, *to, len)?];
+                if from == *to {
+                    all.push(down(B::copy(d, x.view())?, *to, len)?);
+                }
+                let halves = |x: DType, y: DType| x.is_half() && y == DType::F32;
+                if halves(from, *to) || halves(*to, from) {
+                    all.push(down(B::cast::<Halves>(d, x.view(), *to)?, *to, len)?);
+                }
+                all
             }
             Call::Assemble { fill, dtype, shape, parts } => {
                 let held = parts.iter().map(|(x, _)| up(x)).collect::<Result<Vec<_>>>()?;

@@ -22,6 +22,7 @@ use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
     ArgFold, Attention, Conv, Epilogue, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem, View,
 };
+use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::rows::Rows;
@@ -294,7 +295,10 @@ impl Backend for Interpreted {
             None => HostData::full(dtype, 0, 0.into()),
         }
     }
-    fn copy(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
+    fn copy(d: &Device, x: View<'_, Self>) -> Result<HostData> {
+        Self::cast::<Halves>(d, x, x.dtype)
+    }
+    fn cast<C: Casting>(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
         match copy::copy(x.layout, x.dtype, to) {
             Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
             None => HostData::full(to, 0, 0.into()),
@@ -322,7 +326,7 @@ impl Backend for Interpreted {
         Ok(None)
     }
     fn input(d: &Device, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
-        Self::copy(d, x, x.dtype)
+        Self::copy(d, x)
     }
     fn replay(_: &Device, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
         match *g {}

@@ -14,6 +14,7 @@ use elinvar_kernel::library::map::{self, Choice};
 use elinvar_kernel::library::row::Tile;
 use elinvar_kernel::library::{contract, index};
 use elinvar_ops::backend::{ArgFold, Plain};
+use elinvar_ops::casting::All;
 use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -287,7 +288,7 @@ fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
                 let v = (0..35u64).map(|j| unit_f32(s(i).word(j)) * 4.0 - 2.0).collect();
                 let f = HostData::F32(v);
                 let view = View { buffer: &f, layout: &layout, dtype: DType::F32 };
-                Reference::copy(&ReferenceDevice, view, dtype).expect("it runs")
+                Reference::cast::<All>(&ReferenceDevice, view, dtype).expect("it runs")
             })
             .collect();
         let view = |buffer, dtype| View::<Reference> { buffer, layout: &layout, dtype };

@@ -1,27 +1,37 @@
 //! cast: the same numbers as another dtype. Floats round to nearest even, and overflow to infinity; float to integer
 //! cuts towards zero and saturates (NaN: 0); integers wrap; to bool: x != 0.
 
+use crate::casting::{All, Casting};
 use crate::prelude::*;
 
 /// As dtype `to`, from float to float; the gradient is cast back.
 #[derive(Clone, Copy, Debug)]
-pub struct Cast {
+pub struct Cast<C> {
     /// The dtype of the result.
     pub to: DType,
+    /// Of the dtypes that there may be.
+    pub of: C,
 }
 
-impl Op for Cast {
+impl<C: Casting> Op for Cast<C> {
     const NAME: &'static str = "cast";
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([x[0].cast(self.to)?]))
+        Ok(Outputs::from_buf([x[0].cast_by::<C>(self.to)?]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a cast has one result");
-        Ok(vec![c.want(0, || cast(g, c.dtype(0)))?])
+        let to = c.dtype(0);
+        Ok(vec![c.want(0, || floats(g, to, self.of))?])
     }
+}
+
+/// `x` as dtype `to`, from float to float; `x` itself if it is of that dtype already. No other conversions are in the program for it than those
+/// that it is said to be of.
+pub(crate) fn floats<V: Value>(x: &V, to: DType, of: impl Casting) -> Result<V> {
+    if x.dtype() == to { Ok(x.clone()) } else { V::apply(Cast { to, of }, &[x]) }
 }
 
 /// `x` as dtype `to`. Between floats it has a gradient; from or to integers and bool the result depends on nothing.
@@ -30,7 +40,7 @@ impl Op for Cast {
 /// `OutOfMemory`.
 pub fn cast<V: Value>(x: &V, to: DType) -> Result<V> {
     if x.dtype().is_float() && to.is_float() {
-        V::apply(Cast { to }, &[x])
+        V::apply(Cast { to, of: All }, &[x])
     } else {
         Ok(V::from_array(x.array().cast(to)?))
     }

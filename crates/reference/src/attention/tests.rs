@@ -127,7 +127,7 @@ impl Case {
     fn run(&self, dtype: DType) -> [HostData; 5] {
         let as_dtype = |v: Vec<f64>| {
             let x = HostData::F64(v.into());
-            crate::memory::copy(&view(&x, &layout(&[x.len()])), dtype).unwrap()
+            crate::memory::cast(&view(&x, &layout(&[x.len()])), dtype).unwrap()
         };
         let [q, k, v, g] = self.operands().map(as_dtype);
         let mask = self.mask.as_ref().map(|m| match m {
@@ -172,7 +172,7 @@ fn halves_are_computed_in_f32_and_rounded_once() {
         for dtype in [DType::F16, DType::BF16] {
             let round = |v: Vec<f64>| {
                 let x = HostData::F64(v.into());
-                let half = crate::memory::copy(&view(&x, &layout(&[x.len()])), dtype).unwrap();
+                let half = crate::memory::cast(&view(&x, &layout(&[x.len()])), dtype).unwrap();
                 wide(&half)
             };
             // The same operands, rounded beforehand, in f32: the forward agrees after rounding.
