@@ -265,6 +265,16 @@ pub(crate) fn block<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     halved::<T, F>(&mut lanes, terms.len())
 }
 
+/// The same where nothing is known but the architecture. On x86-64 it is the definition: without AVX2, lanes written out for each type and way
+/// were seventy kilobytes of a program.
+#[inline(never)]
+pub(crate) fn plain<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
+    #[cfg(target_arch = "x86_64")]
+    return fold_block(terms.len(), F::start(), |i| terms[i], F::two);
+    #[cfg(not(target_arch = "x86_64"))]
+    block::<T, F>(terms)
+}
+
 /// A block of at most [`BLOCK`] contiguous terms.
 struct Block<'a, T, F> {
     terms: &'a [T],
@@ -277,11 +287,9 @@ impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
     fn run(self) -> T {
         block::<T, F>(self.terms)
     }
-    /// The definition: without AVX2, lanes written out for each type and way were seventy kilobytes of a program.
-    #[cfg(target_arch = "x86_64")]
     #[inline(never)]
     fn plain(self) -> T {
-        fold_block(self.terms.len(), F::start(), |i| self.terms[i], F::two)
+        plain::<T, F>(self.terms)
     }
 }
 

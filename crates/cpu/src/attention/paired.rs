@@ -12,7 +12,7 @@ use crate::CpuDevice;
 use crate::View;
 use crate::convert::nearest_bf16;
 use crate::gemm::{pair, turn};
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Copies, Isa, Kernel, dispatch};
 use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
 use crate::simd::tile::Strided;
@@ -38,6 +38,7 @@ struct Exactly<'a, C> {
 
 impl<C: Number> Kernel for Exactly<'_, C> {
     type Out = ();
+    const COPIES: Copies = Copies::Pairs;
     #[inline(always)]
     fn run(self) {
         let Exactly { first, second, to } = self;
@@ -67,6 +68,7 @@ struct OfKeys<'a, C> {
 
 impl<C: Number> Kernel for OfKeys<'_, C> {
     type Out = ();
+    const COPIES: Copies = Copies::Pairs;
     #[inline(always)]
     fn run(self) {
         for (p, to) in self.tile.iter().zip(self.to.as_chunks_mut::<PAIRS>().0) {
@@ -84,6 +86,7 @@ struct OfQueries<'a, C> {
 
 impl<C: Number> Kernel for OfQueries<'_, C> {
     type Out = ();
+    const COPIES: Copies = Copies::Pairs;
     #[inline(always)]
     fn run(self) {
         let (first, second) = self.tile.split_at(self.tile.len().min(PAIRS));

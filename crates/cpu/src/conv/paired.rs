@@ -12,7 +12,7 @@ use crate::View;
 use crate::copy::elements;
 use crate::gemm::contract::numbers;
 use crate::gemm::{Numbers, Real, pair};
-use crate::isa::{Kernel, dispatch};
+use crate::isa::{Copies, Kernel, dispatch};
 use crate::memory::Scratch;
 use crate::simd::room::fresh_pieces;
 use elinvar_core::host::filled;
@@ -51,6 +51,7 @@ struct Pairs<'a, T, S, F> {
 
 impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, T, S, F> {
     type Out = ();
+    const COPIES: Copies = Copies::Pairs;
     #[inline(always)]
     fn run(self) {
         for ((to, first), second) in self.to.iter_mut().zip(self.first).zip(self.second) {

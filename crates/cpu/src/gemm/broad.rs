@@ -49,7 +49,7 @@ impl<T: Real> Job<'_, T> {
         let padded = self.m.next_multiple_of(width::<T>(d.isa()));
         let deep = ((PACKED / size_of::<T>() / padded / CHUNK).max(1) * CHUNK).min(self.k);
         each(d, self.ns(), tiles, |tile| {
-            if FEW.contains(&self.m) && self.k * self.m <= PACKED / size_of::<T>() {
+            if d.isa().has_fma() && FEW.contains(&self.m) && self.k * self.m <= PACKED / size_of::<T>() {
                 return self.few(d, tile);
             }
             // If there are more terms, the sums of all columns wait for them.

@@ -346,7 +346,8 @@ impl<T: Real> Job<'_, T> {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
         each(d, self.ns(), tiles, |tile| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            if rows.len() <= SKINNY
+            if isa.has_fma()
+                && rows.len() <= SKINNY
                 && (self.kind == Kind::Numbers || cols.len() >= LEAST)
                 && let Some(columns) = self.right.columns(b, cols.clone())
             {
@@ -363,7 +364,8 @@ impl<T: Real> Job<'_, T> {
                 scratch(room, |right| {
                     for terms in chunks(0..self.k) {
                         let k = terms.len();
-                        if self.m <= thin::THIN
+                        if isa.has_fma()
+                            && self.m <= thin::THIN
                             && self.kind == Kind::Numbers
                             && let Some(direct) = self.right.direct(isa, b, terms.clone(), cols.clone())
                         {

@@ -14,7 +14,7 @@ use super::{
     turn, width,
 };
 use crate::CpuDevice;
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Copies, Isa, Kernel, dispatch};
 use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::{Lane, LaneInt};
 use std::ops::Range;
@@ -110,6 +110,7 @@ struct Pack<'a> {
 
 impl Kernel for Pack<'_> {
     type Out = ();
+    const COPIES: Copies = Copies::Pairs;
     #[inline(always)]
     fn run(self) {
         let Pack { src, at, down, across, apart, rows, cols, whole, dst, pitch } = self;

@@ -2,7 +2,7 @@
 //! long runs, several rows at a time, while the sums stay in L1.
 
 use super::{Panels, Real};
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Copies, Isa, Kernel, dispatch};
 
 /// Rows of the left factor up to which this is faster than a tile.
 pub(super) const THIN: usize = 2;
@@ -27,6 +27,7 @@ struct Thin<'a, T> {
 
 impl<T: Real> Kernel for Thin<'_, T> {
     type Out = ();
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     fn run(self) {
         let Panels { data, step, .. } = self.right;

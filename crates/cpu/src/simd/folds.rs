@@ -301,7 +301,7 @@ macro_rules! folds {
         impl Folds for $t {
             fn sum(isa: Isa, x: &[$t], far: bool) -> $t {
                 match isa.level() {
-                    Level::Plain => lanes::block::<$t, Sum>(x),
+                    Level::Plain => lanes::plain::<$t, Sum>(x),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, SumOf::<$v256, ALL_HELD>(x, far, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
@@ -312,7 +312,7 @@ macro_rules! folds {
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
                 match isa.level() {
-                    Level::Plain => lanes::block::<$t, Sum>(&parts.concat()),
+                    Level::Plain => lanes::plain::<$t, Sum>(&parts.concat()),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, SumOfParts::<$v256>(parts, PhantomData)),
                     #[cfg(target_arch = "x86_64")]

@@ -113,6 +113,41 @@ impl FromStr for Isa {
     }
 }
 
+/// The instruction sets for which work is compiled: a copy that is never run need not be in a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// All.
+    All,
+    /// Those with an fma: all but plain x86-64. There the fma of a number is a call, beside which it matters little how numbers get to it.
+    Fma,
+    /// AVX-512, of processors that multiply pairs of bf16 or have AMX.
+    Pairs,
+}
+
+impl Copies {
+    /// Is there one that needs nothing but the architecture?
+    pub(crate) const fn has_plain(self) -> bool {
+        match self {
+            Copies::All => true,
+            Copies::Fma => cfg!(not(target_arch = "x86_64")),
+            Copies::Pairs => false,
+        }
+    }
+    /// Is there one for AVX2, or for NEON?
+    pub(crate) const fn has_middle(self) -> bool {
+        match self {
+            Copies::All | Copies::Fma => true,
+            Copies::Pairs => false,
+        }
+    }
+}
+
+/// Work that asks for instructions of which there is no copy.
+#[cold]
+pub(crate) fn no_copy(isa: Isa) -> ! {
+    unreachable!("this work is not compiled for {isa}")
+}
+
 /// A piece of work that is compiled for each instruction set. `run` must be `#[inline(always)]`, and so must be what it
 /// calls in its loops.
 ///
@@ -121,6 +156,8 @@ impl FromStr for Isa {
 pub(crate) trait Kernel: Sized {
     /// What it gives.
     type Out;
+    /// For which instruction sets.
+    const COPIES: Copies = Copies::All;
     /// The work.
     fn run(self) -> Self::Out;
     /// The copy for processors of which nothing is known but their architecture.
@@ -166,16 +203,20 @@ pub(crate) trait Kernel: Sized {
 pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa.level() {
         #[cfg(not(target_arch = "aarch64"))]
-        Level::Plain => kernel.plain(),
+        Level::Plain if const { K::COPIES.has_plain() } => kernel.plain(),
         // All code of this architecture may use NEON, so one copy does for both.
         #[cfg(target_arch = "aarch64")]
-        Level::Plain | Level::Neon => kernel.plain(),
+        Level::Plain | Level::Neon if const { K::COPIES.has_plain() } => kernel.plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { kernel.avx2() },
+        Level::Avx2 if const { K::COPIES.has_middle() } => unsafe { kernel.avx2() },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { kernel.avx512() },
+        #[cfg(target_arch = "x86_64")]
+        Level::Plain | Level::Avx2 => no_copy(isa),
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => no_copy(isa),
     }
 }
 
@@ -227,8 +268,12 @@ pub(crate) fn formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K:
 }
 
 impl Isa {
+    /// Has it an fma? On plain x86-64 that of each number is a call. There, what is written for speed alone is not compiled.
+    pub(crate) fn has_fma(self) -> bool {
+        Copies::Fma.has_plain() || self.level() != Level::Plain
+    }
     /// Are formulas compiled for it? Where not, the reference's loops run them.
     pub(crate) fn has_formulas(self) -> bool {
-        cfg!(not(target_arch = "x86_64")) || self.level() != Level::Plain
+        self.has_fma()
     }
 }

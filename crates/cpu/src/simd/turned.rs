@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::LINE;
-use super::isa::Isa;
+use super::isa::{Copies, Isa};
 use super::quad::Quad;
 use super::room::Room;
 use super::vector::{InRegisters, Registers, in_registers, lanes};
@@ -27,7 +27,7 @@ pub(crate) struct Blocks<'a> {
 }
 
 /// Fills the room: y[r, i, c] = x[at + starts[i] + r + c * step]; or says that it does not, of numbers of other sizes than f32
-/// and f64, and of blocks that are smaller than a tile.
+/// and f64, of blocks that are smaller than a tile, and on plain x86-64.
 ///
 /// # Panics
 /// If a block leaves its buffer, or the room has another size.
@@ -43,7 +43,7 @@ pub(crate) fn turned<T: Copy>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut 
 fn as_numbers<T: Copy, N: Registers>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut Room<'_, T>) -> bool {
     let Blocks { at, starts, rows, cols, step } = blocks;
     let side = LINE / size_of::<N>();
-    if rows.min(cols) < side || lanes::<N>(isa) < 4 {
+    if rows.min(cols) < side || lanes::<N>(isa) < 4 || !isa.has_fma() {
         return false;
     }
     let y = room.unwritten();
@@ -84,6 +84,7 @@ fn head<T>(p: *const T, step: usize) -> usize {
 
 impl<T: Registers> InRegisters for Turned<'_, T> {
     type T = T;
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
         let Turned { x, blocks: Blocks { at, starts, rows, cols, step }, y } = self;
@@ -147,7 +148,8 @@ mod tests {
                         });
                         // NEON has two numbers of 8 bytes in a register, which make no square.
                         let lanes = if size_of::<T>() == 8 { lanes::<f64>(isa) } else { lanes::<f32>(isa) };
-                        assert_eq!(done, lanes >= 4 && rows.min(cols) >= side, "{isa}: {rows} x {cols}");
+                        let may = isa.has_fma() && lanes >= 4;
+                        assert_eq!(done, may && rows.min(cols) >= side, "{isa}: {rows} x {cols}");
                         let want = (0..rows).flat_map(|r| {
                             starts.iter().flat_map(move |s| {
                                 (0..cols).map(move |c| at as isize + s + r as isize + c as isize * step)

@@ -3,7 +3,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::isa::dispatch_pairs;
-use super::isa::{Isa, Kernel, Level};
+use super::isa::{Copies, Isa, Kernel, Level, no_copy};
 use super::quad::Quad;
 use elinvar_core::Element;
 use elinvar_ops::lane::Lane;
@@ -137,6 +137,8 @@ impl Registers for f64 {
 pub(crate) trait InRegisters {
     /// The number that is worked on.
     type T: Registers;
+    /// For which instruction sets it is compiled.
+    const COPIES: Copies = Copies::All;
     /// The work. It must be `#[inline(always)]`, and so must be what it calls in its loops.
     ///
     /// # Safety
@@ -149,15 +151,23 @@ pub(crate) trait InRegisters {
 pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
     // Each kind of registers is compiled for its own instruction set only, which `dispatch` could not know.
     match isa.level() {
-        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).plain(),
+        Level::Plain if const { W::COPIES.has_plain() } => In::<Four<W::T>, W>(work, PhantomData).plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2() },
+        Level::Avx2 if const { W::COPIES.has_middle() } => unsafe {
+            In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2()
+        },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { In::<<W::T as Registers>::V512, W>(work, PhantomData).avx512() },
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).plain(),
+        Level::Neon if const { W::COPIES.has_middle() } => {
+            In::<<W::T as Registers>::V128, W>(work, PhantomData).plain()
+        }
+        #[cfg(target_arch = "x86_64")]
+        Level::Plain | Level::Avx2 => no_copy(isa),
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => no_copy(isa),
     }
 }
 
@@ -175,9 +185,10 @@ pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2() },
-        Level::Plain => In::<Four<W::T>, W>(work, PhantomData).plain(),
+        Level::Plain if const { W::COPIES.has_plain() } => In::<Four<W::T>, W>(work, PhantomData).plain(),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).plain(),
+        Level::Plain => no_copy(isa),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::tile::Block;
 use crate::gemm::Real;
-use crate::isa::Isa;
+use crate::isa::{Copies, Isa};
 use crate::simd::amx::{SIDE, SQUARE, Stretch, square};
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, Registers, in_registers};
@@ -78,6 +78,7 @@ struct Stored<T> {
 
 impl<T: Registers + std::ops::Add<Output = T>> InRegisters for Stored<T> {
     type T = T;
+    const COPIES: Copies = Copies::Pairs;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
         let Stored { sums, rows, cols, c, step, before } = self;

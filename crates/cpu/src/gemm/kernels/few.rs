@@ -10,7 +10,7 @@
 
 use super::tile::each_row;
 use crate::gemm::Real;
-use crate::isa::Isa;
+use crate::isa::{Copies, Isa};
 use crate::simd::LINE;
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, Vector, in_registers, in_short_registers, lanes, short_lanes};
@@ -81,6 +81,7 @@ pub(crate) fn few<T: Real>(isa: Isa, b: Few<'_, T>) {
 
 impl<T: Real> InRegisters for Few<'_, T> {
     type T = T;
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(mut self) {
         let crossed = (self.step.unsigned_abs() * size_of::<T>()).is_multiple_of(CROSSED);

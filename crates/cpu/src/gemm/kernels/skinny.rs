@@ -7,7 +7,7 @@
 use super::tile::{Kind, each_row};
 use crate::gemm::Real;
 use crate::gemm::source::{Columns, Numbers};
-use crate::isa::Isa;
+use crate::isa::{Copies, Isa};
 use crate::simd::quad::{Half, Quad, one, one_half};
 use crate::simd::vector::{InRegisters, in_short_pairs, in_short_registers};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
@@ -154,6 +154,7 @@ struct Run<'a, T, S: Stored<T>> {
 
 impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     type T = T;
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
         let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;

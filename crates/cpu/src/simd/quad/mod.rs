@@ -116,9 +116,11 @@ impl<T: Registers> Quad for Four<T> {
     #[inline(always)]
     unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
         // SAFETY: the caller's.
-        std::array::from_fn(|t| unsafe { one(p, step, t, H::wide::<T>) })
+        std::array::from_fn(|t| unsafe { one_half(p, step, t) })
     }
-    #[inline(always)]
+    // As an fma, four of them stand here once on plain x86-64: each of f16 asks what the processor has.
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn widen<H: Half>(p: *const H) -> Self {
         // SAFETY: the caller's.
         unsafe { one(p, 1, 0, H::wide::<T>) }
