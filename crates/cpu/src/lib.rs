@@ -66,8 +66,7 @@ fn host<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
 
 /// All views, of numbers that are there.
 fn hosts<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
-    let all = x.iter().map(host).collect::<Result<Vec<_>>>()?;
-    Ok(all.try_into().unwrap_or_else(|_| unreachable!("as many as there were")))
+    gemm::contract::all(x, host)
 }
 
 /// A view, for the reference.
@@ -263,7 +262,10 @@ impl Backend for Cpu {
             }
             DType::F64 => gemm::contract::contract::<f64, E, N>(d, p, &x, (&w, packed), e, &extra),
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
-                Reference::contract_integers(to(x), to(w), &extra.map(to))
+                let own = |v: backend::View<'_, Reference>| {
+                    copy::own(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
+                };
+                Reference::contract_integers(to(x), to(w), &extra.map(to), &own)
             }
         })
     }

@@ -4,13 +4,14 @@
 //! terms in the canonical order; that they run side by side only saves walking through memory in columns.
 
 use crate::View;
-use crate::compute::{Compute, each_float, each_int, elements, misuse};
+use crate::compute::{Compute, each_float, each_int, misuse, own};
 use crate::map::floats;
 use crate::ring::Ring;
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, HostData, Result};
 use elinvar_ops::backend::Epilogue;
+use std::ops::Deref;
 
 /// Contractions side by side: `total[j] = sum of a * b[j]` over the terms given, in the order given.
 #[derive(Clone, Debug)]
@@ -43,7 +44,9 @@ impl<T: Ring> Chains<T> {
             *acc = a.chain(b, *acc);
         }
     }
-    /// Adds the chunk to the total. The first chunk is the total: adding it to 0 could lose a sign.
+    /// Adds the chunk to the total. The first chunk is the total: adding it to 0 could lose a sign. It stands here once for each type, and not
+    /// wherever chunks end.
+    #[inline(never)]
     fn close(&mut self) {
         if self.terms <= CHUNK {
             self.total.copy_from_slice(&self.chunk);
@@ -72,33 +75,38 @@ pub fn contract<E: Epilogue<N>, const N: usize>(
     if dtype.is_float() {
         return each_float!("a contraction", dtype, C => {
             let load = |v: &View<'_>, b: usize| Ok(C::load(v.buffer, &v.layout.select(0, b))?.into_owned());
-            let y = products::<C>(x, w, load)?;
+            let y = products(x, w, load)?;
             C::store(epilogue::<C, E, N>(y, e, extra)?, dtype)
         });
     }
-    integers(x, w, extra)
+    integers(x, w, extra, &|v| own(v.buffer, v.layout))
 }
 
-/// The same of integers and bool, which take no epilogue, and so no operands of one.
-pub fn integers(x: &View, w: &View, extra: &[View]) -> Result<HostData> {
+/// The same of integers and bool, which take no epilogue, and so no operands of one. `own` gives the elements of a view, row-major.
+pub fn integers(
+    x: &View,
+    w: &View,
+    extra: &[View],
+    own: &dyn Fn(View<'_>) -> Result<HostData>,
+) -> Result<HostData> {
     let dtype = x.buffer.dtype();
     if !extra.is_empty() {
         return Err(misuse("a contraction with an epilogue", dtype));
     }
     each_int!("a contraction", dtype, I => {
-        let load = |v: &View<'_>, b: usize| match I::slice(v.buffer) {
-            Some(d) => Ok(elements(d, &v.layout.select(0, b))?.into_owned()),
-            None => Err(misuse("a contraction with another operand", v.buffer.dtype())),
+        let load = |v: &View<'_>, b: usize| {
+            let elements = own(View { layout: &v.layout.select(0, b), ..*v })?;
+            I::unwrap(elements).ok_or_else(|| misuse("a contraction with another operand", v.buffer.dtype()))
         };
-        Ok(I::wrap(products::<I>(x, w, load)?))
+        Ok(I::wrap(products(x, w, load)?))
     })
 }
 
 /// The sums of a contraction, before the epilogue.
-fn products<T: Ring + Element>(
+fn products<T: Ring + Element, L: Deref<Target = [T]>>(
     x: &View,
     w: &View,
-    load: impl Fn(&View, usize) -> Result<Vec<T>>,
+    load: impl Fn(&View, usize) -> Result<L>,
 ) -> Result<Vec<T>> {
     let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
     let mut y = with_capacity(b * m * n)?;

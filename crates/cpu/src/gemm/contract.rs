@@ -28,10 +28,13 @@ pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
     store(d, y, x.buffer.dtype())
 }
 
-/// One value from each.
-pub(crate) fn all<X, T: Copy, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Result<T>) -> Result<[T; N]> {
-    let all = x.iter().map(f).collect::<Result<Vec<T>>>()?;
-    Ok(std::array::from_fn(|i| all[i]))
+/// One value from each; of no operands, as most products have, nothing is compiled.
+pub(crate) fn all<X, T, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Result<T>) -> Result<[T; N]> {
+    let all = x.each_ref().map(f);
+    match all.iter().find_map(|x| x.as_ref().err()) {
+        Some(e) => Err(e.clone()),
+        None => Ok(all.map(|x| x.unwrap_or_else(|_| unreachable!("there is no error")))),
+    }
 }
 
 /// A batch of matrix products: sizes b, m, k, n.
