@@ -9,8 +9,9 @@ use crate::map::floats;
 use crate::ring::Ring;
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::order::CHUNK;
-use elinvar_core::{Element, HostData, Result};
+use elinvar_core::{Element, HostData, Layout, Result};
 use elinvar_ops::backend::Epilogue;
+use std::borrow::Cow;
 use std::ops::Deref;
 
 /// Contractions side by side: `total[j] = sum of a * b[j]` over the terms given, in the order given.
@@ -44,9 +45,7 @@ impl<T: Ring> Chains<T> {
             *acc = a.chain(b, *acc);
         }
     }
-    /// Adds the chunk to the total. The first chunk is the total: adding it to 0 could lose a sign. It stands here once for each type, and not
-    /// wherever chunks end.
-    #[inline(never)]
+    /// Adds the chunk to the total. The first chunk is the total: adding it to 0 could lose a sign.
     fn close(&mut self) {
         if self.terms <= CHUNK {
             self.total.copy_from_slice(&self.chunk);
@@ -82,31 +81,38 @@ pub fn contract<E: Epilogue<N>, const N: usize>(
     integers(x, w, extra, &|v| own(v.buffer, v.layout))
 }
 
-/// The same of integers and bool, which take no epilogue, and so no operands of one. `own` gives the elements of a view, row-major.
-pub fn integers(
-    x: &View,
-    w: &View,
-    extra: &[View],
-    own: &dyn Fn(View<'_>) -> Result<HostData>,
-) -> Result<HostData> {
+/// Gives the elements of a view, row-major.
+pub type Own<'a> = dyn Fn(View<'_>) -> Result<HostData> + 'a;
+
+/// The same of integers and bool, which take no epilogue, and so no operands of one.
+pub fn integers<'a>(x: &View<'a>, w: &View<'a>, extra: &[View], own: &Own<'_>) -> Result<HostData> {
     let dtype = x.buffer.dtype();
     if !extra.is_empty() {
         return Err(misuse("a contraction with an epilogue", dtype));
     }
     each_int!("a contraction", dtype, I => {
-        let load = |v: &View<'_>, b: usize| {
-            let elements = own(View { layout: &v.layout.select(0, b), ..*v })?;
-            I::unwrap(elements).ok_or_else(|| misuse("a contraction with another operand", v.buffer.dtype()))
-        };
+        let load = |v: &View<'a>, b: usize| row_major::<I>(v, &v.layout.select(0, b), own);
         Ok(I::wrap(products(x, w, load)?))
     })
 }
 
+/// The elements of a part of a view: where they lie, if they lie row by row.
+fn row_major<'a, I: Element>(v: &View<'a>, part: &Layout, own: &Own<'_>) -> Result<Cow<'a, [I]>> {
+    let other = || misuse("a contraction with another operand", v.buffer.dtype());
+    let all = I::slice(v.buffer).ok_or_else(other)?;
+    let n = part.shape().numel();
+    if n > 0 && part.is_contiguous() {
+        return Ok(Cow::Borrowed(&all[part.offset()..part.offset() + n]));
+    }
+    let elements = own(View { buffer: v.buffer, layout: part, dtype: v.dtype })?;
+    I::unwrap(elements).map(|v| Cow::Owned(v.into_vec())).ok_or_else(other)
+}
+
 /// The sums of a contraction, before the epilogue.
-fn products<T: Ring + Element, L: Deref<Target = [T]>>(
-    x: &View,
-    w: &View,
-    load: impl Fn(&View, usize) -> Result<L>,
+fn products<'a, T: Ring + Element, L: Deref<Target = [T]>>(
+    x: &View<'a>,
+    w: &View<'a>,
+    load: impl Fn(&View<'a>, usize) -> Result<L>,
 ) -> Result<Vec<T>> {
     let (b, m, k, n) = (x.shape()[0], x.shape()[1], x.shape()[2], w.shape()[2]);
     let mut y = with_capacity(b * m * n)?;

@@ -57,7 +57,7 @@ type Device = ReferenceDevice;
 impl Reference {
     /// As [`Backend::contract`], of integers and bool, which take no epilogue, and so no operands of one. For backends that do floats
     /// themselves: whoever multiplies by way of them has no chains of floats of ours in the program, which were 25 KB. `own` gives the elements
-    /// of a view, row-major, as a backend does that anyway.
+    /// of a view, row-major, as a backend does anyway.
     ///
     /// # Errors
     /// `OutOfMemory`; `DTypeMismatch` for floats, and for operands of an epilogue.
