@@ -333,11 +333,14 @@ fn kept_or_new<T: Element>(len: usize) -> Result<HostVec<T>> {
     if class < LARGE {
         return HostVec::with_capacity(room);
     }
-    let mut v = HostVec::with_capacity(room).or_else(|_| {
-        // The system has no more: what is kept goes first.
-        Cache::lock().shrink(0);
-        HostVec::with_capacity(len)
-    })?;
+    let mut v = match HostVec::with_capacity(room) {
+        Ok(v) => v,
+        Err(_) => {
+            // The system has no more: what is kept goes first.
+            release();
+            HostVec::with_capacity(len)?
+        }
+    };
     pages::in_large_ones(v.spare_capacity_mut());
     Ok(v)
 }
