@@ -9,8 +9,8 @@ pub trait Casting: Copy + Send + Sync + std::fmt::Debug + 'static {
 /// Any dtype to any other.
 #[derive(Clone, Copy, Debug)]
 pub struct All;
-/// f16 and bf16 to f32, and back: what an op needs that is computed in f32, as many gradients are. With conversions between all types, a program that
-/// multiplies two matrices had 0.1 MiB of them.
+/// f16 and bf16 to f32, and back: what an op needs that is computed in f32, as many gradients are. With conversions between all types, a
+/// program that multiplies two matrices had 0.1 MiB of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Halves;
 
