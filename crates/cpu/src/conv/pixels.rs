@@ -7,7 +7,7 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Strip, WORTH, are_finite,
+    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Strip, WORTH, Written, are_finite,
     chunks, each, fill, finish, has_negative_zero, height, pixels, scratch, turn, width,
 };
 use crate::isa::Isa;
@@ -131,7 +131,8 @@ pub(super) fn convolve<T: Real>(
                                 };
                                 (panel(j, terms), next)
                             };
-                            seen.times(isa, kind, &weights, (cols, wide), sums);
+                            let mut written = tile.written((j, cols));
+                            seen.times(isa, kind, &weights, (cols, wide), sums, &mut written);
                             // While they are in the first-level cache.
                             tile.turned_rows(isa, (j, cols), sums, wide);
                         }
@@ -224,7 +225,7 @@ impl<'a, T: Real> Seen<'a, T> {
         Seen { x, places, all, inside: inside.map(|inside| inside.strips(p, padded, positions)) }
     }
     /// The sums of all terms with `cols` output channels, each position's `step` apart. `weights` gives the panel of some terms, and
-    /// what is multiplied after it.
+    /// what is multiplied after it; `written` is where the sums will go.
     fn times<'w>(
         &self,
         isa: Isa,
@@ -232,15 +233,17 @@ impl<'a, T: Real> Seen<'a, T> {
         weights: &dyn Fn(Range<usize>) -> (&'w [T], &'w [T]),
         (cols, step): (usize, usize),
         sums: &mut [T],
+        written: &mut Written,
     ) where
         T: 'w,
     {
         let (x, places) = (self.x, &self.places);
-        let multiply = |strips: &[Strip<'_>], sums: &mut [T]| {
+        let mut multiply = |strips: &[Strip<'_>], sums: &mut [T]| {
             for terms in chunks(0..places.terms()) {
                 let (panel, next) = weights(terms.clone());
                 let (a, first) = (Rows { x, places, terms: terms.clone(), strips }, terms.start == 0);
-                pixels(isa, Pixels { a, panel, next, cols, c: &mut *sums, step, first, kind });
+                let c = &mut *sums;
+                pixels(isa, Pixels { a, panel, next, cols, c, step, first, kind, written: &mut *written });
             }
         };
         let Some(inside) = &self.inside else { return multiply(&self.all, sums) };

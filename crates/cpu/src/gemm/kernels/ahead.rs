@@ -61,7 +61,11 @@ impl Ahead {
     pub(super) fn of<V: Vector>(next: Option<*const V::T>, k: usize) -> Ahead {
         let bytes = 2 * V::LANES * size_of::<V::T>();
         let left = if next.is_some() { k * bytes } else { 0 };
-        Ahead { next: Soon { at: next.unwrap_or(std::ptr::null()).cast(), step: LINE / TOGETHER }, left }
+        Ahead::row(next.unwrap_or(std::ptr::null()).cast(), left)
+    }
+    /// So many bytes that lie together.
+    fn row(at: *const u8, bytes: usize) -> Ahead {
+        Ahead { next: Soon { at, step: LINE / TOGETHER }, left: bytes }
     }
     /// What a tile of `k` terms has fetched, if anything is left.
     pub(super) fn some(&mut self, k: usize) -> Option<Soon> {
@@ -115,6 +119,39 @@ impl Later {
             (self.at, self.row, self.lines) = (self.at.wrapping_add(LINE), 0, self.lines - 1);
         }
         Some(part)
+    }
+}
+
+/// Rows that are written when a product is done, which its tiles have fetched when the next panel is: whoever writes without a pause in between
+/// waits for each line. (Turning the sums of 1 x 1 x 256 terms took 9 % of a convolution without, on an Intel Xeon.)
+pub(crate) struct Written {
+    /// The row that comes next.
+    row: *const u8,
+    /// Bytes from row to row.
+    step: usize,
+    /// Rows that are left, and bytes of each.
+    rows: usize,
+    bytes: usize,
+    /// What is left of the row at hand.
+    now: Ahead,
+}
+
+impl Written {
+    /// `rows` rows of `cols` numbers, `step` apart.
+    pub(super) fn of<T>(at: *const T, step: usize, rows: usize, cols: usize) -> Written {
+        // Rows without gaps are one.
+        let (rows, cols) = if cols == step { (1, rows * cols) } else { (rows, cols) };
+        let (step, bytes) = (step * size_of::<T>(), cols * size_of::<T>());
+        Written { row: at.cast(), step, rows, bytes, now: Ahead::row(at.cast(), 0) }
+    }
+    /// What a tile of `k` terms has fetched, if anything is left.
+    pub(super) fn some(&mut self, k: usize) -> Option<Soon> {
+        if self.now.left == 0 && self.rows > 0 {
+            self.now = Ahead::row(self.row, self.bytes);
+            self.row = self.row.wrapping_add(self.step);
+            self.rows -= 1;
+        }
+        self.now.some(k)
     }
 }
 

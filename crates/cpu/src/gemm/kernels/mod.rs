@@ -18,7 +18,7 @@ mod tile;
 mod turn;
 mod windows;
 
-pub(crate) use ahead::After;
+pub(crate) use ahead::{After, Written};
 pub(crate) use few::{FEW, Few, GROUP, few, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};

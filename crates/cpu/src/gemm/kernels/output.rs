@@ -3,6 +3,7 @@
 //! The tiles are cut here, so that they cover the result and none overlaps another; each knows whether it has been written.
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
+use super::ahead::Written;
 use super::skinny::{Lines, Skinny, skinny};
 use super::taps::{self, THREE, Taps, taps};
 use super::tile::{Block, Kind, Panels, in_place, multiply};
@@ -237,6 +238,10 @@ impl<T: Real> Tile<'_, T> {
         if self.whole == self.rows.len() {
             self.done = cols;
         }
+    }
+    /// Where [`Tile::turned_rows`] will store `rows` rows from `at` on.
+    pub(crate) fn written(&self, (at, rows): (usize, usize)) -> Written {
+        Written::of(self.start.wrapping_add(at * self.step), self.step, rows, self.cols.len())
     }
     /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at
     /// least.

@@ -6,7 +6,7 @@
 //! below the other, are tiles of their own, of those terms that are not padding for all of them.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::ahead::{Ahead, Soon};
+use super::ahead::{Ahead, Soon, Written};
 use super::tile::{Feed, Kind, Panel, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
@@ -114,6 +114,8 @@ pub(crate) struct Pixels<'a, T> {
     /// Is it the first chunk: the result is stored, not added?
     pub(crate) first: bool,
     pub(crate) kind: Kind,
+    /// Where it will be turned to.
+    pub(crate) written: &'a mut Written,
 }
 
 /// Multiplies.
@@ -167,7 +169,8 @@ impl<T: Real, const PICKED: bool> InRegisters for Tiles<'_, '_, T, PICKED> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Pixels { a: Rows { x, places, terms, .. }, panel, next, cols, c, step, first, .. } = self.block;
+        let Pixels { a: Rows { x, places, terms, .. }, panel, next, cols, c, step, first, written, .. } =
+            self.block;
         let (cols, step, first) = (*cols, *step, *first);
         let (places, k, w) = (places.all[terms.clone()].as_ptr(), terms.len(), 2 * V::LANES);
         let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
@@ -185,7 +188,7 @@ impl<T: Real, const PICKED: bool> InRegisters for Tiles<'_, '_, T, PICKED> {
                     let c = c.add((strip.to + i * strip.down) * step);
                     let (step, left) = (strip.down * step, strip.count - i);
                     let before = in_place(c, step, first);
-                    let soon = ahead.some(k).unwrap_or(Soon::nothing(at));
+                    let soon = ahead.some(k).or_else(|| written.some(k)).unwrap_or(Soon::nothing(at));
                     let b = Panel::<V> { at, next: w, across: 0, soon };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
