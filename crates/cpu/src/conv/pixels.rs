@@ -7,8 +7,8 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Strip, WORTH, Written, are_finite,
-    chunks, each, fill, finish, has_negative_zero, height, pixels, scratch, turn, width,
+    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Strip, WORTH, Written,
+    are_finite, chunks, each, fill, finish, has_negative_zero, height, pixels, scratch, turn, width,
 };
 use crate::isa::Isa;
 use elinvar_core::order::CHUNK;

@@ -332,8 +332,15 @@ impl<T: Real> Job<'_, T> {
             scratch(rows.len() * PITCH, |left| {
                 for terms in chunks(0..self.k) {
                     let left = self.left(isa, b, &rows, &terms, left);
-                    let right =
-                        self.right.kept(terms.clone(), cols.clone()).expect("the right factor is packed");
+                    let kept =
+                        |terms, cols| self.right.kept(terms, cols).expect("the right factor is packed");
+                    let mut right = kept(terms.clone(), cols.clone());
+                    // What the thread multiplies then: these columns' next terms, or the columns behind them.
+                    if let Some(terms) = chunks(terms.end..self.k).next() {
+                        right.after.panel = kept(terms, cols.clone()).data;
+                    } else if rows.len() == self.m && cols.end < self.n {
+                        right.after.panel = kept(0..self.k.min(CHUNK), cols.end..self.n).data;
+                    }
                     tile.add(isa, left, right, terms.len());
                 }
                 self.finish(d, tile);

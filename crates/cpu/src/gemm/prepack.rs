@@ -224,6 +224,7 @@ impl<'a, T> Kept<'a, T> {
         );
         // All chunks before this one are whole.
         let data = &self.data[terms.start * self.padded + cols.start * k..];
-        Panels { data, step: w, across: w * k, kind: Kind::Numbers, after: After::NOTHING }
+        let after = After { is_far: true, ..After::NOTHING };
+        Panels { data, step: w, across: w * k, kind: Kind::Numbers, after }
     }
 }

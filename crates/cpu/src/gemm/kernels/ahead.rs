@@ -15,11 +15,14 @@ pub(crate) struct After<'a, T> {
     pub(crate) lines: Lines<'a, T>,
     pub(crate) rows: usize,
     pub(crate) k: usize,
+    /// Do panels come from farther than the second-level cache, each for the first time in this product?
+    pub(crate) is_far: bool,
 }
 
 impl<T> After<'_, T> {
     /// Nothing.
-    pub(crate) const NOTHING: Self = After { panel: &[], lines: Lines { data: &[], step: 0 }, rows: 0, k: 0 };
+    pub(crate) const NOTHING: Self =
+        After { panel: &[], lines: Lines { data: &[], step: 0 }, rows: 0, k: 0, is_far: false };
 }
 
 /// What a tile has fetched: a line with each [`TOGETHER`] terms, which leaves most of what a core can wait for at once to the tile itself.
@@ -46,7 +49,24 @@ impl Soon {
         unsafe { V::soon(self.at) };
         self.at = self.at.wrapping_add(terms * self.step);
     }
+    /// Has all of a panel's lines fetched, where some tiles fetch it together.
+    ///
+    /// # Safety
+    /// The processor has the register.
+    #[inline(always)]
+    pub(super) unsafe fn fetch_all<V: Vector>(&mut self, terms: usize) {
+        let mut i = 0;
+        while i < terms {
+            // SAFETY: the caller's; nothing is read.
+            unsafe { V::soon(self.at.wrapping_add(i * self.step)) };
+            i += 1;
+        }
+        self.at = self.at.wrapping_add(terms * self.step);
+    }
 }
+
+/// Tiles of one panel from which on a line with each [`TOGETHER`] terms is enough to have the next one fetched.
+pub(super) const ENOUGH: usize = 2 * TOGETHER;
 
 /// The next panel, which the tiles of this one have fetched, some lines each: it comes from the third-level cache, and hardware does not
 /// look across pages. (Two tiles that fetched a panel, a line with each term, took as long.)
@@ -62,6 +82,12 @@ impl Ahead {
         let bytes = 2 * V::LANES * size_of::<V::T>();
         let left = if next.is_some() { k * bytes } else { 0 };
         Ahead::row(next.unwrap_or(std::ptr::null()).cast(), left)
+    }
+    /// The same, which so many tiles fetch, a line with each term at most.
+    pub(super) fn among<V: Vector>(next: Option<*const V::T>, k: usize, tiles: usize) -> Ahead {
+        let all = Ahead::of::<V>(next, k);
+        let step = (2 * V::LANES * size_of::<V::T>()).div_ceil(tiles).min(LINE);
+        Ahead { next: Soon { step, ..all.next }, ..all }
     }
     /// So many bytes that lie together.
     fn row(at: *const u8, bytes: usize) -> Ahead {
