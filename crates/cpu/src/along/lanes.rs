@@ -287,6 +287,7 @@ impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
     fn run(self) -> T {
         block::<T, F>(self.terms)
     }
+    #[cfg(target_arch = "x86_64")]
     #[inline(never)]
     fn plain(self) -> T {
         plain::<T, F>(self.terms)
