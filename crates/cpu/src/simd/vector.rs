@@ -21,6 +21,8 @@ pub(crate) trait Vector: Copy {
     const LANES: usize;
     /// Rows of a full tile that is two registers wide: as many as there are registers for.
     const ROWS: usize;
+    /// Are its numbers pairs of bf16?
+    const PAIRS: bool = false;
     /// Copies of a number.
     unsafe fn splat(v: Self::T) -> Self;
     /// Numbers from memory.

@@ -129,6 +129,7 @@ macro_rules! pairs {
             type T = f32;
             const LANES: usize = <$v as Vector>::LANES;
             const ROWS: usize = <$v as Vector>::ROWS;
+            const PAIRS: bool = true;
             #[inline(always)]
             unsafe fn splat(v: f32) -> Self {
                 // SAFETY: the caller's, here and below: the processor has the instruction.

@@ -153,7 +153,8 @@ impl<T: Real> Tiles<'_, T> {
         let mut later = Later::of(&b.after);
         // How many fetch the next panel; one alone would wait for so many lines.
         let tiles = rows / V::ROWS;
-        let dense = V::ROWS == DENSE && b.after.is_far && (1..ENOUGH).contains(&tiles);
+        // Pairs are never packed before.
+        let dense = const { V::ROWS == DENSE && !V::PAIRS } && b.after.is_far && (1..ENOUGH).contains(&tiles);
         let mut j = 0;
         while j < cols {
             // One or two rows are too few chains in one panel.
@@ -189,7 +190,10 @@ impl<T: Real> Tiles<'_, T> {
                         _ if const { V::ROWS == 1 } => t.wide::<1>(),
                         SIDE => t.side::<1, SIDE>(),
                         2 => t.side::<2, 2>(),
-                        _ if dense && (rows - i).min(high) >= DENSE => t.fetching().wide::<DENSE>(),
+                        _ if dense && cols - j > V::LANES && (rows - i).min(high) >= DENSE => {
+                            t.fetching().run::<DENSE, 2>();
+                            DENSE
+                        }
                         _ => t.next((rows - i).min(high)),
                     };
                 }
@@ -293,7 +297,7 @@ impl<V: Vector> Feed<V> for Dense<V> {
     }
     #[inline(always)]
     unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
-        if W == 2 {
+        if const { W == 2 } {
             // SAFETY: the caller's.
             unsafe { self.0.soon.fetch_all::<V>(terms) };
         }
