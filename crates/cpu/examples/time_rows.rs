@@ -90,7 +90,7 @@ fn main() {
         let x = Tensor::new(&[2048, 2048]);
         let turned = x.layout.transpose(0, 1);
         t.show("transpose_copy 2048x2048", |d| {
-            drop(Cpu::cast::<All>(d, x.with(&turned), DType::F32).unwrap());
+            drop(Cpu::copy(d, x.with(&turned)).unwrap());
         });
     }
     let array =

@@ -328,6 +328,9 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     /// The view, contiguous, as another (or the same) dtype. Floats round once to nearest even (also i64 to bf16
     /// and f64 to f16, which must not pass through a rounded f32), overflow to inf; float to integer cuts towards
     /// zero and saturates (NaN: 0); integer to integer wraps; to bool: `x != 0`. The same dtype keeps every bit.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; what `C` does not name, a backend may refuse.
     fn cast<C: Casting>(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<Self::Buffer>;
     /// A new tensor of `shape` filled with `fill`, into which the parts are written one after the other; each
     /// part's layout is a view into the new tensor, of the part's shape.

@@ -332,8 +332,7 @@ impl<T: Real> Job<'_, T> {
             scratch(rows.len() * PITCH, |left| {
                 for terms in chunks(0..self.k) {
                     let left = self.left(isa, b, &rows, &terms, left);
-                    let kept =
-                        |terms, cols| self.right.kept(terms, cols).expect("the right factor is packed");
+                    let kept = |terms, cols| self.right.kept(terms, cols).expect("it is packed");
                     let mut right = kept(terms.clone(), cols.clone());
                     // What the thread multiplies then: these columns' next terms, or the columns behind them.
                     if let Some(terms) = chunks(terms.end..self.k).next() {

@@ -83,7 +83,7 @@ impl Ahead {
         let left = if next.is_some() { k * bytes } else { 0 };
         Ahead::row(next.unwrap_or(std::ptr::null()).cast(), left)
     }
-    /// The same, which so many tiles fetch, a line with each term at most.
+    /// The same, which so many tiles fetch, a line with each term at most: one tile alone fetches half of it, as a core waits for no more at once.
     pub(super) fn among<V: Vector>(next: Option<*const V::T>, k: usize, tiles: usize) -> Ahead {
         let all = Ahead::of::<V>(next, k);
         let step = (2 * V::LANES * size_of::<V::T>()).div_ceil(tiles).min(LINE);
@@ -98,9 +98,13 @@ impl Ahead {
         if self.left == 0 {
             return None;
         }
-        let part = self.next;
+        let mut part = self.next;
         self.next.at = self.next.at.wrapping_add(k * part.step);
-        self.left = self.left.saturating_sub(k * part.step);
+        if self.left < k * part.step {
+            // Hardly farther than there is something, some bytes for a term: what lies behind may be what another thread is writing.
+            part.step = self.left.div_ceil(k);
+        }
+        self.left = self.left.saturating_sub(k * self.next.step);
         Some(part)
     }
 }
@@ -196,6 +200,51 @@ mod tests {
             all.extend((0..k / TOGETHER).map(|i| first + i * TOGETHER * step));
         }
         all
+    }
+
+    /// Lines that parts have fetched, counted from `start`, by tiles of `k` terms that fetch one with each `each` of them.
+    fn lines(parts: impl IntoIterator<Item = Soon>, start: *const f32, k: usize, each: usize) -> Vec<usize> {
+        let line = |Soon { at, step }: Soon, t: usize| (at.addr() + t * step - start.addr()) / LINE;
+        parts.into_iter().flat_map(|part| (0..k).step_by(each).map(move |t| line(part, t))).collect()
+    }
+
+    #[test]
+    fn rows_that_are_written_are_fetched_and_hardly_anything_behind_them() {
+        for (rows, cols, step, k, why) in [
+            (32, 196, 196, 256, "rows without gaps are one"),
+            (3, 784, 3136, 256, "a row takes less than a tile"),
+            (3, 784, 3136, 512, "much less"),
+            (2, 4096, 8192, 64, "and more than one"),
+            (0, 16, 16, 256, "no rows"),
+        ] {
+            let data = vec![0f32; rows * step + LINE];
+            let start = data.as_ptr().map_addr(|at| at.next_multiple_of(LINE));
+            let mut written = Written::of(start, step, rows, cols);
+            let all: BTreeSet<_> =
+                lines(std::iter::from_fn(|| written.some(k)), start, k, TOGETHER).into_iter().collect();
+            let of_rows = |behind: usize| -> BTreeSet<_> {
+                let row = |r: usize| r * step * 4 / LINE..(r * step * 4 + cols * 4 + behind).div_ceil(LINE);
+                (0..rows).flat_map(row).collect()
+            };
+            assert!(all.is_superset(&of_rows(0)), "{why}: a line is missing");
+            assert!(all.is_subset(&of_rows(k)), "{why}: {k} bytes behind a row, at most");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn few_tiles_fetch_all_of_the_next_panel() {
+        const WIDE: usize = 2 * <std::arch::x86_64::__m512 as Vector>::LANES;
+        let (k, data) = (384, vec![0f32; 384 * WIDE + LINE]);
+        let start = data.as_ptr().map_addr(|at| at.next_multiple_of(LINE));
+        for tiles in 1..ENOUGH {
+            let mut ahead = Ahead::among::<std::arch::x86_64::__m512>(Some(start), k, tiles);
+            let parts: Vec<_> = (0..tiles).map_while(|_| ahead.some(k)).collect();
+            let all: BTreeSet<_> = lines(parts, start, k, 1).into_iter().collect();
+            // A single tile has half of it.
+            let count = k * WIDE * 4 / LINE / if tiles == 1 { 2 } else { 1 };
+            assert_eq!(all, (0..count).collect(), "{tiles} tiles");
+        }
     }
 
     #[test]

@@ -151,9 +151,8 @@ impl<T: Real> Tiles<'_, T> {
         let Block { a, b, rows, cols, k, c, step, before, high } = self.0;
         let w = 2 * V::LANES;
         let mut later = Later::of(&b.after);
-        // How many fetch the next panel; one alone would wait for so many lines.
+        // Of few tiles, each fetches more of the next panel. Pairs are never packed before.
         let tiles = rows / V::ROWS;
-        // Pairs are never packed before.
         let dense = const { V::ROWS == DENSE && !V::PAIRS } && b.after.is_far && (1..ENOUGH).contains(&tiles);
         let mut j = 0;
         while j < cols {
