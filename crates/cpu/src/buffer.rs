@@ -87,15 +87,15 @@ impl CpuBuffer {
         Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
     }
     /// The copy for products, if there is one, which may be of another matrix in this memory. One of a matrix that lies so is made if
-    /// products to which it is worth it ask for it often.
+    /// products ask for it often; this one counts for so many uses, or none.
     ///
     /// # Errors
     /// Those of computing numbers that were put off.
-    pub(crate) fn prepacked(&self, d: &CpuDevice, worth: bool, place: Place) -> Result<Option<&Prepacked>> {
+    pub(crate) fn prepacked(&self, d: &CpuDevice, uses: u32, place: Place) -> Result<Option<&Prepacked>> {
         let Kind::Large(node) = &self.0 else { return Ok(None) };
-        if worth
+        if uses > 0
             && node.prepacked.get().is_none()
-            && let Some(copy) = node.uses.count(d, node.data()?, place)
+            && let Some(copy) = node.uses.count(d, uses, node.data()?, place)
         {
             // If somebody else was faster, his is as good.
             drop(node.prepacked.set(Box::new(copy)));

@@ -251,7 +251,7 @@ impl Backend for Cpu {
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
             (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
-                w.buffer.prepacked(d, b * m <= gemm::ROWS, gemm::Place::of(w.layout))?
+                w.buffer.prepacked(d, gemm::uses(b * m), gemm::Place::of(w.layout))?
             }
             _ => None,
         };
@@ -278,7 +278,7 @@ impl Backend for Cpu {
         e: &E,
         extra: [Look<'_>; N],
     ) -> Result<CpuBuffer> {
-        let packed = |worth, place| w.buffer.prepacked(d, worth, place);
+        let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
         let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
         let w = (&w, &packed as &conv::Packed<'_>);
         own(match x.dtype {

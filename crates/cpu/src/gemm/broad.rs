@@ -15,7 +15,7 @@ use std::ops::{Range, RangeInclusive};
 
 /// Rows of which columns that lie in memory are better read number by number. Of one thread, 32 rows, 1024 columns and as many terms took
 /// 597 microseconds, and packed 712.
-const ROWS: RangeInclusive<usize> = 8..=192;
+pub(super) const ROWS: RangeInclusive<usize> = 8..=192;
 /// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
 const TURNED: usize = 128;
 /// Bytes of rows that are packed at once: half of a core's second-level cache. All 9216 terms of 64 rows, a layer after convolutions, came

@@ -26,7 +26,7 @@ pub(crate) use kernels::{
     Unit, Written, efforts, fill, height, pixels, turn, width,
 };
 pub(crate) use pairs::pair;
-pub(crate) use prepack::{Kept, Place, Prepacked, ROWS, Uses};
+pub(crate) use prepack::{Kept, Place, Prepacked, Uses, uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;
 pub(crate) use source::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};

@@ -230,6 +230,8 @@ pub(crate) fn copies(n: usize) -> usize {
 trait Lanes<R, const N: usize>: Copy {
     /// Is it computed as fast as its numbers come from memory?
     const LIGHT: bool;
+    /// Are so many of its values alive at once that fewer elements go side by side?
+    const CROWDED: bool;
     /// From the operands to the result.
     fn lane(&self, x: [R; N]) -> R;
 }
@@ -240,6 +242,7 @@ struct Floats<M>(M);
 
 impl<M: Map<N>, L: Lane, const N: usize> Lanes<L, N> for Floats<M> {
     const LIGHT: bool = M::LIGHT;
+    const CROWDED: bool = M::CROWDED;
     #[inline(always)]
     fn lane(&self, x: [L; N]) -> L {
         self.0.lane(x)
@@ -252,6 +255,7 @@ struct Ints<M>(M);
 
 impl<M: IntMap<N>, T: Int, const N: usize> Lanes<One<T>, N> for Ints<M> {
     const LIGHT: bool = true;
+    const CROWDED: bool = false;
     #[inline(always)]
     fn lane(&self, x: [One<T>; N]) -> One<T> {
         One(self.0.int(x.map(|x| x.0)))
@@ -355,9 +359,14 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
             if const { L::AT_ONCE > 1 && <F as Lanes<L, N>>::LIGHT } {
                 let mut copies = [const { MaybeUninit::<Copies<T, FEW>>::uninit() }; N];
                 light::<T, S, F, N>(f, &lines(x, i, y.len(), &mut copies), y, ends);
+                continue;
+            }
+            let mut copies = [const { MaybeUninit::<Copies<T>>::uninit() }; N];
+            let x = lines(x, i, y.len(), &mut copies);
+            if const { <F as Lanes<L, N>>::CROWDED } {
+                row::<T, M, M, S, F, N>(f, &x, y, ends);
             } else {
-                let mut copies = [const { MaybeUninit::<Copies<T>>::uninit() }; N];
-                row::<T, L, M, S, F, N>(f, &lines(x, i, y.len(), &mut copies), y, ends);
+                row::<T, L, M, S, F, N>(f, &x, y, ends);
             }
         }
         room.count(n);
