@@ -33,9 +33,9 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// Is it computed as fast as its numbers come from memory: a few operations, and no elementary function? It changes no
     /// result, only how many elements a backend takes at once.
     const LIGHT: bool = false;
-    /// Are so many of its values alive at once, as in a hyperbolic tangent, that the registers of a processor hold them for
-    /// fewer elements side by side than those of other formulas? It changes no result either.
-    const CROWDED: bool = false;
+    /// Are so few of its values alive at once that more elements than otherwise go through it side by side without running out of
+    /// registers? It is measured, and changes no result either.
+    const SLIM: bool = false;
 
     /// The formula.
     fn lane<L: Lane>(&self, x: [L; N]) -> L;
@@ -149,7 +149,7 @@ macro_rules! pointwise {
         impl<M: Map<$n>, const I: usize> Map<$with_g> for VjpX<M, $n, I> {
             const NAME: &'static str = M::NAME;
             const LIGHT: bool = M::LIGHT;
-            const CROWDED: bool = M::CROWDED;
+            const SLIM: bool = M::SLIM;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, g]: [L; $with_g]) -> L {
                 let y = if M::SAVES.outputs { self.0.lane([$($x),*]) } else { L::lit(f64::NAN) };
@@ -159,7 +159,7 @@ macro_rules! pointwise {
         impl<M: Map<$n>, const I: usize> Map<$with_yg> for VjpXY<M, $n, I> {
             const NAME: &'static str = M::NAME;
             const LIGHT: bool = M::LIGHT;
-            const CROWDED: bool = M::CROWDED;
+            const SLIM: bool = M::SLIM;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, y, g]: [L; $with_yg]) -> L {
                 self.0.vjp(I, [$($x),*], y, g)

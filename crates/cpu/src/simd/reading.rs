@@ -115,7 +115,9 @@ one_at_a_time! { One V }
 
 /// A type of floats in which formulas are computed.
 pub(crate) trait Read: Element + Lane<Mask = bool> {
-    /// How AVX-512 reads many elements, unless the formula is crowded.
+    /// How AVX-512 reads many elements, if the formula is slim ([`Map::SLIM`]).
+    ///
+    /// [`Map::SLIM`]: elinvar_ops::map::Map::SLIM
     #[cfg(target_arch = "x86_64")]
     type Long: Reading<Self> + Lane;
     /// How it reads 64, or as many as divide them.
@@ -126,10 +128,8 @@ pub(crate) trait Read: Element + Lane<Mask = bool> {
     type Short: Reading<Self> + Lane;
 }
 
-/// With 6 registers, the normal distribution takes 0.96 to 0.87 of its time with 4, by processor. The hyperbolic tangent, two
-/// polynomials of which are alive at once, takes a quarter more, for registers go to the stack and back; it says so ([`Map::CROWDED`]).
-///
-/// [`Map::CROWDED`]: elinvar_ops::map::Map::CROWDED
+/// With 6 registers, the normal distribution and the logarithm take 0.93 to 0.87 of their time with 4. Most formulas have so many
+/// values alive that registers go to the stack and back then: of 25 on an Intel Xeon, sixteen take 5 to 28 % longer with 6 than with 4.
 ///
 /// Without optimisation every value that a formula goes through has a place of its own on the stack, and of registers they are more
 /// than a thread has. So what is built to be debugged reads an element at a time.

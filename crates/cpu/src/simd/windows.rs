@@ -230,8 +230,8 @@ pub(crate) fn copies(n: usize) -> usize {
 trait Lanes<R, const N: usize>: Copy {
     /// Is it computed as fast as its numbers come from memory?
     const LIGHT: bool;
-    /// Are so many of its values alive at once that fewer elements go side by side?
-    const CROWDED: bool;
+    /// Are so few of its values alive at once that more elements go side by side?
+    const SLIM: bool;
     /// From the operands to the result.
     fn lane(&self, x: [R; N]) -> R;
 }
@@ -242,7 +242,7 @@ struct Floats<M>(M);
 
 impl<M: Map<N>, L: Lane, const N: usize> Lanes<L, N> for Floats<M> {
     const LIGHT: bool = M::LIGHT;
-    const CROWDED: bool = M::CROWDED;
+    const SLIM: bool = M::SLIM;
     #[inline(always)]
     fn lane(&self, x: [L; N]) -> L {
         self.0.lane(x)
@@ -255,7 +255,7 @@ struct Ints<M>(M);
 
 impl<M: IntMap<N>, T: Int, const N: usize> Lanes<One<T>, N> for Ints<M> {
     const LIGHT: bool = true;
-    const CROWDED: bool = false;
+    const SLIM: bool = true;
     #[inline(always)]
     fn lane(&self, x: [One<T>; N]) -> One<T> {
         One(self.0.int(x.map(|x| x.0)))
@@ -363,10 +363,10 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
             }
             let mut copies = [const { MaybeUninit::<Copies<T>>::uninit() }; N];
             let x = lines(x, i, y.len(), &mut copies);
-            if const { <F as Lanes<L, N>>::CROWDED } {
-                row::<T, M, M, S, F, N>(f, &x, y, ends);
-            } else {
+            if const { <F as Lanes<L, N>>::SLIM } {
                 row::<T, L, M, S, F, N>(f, &x, y, ends);
+            } else {
+                row::<T, M, M, S, F, N>(f, &x, y, ends);
             }
         }
         room.count(n);

@@ -34,6 +34,7 @@ fn bent<L: Lane>(x: L) -> L {
 
 impl Map<1> for Gelu {
     const NAME: &'static str = "gelu";
+    const SLIM: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         match self.approximate {

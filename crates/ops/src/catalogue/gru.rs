@@ -10,7 +10,6 @@ pub struct Candidate;
 
 impl Map<3> for Candidate {
     const NAME: &'static str = "gru";
-    const CROWDED: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [r, x, h]: [L; 3]) -> L {
         r.sigmoid().fma(h, x).tanh()

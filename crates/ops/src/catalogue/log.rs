@@ -9,6 +9,7 @@ pub struct Log;
 impl Map<1> for Log {
     const NAME: &'static str = "log";
     const SAVES: Saves = Saves::INPUTS;
+    const SLIM: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log()

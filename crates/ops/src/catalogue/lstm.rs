@@ -10,7 +10,6 @@ pub struct Memory;
 
 impl Map<4> for Memory {
     const NAME: &'static str = "lstm";
-    const CROWDED: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [i, f, g, c]: [L; 4]) -> L {
         f.sigmoid().fma(c, i.sigmoid() * g.tanh())
@@ -23,7 +22,6 @@ pub struct Output;
 
 impl Map<2> for Output {
     const NAME: &'static str = "lstm";
-    const CROWDED: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [o, c]: [L; 2]) -> L {
         o.sigmoid() * c.tanh()

@@ -10,7 +10,6 @@ pub struct Next;
 impl Map<2> for Next {
     const NAME: &'static str = "rnn_tanh";
     const SAVES: Saves = Saves::OUTPUTS;
-    const CROWDED: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, h]: [L; 2]) -> L {
         (x + h).tanh()

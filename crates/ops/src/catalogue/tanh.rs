@@ -9,7 +9,6 @@ pub struct Tanh;
 impl Map<1> for Tanh {
     const NAME: &'static str = "tanh";
     const SAVES: Saves = Saves::OUTPUTS;
-    const CROWDED: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.tanh()

@@ -9,7 +9,6 @@ pub struct Tanhshrink;
 impl Map<1> for Tanhshrink {
     const NAME: &'static str = "tanhshrink";
     const SAVES: Saves = Saves::INPUTS;
-    const CROWDED: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x - x.tanh()
