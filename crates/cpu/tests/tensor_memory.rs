@@ -125,6 +125,25 @@ fn weights_that_several_products_read_are_packed_unasked() -> Result<()> {
 }
 
 #[test]
+fn weights_that_two_products_of_many_rows_read_are_packed_unasked() -> Result<()> {
+    let _turn = TURN.lock();
+    const SIZE: u64 = 4 * 512 * 512;
+    // Of few rows eight, of many two; of very many rows packing is nothing beside the product.
+    for (rows, products, packed) in
+        [(192, 2, false), (193, 1, false), (193, 2, true), (2048, 2, true), (2049, 4, false)]
+    {
+        let d = CpuDevice::new(Isa::best(), 2)?;
+        let (x, w) = (draw::<Cpu>(&d, 4, &[rows, 512]), draw::<Cpu>(&d, 5, &[512, 512]));
+        let first = bits(&x.matmul(&w.t()));
+        let before = Cpu::memory_stats(&d)?.in_use;
+        (1..products).for_each(|_| assert_eq!(bits(&x.matmul(&w.t())), first));
+        let after = Cpu::memory_stats(&d)?.in_use;
+        assert_eq!(after >= before + SIZE, packed, "{products} of {rows} rows: {before} {after}");
+    }
+    Ok(())
+}
+
+#[test]
 fn weights_that_several_convolutions_read_are_packed_unasked() -> Result<()> {
     let _turn = TURN.lock();
     const SIZE: u64 = 4 * 64 * 64 * 9;

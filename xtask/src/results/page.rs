@@ -95,7 +95,7 @@ fn intro(lines: &Lines, Head { machine, date, raw, .. }: &Head) -> String {
          Exact products of bf16 are summed in f32, which bounds them; who takes less than that adds pairs of products with \
          roundings of its own, as our row *_fast* does: he is named, with his time and ratio, and compared with that row. So is \
          onnxruntime in the rows *linear*, for it packs the weights before any time is taken, as our rows *linear_prepacked* do. \
-         Weights of up to 64 MiB are packed by ours in rows *linear* too, once eight products have read them.\n",
+         Weights of up to 64 MiB are packed by ours unasked too, in the warm-up: once eight products have read them, or two of many rows.\n",
         versions.join(", ")
     )
 }
