@@ -68,10 +68,12 @@ const PACKED: u32 = PATIENCE / 2;
 
 /// How many uses of its right factor a product of so many rows counts for.
 pub(crate) fn uses(rows: usize) -> u32 {
-    match rows {
-        0..=FEW_ROWS => 1,
-        ..=ROWS => PACKED,
-        _ => 0,
+    if rows <= FEW_ROWS {
+        1
+    } else if rows <= ROWS {
+        PACKED
+    } else {
+        0
     }
 }
 
