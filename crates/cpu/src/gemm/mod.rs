@@ -8,6 +8,7 @@
 //!
 //! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
 
+mod alone;
 mod broad;
 pub(crate) mod contract;
 pub(crate) mod finish;
@@ -38,7 +39,6 @@ use crate::parallel::try_pieces;
 use crate::simd::LINE;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
-use kernels::LEAST;
 use std::ops::Range;
 
 /// Rows of a packed left block: with a chunk of terms it takes 300 KiB of the 1 MiB that a core's L2 has, and leaves room
@@ -273,6 +273,12 @@ impl<T: Real> Job<'_, T> {
         Panels { data, step, across: step * k, kind: self.kind, after: After::NOTHING }
     }
 
+    /// Rows of the left factor where they lie, if tiles can read them there.
+    fn lying(&self, batch: usize, rows: &Range<usize>) -> Option<Lines<'_, T>> {
+        let lines = if self.kind == Kind::Numbers { self.left.lines(batch, rows.clone()) } else { None };
+        lines.filter(|lines| are_apart(lines.step.wrapping_mul(size_of::<T>())))
+    }
+
     /// Rows of the left factor: where they lie, if tiles can read them there, or packed into the room.
     fn left<'r>(
         &'r self,
@@ -282,10 +288,7 @@ impl<T: Real> Job<'_, T> {
         terms: &Range<usize>,
         room: &'r mut [T],
     ) -> Lines<'r, T> {
-        if self.kind == Kind::Numbers
-            && let Some(Lines { data, step }) = self.left.lines(batch, rows.clone())
-            && are_apart(step.wrapping_mul(size_of::<T>()))
-        {
+        if let Some(Lines { data, step }) = self.lying(batch, rows) {
             return Lines { data: &data[terms.start..], step };
         }
         self.left.pack(isa, batch, rows.clone(), terms.clone(), room);
@@ -345,86 +348,6 @@ impl<T: Real> Job<'_, T> {
                 self.finish(d, tile);
             })
         })
-    }
-
-    /// Each task packs both factors.
-    fn alone(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
-        let (isa, w) = (d.isa(), width::<T>(d.isa()));
-        each(d, self.ns(), tiles, |tile| {
-            let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            if isa.has_fma()
-                && rows.len() <= SKINNY
-                && (self.kind == Kind::Numbers || cols.len() >= LEAST)
-                && let Some(columns) = self.right.columns(b, cols.clone())
-            {
-                return self.skinny(d, tile, columns);
-            }
-            // What is used by few tiles, or stays in the second-level cache as it is, is not worth packing.
-            let few = self.m <= 2 * height::<T>(isa) || is_close::<T>(self.k, self.n);
-            // Panels of pairs do not lie in memory: two terms of a column are no neighbours there.
-            let whole = if few && self.kind == Kind::Numbers { cols.len() / w * w } else { 0 };
-            let together = (TOGETHER * w).min(cols.len().next_multiple_of(w));
-            // Panels, or the sums of a row.
-            let room = (self.k.min(CHUNK) * together).max(cols.len());
-            scratch(rows.len() * PITCH, |left| {
-                scratch(room, |right| {
-                    for terms in chunks(0..self.k) {
-                        let k = terms.len();
-                        if isa.has_fma()
-                            && self.m <= thin::THIN
-                            && self.kind == Kind::Numbers
-                            && let Some(direct) = self.right.direct(isa, b, terms.clone(), cols.clone())
-                        {
-                            self.left.pack(isa, b, rows.clone(), terms.clone(), left);
-                            tile.chain(terms.start == 0, right, |i, sums| {
-                                thin::chain(isa, &left[i * PITCH..][..k], direct, sums);
-                            });
-                            continue;
-                        }
-                        let left = self.left(isa, b, &rows, &terms, left);
-                        let direct = cols.start..cols.start + whole;
-                        let direct =
-                            (whole > 0).then(|| self.right.direct(isa, b, terms.clone(), direct)).flatten();
-                        let mut done = 0;
-                        if let Some(direct) = direct {
-                            tile.add_part(isa, left, (0, whole), direct, k);
-                            done = whole;
-                        }
-                        while done < cols.len() {
-                            let n = together.min(cols.len() - done);
-                            let from = cols.start + done;
-                            self.right.pack(isa, b, terms.clone(), from..from + n, right);
-                            tile.add_part(isa, left, (done, n), self.panels(isa, right, k), k);
-                            done += n;
-                        }
-                    }
-                    self.finish(d, tile);
-                })
-            })?
-        })
-    }
-
-    /// Few rows, and columns that are read where they lie.
-    fn skinny(&self, d: &CpuDevice, tile: &mut Tile<'_, T>, columns: Columns<'_, T>) -> Result<()> {
-        let (isa, b, rows) = (d.isa(), tile.batch, tile.rows.clone());
-        if let Some(lines) = self.left.lines(b, rows.clone()) {
-            tile.skinny(isa, self.kind, lines, columns, self.k);
-            self.finish(d, tile);
-            return Ok(());
-        }
-        let (size, step) = (rows.len() * PITCH, self.k.next_multiple_of(CHUNK) + 16);
-        scratch(size, |chunk| {
-            scratch(rows.len() * step, |left| {
-                for terms in chunks(0..self.k) {
-                    self.left.pack(isa, b, rows.clone(), terms.clone(), chunk);
-                    for (to, from) in left.chunks_exact_mut(step).zip(chunk.chunks_exact(PITCH)) {
-                        to[terms.clone()].copy_from_slice(&from[..terms.len()]);
-                    }
-                }
-                tile.skinny(isa, self.kind, Lines { data: left, step }, columns, self.k);
-                self.finish(d, tile);
-            })
-        })?
     }
 
     /// The left factor is packed whole; each task packs columns of the right one.

@@ -33,7 +33,7 @@ pub(crate) trait AsTaps<T>: Sync {
 pub(crate) trait Right<T>: Sync {
     /// Packs columns as panels: for each `width` columns, terms.len() * width numbers, zeros past the last column.
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]);
-    /// The panels of whole columns where they lie, if they lie as if packed: neighbours side by side.
+    /// The panels of whole columns where they lie, if they lie as if packed: neighbours side by side. Of all, or of none.
     fn direct(
         &self,
         isa: Isa,
