@@ -67,8 +67,8 @@ impl<T: Real> Job<'_, T> {
         })
     }
 
-    /// A tile of whole panels whose factors both are read where they lie; or nothing, if one of them is not. (Without taking rooms for
-    /// packing, and putting them back: a thirtieth of a product of 64.)
+    /// A tile of whole panels whose factors both are read where they lie; or nothing, if one of them is not. (64 products of 64 take 0.97 of
+    /// the time without taking rooms for packing and putting them back.)
     fn as_it_lies(&self, d: &CpuDevice, tile: &mut Tile<'_, T>) -> bool {
         let (isa, b, cols) = (d.isa(), tile.batch, tile.cols.clone());
         let Some(lines) = self.lying(b, &tile.rows) else { return false };
