@@ -73,8 +73,11 @@ impl<T: Real> Job<'_, T> {
         let (isa, b, cols) = (d.isa(), tile.batch, tile.cols.clone());
         let Some(lines) = self.lying(b, &tile.rows) else { return false };
         for terms in chunks(0..self.k) {
-            // Of all chunks, or of none.
-            let Some(right) = self.right.direct(isa, b, terms.clone(), cols.clone()) else { return false };
+            let right = match self.right.direct(isa, b, terms.clone(), cols.clone()) {
+                Some(right) => right,
+                None if terms.start == 0 => return false,
+                None => unreachable!("of all chunks, or of none"),
+            };
             let left = Lines { data: &lines.data[terms.start..], ..lines };
             tile.add_part(isa, left, (0, cols.len()), right, terms.len());
         }

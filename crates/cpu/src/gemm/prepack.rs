@@ -63,7 +63,7 @@ const ROWS: usize = 2048;
 const FEW_ROWS: usize = *super::broad::ROWS.end();
 /// Uses of a matrix from which it is packed unasked: by then, not having packed it has cost about as much as packing it does.
 const PATIENCE: u32 = 8;
-/// Uses that a product of more than [`FEW_ROWS`] counts for: each thread packs the matrix for itself.
+/// Uses that a product of more than [`FEW_ROWS`] counts for: it packs the matrix, and a tall one does on each thread.
 const PACKED: u32 = PATIENCE / 2;
 
 /// How many uses of its right factor a product of so many rows counts for.
