@@ -110,7 +110,7 @@ impl Uses {
     /// of a linear layer do. There is none if there is no memory for one, or memory is limited.
     pub(crate) fn count(&self, d: &CpuDevice, more: u32, data: &HostData, place: Place) -> Option<Prepacked> {
         let lies_crossed = place.step.0 == 1 && place.step.1.unsigned_abs() > 1;
-        if !lies_crossed || more == 0 {
+        if !lies_crossed {
             return None;
         }
         let before = self.0.fetch_add(more, Relaxed);

@@ -128,7 +128,7 @@ pub(crate) trait Read: Element + Lane<Mask = bool> {
     type Short: Reading<Self> + Lane;
 }
 
-/// With 6 registers, the normal distribution and the logarithm take 0.93 to 0.87 of their time with 4. Most formulas have so many
+/// With 6 registers, the normal distribution and the logarithm take 0.99 to 0.87 of their time with 4, by processor. Most formulas have so many
 /// values alive that registers go to the stack and back then: of 25 on an Intel Xeon, sixteen take 5 to 28 % longer with 6 than with 4.
 ///
 /// Without optimisation every value that a formula goes through has a place of its own on the stack, and of registers they are more
