@@ -5,7 +5,6 @@
 //! or the other: the first number that is not a zero makes the same of both. So a result without padding is that with it, bit by bit,
 //! unless it is -0; and then, and with weights that are not finite, padding is multiplied, too.
 
-use super::padded::Padded;
 use super::patches::Patches;
 use crate::gemm::{Picks, Real, Strip, efforts};
 use std::ops::Range;
@@ -18,8 +17,10 @@ pub(super) struct Inside {
     columns: Vec<Option<usize>>,
     /// For each row of positions the terms that are not above or below its windows' planes; nothing if these are all.
     rows: Vec<Option<usize>>,
+    /// The terms of windows that see padding beside their row, and above or below it: by the sets of both.
+    corners: Vec<([usize; 2], usize)>,
     /// Sets of terms.
-    picks: Vec<Picks>,
+    pub(super) picks: Vec<Picks>,
 }
 
 impl Inside {
@@ -35,6 +36,15 @@ impl Inside {
         let rows = (0..p.rows())
             .map(|row| sets.of(p.taps.iter().map(|t| sees(0, row / g1, t) && sees(1, row % g1, t))));
         let rows: Vec<_> = rows.collect();
+        let mut corners = Vec::new();
+        for column in columns.iter().flatten() {
+            for row in rows.iter().flatten() {
+                let key = [*column, *row];
+                if corners.iter().all(|(known, _)| *known != key) {
+                    corners.push((key, sets.both(key)));
+                }
+            }
+        }
         let first = columns.iter().position(Option::is_none)?;
         let middle = first..first + columns[first..].iter().take_while(|column| column.is_none()).count();
         // Where a window is in the middle, all after the middle see padding: there is one run of those that do not.
@@ -44,37 +54,47 @@ impl Inside {
         let whole = p.rows() * effort(g2) * p.taps.len();
         let parts = rows.iter().map(|row| effort(middle.len()) * taps(row)).sum::<usize>()
             + (0..g2).filter(beside).map(|x| tasks * effort(rows_of_task) * taps(&columns[x])).sum::<usize>();
-        (parts < whole).then(|| Inside { middle, columns, rows, picks: sets.picks(p.channels) })
+        (parts < whole).then(|| Inside { middle, columns, rows, corners, picks: sets.picks(p.channels) })
     }
-    /// Some positions, which are whole rows, as they lie in padded planes.
-    pub(super) fn strips<'a, T: Real>(
-        &'a self,
+    /// Some positions, which are whole rows. `position` says where the window at a column of a row of them sees a term at place 0.
+    /// Are planes padded above and below? Then windows in a column are all of the same terms.
+    pub(super) fn strips<T: Real>(
+        &self,
         p: &Patches<'_, T>,
-        padded: &Padded,
+        position: impl Fn(usize, usize) -> isize,
         positions: &Range<usize>,
-    ) -> Vec<Strip<'a>> {
+        are_padded: bool,
+    ) -> Vec<Strip> {
         let [_, g1, g2] = p.grid;
-        let picks = |set: Option<usize>| set.map(|set| &self.picks[set]);
         let rows = positions.start / g2..positions.end / g2;
         let mut strips = Vec::new();
         for row in rows.clone() {
-            let (from, to) = (padded.position(row, self.middle.start), (row - rows.start) * g2);
+            let (from, to) = (position(row, self.middle.start), (row - rows.start) * g2);
             let (count, to) = (self.middle.len(), to + self.middle.start);
-            strips.push(Strip { from, apart: 1, count, to, down: 1, picks: picks(self.rows[row]) });
+            strips.push(Strip { from, apart: 1, count, to, down: 1, picks: self.rows[row] });
         }
         // Down to the end of a plane, rows are equally far apart.
         let mut row = rows.start;
         while row < rows.end {
-            let count = (g1 - row % g1).min(rows.end - row);
+            let is_like = |other: &usize| are_padded || self.rows[*other] == self.rows[row];
+            let count = (row..rows.end.min((row / g1 + 1) * g1)).take_while(is_like).count();
             for x in (0..g2).filter(|x| !self.middle.contains(x)) {
-                let from = padded.position(row, x);
-                let apart = if count > 1 { padded.position(row + 1, x) - from } else { 1 };
-                let (to, picks) = ((row - rows.start) * g2 + x, picks(self.columns[x]));
+                let from = position(row, x);
+                let apart = if count > 1 { (position(row + 1, x) - from).unsigned_abs() } else { 1 };
+                let to = (row - rows.start) * g2 + x;
+                let picks =
+                    if are_padded { self.columns[x] } else { self.corner(self.columns[x], self.rows[row]) };
                 strips.push(Strip { from, apart, count, to, down: g2, picks });
             }
             row += count;
         }
         strips
+    }
+    /// The terms that are in the set of a column, and in that of a row.
+    fn corner(&self, column: Option<usize>, row: Option<usize>) -> Option<usize> {
+        let (Some(column), Some(row)) = (column, row) else { return column.or(row) };
+        let set = self.corners.iter().find(|(key, _)| *key == [column, row]).map(|(_, set)| *set);
+        Some(set.expect("all of them are there"))
     }
 }
 
@@ -96,6 +116,11 @@ impl Sets {
             self.all.push(set);
             self.all.len() - 1
         }))
+    }
+    /// The number of the set of those that are in both sets, which are not all.
+    fn both(&mut self, [a, b]: [usize; 2]) -> usize {
+        let both: Vec<_> = self.all[a].iter().zip(&self.all[b]).map(|(a, b)| *a && *b).collect();
+        self.of(both.into_iter()).expect("some are not in them")
     }
     /// Taps of a set.
     fn count(&self, set: usize) -> usize {

@@ -86,21 +86,21 @@ impl<T: Real> Patches<'_, T> {
         [1024, 512, 256, 128].into_iter().find(fits)
     }
     /// Pads what `positions` see of some channels of a batch, and gives it to `f`.
-    pub(super) fn padded(
+    pub(super) fn padded<R>(
         &self,
         batch: usize,
         channels: Range<usize>,
         positions: &Range<usize>,
-        f: impl FnOnce(&Padded, &[T]),
-    ) {
+        f: impl FnOnce(&Padded, &[T]) -> R,
+    ) -> R {
         let padded = Padded::new(self, positions.clone());
         let size = padded.size();
         let done = scratch(channels.len() * size, |x| {
             x.fill(T::ZERO);
             padded.fill(self.isa, self.plane, self.planes(batch, channels), x, size);
-            f(&padded, x);
+            f(&padded, x)
         });
-        done.expect("padding some rows takes little memory");
+        done.expect("padding some rows takes little memory")
     }
 }
 

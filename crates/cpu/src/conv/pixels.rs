@@ -7,10 +7,12 @@ use super::padded::Padded;
 use super::patches::Patches;
 use crate::CpuDevice;
 use crate::gemm::{
-    Cut, Finish, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Strip, WORTH, Written,
-    are_finite, chunks, each, fill, finish, has_negative_zero, height, pixels, scratch, turn, width,
+    Cut, Finish, Fresh, Kind, MANY, Matrix, Numbers, Pixels, Places, Real, Right, Rows, Strip, WORTH,
+    Written, are_finite, chunks, each, fill, finish, has_negative_zero, height, pixels, scratch, turn, width,
 };
 use crate::isa::Isa;
+use crate::simd::LINE;
+use crate::simd::fetch::fetch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
 use std::ops::Range;
@@ -108,7 +110,12 @@ pub(super) fn convolve<T: Real>(
             }
             Ok(())
         })?;
-        let (packed, inside) = (&*packed, inside.as_ref().filter(|_| is_finite.load(Relaxed)));
+        let inside = inside.as_ref().filter(|_| is_finite.load(Relaxed));
+        let edges = inside.map(|inside| Edges {
+            inside,
+            lying: (p.step[2] == 1 && p.positions() > 2 * o).then(|| Lying::new(p, inside)),
+        });
+        let (packed, inside) = (&*packed, edges.as_ref());
         let cut = Cut { batch, m: o, n, rows: o, cols: together };
         fill(&cut, |tiles| {
             each(d, ns, tiles, |tile| {
@@ -121,7 +128,7 @@ pub(super) fn convolve<T: Real>(
                 };
                 let positions = tile.cols.clone();
                 scratch(positions.len() * wide, |sums| {
-                    see(p, tile.batch, positions.clone(), inside, |seen| {
+                    see(p, tile.batch, &positions, inside, |seen| {
                         for j in (0..o).step_by(wide) {
                             let cols = wide.min(o - j);
                             let weights = |terms: Range<usize>| {
@@ -132,10 +139,18 @@ pub(super) fn convolve<T: Real>(
                                 (panel(j, terms), next)
                             };
                             let mut written = tile.written((j, cols));
-                            seen.times(isa, kind, &weights, (cols, wide), sums, &mut written);
+                            seen.times(isa, kind, &weights, (cols, wide), sums, j == 0, &mut written);
+                            if seen.may_lack(isa, (cols, wide), sums) {
+                                let all = |all: &Seen<'_, T>| {
+                                    all.times(isa, kind, &weights, (cols, wide), sums, false, &mut written);
+                                    Ok(())
+                                };
+                                see(p, tile.batch, &positions, None, all)?;
+                            }
                             // While they are in the first-level cache.
                             tile.turned_rows(isa, (j, cols), sums, wide);
                         }
+                        Ok(())
                     })?;
                     finish::finish(isa, after, tile);
                     Ok(())
@@ -195,35 +210,55 @@ fn pack_crossed<T: Real>(
     }
 }
 
-/// What some positions see.
-struct Seen<'a, T> {
-    /// Planes, with their padding.
-    x: &'a [T],
-    places: Places,
-    /// The positions, as rows of tiles.
-    all: Vec<Strip<'a>>,
-    /// The same without the terms that are padding.
-    inside: Option<Vec<Strip<'a>>>,
+/// Windows without the terms that are padding, and where they are read.
+struct Edges<'a> {
+    inside: &'a Inside,
+    /// Terms in planes as they lie, if they are read there.
+    lying: Option<Lying<'a>>,
 }
 
-impl<'a, T: Real> Seen<'a, T> {
-    /// In padded planes.
-    fn padded(
-        p: &Patches<'_, T>,
-        padded: &Padded,
-        x: &'a [T],
-        positions: &Range<usize>,
-        inside: Option<&'a Inside>,
-    ) -> Self {
-        let size = padded.size();
-        let places = (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place));
-        let places = Places::new(places.collect());
-        let mut all = Vec::new();
-        padded.runs(positions.clone(), |at, from, count| {
-            all.push(Strip { from, apart: 1, count, to: at - positions.start, down: 1, picks: None });
-        });
-        Seen { x, places, all, inside: inside.map(|inside| inside.strips(p, padded, positions)) }
+/// Planes as they lie: nothing is copied, where no padding is read.
+struct Lying<'a> {
+    places: Places<'a>,
+    /// Where the nearest tap lies at position 0, which has place 0.
+    least: isize,
+    fresh: Fresh,
+}
+
+impl<'a> Lying<'a> {
+    fn new<T: Real>(p: &Patches<'_, T>, inside: &'a Inside) -> Self {
+        let [_, p1, p2] = p.plane.map(|size| size as isize);
+        let taps: Vec<_> = p.taps.iter().map(|[i, j, k]| (i * p1 + j) * p2 + k).collect();
+        let least = taps.iter().copied().min().unwrap_or(0);
+        let size: usize = p.plane.iter().product();
+        let places = (0..p.channels).flat_map(|c| taps.iter().map(move |tap| c * size + tap.abs_diff(least)));
+        let span = |a: usize| {
+            let (least, most) = p.taps.iter().fold((0, 0), |(l, m), t| (t[a].min(l), t[a].max(m)));
+            most.abs_diff(least) + 1
+        };
+        let [_, _, across] = p.plane;
+        let fresh = Fresh { on: span(1) * across, count: across, area: size, taps: p.taps.len() };
+        Lying { places: Places::new(places.collect(), &inside.picks).of_sets(), least, fresh }
     }
+    /// Where the window at column `k` of row `row` of positions sees a term at place 0.
+    fn position<T: Real>(&self, p: &Patches<'_, T>, row: usize, k: usize) -> isize {
+        let [_, p1, p2] = p.plane;
+        let [i, j] = [row / p.grid[1] * p.step[0], row % p.grid[1] * p.step[1]];
+        ((i * p1 + j) * p2 + k * p.step[2]) as isize + self.least
+    }
+}
+
+/// What some positions see.
+struct Seen<'a, T> {
+    /// Planes.
+    x: &'a [T],
+    places: &'a Places<'a>,
+    /// The positions, as rows of tiles.
+    strips: Vec<Strip>,
+    fresh: Option<Fresh>,
+}
+
+impl<T: Real> Seen<'_, T> {
     /// The sums of all terms with `cols` output channels, each position's `step` apart. `weights` gives the panel of some terms, and
     /// what is multiplied after it; `written` is where the sums will go.
     fn times<'w>(
@@ -233,57 +268,79 @@ impl<'a, T: Real> Seen<'a, T> {
         weights: &dyn Fn(Range<usize>) -> (&'w [T], &'w [T]),
         (cols, step): (usize, usize),
         sums: &mut [T],
+        is_fresh: bool,
         written: &mut Written,
     ) where
         T: 'w,
     {
-        let (x, places) = (self.x, &self.places);
-        let mut multiply = |strips: &[Strip<'_>], sums: &mut [T]| {
-            for terms in chunks(0..places.terms()) {
-                let (panel, next) = weights(terms.clone());
-                let (a, first) = (Rows { x, places, terms: terms.clone(), strips }, terms.start == 0);
-                let c = &mut *sums;
-                pixels(isa, Pixels { a, panel, next, cols, c, step, first, kind, written: &mut *written });
-            }
-        };
-        let Some(inside) = &self.inside else { return multiply(&self.all, sums) };
-        multiply(inside, sums);
-        let mut picked = inside.iter().filter(|strip| strip.picks.is_some()).flat_map(Strip::rows);
-        if picked.any(|row| has_negative_zero(isa, &sums[row * step..][..cols])) {
-            multiply(&self.all, sums);
+        let Seen { x, places, ref strips, fresh } = *self;
+        let fresh = fresh.filter(|_| is_fresh);
+        for terms in chunks(0..places.terms()) {
+            let (panel, next) = weights(terms.clone());
+            let (a, first) = (Rows { x, places, terms: terms.clone(), strips, fresh }, terms.start == 0);
+            let c = &mut *sums;
+            pixels(isa, Pixels { a, panel, next, cols, c, step, first, kind, written: &mut *written });
         }
+    }
+    /// Could padding have made other numbers of some sums?
+    fn may_lack(&self, isa: Isa, (cols, step): (usize, usize), sums: &[T]) -> bool {
+        let mut picked = self.strips.iter().filter(|strip| strip.picks.is_some()).flat_map(Strip::rows);
+        picked.any(|row| has_negative_zero(isa, &sums[row * step..][..cols]))
     }
 }
 
 /// Gives `f` what some positions see.
 ///
 /// # Errors
-/// `OutOfMemory`.
+/// `OutOfMemory`; those of `f`.
 fn see<T: Real>(
     p: &Patches<'_, T>,
     batch: usize,
-    positions: Range<usize>,
-    inside: Option<&Inside>,
-    f: impl FnOnce(&Seen<'_, T>),
+    positions: &Range<usize>,
+    edges: Option<&Edges<'_>>,
+    f: impl FnOnce(&Seen<'_, T>) -> Result<()>,
 ) -> Result<()> {
+    let planes = p.planes(batch, 0..p.channels);
     if p.is_plain() {
         let n = p.positions();
-        let x = &p.data[batch * p.channels * n..][..p.channels * n];
-        let places = Places::new((0..p.channels).map(|c| c * n).collect());
-        let (from, count) = (positions.start, positions.len());
-        let all = vec![Strip { from, apart: 1, count, to: 0, down: 1, picks: None }];
-        f(&Seen { x, places, all, inside: None });
-        return Ok(());
+        let places = Places::new((0..p.channels).map(|c| c * n).collect(), &[]);
+        let (from, count) = (positions.start as isize, positions.len());
+        let strips = vec![Strip { from, apart: 1, count, to: 0, down: 1, picks: None }];
+        return f(&Seen { x: planes, places: &places, strips, fresh: None });
     }
+    if let Some(Edges { inside, lying: Some(lying) }) = edges {
+        let strips = inside.strips(p, |row, k| lying.position(p, row, k), positions, false);
+        let Fresh { on, area, .. } = lying.fresh;
+        let first = strips.first().map_or(0, |strip| strip.from);
+        for c in 0..p.channels {
+            for line in (0..on).step_by(LINE / size_of::<T>()) {
+                fetch(planes.as_ptr().wrapping_offset(first).wrapping_add(c * area + line));
+            }
+        }
+        return f(&Seen { x: planes, places: &lying.places, strips, fresh: Some(lying.fresh) });
+    }
+    let see = |padded: &Padded, x: &[T]| {
+        let size = padded.size();
+        let places = (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place));
+        let sets = edges.map_or(&[][..], |edges| &edges.inside.picks);
+        let places = Places::new(places.collect(), sets);
+        let strips = match edges {
+            Some(edges) => edges.inside.strips(p, |row, k| padded.position(row, k) as isize, positions, true),
+            None => {
+                let mut all = Vec::new();
+                padded.runs(positions.clone(), |at, from, count| {
+                    let (from, to) = (from as isize, at - positions.start);
+                    all.push(Strip { from, apart: 1, count, to, down: 1, picks: None });
+                });
+                all
+            }
+        };
+        f(&Seen { x, places: &places, strips, fresh: None })
+    };
     let whole = Padded::new(p, 0..p.positions());
     if whole.is_plane(p.plane) {
         // Planes are their own padded ones.
-        let all = p.channels * whole.size();
-        f(&Seen::padded(p, &whole, &p.data[batch * all..][..all], &positions, inside));
-        return Ok(());
+        return see(&whole, planes);
     }
-    p.padded(batch, 0..p.channels, &positions, |padded, x| {
-        f(&Seen::padded(p, padded, x, &positions, inside));
-    });
-    Ok(())
+    p.padded(batch, 0..p.channels, positions, see)
 }

@@ -23,8 +23,8 @@ mod thin;
 
 pub(crate) use finish::{Extra, Finish};
 pub(crate) use kernels::{
-    After, Cut, Kind, Lines, PITCH, Panels, Picks, Pixels, Places, Rows, Run, Seen, Strip, THREE, Taps, Tile,
-    Unit, Written, efforts, fill, height, pixels, turn, width,
+    After, Cut, Fresh, Kind, Lines, PITCH, Panels, Picks, Pixels, Places, Rows, Run, Seen, Strip, THREE,
+    Taps, Tile, Unit, Written, efforts, fill, height, pixels, turn, width,
 };
 pub(crate) use pairs::pair;
 pub(crate) use prepack::{Kept, Place, Prepacked, Uses, uses};

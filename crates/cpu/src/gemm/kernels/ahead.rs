@@ -126,14 +126,12 @@ pub(super) struct Later {
 
 impl Later {
     pub(super) fn of<T>(after: &After<'_, T>) -> Later {
-        let size = size_of::<T>();
-        Later {
-            at: after.lines.data.as_ptr().cast(),
-            step: after.lines.step * size,
-            rows: after.rows,
-            row: 0,
-            lines: if after.rows > 0 { (after.k * size).div_ceil(LINE) } else { 0 },
-        }
+        Later::rows(after.lines.data.as_ptr(), after.lines.step, after.rows, after.k)
+    }
+    /// `rows` rows of `cols` numbers, `step` apart.
+    pub(super) fn rows<T>(at: *const T, step: usize, rows: usize, cols: usize) -> Later {
+        let (at, step, bytes) = (at.cast(), step * size_of::<T>(), cols * size_of::<T>());
+        Later { at, step, rows, row: 0, lines: if rows > 0 { bytes.div_ceil(LINE) } else { 0 } }
     }
     /// What a tile of `k` terms has fetched, if anything is left.
     pub(super) fn some(&mut self, k: usize) -> Option<Soon> {

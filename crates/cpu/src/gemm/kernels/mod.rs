@@ -23,7 +23,7 @@ pub(crate) use few::{FEW, Few, GROUP, few, panel};
 pub(crate) use halves::halves;
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use pairs::as_pairs;
-pub(crate) use pixels::{Picks, Pixels, Places, Rows, Run, Strip, pixels};
+pub(crate) use pixels::{Fresh, Picks, Pixels, Places, Rows, Run, Strip, pixels};
 pub(crate) use skinny::{LEAST, Lines};
 pub(crate) use taps::{THREE, Taps};
 pub(crate) use tile::{Kind, PITCH, Panels, efforts, height, multiply_into, width};

@@ -6,7 +6,7 @@
 //! below the other, are tiles of their own, of those terms that are not padding for all of them.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::ahead::{Ahead, Soon, Written};
+use super::ahead::{Ahead, Later, Soon, Written};
 use super::tile::{Feed, Kind, Panel, Side, Tile, in_place, in_registers_of};
 use crate::gemm::Real;
 use crate::isa::Isa;
@@ -26,15 +26,34 @@ pub(crate) struct Run {
 }
 
 /// Where terms lie, seen from place 0.
-pub(crate) struct Places {
+pub(crate) struct Places<'a> {
     all: Vec<usize>,
-    /// The farthest.
-    most: usize,
+    /// Sets of terms, of which strips take one.
+    sets: &'a [Picks],
+    /// The nearest and the farthest term of all; nothing, if there are none.
+    reach: Option<(usize, usize)>,
+    /// The same of each set, if all terms of a window with a set need not be there.
+    reaches: Vec<Option<(usize, usize)>>,
 }
 
-impl Places {
-    pub(crate) fn new(all: Vec<usize>) -> Places {
-        Places { most: all.iter().copied().max().unwrap_or(0), all }
+impl<'a> Places<'a> {
+    /// # Panics
+    /// If a set is not one of these terms.
+    pub(crate) fn new(all: Vec<usize>, sets: &'a [Picks]) -> Places<'a> {
+        assert!(sets.iter().all(|set| set.of == all.len()), "they are sets of these terms");
+        let reach = all.iter().min().copied().zip(all.iter().max().copied());
+        Places { reach, reaches: Vec::new(), sets, all }
+    }
+    /// For windows of which the terms of a set are there, and no others.
+    pub(crate) fn of_sets(self) -> Places<'a> {
+        let set = |set: &Picks| {
+            let places = set.terms().map(|t| (self.all[t], self.all[t]));
+            places.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        };
+        Places { reaches: self.sets.iter().map(set).collect(), ..self }
+    }
+    fn reach(&self, set: Option<usize>) -> Option<(usize, usize)> {
+        set.and_then(|set| self.reaches.get(set).copied()).unwrap_or(self.reach)
     }
     /// How many terms there are.
     pub(crate) fn terms(&self) -> usize {
@@ -66,37 +85,61 @@ impl Picks {
     fn chunk(&self, n: usize) -> &[u16] {
         &self.all[n.checked_sub(1).map_or(0, |n| self.ends[n])..self.ends[n]]
     }
+    /// Numbers of all of them.
+    fn terms(&self) -> impl Iterator<Item = usize> {
+        (0..self.ends.len()).flat_map(|n| self.chunk(n).iter().map(move |&t| n * CHUNK + usize::from(t)))
+    }
 }
 
 /// Windows that are equally far apart.
-pub(crate) struct Strip<'a> {
-    /// Where the first one sees a term at place 0, and how far on the next one does.
-    pub(crate) from: usize,
+pub(crate) struct Strip {
+    /// Where the first one sees a term at place 0, which may be before all planes, and how far on the next one does.
+    pub(crate) from: isize,
     pub(crate) apart: usize,
     pub(crate) count: usize,
     /// The first one's row of the result, and how many rows on the next one's is.
     pub(crate) to: usize,
     pub(crate) down: usize,
-    /// The terms, if they are not all. All are for windows that are neighbours.
-    pub(crate) picks: Option<&'a Picks>,
+    /// Which set of terms it is, if they are not all. All are for windows that are neighbours.
+    pub(crate) picks: Option<usize>,
 }
 
-impl Strip<'_> {
+impl Strip {
     /// Rows of the result.
     pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
         (0..self.count).map(|i| self.to + i * self.down)
     }
+    /// Do all windows see terms as near and as far as these in so many numbers?
+    fn lies(&self, (least, most): (usize, usize), len: usize) -> bool {
+        let lies = |at: isize, place: usize| {
+            at.checked_add_unsigned(place).and_then(|at| usize::try_from(at).ok()).is_some_and(|at| at < len)
+        };
+        let last = (self.count - 1).checked_mul(self.apart).and_then(|n| self.from.checked_add_unsigned(n));
+        lies(self.from, least) && last.is_some_and(|last| lies(last, most))
+    }
+}
+
+/// What windows that follow strips of neighbours see for the first time, which these have fetched: in planes that are read where they lie.
+#[derive(Clone, Copy)]
+pub(crate) struct Fresh {
+    /// How far on from where a strip sees a term at place 0 it begins, and how many numbers of a plane it is.
+    pub(crate) on: usize,
+    pub(crate) count: usize,
+    /// Distance of planes, and terms of one.
+    pub(crate) area: usize,
+    pub(crate) taps: usize,
 }
 
 /// Windows and what they see.
 pub(crate) struct Rows<'a, T> {
-    /// Padded planes.
+    /// Planes, with their padding if all terms of a window at an edge are multiplied.
     pub(crate) x: &'a [T],
     /// Of all terms, of which those of a chunk are multiplied.
-    pub(crate) places: &'a Places,
+    pub(crate) places: &'a Places<'a>,
     pub(crate) terms: Range<usize>,
     /// The rows.
-    pub(crate) strips: &'a [Strip<'a>],
+    pub(crate) strips: &'a [Strip],
+    pub(crate) fresh: Option<Fresh>,
 }
 
 /// A chunk's part of a product with a panel.
@@ -134,15 +177,9 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     for strip in a.strips.iter().filter(|strip| strip.count > 0) {
         let last = strip.to + (strip.count - 1) * strip.down;
         assert!(last * block.step + block.cols <= block.c.len(), "the result is too short");
-        let end = strip.from + (strip.count - 1) * strip.apart + 1;
-        assert!(
-            end.checked_add(a.places.most).is_some_and(|end| end <= a.x.len()),
-            "a window leaves its planes"
-        );
-        match strip.picks {
-            Some(picks) => assert!(picks.of == all, "they are picks of these terms"),
-            None => assert!(strip.apart == 1, "windows of all terms are neighbours"),
-        }
+        assert!(strip.picks.is_some() || strip.apart == 1, "windows of all terms are neighbours");
+        let reach = a.places.reach(strip.picks);
+        assert!(reach.is_none_or(|reach| strip.lies(reach, a.x.len())), "a window leaves its planes");
     }
     let (kind, strips, mut ahead, mut block) = (block.kind, block.a.strips, None, block);
     for strips in strips.chunk_by(|a, b| a.picks.is_some() == b.picks.is_some()) {
@@ -160,7 +197,7 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
 /// where nothing is optimised, a function with the tiles of both takes more than the stack of a thread.
 struct Tiles<'a, 'b, T, const PICKED: bool> {
     block: &'a mut Pixels<'b, T>,
-    strips: &'a [Strip<'b>],
+    strips: &'a [Strip],
     /// What is left to fetch; nothing has been yet.
     ahead: &'a mut Option<Ahead>,
 }
@@ -169,26 +206,45 @@ impl<T: Real, const PICKED: bool> InRegisters for Tiles<'_, '_, T, PICKED> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Pixels { a: Rows { x, places, terms, .. }, panel, next, cols, c, step, first, written, .. } =
-            self.block;
+        let Pixels {
+            a: Rows { x, places, terms, fresh, .. },
+            panel,
+            next,
+            cols,
+            c,
+            step,
+            first,
+            written,
+            ..
+        } = self.block;
         let (cols, step, first) = (*cols, *step, *first);
-        let (places, k, w) = (places.all[terms.clone()].as_ptr(), terms.len(), 2 * V::LANES);
+        let (sets, places) = (places.sets, &places.all[terms.clone()]);
+        let (places, k, w) = (places.as_ptr(), terms.len(), 2 * V::LANES);
         let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
         let next = || (next.len() >= k * w).then_some(next.as_ptr());
         let ahead = self.ahead.get_or_insert_with(|| Ahead::of::<V>(next(), k));
         for strip in self.strips {
-            let picks = strip.picks.map(|picks| picks.chunk(terms.start / CHUNK));
+            let picks = strip.picks.map(|set| sets[set].chunk(terms.start / CHUNK));
             let k = picks.map_or(k, <[u16]>::len);
+            let mut later = match *fresh {
+                Some(Fresh { on, count, area, taps }) if strip.apart == 1 => {
+                    let planes = terms.start / taps..terms.end.div_ceil(taps);
+                    let at = x.as_ptr().wrapping_offset(strip.from).wrapping_add(on + planes.start * area);
+                    Later::rows(at, area, planes.len(), count)
+                }
+                _ => Later::rows(at, 0, 0, 0),
+            };
             let mut i = 0;
             while i < strip.count {
                 // SAFETY: `pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
                 // result has the rows of each strip. The instructions are there: our caller's.
                 i += unsafe {
-                    let from = x.as_ptr().add(strip.from + i * strip.apart);
+                    let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.apart);
                     let c = c.add((strip.to + i * strip.down) * step);
                     let (step, left) = (strip.down * step, strip.count - i);
                     let before = in_place(c, step, first);
-                    let soon = ahead.some(k).or_else(|| written.some(k)).unwrap_or(Soon::nothing(at));
+                    let soon = later.some(k).or_else(|| ahead.some(k)).or_else(|| written.some(k));
+                    let soon = soon.unwrap_or(Soon::nothing(at));
                     let b = Panel::<V> { at, next: w, across: 0, soon };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
@@ -219,7 +275,7 @@ impl<V: Vector> Side<V> for Windows<V> {
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.from.add(*self.places.add(t) + r) }
+        unsafe { *self.from.wrapping_add(*self.places.add(t)).wrapping_add(r) }
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
