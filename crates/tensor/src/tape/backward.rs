@@ -192,7 +192,7 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
                 }
             };
             let (inputs, others) = G::backward(live, &node, g)?;
-            for (g, node) in inputs.into_iter().zip(&live.inputs) {
+            for (g, node) in inputs.into_iter().zip(live.inputs.iter()) {
                 if let (Some(g), Some(node)) = (g, node) {
                     arrive(&mut waiting, Pending { node: node.clone(), output: 0, g })?;
                 }

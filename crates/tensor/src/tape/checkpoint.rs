@@ -37,7 +37,7 @@ pub fn checkpoint<B: Backend>(
     if !y.dtype().is_float() {
         return Err(Error::autograd(format!("checkpoint: the segment gave {}, not floats", y.dtype())));
     }
-    let edges: Edges<B> = inputs.iter().map(|t| t.node().cloned()).collect();
+    let edges = Edges::of(inputs);
     let segment = Segment { f, inputs: inputs.iter().map(|t| t.array().clone()).collect() };
     let node = Node::new(State::Live(Live::new(edges, Box::new(segment))));
     Ok(Tensor::with_node(y.array().clone(), Some(node)))
@@ -48,10 +48,14 @@ impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment
     /// the outer walk, operands and captured tensors alike.
     fn again<G: Gradient<B>>(&self, edges: &Edges<B>, g: Vec<Option<G>>, retain: bool) -> Result<Flow<B, G>> {
         let floor = next_id();
-        let inputs: Vec<Tensor<B>> =
-            self.inputs.iter().zip(edges).map(|(a, e)| Tensor::with_node(a.clone(), e.clone())).collect();
+        let inputs: Vec<Tensor<B>> = self
+            .inputs
+            .iter()
+            .zip(edges.iter())
+            .map(|(a, e)| Tensor::with_node(a.clone(), e.cloned()))
+            .collect();
         let y = enable_grad(|| (self.f)(&inputs))?;
-        let none = vec![None; edges.len()];
+        let none = vec![None; self.inputs.len()];
         let (Some(node), Some(g)) = (y.node(), g.into_iter().next().flatten()) else {
             return Ok((none, vec![]));
         };
