@@ -187,6 +187,14 @@ fn even(whole: usize, most: usize, unit: usize, threads: usize) -> usize {
     whole.div_ceil(pieces).next_multiple_of(unit).max(unit)
 }
 
+/// The size of pieces, a multiple of `unit`, at most `most` and at least half of it, of which the last lacks least: where there are few for each
+/// thread. 128 rows by 1152 weights of 384 terms took 0.55 milliseconds in pieces of 256, half of one missing, and 0.50 in whole ones of 192.
+fn whole(all: usize, most: usize, unit: usize) -> usize {
+    let (units, most) = (all.div_ceil(unit), (most / unit).max(1));
+    let padded = |size: &usize| (units.next_multiple_of(*size), usize::MAX - size);
+    (most.div_ceil(2)..=most).min_by_key(padded).unwrap_or(most) * unit
+}
+
 impl<T: Real> Job<'_, T> {
     /// Nanoseconds of one thread; 0 if it is too little to be shared.
     fn ns(&self) -> f64 {
@@ -258,7 +266,11 @@ impl<T: Real> Job<'_, T> {
         let unit = if down > 1 { h.min(STEP) } else { h };
         // Rows that are taps are read where they lie in threes alone.
         let unit = if taps { unit.next_multiple_of(THREE) } else { unit };
-        let (rows, cols) = (even(self.m, rows, unit, down), even(self.n, cols, w, across));
+        let rows = even(self.m, rows, unit, down);
+        let cols = match self.share {
+            Share::Kept if across == 1 && cols < self.n => whole(self.n, cols, w),
+            _ => even(self.n, cols, w, across),
+        };
         Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
     }
 
