@@ -36,15 +36,6 @@ impl Inside {
         let rows = (0..p.rows())
             .map(|row| sets.of(p.taps.iter().map(|t| sees(0, row / g1, t) && sees(1, row % g1, t))));
         let rows: Vec<_> = rows.collect();
-        let mut corners = Vec::new();
-        for column in columns.iter().flatten() {
-            for row in rows.iter().flatten() {
-                let key = [*column, *row];
-                if corners.iter().all(|(known, _)| *known != key) {
-                    corners.push((key, sets.both(key)));
-                }
-            }
-        }
         let first = columns.iter().position(Option::is_none)?;
         let middle = first..first + columns[first..].iter().take_while(|column| column.is_none()).count();
         // Where a window is in the middle, all after the middle see padding: there is one run of those that do not.
@@ -54,7 +45,18 @@ impl Inside {
         let whole = p.rows() * effort(g2) * p.taps.len();
         let parts = rows.iter().map(|row| effort(middle.len()) * taps(row)).sum::<usize>()
             + (0..g2).filter(beside).map(|x| tasks * effort(rows_of_task) * taps(&columns[x])).sum::<usize>();
-        (parts < whole).then(|| Inside { middle, columns, rows, corners, picks: sets.picks(p.channels) })
+        if parts >= whole {
+            return None;
+        }
+        // There are few sets, and many windows of each.
+        let (mut corners, known) = (Vec::new(), sets.all.len());
+        for column in (0..known).filter(|set| columns.contains(&Some(*set))) {
+            for row in (0..known).filter(|set| rows.contains(&Some(*set))) {
+                let key = [column, row];
+                corners.push((key, sets.both(key)));
+            }
+        }
+        Some(Inside { middle, columns, rows, corners, picks: sets.picks(p.channels) })
     }
     /// Some positions, which are whole rows. `position` says where the window at a column of a row of them sees a term at place 0.
     /// Are planes padded above and below? Then windows in a column are all of the same terms.

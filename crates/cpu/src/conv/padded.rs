@@ -111,9 +111,9 @@ impl Padded {
         let across = if first == last { (start % g2, end % g2) } else { (0, g2 - 1) };
         let outer = (first / g1, last / g1);
         let inner = if outer.0 == outer.1 { (first % g1, last % g1) } else { (0, g1 - 1) };
-        let low: [isize; 3] = std::array::from_fn(|a| p.taps.iter().map(|t| t[a]).min().unwrap_or(0));
-        let high: [isize; 3] = std::array::from_fn(|a| p.taps.iter().map(|t| t[a]).max().unwrap_or(0));
-        let span = |a: usize, n: usize| (n - 1) * step[a] + (high[a] - low[a]) as usize + 1;
+        let reach: [(isize, isize); 3] = std::array::from_fn(|a| p.reach(a));
+        let low = reach.map(|(low, _)| low);
+        let span = |a: usize, n: usize| (n - 1) * step[a] + (reach[a].1 - low[a]) as usize + 1;
         let lines = [span(0, outer.1 - outer.0 + 1), span(1, inner.1 - inner.0 + 1)];
         let part = span(2, across.1 - across.0 + 1).div_ceil(step[2]);
         let places = p

@@ -41,6 +41,11 @@ impl<T: Real> Patches<'_, T> {
     pub(super) fn is_plain(&self) -> bool {
         self.taps.len() == 1 && self.taps[0] == [0; 3] && self.step == [1; 3] && self.grid == self.plane
     }
+    /// The nearest tap and the farthest along an axis.
+    pub(super) fn reach(&self, axis: usize) -> (isize, isize) {
+        let along = || self.taps.iter().map(|tap| tap[axis]);
+        (along().min().unwrap_or(0), along().max().unwrap_or(0))
+    }
     /// A plane of a batch.
     pub(super) fn at(&self, batch: usize, channel: usize) -> &[T] {
         &self.data[(batch * self.channels + channel) * self.size()..][..self.size()]

@@ -233,12 +233,9 @@ impl<'a> Lying<'a> {
         let least = taps.iter().copied().min().unwrap_or(0);
         let size: usize = p.plane.iter().product();
         let places = (0..p.channels).flat_map(|c| taps.iter().map(move |tap| c * size + tap.abs_diff(least)));
-        let span = |a: usize| {
-            let (least, most) = p.taps.iter().fold((0, 0), |(l, m), t| (t[a].min(l), t[a].max(m)));
-            most.abs_diff(least) + 1
-        };
-        let [_, _, across] = p.plane;
-        let fresh = Fresh { on: span(1) * across, count: across, area: size, taps: p.taps.len() };
+        let ([_, _, across], (low, high)) = (p.plane, p.reach(1));
+        let on = (high.abs_diff(low) + 1) * across;
+        let fresh = Fresh { on, count: across, area: size, taps: p.taps.len() };
         Lying { places: Places::new(places.collect(), &inside.picks).of_sets(), least, fresh }
     }
     /// Where the window at column `k` of row `row` of positions sees a term at place 0.

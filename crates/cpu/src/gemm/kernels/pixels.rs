@@ -32,7 +32,7 @@ pub(crate) struct Places<'a> {
     sets: &'a [Picks],
     /// The nearest and the farthest term of all; nothing, if there are none.
     reach: Option<(usize, usize)>,
-    /// The same of each set, if all terms of a window with a set need not be there.
+    /// The same of each set, where the other terms of its windows may lie outside; else nothing.
     reaches: Vec<Option<(usize, usize)>>,
 }
 
