@@ -43,7 +43,7 @@ fn is_nan<T: PartialEq>(v: T) -> bool {
     v != v
 }
 
-/// Where a number, or a NaN if it is one, is first in a row that has it.
+/// Where a number is first in a row that has it, or a NaN if it is one.
 struct Place<'a, T> {
     row: &'a [T],
     of: T,
@@ -53,24 +53,22 @@ impl<T: PartialEq + Copy> Kernel for Place<'_, T> {
     type Out = usize;
     #[inline(always)]
     fn run(self) -> usize {
-        /// Elements that are looked at together: four registers of AVX-512 of f32.
-        const TOGETHER: usize = 64;
-        let nan = is_nan(self.of);
-        let (whole, rest) = self.row.as_chunks::<TOGETHER>();
-        let mut at = 0;
-        for chunk in whole {
-            let mut any = false;
-            for &v in chunk {
-                any |= (v == self.of) | (is_nan(v) & nan);
-            }
-            if any {
-                break;
-            }
-            at += TOGETHER;
-        }
-        let last = if at < whole.len() * TOGETHER { &self.row[at..][..TOGETHER] } else { rest };
-        at + last.iter().position(|&v| (v == self.of) | (is_nan(v) & nan)).unwrap_or(0)
+        let of = self.of;
+        // Not one test for both: three operations for each number where one will do.
+        if is_nan(of) { first(self.row, is_nan) } else { first(self.row, |v| v == of) }
     }
+}
+
+/// The first place in a row that has one of which something is true.
+#[inline(always)]
+fn first<T: Copy>(row: &[T], is: impl Fn(T) -> bool + Copy) -> usize {
+    /// Elements that are looked at together: four registers of AVX-512 of f32.
+    const TOGETHER: usize = 64;
+    let (whole, rest) = row.as_chunks::<TOGETHER>();
+    let at =
+        whole.iter().take_while(|chunk| !chunk.iter().fold(false, |any, &v| any | is(v))).count() * TOGETHER;
+    let last = if at < whole.len() * TOGETHER { &row[at..][..TOGETHER] } else { rest };
+    at + last.iter().position(|&v| is(v)).unwrap_or(0)
 }
 
 fn find<T: Number + PartialOrd, F: Combine<T>>(

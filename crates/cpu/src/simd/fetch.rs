@@ -1,15 +1,26 @@
 //! Memory that is asked for before it is needed.
 #![allow(unsafe_code, reason = "a hint to the processor")]
 
-/// Has the first-level cache fetch the line that lies there, if anything does; where the compiler has no such hint, nothing.
-#[inline(always)]
-pub(crate) fn fetch<T>(place: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; any address will do.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(place.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+macro_rules! hints {
+    ($($(#[$doc:meta])* $name:ident $hint:ident;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name<T>(place: *const T) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a hint; any address will do.
+            unsafe {
+                use std::arch::x86_64::{$hint, _mm_prefetch};
+                _mm_prefetch::<$hint>(place.cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = place;
+        }
+    )*};
+}
+hints! {
+    /// Has the first-level cache fetch the line that lies there, if anything does; where the compiler has no such hint, nothing.
+    fetch _MM_HINT_T0;
+    /// The same of the second-level cache: for lines that come from memory, so that the few that the first level waits for
+    /// are those that are needed now.
+    fetch_early _MM_HINT_T1;
 }
