@@ -54,6 +54,34 @@ pub(crate) fn try_tasks<X: Send>(
     failure.result()
 }
 
+/// Takes one of a work's tasks, if any is left.
+pub(crate) type Next<'a, 'x, X> = dyn FnMut() -> Option<&'x mut X> + 'a;
+
+/// Calls `f` on several threads if the whole work, of `ns` nanoseconds, takes long enough. Each call takes tasks until none is left, so it can prepare once
+/// what serves all of them. It begins with neighbours of its own, and then takes what others have last.
+pub(crate) fn try_in_turn<'x, X: Send>(
+    d: &CpuDevice,
+    tasks: &'x mut [X],
+    ns: f64,
+    f: &(dyn Fn(&mut Next<'_, 'x, X>) -> Result<()> + Sync),
+) -> Result<()> {
+    let count = d.threads().min(tasks.len());
+    if count < 2 || ns == 0.0 {
+        let mut tasks = tasks.iter_mut();
+        return f(&mut || tasks.next());
+    }
+    let lanes: Vec<_> =
+        tasks.chunks_mut(tasks.len().div_ceil(count)).map(|lane| Mutex::new(lane.iter_mut())).collect();
+    let lane = |i: usize| lanes[i].lock().unwrap_or_else(PoisonError::into_inner);
+    let take = |me: usize| {
+        // Nobody holds two locks: those who take from each other would wait for ever.
+        let own = lane(me).next();
+        own.or_else(|| (1..lanes.len()).find_map(|i| lane((me + i) % lanes.len()).next_back()))
+    };
+    let mut threads: Vec<_> = (0..lanes.len()).collect();
+    try_pieces(d, &mut threads, 1, ns / lanes.len() as f64, &|_, me| f(&mut || take(me[0])))
+}
+
 /// The first error of several threads.
 #[derive(Default)]
 struct Failure {

@@ -7,8 +7,9 @@
 use super::kernels::{
     After, FEW, Few, GROUP, Lines, PITCH, Panels, Tile, few, multiply_into, panel, turn, width,
 };
-use super::{Columns, Job, Kind, Numbers, Real, Share, chunks, each, scratch};
+use super::{Columns, Cut, FINE, Job, Kind, Numbers, Real, Share, chunks, even, fair, scratch};
 use crate::CpuDevice;
+use crate::parallel::try_in_turn;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
 use std::ops::{Range, RangeInclusive};
@@ -43,25 +44,59 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// Tiles of all rows and some columns. Each task packs the rows for itself: half of them packed by another, and what takes to get at
-    /// these, took 2 to 15 % longer.
-    pub(super) fn broad(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+    /// Are there so few rows that they have a kernel of their own?
+    fn is_few(&self, d: &CpuDevice) -> bool {
+        d.isa().has_fma() && FEW.contains(&self.m) && self.k * self.m <= PACKED / size_of::<T>()
+    }
+
+    /// Terms of all rows that are packed at once.
+    fn deep(&self, d: &CpuDevice) -> usize {
         let padded = self.m.next_multiple_of(width::<T>(d.isa()));
-        let deep = ((PACKED / size_of::<T>() / padded / CHUNK).max(1) * CHUNK).min(self.k);
-        each(d, self.ns(), tiles, |tile| {
-            if d.isa().has_fma() && FEW.contains(&self.m) && self.k * self.m <= PACKED / size_of::<T>() {
-                return self.few(d, tile);
-            }
-            // If there are more terms, the sums of all columns wait for them.
-            let waiting = if self.k > deep { tile.cols.len() } else { GROUP };
+        ((PACKED / size_of::<T>() / padded / CHUNK).max(1) * CHUNK).min(self.k)
+    }
+
+    /// Tiles of all rows and some columns, or, of columns that are too few, of all columns and some rows.
+    pub(super) fn cut_broad(&self, d: &CpuDevice) -> Cut {
+        let (w, threads) = (width::<T>(d.isa()), self.threads(d));
+        let (mut rows, mut cols) = (self.m, self.n);
+        if threads > 1 && self.n < w * threads && self.m >= 2 * w {
+            rows = even(self.m, self.m, w, threads);
+        } else if threads > 1 {
+            // With all terms a thread packs rows once for all of its tiles.
+            let tiles = if self.is_few(d) || self.deep(d) == self.k { FINE * threads } else { threads };
+            cols = fair(self.n, self.n.div_ceil(tiles).next_multiple_of(w), w, threads);
+        }
+        Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
+    }
+
+    /// Each thread packs the rows for itself: half of them packed by another, and what takes to get at these, took 2 to 15 % longer.
+    pub(super) fn broad(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+        let (isa, is_few) = (d.isa(), self.is_few(d));
+        let (deep, w) =
+            if is_few { (self.k, panel::<T>(isa, self.m)) } else { (self.deep(d), width::<T>(isa)) };
+        let padded = tiles[0].rows.len().next_multiple_of(w);
+        // If there are more terms, the sums of all columns wait for them.
+        let waiting = if deep < self.k { tiles[0].cols.len() } else { GROUP };
+        try_in_turn(d, tiles, self.ns(), &|next| {
             scratch(deep * padded, |x| {
                 scratch(waiting * padded, |sums| {
-                    for from in (0..self.k).step_by(deep) {
-                        let terms = from..self.k.min(from + deep);
-                        self.pack_turned(d, tile.batch, &terms, x, width::<T>(d.isa()))?;
-                        self.columns(d, tile, &terms, x, sums);
+                    let mut packed = None;
+                    while let Some(tile) = next() {
+                        for from in (0..self.k).step_by(deep) {
+                            let terms = from..self.k.min(from + deep);
+                            let these = (tile.batch, tile.rows.clone(), terms.clone());
+                            if packed.as_ref() != Some(&these) {
+                                self.pack_turned(d, &these, x, w)?;
+                                packed = Some(these);
+                            }
+                            if is_few {
+                                self.few(d, tile, x, sums, w);
+                            } else {
+                                self.columns(d, tile, &terms, x, sums);
+                            }
+                        }
+                        self.finish(d, tile);
                     }
-                    self.finish(d, tile);
                     Ok(())
                 })
             })??
@@ -71,7 +106,7 @@ impl<T: Real> Job<'_, T> {
     /// Some terms of a tile's columns, of packed rows. If they are not all, sums has room for all columns.
     fn columns(&self, d: &CpuDevice, tile: &mut Tile<'_, T>, terms: &Range<usize>, x: &[T], sums: &mut [T]) {
         let (isa, w) = (d.isa(), width::<T>(d.isa()));
-        let (padded, rows) = (self.m.next_multiple_of(w), self.m.next_multiple_of(w / 2));
+        let (padded, rows) = (tile.rows.len().next_multiple_of(w), tile.rows.len().next_multiple_of(w / 2));
         let columns = self.own_columns(tile.batch, tile.cols.clone()).expect("columns lie in memory");
         for j in (0..tile.cols.len()).step_by(GROUP) {
             let n = GROUP.min(tile.cols.len() - j);
@@ -90,32 +125,25 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// All terms of a tile's columns, of few rows.
-    fn few(&self, d: &CpuDevice, tile: &mut Tile<'_, T>) -> Result<()> {
-        let (isa, k) = (d.isa(), self.k);
-        let (rows, cols, w) = (self.m, tile.cols.len(), panel::<T>(d.isa(), self.m));
+    /// All terms of a tile's columns, of few rows, packed as panels of `w`.
+    fn few(&self, d: &CpuDevice, tile: &mut Tile<'_, T>, x: &[T], sums: &mut [T], w: usize) {
+        let (isa, k, rows, cols) = (d.isa(), self.k, self.m, tile.cols.len());
         let padded = rows.next_multiple_of(w);
         let Lines { data, step } =
             self.own_columns(tile.batch, tile.cols.clone()).expect("columns lie in memory");
-        scratch(k * padded, |x| {
-            self.pack_turned(d, tile.batch, &(0..k), x, w)?;
-            scratch(GROUP * padded, |sums| {
-                for j in (0..cols).step_by(GROUP) {
-                    let (at, cols, step) = ((j * step) as isize, GROUP.min(cols - j), step as isize);
-                    few(isa, Few { data, at, step, cols, k, x, rows, padded, sums });
-                    tile.turned(isa, (j, cols), sums, padded);
-                }
-                self.finish(d, tile);
-            })
-        })?
+        for j in (0..cols).step_by(GROUP) {
+            let (at, cols, step) = ((j * step) as isize, GROUP.min(cols - j), step as isize);
+            few(isa, Few { data, at, step, cols, k, x, rows, padded, sums });
+            tile.turned(isa, (j, cols), sums, padded);
+        }
     }
 
-    /// Rows as panels of `w` columns: chunk after chunk, panel after panel, the last one of each filled up with zeros.
+    /// Rows of a product, and some of their terms, as panels of `w` columns: chunk after chunk, panel after panel, the last one of each filled up
+    /// with zeros.
     fn pack_turned(
         &self,
         d: &CpuDevice,
-        batch: usize,
-        terms: &Range<usize>,
+        (batch, rows, terms): &(usize, Range<usize>, Range<usize>),
         x: &mut [T],
         w: usize,
     ) -> Result<()> {
@@ -123,15 +151,15 @@ impl<T: Real> Job<'_, T> {
         scratch(w * PITCH, |room| {
             let mut rest = x;
             for terms in chunks(terms.clone()) {
-                for first in (0..self.m).step_by(w) {
-                    let rows = first..self.m.min(first + w);
+                for first in rows.clone().step_by(w) {
+                    let rows = first..rows.end.min(first + w);
                     let panel = rest.split_off_mut(..terms.len() * w).expect("room for all panels");
                     if rows.len() < w {
                         panel.fill(T::ZERO);
                     }
                     for (i, panel) in panel.chunks_mut(TURNED * w).enumerate() {
                         let (from, k) = (terms.start + i * TURNED, panel.len() / w);
-                        self.left.pack(isa, batch, rows.clone(), from..from + k, room);
+                        self.left.pack(isa, *batch, rows.clone(), from..from + k, room);
                         turn(isa, room, 0, PITCH as isize, k, rows.len(), panel, w);
                     }
                 }

@@ -79,6 +79,8 @@ const SUMS: usize = 256 << 10;
 const STEP: usize = 4;
 /// Tasks, or panels, for each thread of which one more or less is little.
 pub(crate) const MANY: usize = 8;
+/// Tasks for each thread where a task costs next to nothing by itself: whoever comes late, or is held up, is helped.
+const FINE: usize = 4;
 /// Multiplications below which work is not shared: 2 to 4 microseconds of one thread. On Zen 5, 64 x 64 x 64 take 2.45 alone and
 /// 1.80 shared; in minutes when the two cores are three times as far apart, about 3.4.
 pub(crate) const WORTH: usize = 1 << 18;
@@ -187,12 +189,13 @@ fn even(whole: usize, most: usize, unit: usize, threads: usize) -> usize {
     whole.div_ceil(pieces).next_multiple_of(unit).max(unit)
 }
 
-/// The size of pieces, a multiple of `unit`, at most `most` and at least half of it, of which the last lacks least: where there are few for each
-/// thread. 128 rows by 1152 weights of 384 terms took 0.55 milliseconds in pieces of 256, half of one missing, and 0.50 in whole ones of 192.
-fn whole(all: usize, most: usize, unit: usize) -> usize {
+/// The size of pieces, a multiple of `unit`, at most `most` and at least half of it, of which the thread that has most has least: where there are
+/// few for each thread. 128 rows by 1152 weights of 384 terms took 0.55 milliseconds in pieces of 256, half of one missing, and 0.50 in whole
+/// ones of 192.
+fn fair(all: usize, most: usize, unit: usize, threads: usize) -> usize {
     let (units, most) = (all.div_ceil(unit), (most / unit).max(1));
-    let padded = |size: &usize| (units.next_multiple_of(*size), usize::MAX - size);
-    (most.div_ceil(2)..=most).min_by_key(padded).unwrap_or(most) * unit
+    let busiest = |size: &usize| (units.div_ceil(*size).div_ceil(threads) * size, usize::MAX - size);
+    (most.div_ceil(2)..=most).min_by_key(busiest).unwrap_or(most) * unit
 }
 
 impl<T: Real> Job<'_, T> {
@@ -232,7 +235,12 @@ impl<T: Real> Job<'_, T> {
             Share::Nothing | Share::Left | Share::Products => threads,
             // What has to be turned on its way takes longer to pack than the columns take to read that another has packed: 768 x 256 of 1024
             // terms took 1.17 milliseconds by columns, and 1.11 so.
-            Share::Right if self.m > self.n && self.is_turned() => 1,
+            Share::Right
+                if self.is_turned()
+                    && (self.m > self.n || !self.n.div_ceil(width::<T>(d.isa())).is_multiple_of(threads)) =>
+            {
+                1
+            }
             Share::Right => threads.min(self.n / MANY_COLUMNS).max(1),
             Share::Kept => 1,
         }
@@ -242,12 +250,13 @@ impl<T: Real> Job<'_, T> {
     fn cut(&self, d: &CpuDevice) -> Cut {
         let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
         let taps = self.left.taps().is_some();
-        let broad = self.is_broad();
+        if self.is_broad() {
+            return self.cut_broad(d);
+        }
         let is_tall = is_tall::<T>(d, [self.m, self.k, self.n]);
         let (rows, cols) = match self.share {
-            // Each task packs the rows.
-            Share::Nothing if broad => (self.m, self.n),
             Share::Nothing if is_tall => (2 * rows::<T>(), self.wide()),
+            // Each task packs the rows.
             Share::Nothing => (rows::<T>(), cols::<T>()),
             Share::Left => (self.m, self.right.windows(d.isa()).map_or(cols::<T>(), Windows::together)),
             Share::Right if taps && 2 * rows::<T>() * self.n <= SUMS / size_of::<T>() => {
@@ -258,8 +267,14 @@ impl<T: Real> Job<'_, T> {
             Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
             Share::Kept => (rows::<T>(), self.wide()),
         };
-        let across = if broad { self.threads(d) } else { self.across(d) };
-        let down = self.threads(d).div_ceil(across);
+        let (threads, across) = (self.threads(d), self.across(d));
+        let down = threads.div_ceil(across);
+        // Of one block of rows that are read where they lie, a tile costs next to nothing by itself.
+        let by_columns = self.share == Share::Nothing && across > 1 && (SKINNY + 1..=rows).contains(&self.m);
+        if by_columns && self.lying(0, &(0..self.m)).is_some() {
+            let cols = fair(self.n, cols.min(self.n / (FINE * threads)), w, threads);
+            return Cut { batch: self.batch, m: self.m, n: self.n, rows: self.m, cols };
+        }
         // Rows are cut finer if they are enough for all; otherwise columns.
         let (down, across) = if self.m >= 2 * h * down { (down, across) } else { (1, down * across) };
         // A thread that waits for another's last rows loses more than a tile of fewer rows does.
@@ -268,7 +283,7 @@ impl<T: Real> Job<'_, T> {
         let unit = if taps { unit.next_multiple_of(THREE) } else { unit };
         let rows = even(self.m, rows, unit, down);
         let cols = match self.share {
-            Share::Kept if across == 1 && cols < self.n => whole(self.n, cols, w),
+            Share::Kept if across == 1 && cols < self.n => fair(self.n, cols, w, 1),
             _ => even(self.n, cols, w, across),
         };
         Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
