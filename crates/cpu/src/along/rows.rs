@@ -243,12 +243,20 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 whole: false,
                 terms: &mut terms[at..],
                 kept: &mut [],
+                next: self.next(k, start + at, some),
                 y: None,
                 isa: self.isa,
             });
             at += some;
         }
         Ok(())
+    }
+    /// Where the next row has these elements, if this is a row's last statistic but not its first: so the row is in a cache, and memory has nothing to do.
+    fn next(&self, k: usize, start: usize, len: usize) -> Option<*const C> {
+        if k == 0 || k + 1 < R::FOLDS.len() {
+            return None;
+        }
+        self.x[0].padded(start + self.n, len, len).map(<[C]>::as_ptr)
     }
     /// The terms of the first statistic at `len` elements of one row from `start` on, at most a block.
     pub(super) fn first_terms<'b>(
@@ -333,6 +341,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                     None if anew => room(&mut scratch.kept)?,
                     None => &mut [],
                 },
+                next: None,
                 y: Some(&mut *y),
                 isa: self.isa,
             });
@@ -407,6 +416,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             whole: true,
             terms: room_for(&mut scratch.terms, n)?,
             kept: if keeps::<R, N>() { room_for(&mut scratch.kept, side(n) * padded)? } else { &mut [] },
+            next: None,
             y: Some(y),
             isa: self.isa,
         };

@@ -6,7 +6,7 @@
 
 use super::float::Float;
 use super::held::{Held, Nearly};
-use super::terms::{self, AHEAD, Terms, WINDOW};
+use super::terms::{self, AHEAD, Ahead, Terms, WINDOW};
 use crate::isa::Isa;
 use crate::lane::V;
 use crate::simd::reading::{Folding, Reading, Reads};
@@ -35,6 +35,8 @@ pub(super) struct Task<'a, 'r, C, R, const N: usize> {
     pub(super) terms: &'a mut [C],
     /// Room for, or with, the terms that are kept; if empty, they are terms as others.
     pub(super) kept: &'a mut [C],
+    /// Where the same elements of the next row lie, if they had better be fetched.
+    pub(super) next: Option<*const C>,
     /// Room for results, if they are wanted.
     pub(super) y: Option<&'a mut Room<'r, C>>,
     pub(super) isa: Isa,
@@ -252,24 +254,25 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
                 let stays = keeps::<R, N>() && k + 1 == folds && !self.kept.is_empty();
                 let all = if stays { &mut self.kept[..padded] } else { &mut self.terms[..padded] };
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
-                let places = match &self.y {
-                    Some(y) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
-                        Some([x[0].all.as_ptr().cast::<C>().wrapping_byte_add(AHEAD), y.place()])
+                let ahead = match (&self.y, self.next) {
+                    (Some(y), _) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
+                        Ahead::Soon([x[0].all.as_ptr().cast::<C>().wrapping_byte_add(AHEAD), y.place()])
                     }
-                    Some(_) | None => None,
+                    (_, Some(place)) => Ahead::Later(place),
+                    _ => Ahead::Nothing,
                 };
                 match k {
                     0 if folds > 0 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 0> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 0> { r, x, s, n }, all, ahead)
                     }
                     1 if folds > 1 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 1> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 1> { r, x, s, n }, all, ahead)
                     }
                     2 if folds > 2 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 2> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 2> { r, x, s, n }, all, ahead)
                     }
                     3 if folds > 3 => {
-                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 3> { r, x, s, n }, all, places)
+                        terms::write_ahead::<_, M>(Statistic::<C, R, false, N, 3> { r, x, s, n }, all, ahead)
                     }
                     _ => unreachable!("a formula has no more statistics than it says"),
                 }

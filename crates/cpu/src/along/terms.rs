@@ -4,7 +4,7 @@
 //! what is not the row's is thrown away.
 
 use crate::simd::LINE;
-use crate::simd::fetch::fetch;
+use crate::simd::fetch::{fetch, fetch_early};
 use crate::simd::reading::Reading;
 use crate::simd::room::{Room, Windows};
 use elinvar_ops::lane::Lane;
@@ -45,6 +45,16 @@ pub(super) fn fetch_window<T, const P: usize>(places: [*const T; P], window: usi
     }
 }
 
+/// What memory fetches while terms are computed.
+#[derive(Clone, Copy)]
+pub(super) enum Ahead<T> {
+    Nothing,
+    /// What lies from two places on, for soon.
+    Soon([*const T; 2]),
+    /// What lies from a place on, for when all of this row has been read: more than the first-level cache holds.
+    Later(*const T),
+}
+
 /// Writes whole windows. For each, as much is fetched of what lies from the places on.
 #[inline(always)]
 pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
@@ -64,16 +74,24 @@ pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
     }
 }
 
-/// As [`write`], with places or without.
+/// As [`write`], with what is said fetched.
 #[inline(always)]
-pub(super) fn write_ahead<T: Copy, L: Reading<T> + Lane>(
-    x: impl Terms<T>,
-    y: &mut [T],
-    places: Option<[*const T; 2]>,
-) {
-    match places {
-        Some(places) => write::<_, L, 2>(x, y, places),
-        None => write::<_, L, 0>(x, y, []),
+pub(super) fn write_ahead<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &mut [T], ahead: Ahead<T>) {
+    match ahead {
+        Ahead::Soon(places) => write::<_, L, 2>(x, y, places),
+        Ahead::Nothing => write::<_, L, 0>(x, y, []),
+        Ahead::Later(place) => {
+            for (window, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
+                let place = place.wrapping_add(window * WINDOW).cast::<u8>();
+                (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch_early(place.wrapping_add(i)));
+                let w = x.window(window);
+                let mut j = 0;
+                while j < WINDOW {
+                    x.at::<L>(&w, j).store(&mut y[j..]);
+                    j += L::AT_ONCE;
+                }
+            }
+        }
     }
 }
 

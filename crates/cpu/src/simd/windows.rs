@@ -31,6 +31,8 @@ const FEW: usize = 16;
 /// Elements of a row of which it is worth to begin stores with a cache line: a column and 1024 x 1024 took 64.8 microseconds on two threads
 /// so, and 70.0 otherwise; rows of 256 a twentieth less.
 const LONG: usize = 128;
+/// Operands of a light formula from which those that are numbers are loaded once for a row.
+const MANY: usize = 4;
 
 /// An operand of a formula, for one row of elements or several of the same length.
 #[derive(Clone, Copy)]
@@ -447,6 +449,20 @@ fn light<T: Element, S: Reading<T>, F: Lanes<S, N>, const N: usize>(
     }
     let (whole, rest) = y[head..].as_chunks_mut::<FEW>();
     let count = whole.len();
+    // Many numbers stay in registers: a load for each would take as long as memory does.
+    if const { N >= MANY && S::AT_ONCE == FEW } && x[0].step == 1 && x[1..].iter().all(|x| x.step == 0) {
+        let numbers = x.map(|x| S::load(x.data));
+        let elements = x[0].data[head..].as_chunks::<FEW>().0;
+        for (y, elements) in whole.iter_mut().zip(&elements[..count]) {
+            let mut all = numbers;
+            all[0] = S::load(elements);
+            f.lane(all).write(y);
+        }
+        if !rest.is_empty() {
+            some::<T, S, F, N>(f, x, last, y);
+        }
+        return;
+    }
     let mut from = x.map(|x| x.registers(head, count));
     for y in whole {
         let mut all = [from[0].0; N];

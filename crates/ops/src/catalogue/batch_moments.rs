@@ -18,6 +18,7 @@ struct ByMoments;
 
 impl<const N: usize> Map<N> for ByMoments {
     const NAME: &'static str = "batch_norm";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, x: [L; N]) -> L {
         let y = (x[0] - x[1]) * x[2];
@@ -115,6 +116,7 @@ struct Left;
 
 impl Map<6> for Left {
     const NAME: &'static str = "batch_norm";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, g, mean, factor, level, slope]: [L; 6]) -> L {
         ((g - level) - (x - mean) * slope) * factor

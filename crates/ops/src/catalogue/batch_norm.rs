@@ -13,6 +13,7 @@ pub struct Affine;
 
 impl<const N: usize> Map<N> for Affine {
     const NAME: &'static str = "batch_norm";
+    const LIGHT: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, x: [L; N]) -> L {
         let y = x[0] - x[1];
