@@ -103,3 +103,59 @@ impl Failure {
         self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+    use std::sync::atomic::AtomicUsize;
+
+    /// More than any work that is not shared.
+    const LONG: f64 = 1e9;
+
+    #[test]
+    fn tasks_in_turn_are_each_done_once_and_the_first_ones_in_order() {
+        for threads in [1, 2, 3, 8] {
+            let d = CpuDevice::new(Isa::best(), threads).unwrap();
+            for count in [0, 1, 2, 3, 7, 64, 1000] {
+                let mut tasks: Vec<(usize, usize)> = (0..count).map(|i| (i, 0)).collect();
+                let calls = AtomicUsize::new(0);
+                try_in_turn(&d, &mut tasks, LONG, &|next| {
+                    calls.fetch_add(1, Relaxed);
+                    let lane = count.div_ceil(threads.min(count).max(1)).max(1);
+                    let mut before: Option<usize> = None;
+                    while let Some((i, done)) = next() {
+                        *done += 1;
+                        // Those of a lane come one after the other, until others' are taken from the end.
+                        let behind = before.is_some_and(|b| b / lane == *i / lane && *i == b + 1);
+                        let another = before.is_none_or(|b| b / lane != *i / lane);
+                        let from_the_end = before.is_some_and(|b| b / lane == *i / lane && *i < b);
+                        assert!(behind || another || from_the_end, "{i} after {before:?}, {threads} threads");
+                        before = Some(*i);
+                    }
+                    Ok(())
+                })
+                .unwrap();
+                assert!(tasks.iter().all(|&(_, done)| done == 1), "{threads} threads, {count} tasks");
+                assert!(calls.into_inner() <= threads.max(1));
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_a_task_in_turn_is_handed_on() {
+        for threads in [1, 3] {
+            let d = CpuDevice::new(Isa::best(), threads).unwrap();
+            let mut tasks: Vec<usize> = (0..100).collect();
+            let e = try_in_turn(&d, &mut tasks, LONG, &|next| {
+                while let Some(&mut i) = next() {
+                    if i == 70 {
+                        return Err(Error::argument("the seventieth"));
+                    }
+                }
+                Ok(())
+            });
+            assert!(e.unwrap_err().to_string().contains("the seventieth"), "{threads} threads");
+        }
+    }
+}
