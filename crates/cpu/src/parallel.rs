@@ -57,8 +57,8 @@ pub(crate) fn try_tasks<X: Send>(
 /// Takes one of a work's tasks, if any is left.
 pub(crate) type Next<'a, 'x, X> = dyn FnMut() -> Option<&'x mut X> + 'a;
 
-/// Calls `f` on several threads if the whole work, of `ns` nanoseconds, takes long enough. Each call takes tasks until none is left, so it can prepare once
-/// what serves all of them. It begins with neighbours of its own, and then takes what others have last.
+/// Calls `f` on several threads if the whole work, of `ns` nanoseconds, takes long enough. Each call takes tasks until none is left, so it can
+/// prepare once what serves all of them. It begins with neighbours of its own, and then takes what others have last.
 pub(crate) fn try_in_turn<'x, X: Send>(
     d: &CpuDevice,
     tasks: &'x mut [X],

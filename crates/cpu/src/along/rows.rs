@@ -251,7 +251,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         }
         Ok(())
     }
-    /// Where the next row has these elements, if this is a row's last statistic but not its first: so the row is in a cache, and memory has nothing to do.
+    /// Where the next row has these elements, if this is a row's last statistic but not its first: so the row is in a cache, and memory has
+    /// nothing to do.
     fn next(&self, k: usize, start: usize, len: usize) -> Option<*const C> {
         if k == 0 || k + 1 < R::FOLDS.len() {
             return None;

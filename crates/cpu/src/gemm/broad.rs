@@ -59,11 +59,12 @@ impl<T: Real> Job<'_, T> {
     pub(super) fn cut_broad(&self, d: &CpuDevice) -> Cut {
         let (w, threads) = (width::<T>(d.isa()), self.threads(d));
         let (mut rows, mut cols) = (self.m, self.n);
-        if threads > 1 && self.n < w * threads && self.m >= 2 * w {
+        let is_few = self.is_few(d);
+        if threads > 1 && self.n < w * threads && self.m >= 2 * w && !is_few {
             rows = even(self.m, self.m, w, threads);
         } else if threads > 1 {
             // With all terms a thread packs rows once for all of its tiles.
-            let tiles = if self.is_few(d) || self.deep(d) == self.k { FINE * threads } else { threads };
+            let tiles = if is_few || self.deep(d) == self.k { FINE * threads } else { threads };
             cols = fair(self.n, self.n.div_ceil(tiles).next_multiple_of(w), w, threads);
         }
         Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }

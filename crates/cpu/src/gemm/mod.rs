@@ -227,20 +227,20 @@ impl<T: Real> Job<'_, T> {
     /// Those of them that have columns of their own; the others share these, and have rows of their own.
     fn across(&self, d: &CpuDevice) -> usize {
         let threads = self.threads(d);
-        let even = || is_even(self.n.div_ceil(width::<T>(d.isa())), threads);
+        let panels = self.n.div_ceil(width::<T>(d.isa()));
         match self.share {
             // Columns are packed by each task that has them: they are cut, unless there are fewer than rows, none is packed, or a
             // thread would have many more than another.
-            Share::Nothing if self.n <= self.m || is_close::<T>(self.k, self.n) || !even() => 1,
-            Share::Nothing | Share::Left | Share::Products => threads,
-            // What has to be turned on its way takes longer to pack than the columns take to read that another has packed: 768 x 256 of 1024
-            // terms took 1.17 milliseconds by columns, and 1.11 so.
-            Share::Right
-                if self.is_turned()
-                    && (self.m > self.n || !self.n.div_ceil(width::<T>(d.isa())).is_multiple_of(threads)) =>
+            Share::Nothing
+                if self.n <= self.m || is_close::<T>(self.k, self.n) || !is_even(panels, threads) =>
             {
                 1
             }
+            Share::Nothing | Share::Left | Share::Products => threads,
+            // What has to be turned on its way takes longer to pack than the columns take to read that another has packed: 768 x 256 of 1024
+            // terms took 1.17 milliseconds by columns, and 1.11 so. A panel more for one thread costs more than that, too: 512 x 784 of 128 terms
+            // takes 0.96 by rows.
+            Share::Right if self.is_turned() && (self.m > self.n || !panels.is_multiple_of(threads)) => 1,
             Share::Right => threads.min(self.n / MANY_COLUMNS).max(1),
             Share::Kept => 1,
         }

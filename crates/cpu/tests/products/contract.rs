@@ -224,6 +224,15 @@ fn some_rows_times_columns_that_lie_in_memory() {
             }
         }
     }
+    // Threads: by rows where columns are few, but of the fewest rows; by many small tiles; by one each, where not all terms are packed at once.
+    for shape in
+        [[1, 128, 512, 10], [1, 70, 700, 7], [2, 100, 900, 9], [1, 128, 600, 200], [1, 192, 1400, 130]]
+    {
+        row(&on, DType::F32, shape, false);
+    }
+    for shape in [[1, 16, 2200, 9], [1, 16, 2200, 7], [1, 40, 1100, 11], [1, 64, 600, 90]] {
+        row(&on, DType::F64, shape, false);
+    }
 }
 
 #[test]
