@@ -270,7 +270,9 @@ impl<T: Real> Job<'_, T> {
         let (threads, across) = (self.threads(d), self.across(d));
         let down = threads.div_ceil(across);
         if threads > 1 && (self.share == Share::Kept || across > 1) && self.is_light(d) {
-            let cols = fair(self.n, cols.min(self.n / (FINE * threads)), w, threads);
+            // What follows a product goes through a tile row by row: rows of one panel took a thirtieth of a BERT model's time.
+            let few = (self.n / (FINE * threads)).max(TOGETHER * w);
+            let cols = fair(self.n, cols.min(few), w, threads);
             return Cut { batch: self.batch, m: self.m, n: self.n, rows: self.m, cols };
         }
         // Rows are cut finer if they are enough for all; otherwise columns.
