@@ -55,6 +55,17 @@ pub(super) enum Ahead<T> {
     Later(*const T),
 }
 
+/// Writes a window.
+#[inline(always)]
+fn write_window<T: Copy, L: Reading<T> + Lane>(x: &impl Terms<T>, number: usize, y: &mut [T; WINDOW]) {
+    let w = x.window(number);
+    let mut j = 0;
+    while j < WINDOW {
+        x.at::<L>(&w, j).store(&mut y[j..]);
+        j += L::AT_ONCE;
+    }
+}
+
 /// Writes whole windows. For each, as much is fetched of what lies from the places on.
 #[inline(always)]
 pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
@@ -62,15 +73,9 @@ pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
     y: &mut [T],
     places: [*const T; P],
 ) {
-    let y = y.as_chunks_mut::<WINDOW>().0;
-    for (window, y) in y.iter_mut().enumerate() {
-        fetch_window(places, window);
-        let w = x.window(window);
-        let mut j = 0;
-        while j < WINDOW {
-            x.at::<L>(&w, j).store(&mut y[j..]);
-            j += L::AT_ONCE;
-        }
+    for (number, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
+        fetch_window(places, number);
+        write_window::<T, L>(&x, number, y);
     }
 }
 
@@ -81,15 +86,10 @@ pub(super) fn write_ahead<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &m
         Ahead::Soon(places) => write::<_, L, 2>(x, y, places),
         Ahead::Nothing => write::<_, L, 0>(x, y, []),
         Ahead::Later(place) => {
-            for (window, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
-                let place = place.wrapping_add(window * WINDOW).cast::<u8>();
+            for (number, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
+                let place = place.wrapping_add(number * WINDOW).cast::<u8>();
                 (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch_early(place.wrapping_add(i)));
-                let w = x.window(window);
-                let mut j = 0;
-                while j < WINDOW {
-                    x.at::<L>(&w, j).store(&mut y[j..]);
-                    j += L::AT_ONCE;
-                }
+                write_window::<T, L>(&x, number, y);
             }
         }
     }

@@ -449,8 +449,8 @@ fn light<T: Element, S: Reading<T>, F: Lanes<S, N>, const N: usize>(
     }
     let (whole, rest) = y[head..].as_chunks_mut::<FEW>();
     let count = whole.len();
-    // Many numbers stay in registers: a load for each would take as long as memory does.
     if const { N >= MANY && S::AT_ONCE == FEW } && x[0].step == 1 && x[1..].iter().all(|x| x.step == 0) {
+        // Many numbers stay in registers: a load for each would take as long as memory does.
         let numbers = x.map(|x| S::load(x.data));
         let elements = x[0].data[head..].as_chunks::<FEW>().0;
         for (y, elements) in whole.iter_mut().zip(&elements[..count]) {
@@ -458,21 +458,18 @@ fn light<T: Element, S: Reading<T>, F: Lanes<S, N>, const N: usize>(
             all[0] = S::load(elements);
             f.lane(all).write(y);
         }
-        if !rest.is_empty() {
-            some::<T, S, F, N>(f, x, last, y);
+    } else {
+        let mut from = x.map(|x| x.registers(head, count));
+        for y in whole {
+            let mut all = [from[0].0; N];
+            for (all, (place, step)) in all.iter_mut().zip(&mut from) {
+                *all = *place;
+                *place = place.wrapping_add(*step);
+            }
+            // SAFETY: `registers` checked that there are `count` of them, and this is done as often.
+            #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
+            window::<T, S, F, N, FEW>(f, all.map(|place| unsafe { &*place.cast() }), y);
         }
-        return;
-    }
-    let mut from = x.map(|x| x.registers(head, count));
-    for y in whole {
-        let mut all = [from[0].0; N];
-        for (all, (place, step)) in all.iter_mut().zip(&mut from) {
-            *all = *place;
-            *place = place.wrapping_add(*step);
-        }
-        // SAFETY: `registers` checked that there are `count` of them, and this is done as often.
-        #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
-        window::<T, S, F, N, FEW>(f, all.map(|place| unsafe { &*place.cast() }), y);
     }
     if !rest.is_empty() {
         some::<T, S, F, N>(f, x, last, y);
