@@ -194,9 +194,12 @@ pub(crate) fn fill<T: Number>(
             continue;
         }
         let n = together(operands, start, room.left(), BLOCK);
-        let mut blocks = held.iter_mut();
+        for (block, operand) in held.iter_mut().zip(operands) {
+            operand.prepare(isa, block, start, n);
+        }
+        let mut blocks = held.iter();
         for (piece, operand) in all.iter_mut().zip(operands) {
-            *piece = operand.piece(isa, blocks.next(), start, n);
+            *piece = operand.piece(blocks.next(), start, n);
         }
         room.part(n, |room| f(&all[..operands.len()], room));
         start += n;

@@ -2,6 +2,7 @@
 
 use crate::convert;
 use crate::memory::with_capacity;
+use crate::simd::fetch::fetch_all;
 use crate::simd::room::{BLOCK, Block, Room, Work, fresh, fresh_of};
 use crate::simd::windows::{self, Copies, Piece, Rows, WINDOW};
 use crate::walk::{Walk, gather};
@@ -219,33 +220,60 @@ impl<'a, T: Number> Operand<'a, T> {
             Operand::Row(..) | Operand::Blocks(..) => unreachable!("it has no such rows"),
         }
     }
-    /// The elements number `start` to `start + n`, of [`together`]; `block` is this operand's own, if it
-    /// [needs](Operand::needs_block) one.
+    /// Writes to its own block what [`Operand::piece`] finds there of the elements number `start` to `start + n`, of [`together`].
+    #[inline]
+    pub(crate) fn prepare<const MOST: usize>(
+        &self,
+        isa: Isa,
+        block: &mut Block<T, MOST>,
+        start: usize,
+        n: usize,
+    ) {
+        match self {
+            Operand::Rows(x, walk) if walk.inner().1 == 0 => {
+                let row = start / walk.inner().0;
+                block.copies(row, windows::copies(n), || x[walk.position(start)]);
+            }
+            Operand::Blocks(..) => _ = self.part(isa, block, start, n),
+            Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Rows(..) => {}
+        }
+    }
+    /// The elements number `start` to `start + n`, of [`together`]; `block` is this operand's own, [prepared](Operand::prepare) for
+    /// them, if it [needs](Operand::needs_block) one. Inlined, as a piece that is handed on in memory is read as other words than it was
+    /// written, and that waits until all results before it have left for the cache.
+    #[inline(always)]
     pub(crate) fn piece<'b, const MOST: usize>(
         &'b self,
-        isa: Isa,
-        block: Option<&'b mut Block<T, MOST>>,
+        block: Option<&'b Block<T, MOST>>,
         start: usize,
         n: usize,
     ) -> Piece<'b, T> {
-        match (self, block) {
-            (Operand::One(copies), _) => Piece::number(&copies.0),
-            (Operand::Rows(x, walk), Some(block)) => {
-                let (_, step) = walk.inner();
-                let at = walk.position(start);
-                if step == 1 {
-                    return Piece::of(&x[at..at + n]);
-                }
-                let value = x[at];
-                let n = windows::copies(n);
-                Piece::number(block.fill(n, |room| room.extend(n, |_| value)))
+        let held = || block.expect("it was said that it needs a block").held();
+        match self {
+            Operand::One(copies) => Piece::number(&copies.0),
+            Operand::Rows(_, walk) if walk.inner().1 == 0 => Piece::number(held()),
+            Operand::Slice(_) | Operand::Row(..) | Operand::Rows(..) | Operand::Blocks(..) => {
+                Piece::of(self.lying(start, n).unwrap_or_else(|| &held()[..n]))
             }
-            (_, Some(block)) => Piece::of(self.part(isa, block, start, n)),
-            (Operand::Slice(x), None) => Piece::of(&x[start..start + n]),
-            (Operand::Row(all, row), None) => Piece::of(&all[start % row..][..n]),
-            (Operand::Rows(..) | Operand::Blocks(..), None) => {
-                unreachable!("it was said that it needs a block")
+        }
+    }
+    /// Has what lies from number `start` on fetched, of elements that formulas read where they lie.
+    pub(crate) fn fetch(&self, start: usize, n: usize) {
+        if let Operand::Slice(x) = self {
+            fetch_all(x.as_ptr().wrapping_add(start), n);
+        }
+    }
+    /// The elements number `start` to `start + n`, if they lie somewhere.
+    #[inline]
+    fn lying(&self, start: usize, n: usize) -> Option<&[T]> {
+        match self {
+            Operand::Slice(x) => Some(&x[start..start + n]),
+            Operand::Row(all, row) => Some(&all[start % row..][..n]),
+            Operand::Rows(x, walk) => walk.lies(start, n).map(|at| &x[at..at + n]),
+            Operand::Blocks(data, walk) => {
+                T::slice(data).zip(walk.lies(start, n)).map(|(x, at)| &x[at..at + n])
             }
+            Operand::One(_) => None,
         }
     }
     /// The elements number `start` to `start + n`, whatever they are; `block` is this operand's own.
@@ -256,31 +284,23 @@ impl<'a, T: Number> Operand<'a, T> {
         start: usize,
         n: usize,
     ) -> &'b [T] {
+        debug_assert!(MOST <= WIDEST);
+        if let Some(x) = self.lying(start, n) {
+            return x;
+        }
         match self {
-            Operand::Slice(x) => &x[start..start + n],
-            Operand::Row(all, row) => {
-                debug_assert!(MOST <= WIDEST);
-                &all[start % row..][..n]
-            }
             Operand::One(_) if block.held().len() >= n => &block.held()[..n],
             Operand::One(copies) => block.fill(n, |room| room.extend(n, |_| copies.0[0])),
-            Operand::Rows(x, walk) => match walk.lies(start, n) {
-                Some(at) => &x[at..at + n],
-                None => block.fill(n, |room| gather(x, walk, start, n, room)),
-            },
-            Operand::Blocks(data, walk) => {
-                if let (Some(x), Some(at)) = (T::slice(data), walk.lies(start, n)) {
-                    return &x[at..at + n];
-                }
-                block.fill(n, |room| match T::slice(data) {
-                    Some(x) => gather(x, walk, start, n, room),
-                    None => {
-                        for at in (0..n).step_by(BLOCK) {
-                            T::load(isa, data, walk, start + at, BLOCK.min(n - at), room);
-                        }
+            Operand::Rows(x, walk) => block.fill(n, |room| gather(x, walk, start, n, room)),
+            Operand::Blocks(data, walk) => block.fill(n, |room| match T::slice(data) {
+                Some(x) => gather(x, walk, start, n, room),
+                None => {
+                    for at in (0..n).step_by(BLOCK) {
+                        T::load(isa, data, walk, start + at, BLOCK.min(n - at), room);
                     }
-                })
-            }
+                }
+            }),
+            Operand::Slice(_) | Operand::Row(..) => unreachable!("these lie"),
         }
     }
 }

@@ -179,10 +179,20 @@ fn rows_that_share_an_operand_or_have_a_number_each() {
             let mut all: Vec<_> = others.iter().map(|y| bits(&(&x - y))).collect();
             let [a, b, .., c] = &others;
             all.push(bits(&((&x * a + b) * c - &others[3])));
+            // What lies on the way is wanted, too; two steps, and two that both are read later.
+            let way = &x * a + b;
+            let (left, right) = (&way - c, &way * &others[2]);
+            all.extend([
+                bits(&(&way + &others[7])),
+                bits(&(&left * &right - &way)),
+                bits(&way),
+                bits(&right),
+            ]);
             all
         }
     }
-    for n in [256, 257, 1000] {
+    // Several rows of a block, one, and several blocks of a row, even or not.
+    for n in [256, 257, 1000, 1024, 2049, 3136] {
         same(&Rows(n), &format!("rows of {n}"));
     }
 }

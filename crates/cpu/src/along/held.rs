@@ -4,21 +4,21 @@
 //! what lanes start from, which changes none. And by NaN, which an extreme does not see: they are looked for beside it.
 
 use super::float::Float;
-use super::terms::{Terms, WINDOW, fetch_window};
+use super::terms::{Fetch, Terms, WINDOW};
 use crate::simd::reading::Folding;
 use elinvar_core::order::LANES;
 use elinvar_ops::backend::Fold;
 
 /// Terms of a row that are folded, and what is done with them besides.
-pub(super) struct Held<'a, T, X, const KEEP: bool, const P: usize> {
+pub(super) struct Held<'a, T, X, A, const KEEP: bool> {
     pub(super) f: Fold,
     pub(super) x: X,
     /// So many terms take part, at most a block.
     pub(super) n: usize,
     /// Where whole windows of the terms are written, if they are to be kept.
     pub(super) kept: &'a mut [T],
-    /// For each window, as much is fetched of what lies from here on.
-    pub(super) places: [*const T; P],
+    /// What is fetched meanwhile.
+    pub(super) ahead: A,
 }
 
 /// The fold of a row but for its last steps, each of which waits for the one before: those of several rows may go side by side.
@@ -42,25 +42,70 @@ impl<T: Float, M: Folding<T>> Nearly<T, M> {
     }
 }
 
-impl<T: Float, X: Terms<T>, const KEEP: bool, const P: usize> Held<'_, T, X, KEEP, P> {
-    /// Its fold. Both halves of the lanes are written out, as the compiler keeps them in registers only so.
+/// The lanes of terms that come in several parts, at most a block of them.
+pub(super) struct Sums<T> {
+    lanes: [T; LANES],
+    /// So many terms came. Parts begin with a window.
+    pub(super) done: usize,
+}
+
+impl<T: Float> Sums<T> {
+    /// Of nothing.
+    pub(super) fn of_none(f: Fold) -> Self {
+        Sums { lanes: [T::start(f); LANES], done: 0 }
+    }
+    /// What they become, once the last part was [added](Held::add_to).
+    pub(super) fn folded(&self) -> T {
+        self.lanes[0]
+    }
+}
+
+impl<T: Float, X: Terms<T>, A: Fetch, const KEEP: bool> Held<'_, T, X, A, KEEP> {
+    /// Its fold.
     #[inline(always)]
     pub(super) fn fold<M: Folding<T>>(self) -> Nearly<T, M> {
+        let (f, start) = (self.f, M::splat(T::start(self.f)));
+        let (left, right, nan) = self.onto(start, start);
+        Nearly { lanes: M::two(f, left, right).few(f), nan }
+    }
+    /// Adds it to sums, and folds these if `last`.
+    #[inline(always)]
+    pub(super) fn add_to<M: Folding<T>>(self, sums: &mut Sums<T>, last: bool) {
+        let (f, n) = (self.f, self.n);
+        debug_assert!(matches!(f, Fold::Sum | Fold::Prod), "NaN is not looked for");
+        debug_assert!(sums.done.is_multiple_of(WINDOW), "parts begin with a window");
+        // With which half does it begin?
+        let turned = !(sums.done / WINDOW).is_multiple_of(2);
+        let (a, b) = if turned { (WINDOW, 0) } else { (0, WINDOW) };
+        let (left, right, _) = self.onto::<M>(M::load(&sums.lanes[a..]), M::load(&sums.lanes[b..]));
+        sums.done += n;
+        if last {
+            let both = if turned { M::two(f, right, left) } else { M::two(f, left, right) };
+            sums.lanes[0] = M::folded(both.few(f), f);
+        } else {
+            left.store(&mut sums.lanes[a..]);
+            right.store(&mut sums.lanes[b..]);
+        }
+    }
+    /// Both halves of the lanes with its terms, and what was seen of NaN. They are written out, as the compiler keeps them in registers
+    /// only so.
+    #[inline(always)]
+    fn onto<M: Folding<T>>(self, mut left: M, mut right: M) -> (M, M, u16) {
         debug_assert_eq!(M::AT_ONCE, LANES / 2, "the lanes are two windows");
-        let Held { f, x, n, kept, places } = self;
-        let (mut left, mut right, mut nan) = (M::splat(T::start(f)), M::splat(T::start(f)), 0);
+        let Held { f, x, n, kept, ahead } = self;
+        let mut nan = 0;
         let kept = kept.as_chunks_mut::<WINDOW>().0;
         let whole = n / LANES * 2;
         // Of both as many as the loop goes through, so that it checks no more than its own numbers.
         let (all, all_kept) = (x.cut(whole), if KEEP { &mut kept[..whole] } else { &mut [] });
         let mut window = 0;
         while window < whole {
-            fetch_window(places, window);
+            ahead.window(window);
             add::<T, M, KEEP>(f, all, window, all_kept, None, &mut left, &mut nan);
             window += 1;
             // Always so, as `whole` is even; the compiler does not know.
             if window < whole {
-                fetch_window(places, window);
+                ahead.window(window);
                 add::<T, M, KEEP>(f, all, window, all_kept, None, &mut right, &mut nan);
             }
             window += 1;
@@ -71,7 +116,7 @@ impl<T: Float, X: Terms<T>, const KEEP: bool, const P: usize> Held<'_, T, X, KEE
         if (whole + 1) * WINDOW < n {
             add::<T, M, KEEP>(f, x, whole + 1, kept, Some(n - (whole + 1) * WINDOW), &mut right, &mut nan);
         }
-        Nearly { lanes: M::two(f, left, right).few(f), nan }
+        (left, right, nan)
     }
 }
 

@@ -5,6 +5,7 @@
 //! first-level cache, and are folded there by code that is the same for all formulas.
 
 use super::float::{Float, each_float};
+use super::held::Sums;
 use super::stage::{Stage, either, turned};
 use super::task::{Task, keeps, side};
 use super::terms::WINDOW;
@@ -15,10 +16,11 @@ use crate::isa::Isa;
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::LINE;
-use crate::simd::reading::read;
+use crate::simd::reading::{folds, read};
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, HostVec, Result};
+use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 use std::ops::RangeInclusive;
 
@@ -218,7 +220,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         }
         Ok(all)
     }
-    /// The terms of statistic `k` at `len` elements of one row from `start` on, and anything up to whole windows.
+    /// The terms of statistic `k` at `len` elements of one row from `start` on, to `terms`, and anything up to whole windows; or to the sums,
+    /// if there are such.
     fn terms(
         &self,
         k: usize,
@@ -227,6 +230,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         s: &[C; STATS],
         copies: &mut [Copied<C>; N],
         terms: &mut [C],
+        mut sums: Option<&mut Sums<C>>,
     ) -> Result<()> {
         let mut at = 0;
         while at < len {
@@ -241,8 +245,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 s: *s,
                 folds: k..k + 1,
                 whole: false,
-                terms: &mut terms[at..],
+                terms: if sums.is_some() { &mut [] } else { &mut terms[at..] },
                 kept: &mut [],
+                sums: sums.as_deref_mut().map(|sums| (sums, at + some == len)),
                 next: self.next(k, start + at, some),
                 y: None,
                 isa: self.isa,
@@ -267,7 +272,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         scratch: &'b mut Scratch<C, N>,
     ) -> Result<&'b [C]> {
         let terms = room(&mut scratch.terms)?;
-        self.terms(0, start, len, &[C::NOTHING; STATS], &mut scratch.x, terms)?;
+        self.terms(0, start, len, &[C::NOTHING; STATS], &mut scratch.x, terms, None)?;
         Ok(&terms[..len])
     }
     /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go to the buffer of kept
@@ -289,12 +294,19 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             return Ok(folded);
         }
         let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
+        let (plain, even) = (R::PLAIN && k == 0, || self.x.iter().all(|x| x.is_even(self.n, WINDOW)));
+        let sums = matches!(R::FOLDS[k], Fold::Sum | Fold::Prod) && folds::<C>(self.isa);
+        if sums && !stays && !plain && even() {
+            let mut sums = Sums::of_none(R::FOLDS[k]);
+            self.terms(k, row + start, len, s, &mut scratch.x, &mut [], Some(&mut sums))?;
+            return Ok(sums.folded());
+        }
         let terms = if stays {
             &mut room_for(&mut scratch.kept, keep_at + BLOCK)?[keep_at..]
         } else {
             room(&mut scratch.terms)?
         };
-        self.terms(k, row + start, len, s, &mut scratch.x, terms)?;
+        self.terms(k, row + start, len, s, &mut scratch.x, terms, None)?;
         Ok(C::block(self.isa, R::FOLDS[k], &terms[..len]))
     }
     /// Statistic `k` from the folds of blocks.
@@ -342,6 +354,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                     None if anew => room(&mut scratch.kept)?,
                     None => &mut [],
                 },
+                sums: None,
                 next: None,
                 y: Some(&mut *y),
                 isa: self.isa,
@@ -417,6 +430,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             whole: true,
             terms: room_for(&mut scratch.terms, n)?,
             kept: if keeps::<R, N>() { room_for(&mut scratch.kept, side(n) * padded)? } else { &mut [] },
+            sums: None,
             next: None,
             y: Some(y),
             isa: self.isa,

@@ -190,6 +190,11 @@ impl<'a, T: Number> Stage<'a, T> {
         let (n, stride) = self.inner;
         if self.own.is_some() && stride == 1 { n - start % n.max(1) } else { usize::MAX }
     }
+    /// Do stretches begin at multiples of `size` elements of a row of `n`?
+    pub fn is_even(&self, n: usize, size: usize) -> bool {
+        let (len, _) = self.inner;
+        len >= n || len.is_multiple_of(size) || self.stretch(0) > len
+    }
     /// The elements `start..start + len`, and what stands behind them up to `padded`, if they lie so in memory.
     pub fn padded(&self, start: usize, len: usize, padded: usize) -> Option<&'a [T]> {
         let (n, stride) = self.inner;

@@ -5,8 +5,8 @@
 //! block and folded there. What is read may be followed by anything up to whole windows, so that no loop has a slow end.
 
 use super::float::Float;
-use super::held::{Held, Nearly};
-use super::terms::{self, AHEAD, Ahead, Terms, WINDOW};
+use super::held::{Held, Nearly, Sums};
+use super::terms::{self, AHEAD, Ahead, Fetch, Later, Soon, Terms, WINDOW};
 use crate::isa::Isa;
 use crate::lane::V;
 use crate::simd::reading::{Folding, Reading, Reads};
@@ -35,6 +35,10 @@ pub(super) struct Task<'a, 'r, C, R, const N: usize> {
     pub(super) terms: &'a mut [C],
     /// Room for, or with, the terms that are kept; if empty, they are terms as others.
     pub(super) kept: &'a mut [C],
+    /// If the terms are to be summed and not written, the sums, and are these their last ones? Where [`folds`] says that it can be done.
+    ///
+    /// [`folds`]: crate::simd::reading::folds
+    pub(super) sums: Option<(&'a mut Sums<C>, bool)>,
     /// Where the same elements of the next row lie, if they had better be fetched.
     pub(super) next: Option<*const C>,
     /// Room for results, if they are wanted.
@@ -62,7 +66,8 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             }
             for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
                 let x = windows(&x, &step, row, padded);
-                terms::write::<_, L, 0>(Statistic::<C, R, false, N, 1> { r, x, s: *s, n }, terms, []);
+                let x = Statistic::<C, R, false, N, 1> { r, x, s: *s, n };
+                terms::write::<_, L>(x, terms, Soon::<C, 0>([]));
             }
             for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
@@ -124,15 +129,16 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             let last = const { matches!(R::OUT, RowOut::Each) && K + 1 == R::FOLDS.len() };
             *nearly = if const { keeps::<R, N>() } && last {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
-                let places = places(const { AHEAD / size_of::<C>() });
+                let ahead = Soon(places(const { AHEAD / size_of::<C>() }));
                 let kept = &mut self.kept[i * padded..];
-                Held::<_, _, true, 2> { f, x, n: len, kept, places }.fold()
+                Held::<_, _, _, true> { f, x, n: len, kept, ahead }.fold()
             } else if const { K > 0 } && last && rows * len <= SEEN {
                 // Nor has it while rows are read again, from the first-level cache: it fetches the next ones.
-                let places = places(rows * len);
-                Held::<_, _, false, 2> { f, x, n: len, kept: &mut [], places }.fold()
+                let ahead = Soon(places(rows * len));
+                Held::<_, _, _, false> { f, x, n: len, kept: &mut [], ahead }.fold()
             } else {
-                Held::<_, _, false, 0> { f, x, n: len, kept: &mut [], places: [] }.fold()
+                let ahead = Soon::<C, 0>([]);
+                Held::<_, _, _, false> { f, x, n: len, kept: &mut [], ahead }.fold()
             };
         }
         for (s, nearly) in all.iter_mut().zip(nearly) {
@@ -161,6 +167,36 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             let x = windows::<_, ALL, N>(&self.x, &self.step, row, padded);
             terms::finish::<_, M, S>(Results { r, x, s, n }, len, y);
         }
+    }
+}
+
+/// A part of a long row, whose terms are summed while they are in registers.
+impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+    #[inline(always)]
+    fn part_of_sums<M: Folding<C>>(self) {
+        let k = self.folds.start;
+        match self.next {
+            Some(place) => self.added::<M>(k, Later(place)),
+            None => self.added::<M>(k, Soon::<C, 0>([])),
+        }
+    }
+    #[inline(always)]
+    fn added<M: Folding<C>>(self, k: usize, ahead: impl Fetch) {
+        let (r, n, len, s) = (*self.r, self.n, self.len, self.s);
+        let x = windows::<_, false, N>(&self.x, &self.step, 0, len.next_multiple_of(WINDOW));
+        let Some((sums, last)) = self.sums else { return };
+        macro_rules! add {
+            ($($k:literal)*) => {
+                match k {
+                    $($k if $k < R::FOLDS.len() && !(R::PLAIN && $k == 0) => {
+                        let (f, x) = (R::FOLDS[$k], Statistic::<C, R, false, N, $k> { r, x, s, n });
+                        Held::<_, _, _, false> { f, x, n: len, kept: &mut [], ahead }.add_to::<M>(sums, last);
+                    })*
+                    _ => unreachable!("a formula has no more statistics than it says"),
+                }
+            };
+        }
+        add!(0 1 2 3)
     }
 }
 
@@ -226,6 +262,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
         if const { M::AT_ONCE == WINDOW } && self.whole {
             return self.held::<M, S>();
         }
+        if const { M::AT_ONCE == WINDOW } && self.sums.is_some() {
+            return self.part_of_sums::<M>();
+        }
         if const { goes_side_by_side::<R, N>() } && self.whole && side(self.len) > 1 {
             return self.side_by_side::<M, S>();
         }
@@ -256,9 +295,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
                 let ahead = match (&self.y, self.next) {
                     (Some(y), _) if const { goes_side_by_side::<R, N>() } && self.whole && stays => {
-                        Ahead::Soon([x[0].all.as_ptr().cast::<C>().wrapping_byte_add(AHEAD), y.place()])
+                        Ahead::Soon(Soon([x[0].all.as_ptr().cast::<C>().wrapping_byte_add(AHEAD), y.place()]))
                     }
-                    (_, Some(place)) => Ahead::Later(place),
+                    (_, Some(place)) => Ahead::Later(Later(place)),
                     _ => Ahead::Nothing,
                 };
                 match k {

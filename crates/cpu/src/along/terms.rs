@@ -36,46 +36,57 @@ pub(crate) trait Terms<T>: Copy {
 /// follows within a page, and pages are as long.
 pub(super) const AHEAD: usize = 4096;
 
-/// For a window, fetches as much of what lies from these places on, element for element.
-#[inline(always)]
-pub(super) fn fetch_window<T, const P: usize>(places: [*const T; P], window: usize) {
-    for place in places {
-        let place = place.wrapping_add(window * WINDOW).cast::<u8>();
-        (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
+/// What memory fetches, window by window, while terms are computed.
+pub(super) trait Fetch: Copy {
+    /// Has as much as a window fetched.
+    fn window(&self, number: usize);
+}
+
+/// What lies from these places on, for soon.
+#[derive(Clone, Copy)]
+pub(super) struct Soon<T, const P: usize>(pub(super) [*const T; P]);
+
+impl<T: Copy, const P: usize> Fetch for Soon<T, P> {
+    #[inline(always)]
+    fn window(&self, number: usize) {
+        for place in self.0 {
+            let place = place.wrapping_add(number * WINDOW).cast::<u8>();
+            (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
+        }
     }
 }
 
-/// What memory fetches while terms are computed.
+/// What lies from a place on, for when all of this row has been read: more than the first-level cache holds.
+#[derive(Clone, Copy)]
+pub(super) struct Later<T>(pub(super) *const T);
+
+impl<T: Copy> Fetch for Later<T> {
+    #[inline(always)]
+    fn window(&self, number: usize) {
+        let place = self.0.wrapping_add(number * WINDOW).cast::<u8>();
+        (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch_early(place.wrapping_add(i)));
+    }
+}
+
+/// One of these, or nothing.
 #[derive(Clone, Copy)]
 pub(super) enum Ahead<T> {
     Nothing,
-    /// What lies from two places on, for soon.
-    Soon([*const T; 2]),
-    /// What lies from a place on, for when all of this row has been read: more than the first-level cache holds.
-    Later(*const T),
+    Soon(Soon<T, 2>),
+    Later(Later<T>),
 }
 
-/// Writes a window.
+/// Writes whole windows. For each, as much is fetched as is said.
 #[inline(always)]
-fn write_window<T: Copy, L: Reading<T> + Lane>(x: &impl Terms<T>, number: usize, y: &mut [T; WINDOW]) {
-    let w = x.window(number);
-    let mut j = 0;
-    while j < WINDOW {
-        x.at::<L>(&w, j).store(&mut y[j..]);
-        j += L::AT_ONCE;
-    }
-}
-
-/// Writes whole windows. For each, as much is fetched of what lies from the places on.
-#[inline(always)]
-pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
-    x: impl Terms<T>,
-    y: &mut [T],
-    places: [*const T; P],
-) {
+pub(super) fn write<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &mut [T], ahead: impl Fetch) {
     for (number, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
-        fetch_window(places, number);
-        write_window::<T, L>(&x, number, y);
+        ahead.window(number);
+        let w = x.window(number);
+        let mut j = 0;
+        while j < WINDOW {
+            x.at::<L>(&w, j).store(&mut y[j..]);
+            j += L::AT_ONCE;
+        }
     }
 }
 
@@ -83,15 +94,9 @@ pub(super) fn write<T: Copy, L: Reading<T> + Lane, const P: usize>(
 #[inline(always)]
 pub(super) fn write_ahead<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &mut [T], ahead: Ahead<T>) {
     match ahead {
-        Ahead::Soon(places) => write::<_, L, 2>(x, y, places),
-        Ahead::Nothing => write::<_, L, 0>(x, y, []),
-        Ahead::Later(place) => {
-            for (number, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
-                let place = place.wrapping_add(number * WINDOW).cast::<u8>();
-                (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch_early(place.wrapping_add(i)));
-                write_window::<T, L>(&x, number, y);
-            }
-        }
+        Ahead::Soon(soon) => write::<_, L>(x, y, soon),
+        Ahead::Nothing => write::<_, L>(x, y, Soon::<T, 0>([])),
+        Ahead::Later(later) => write::<_, L>(x, y, later),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Memory that is asked for before it is needed.
 #![allow(unsafe_code, reason = "a hint to the processor")]
 
+use super::LINE;
+
 macro_rules! hints {
     ($($(#[$doc:meta])* $name:ident $hint:ident;)*) => {$(
         $(#[$doc])*
@@ -23,4 +25,12 @@ hints! {
     /// The same of the second-level cache: for lines that come from memory, so that the few that the first level waits for
     /// are those that are needed now.
     fetch_early _MM_HINT_T1;
+}
+
+/// Has the second-level cache fetch as many numbers as lie there.
+#[inline]
+pub(crate) fn fetch_all<T>(place: *const T, count: usize) {
+    for i in (0..count * size_of::<T>()).step_by(LINE) {
+        fetch_early(place.wrapping_byte_add(i));
+    }
 }

@@ -157,6 +157,17 @@ impl Read for f64 {
     type Short = V<f64>;
 }
 
+/// Are sixty-four numbers read at once, and folded in registers, by [`read`]?
+pub(crate) fn folds<T: Read>(isa: Isa) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return matches!(isa.level(), Level::Avx512) && <T::Middle as Reading<T>>::AT_ONCE == 64;
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = isa;
+        false
+    }
+}
+
 /// Work that reads formulas. `run` must be `#[inline(always)]`, and so must be what it calls in its loops.
 pub(crate) trait Reads {
     /// The number that is worked on.

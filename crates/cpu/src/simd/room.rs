@@ -192,11 +192,13 @@ pub(crate) fn moving<T: Element>(data: &[T], room: &mut Room<'_, T>, work: impl 
 
 /// Room for a few elements that are read again soon. It begins with a cache line, for the largest registers fill one: what lies
 /// across two is loaded twice.
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Block<T, const MOST: usize = BLOCK> {
     slots: [MaybeUninit<T>; MOST],
     /// So many slots, from the first on, hold a value.
     written: usize,
+    /// The name of the number that these are copies of, if they are.
+    number: Option<usize>,
 }
 
 impl<T: Copy> Block<T> {
@@ -207,16 +209,25 @@ impl<T: Copy> Block<T> {
 
 impl<T: Copy, const MOST: usize> Block<T, MOST> {
     pub(crate) const fn of_any_size() -> Self {
-        Block { slots: [MaybeUninit::uninit(); MOST], written: 0 }
+        Block { slots: [MaybeUninit::uninit(); MOST], written: 0, number: None }
     }
     /// Lets `f` write up to `n` elements, at most `MOST`, and gives those that it wrote.
     #[inline(always)]
     pub(crate) fn fill(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) -> &[T] {
-        self.written = 0;
+        (self.written, self.number) = (0, None);
         let mut room = Room::new(&mut self.slots[..n]);
         f(&mut room);
         self.written = room.written;
         self.held()
+    }
+    /// `n` copies of this number, unless it holds as many of the one with the same `name`.
+    #[inline]
+    pub(crate) fn copies(&mut self, name: usize, n: usize, number: impl FnOnce() -> T) {
+        if self.number != Some(name) || self.written < n {
+            let number = number();
+            self.fill(n, |room| room.extend(n, |_| number));
+            self.number = Some(name);
+        }
     }
     /// What was written last.
     #[inline(always)]
