@@ -10,6 +10,11 @@ macro_rules! register {
             type T = $t;
             const LANES: usize = $lanes;
             const ROWS: usize = $rows;
+            type Low = Self;
+            #[inline(always)]
+            unsafe fn low(self) -> Self {
+                self
+            }
             #[inline(always)]
             unsafe fn splat(v: $t) -> Self {
                 // SAFETY: here and below: NEON is part of the architecture.

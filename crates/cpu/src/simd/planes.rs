@@ -17,7 +17,9 @@ use super::LINE;
 use super::isa::Isa;
 use super::quad::Quad;
 use super::room::Room;
-use super::vector::{InRegisters, Registers, Vector, in_registers, in_short_registers, lanes, short_lanes};
+use super::vector::{
+    InRegisters, Registers, Vector, in_registers, in_short_registers, lanes, low_lanes, short_lanes,
+};
 use elinvar_core::Element;
 use elinvar_ops::lane::LaneInt;
 use std::mem::MaybeUninit;
@@ -55,6 +57,8 @@ pub(crate) struct Planes<T> {
     nothing: Vec<T>,
     /// The first columns of the registers that make up a row.
     starts: Vec<usize>,
+    /// Is the last of them a [`Vector::Low`]?
+    low: bool,
     /// For each of them and each tap, a number for each lane: all bits where it sees the plane.
     masks: Vec<T>,
     /// Does each of them see the plane under all taps?
@@ -67,10 +71,13 @@ impl<T: Registers> Planes<T> {
         let width = windows.out[1];
         let wide = width >= lanes::<T>(isa);
         let lanes = if wide { lanes::<T>(isa) } else { short_lanes::<T>(isa) };
-        // The last register ends where the row does: what two of them compute is the same.
-        let mut starts: Vec<usize> = (0..width / lanes).map(|i| i * lanes).collect();
-        if !width.is_multiple_of(lanes) {
-            starts.push(width.saturating_sub(lanes));
+        // The last register ends where the row does: what two of them compute is the same. Where half of one is enough, that is all:
+        // of 56 columns a register of 16 does a seventh for nothing.
+        let (mut starts, rest): (Vec<usize>, _) =
+            ((0..width / lanes).map(|i| i * lanes).collect(), width % lanes);
+        let low = wide && rest > 0 && rest <= low_lanes::<T>(isa) && low_lanes::<T>(isa) < lanes;
+        if rest > 0 {
+            starts.push(width.saturating_sub(if low { low_lanes::<T>(isa) } else { lanes }));
         }
         let reach = width.max(lanes);
         let before = windows.columns.iter().map(|c| (-c).max(0) as usize).max().unwrap_or(0);
@@ -84,12 +91,12 @@ impl<T: Registers> Planes<T> {
             .flatten()
             .map(mask)
             .collect();
-        let last = |j: usize| j + lanes - 1;
+        let last = |j: usize| (j + lanes - 1).min(width.max(lanes) - 1);
         let sees =
             |j: usize| windows.columns.iter().all(|c| [j, last(j)].iter().all(|l| seen(*l as isize + c)));
         let inside = starts.iter().map(|j| sees(*j)).collect();
         let nothing = vec![<T as Element>::ZERO; before + behind];
-        Planes { isa, wide, windows, before, behind, nothing, starts, masks, inside }
+        Planes { isa, wide, windows, before, behind, nothing, starts, low, masks, inside }
     }
 
     /// How many registers, at most `most`, go down together from start number `unit` on: only the first and the last may see what
@@ -165,24 +172,49 @@ impl<T: Registers> Walk<'_, '_, T> {
             // narrower than a register has one start.
             unsafe {
                 match side {
-                    _ if self.planes.windows.out[1] < V::LANES => self.down::<V, 1, false>(unit),
-                    4.. => self.down::<V, 4, true>(unit),
-                    3 => self.down::<V, 3, true>(unit),
-                    2 => self.down::<V, 2, true>(unit),
-                    _ => self.down::<V, 1, true>(unit),
+                    _ if self.planes.windows.out[1] < V::LANES => self.down::<V, 1, 1, false>(unit),
+                    _ if self.planes.low && unit + side == units => self.down_to_low::<V>(unit, side),
+                    4.. => self.down::<V, 4, 4, true>(unit),
+                    3 => self.down::<V, 3, 3, true>(unit),
+                    2 => self.down::<V, 2, 2, true>(unit),
+                    _ => self.down::<V, 1, 1, true>(unit),
                 }
             }
             unit += side;
         }
     }
 
-    /// All rows of `U` registers side by side, from start number `unit` on; `WHOLE`: a row has room for a register.
+    /// The last registers of all rows, of which the very last is low.
+    ///
+    /// # Safety
+    /// As for `down`.
+    #[inline(always)]
+    unsafe fn down_to_low<V: Vector<T = T>>(&mut self, unit: usize, side: usize) {
+        if const { V::Low::LANES == V::LANES } {
+            return;
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            match side {
+                4.. => self.down::<V, 4, 3, true>(unit),
+                3 => self.down::<V, 3, 2, true>(unit),
+                2 => self.down::<V, 2, 1, true>(unit),
+                _ => self.down::<V, 1, 0, true>(unit),
+            }
+        }
+    }
+
+    /// All rows of `U` registers side by side, from start number `unit` on, of which the first `F` are full ones, and another is low; `WHOLE`:
+    /// a row has room for a register.
     ///
     /// # Safety
     /// The processor has the registers; there are so many starts, and the registers between the first and the last of them see
     /// the plane under each tap; `WHOLE` says the truth.
     #[inline(always)]
-    unsafe fn down<V: Vector<T = T>, const U: usize, const WHOLE: bool>(&mut self, unit: usize) {
+    unsafe fn down<V: Vector<T = T>, const U: usize, const F: usize, const WHOLE: bool>(
+        &mut self,
+        unit: usize,
+    ) {
         let planes = self.planes;
         let Windows { out: [height, width], plane: [rows, _], row, up, columns } = planes.windows;
         let (start, last) = (planes.starts[unit], planes.starts[unit + U - 1]);
@@ -216,7 +248,10 @@ impl<T: Registers> Walk<'_, '_, T> {
         let soon_x = if up { rows } else { ahead } * self.pitch + start;
         let soon_y = if up { height } else { ahead } * width;
         // The sums of the rows of the result that have seen two rows of taps, and one.
-        let (mut two, mut one) = ([zero; U], [zero; U]);
+        let (mut two, mut one) = ([zero; F], [zero; F]);
+        // SAFETY: as above.
+        let zero_low = unsafe { zero.low() };
+        let (mut two_low, mut one_low) = (zero_low, zero_low);
         for s in 0..height + TAPS - 1 {
             for u in 0..U {
                 // One of those that share a line; the last may lie over the one before it, and is left to the processor.
@@ -232,8 +267,8 @@ impl<T: Registers> Walk<'_, '_, T> {
                 Ok(i) if i < rows => x,
                 _ => planes.nothing.as_ptr(),
             };
-            let mut none = [zero; U];
-            for u in 0..U {
+            let (mut none, mut none_low) = ([zero; F], zero_low);
+            for u in 0..F {
                 for t in 0..TAPS {
                     // SAFETY: a tap's column is at least `-before` away from a start, and so that a register from there on ends
                     // within `behind`; from `seen` on there are `before + behind` numbers, see `Walk` and `nothing`.
@@ -251,10 +286,25 @@ impl<T: Registers> Walk<'_, '_, T> {
                     }
                 }
             }
+            if F < U {
+                for t in 0..TAPS {
+                    // SAFETY: as above.
+                    unsafe {
+                        let x = V::Low::load(seen.add(from[t] + at(F))).keep(last_mask[t].low());
+                        two_low = x.fma(w[2 * TAPS + t].low(), two_low);
+                        one_low = x.fma(w[TAPS + t].low(), one_low);
+                        none_low = x.fma(w[t].low(), none_low);
+                    }
+                }
+            }
             // Behind all sums of the row: stores between them took a quarter longer.
             if s >= TAPS - 1 {
                 let y = y.wrapping_offset((1 - TAPS as isize) * step * wide);
-                for u in 0..U {
+                if F < U {
+                    // SAFETY: as below.
+                    unsafe { two_low.store(y.add(at(F)).cast()) }
+                }
+                for u in 0..F {
                     // SAFETY: row s - 2 of the walk is a row of the result, and of its `width` columns there is a register from
                     // each start on; where there is not, `width` numbers are copied. No register has more than sixteen.
                     unsafe {
@@ -268,7 +318,7 @@ impl<T: Registers> Walk<'_, '_, T> {
                     }
                 }
             }
-            (two, one) = (one, none);
+            ((two, one), (two_low, one_low)) = ((one, none), (one_low, none_low));
             x = x.wrapping_offset(step * pitch);
             y = y.wrapping_offset(step * wide);
         }

@@ -21,6 +21,10 @@ pub(crate) trait Vector: Copy {
     const LANES: usize;
     /// Rows of a full tile that is two registers wide: as many as there are registers for.
     const ROWS: usize;
+    /// The register of half the size that is its first half, where processors do two of those at once or one of this; or itself.
+    type Low: Vector<T = Self::T>;
+    /// The first numbers.
+    unsafe fn low(self) -> Self::Low;
     /// Are its numbers pairs of bf16?
     const PAIRS: bool = false;
     /// Copies of a number.
@@ -262,6 +266,16 @@ pub(crate) fn lanes<T: Registers>(isa: Isa) -> usize {
     }
 }
 
+/// How many numbers are in the [`Vector::Low`] of those registers.
+#[inline]
+pub(crate) fn low_lanes<T: Registers>(isa: Isa) -> usize {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => <T::V512 as Vector>::Low::LANES,
+        _ => lanes::<T>(isa),
+    }
+}
+
 /// How many numbers are in the registers that [`in_short_registers`] takes.
 #[inline]
 pub(crate) fn short_lanes<T: Registers>(isa: Isa) -> usize {
@@ -298,6 +312,11 @@ impl<T: Registers> Vector for Four<T> {
     // On plain x86-64 the fma of a number is a call, beside which it matters little how often a factor is read: tiles of one row take
     // a tenth longer than tiles of four, and these were 75 KB of every program that multiplies.
     const ROWS: usize = if cfg!(target_arch = "x86_64") { 1 } else { 4 };
+    type Low = Self;
+    #[inline(always)]
+    unsafe fn low(self) -> Self {
+        self
+    }
     #[inline(always)]
     unsafe fn splat(v: T) -> Self {
         Four([v; 4])

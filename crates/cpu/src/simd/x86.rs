@@ -32,12 +32,26 @@ either! {
     either_256d(__m256d): |a, b, mask| _mm256_blendv_pd(b, a, mask);
 }
 
+/// A register of AVX2 as it is.
+#[inline(always)]
+fn all<V>(v: V) -> V {
+    v
+}
+
 macro_rules! register {
-    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $($pick:ident)?) => {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal, $low:ty: $half:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $($pick:ident)?) => {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
             const ROWS: usize = $rows;
+            type Low = $low;
+            // (One of the two functions is safe.)
+            #[allow(unused_unsafe, reason = "a cast that needs its instruction set, or none")]
+            #[inline(always)]
+            unsafe fn low(self) -> $low {
+                // SAFETY: the caller's, as below.
+                unsafe { $half(self) }
+            }
             #[inline(always)]
             unsafe fn splat(v: $t) -> Self {
                 // SAFETY: the caller's, here and below: the processor has the instruction.
@@ -113,10 +127,10 @@ unsafe fn pick_512(from: *const f32, count: usize, place: u32, places: *mut u32,
 }
 
 // 24 of 32 registers hold sums, 12 of 16 with AVX2; the others feed them.
-register!(__m512, f32, 16, 12: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_and_ps either_512 pick_512);
-register!(__m512d, f64, 8, 12: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_and_pd either_512d);
-register!(__m256, f32, 8, 6: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
-register!(__m256d, f64, 4, 6: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_and_pd either_256d);
+register!(__m512, f32, 16, 12, __m256: _mm512_castps512_ps256 _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_and_ps either_512 pick_512);
+register!(__m512d, f64, 8, 12, __m256d: _mm512_castpd512_pd256 _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_and_pd either_512d);
+register!(__m256, f32, 8, 6, __m256: all _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
+register!(__m256d, f64, 4, 6, __m256d: all _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_and_pd either_256d);
 
 /// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and adds both products to the
 /// sum, with the roundings of `vdpbf16ps`; all else moves bits.
@@ -129,6 +143,11 @@ macro_rules! pairs {
             type T = f32;
             const LANES: usize = <$v as Vector>::LANES;
             const ROWS: usize = <$v as Vector>::ROWS;
+            type Low = Self;
+            #[inline(always)]
+            unsafe fn low(self) -> Self {
+                self
+            }
             const PAIRS: bool = true;
             #[inline(always)]
             unsafe fn splat(v: f32) -> Self {
