@@ -149,7 +149,7 @@ pub fn functions() -> &'static [Function] {
         function!(atan, f64::atan, 1.0),
         function!(sinh, f64::sinh, 1.0),
         function!(cosh, f64::cosh, 1.0),
-        function!(tanh, f64::tanh, 1.0),
+        function!(tanh, f64::tanh, 2.0),
         function!(erf, libm::erf, 1.0),
         function!(sigmoid, sigmoid, 1.0),
         function!(rsqrt, |x| 1.0 / x.sqrt(), 1.0),
