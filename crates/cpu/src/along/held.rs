@@ -46,7 +46,7 @@ impl<T: Float, M: Folding<T>> Nearly<T, M> {
 pub(super) struct Sums<T> {
     lanes: [T; LANES],
     /// So many terms came. Parts begin with a window.
-    pub(super) done: usize,
+    done: usize,
 }
 
 impl<T: Float> Sums<T> {
