@@ -82,7 +82,7 @@ pub fn cosh<L: Lane>(x: L) -> L {
 
 /// Hyperbolic tangent; odd, +-1 at the infinities.
 ///
-/// Measured: 1.60 ULP in 32 bits, 0.79 in 64.
+/// Measured: 1.61 ULP in 32 bits, 0.79 in 64.
 #[inline(always)]
 pub fn tanh<L: Lane>(x: L) -> L {
     if L::BITS == 32 { tanh_32(x) } else { tanh_64(x) }
@@ -94,7 +94,7 @@ pub fn tanh<L: Lane>(x: L) -> L {
 /// 2|x| = n ln 2 + 2 r: ln 2 in 32 bits is off by 2^-28 of itself, so that r is exact for the small n for which it counts.
 ///
 /// The one function whose bound is 2 ULP: 1 would take two polynomials, near zero and far out, 22 multiplications instead of 11 and a quotient, and
-/// half as long again. (19 of 20 results are the nearest float.)
+/// half as long again. (Of all results 0.44 % are not the nearest float.)
 #[inline(always)]
 fn tanh_32<L: Lane>(x: L) -> L {
     let (half, one, [c2, c3, c4, c5]) = (L::lit(0.5), L::lit(1.0), TANH_32.map(L::lit));
