@@ -4,7 +4,7 @@
 //! what is not the row's is thrown away.
 
 use crate::simd::LINE;
-use crate::simd::fetch::{fetch, fetch_early};
+use crate::simd::fetch::{fetch, fetch_all};
 use crate::simd::reading::Reading;
 use crate::simd::room::{Room, Windows};
 use elinvar_ops::lane::Lane;
@@ -63,8 +63,7 @@ pub(super) struct Later<T>(pub(super) *const T);
 impl<T: Copy> Fetch for Later<T> {
     #[inline(always)]
     fn window(&self, number: usize) {
-        let place = self.0.wrapping_add(number * WINDOW).cast::<u8>();
-        (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch_early(place.wrapping_add(i)));
+        fetch_all(self.0.wrapping_add(number * WINDOW), WINDOW);
     }
 }
 

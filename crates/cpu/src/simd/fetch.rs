@@ -27,8 +27,8 @@ hints! {
     fetch_early _MM_HINT_T1;
 }
 
-/// Has the second-level cache fetch as many numbers as lie there.
-#[inline]
+/// Has the second-level cache fetch the numbers that lie there, so many.
+#[inline(always)]
 pub(crate) fn fetch_all<T>(place: *const T, count: usize) {
     for i in (0..count * size_of::<T>()).step_by(LINE) {
         fetch_early(place.wrapping_byte_add(i));
