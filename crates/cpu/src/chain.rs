@@ -240,7 +240,7 @@ fn compute(plan: &Arc<Plan>) -> Result<HostData> {
                             (From::Step(i), rows) => {
                                 let block = blocks[places[i]].as_ref();
                                 let held = block.expect("nobody writes what is still read").held();
-                                rows.map_or(Piece::of(held), |rows| Piece::in_rows(held, rows))
+                                rows.map_or(Piece::of(held), |rows| Piece::rows(held, rows, rows.len))
                             }
                             (From::Outside(i), None) => operands[i].piece(staged[i].as_deref(), start, n),
                             (From::Outside(i), Some(rows)) => operands[i].piece_of_rows(start, rows),

@@ -294,9 +294,10 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             return Ok(folded);
         }
         let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
-        let (plain, even) = (R::PLAIN && k == 0, || self.x.iter().all(|x| x.is_even(self.n, WINDOW)));
+        // Terms that stay are written anyway, and a plain formula's first ones are its operand, copied.
+        let written = stays || R::PLAIN && k == 0;
         let sums = matches!(R::FOLDS[k], Fold::Sum | Fold::Prod) && folds::<C>(self.isa);
-        if sums && !stays && !plain && even() {
+        if sums && !written && self.x.iter().all(|x| x.is_even(self.n, WINDOW)) {
             let mut sums = Sums::of_none(R::FOLDS[k]);
             self.terms(k, row + start, len, s, &mut scratch.x, &mut [], Some(&mut sums))?;
             return Ok(sums.folded());

@@ -191,7 +191,7 @@ impl<T: Registers> Walk<'_, '_, T> {
     #[inline(always)]
     unsafe fn down_to_low<V: Vector<T = T>>(&mut self, unit: usize, side: usize) {
         if const { V::Low::LANES == V::LANES } {
-            return;
+            unreachable!("no row ends with half of a register that has none");
         }
         // SAFETY: the caller's.
         unsafe {

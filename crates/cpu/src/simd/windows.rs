@@ -94,10 +94,6 @@ impl<'a, T: Element> Piece<'a, T> {
     pub(crate) fn numbers(data: &'a [T], rows: Rows, step: usize) -> Self {
         Piece { data, kind: Kind::Numbers, len: rows.len, step }
     }
-    /// These elements as rows that follow one another.
-    pub(crate) fn in_rows(data: &'a [T], rows: Rows) -> Self {
-        Piece::rows(data, rows, rows.len)
-    }
     /// The same number for all elements of rows.
     pub(crate) fn number_of(copies: &'a [T], rows: Rows) -> Self {
         Piece { len: rows.len, ..Piece::number(copies) }

@@ -1,4 +1,4 @@
-//! tanhshrink: x - tanh(x). Accurate to an ULP of x, not of the result, which is far smaller near 0.
+//! tanhshrink: x - tanh(x). Accurate to two ULP of x, not of the result, which is far smaller near 0.
 
 use crate::prelude::*;
 
