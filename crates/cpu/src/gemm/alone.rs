@@ -1,7 +1,7 @@
 //! Products whose factors are shared by nobody: each task packs what it multiplies, or reads it where it lies.
 
 use super::kernels::{LEAST, Lines, PITCH, Tile, height, width};
-use super::{Columns, Job, Kind, Real, SKINNY, TOGETHER, chunks, each, is_close, scratch, thin};
+use super::{Columns, Job, Kind, Real, SKINNY, TOGETHER, chunks, each, is_close, scratch};
 use crate::CpuDevice;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
@@ -23,27 +23,14 @@ impl<T: Real> Job<'_, T> {
             let few = self.m <= 2 * height::<T>(isa) || is_close::<T>(self.k, self.n);
             // Panels of pairs do not lie in memory: two terms of a column are no neighbours there.
             let whole = if few && self.kind == Kind::Numbers { cols.len() / w * w } else { 0 };
-            if whole == cols.len() && self.m > thin::THIN && self.as_it_lies(d, tile) {
+            if whole == cols.len() && self.as_it_lies(d, tile) {
                 return Ok(());
             }
             let together = (TOGETHER * w).min(cols.len().next_multiple_of(w));
-            // Panels, or the sums of a row.
-            let room = (self.k.min(CHUNK) * together).max(cols.len());
             scratch(rows.len() * PITCH, |left| {
-                scratch(room, |right| {
+                scratch(self.k.min(CHUNK) * together, |right| {
                     for terms in chunks(0..self.k) {
                         let k = terms.len();
-                        if isa.has_fma()
-                            && self.m <= thin::THIN
-                            && self.kind == Kind::Numbers
-                            && let Some(direct) = self.right.direct(isa, b, terms.clone(), cols.clone())
-                        {
-                            self.left.pack(isa, b, rows.clone(), terms.clone(), left);
-                            tile.chain(terms.start == 0, right, |i, sums| {
-                                thin::chain(isa, &left[i * PITCH..][..k], direct, sums);
-                            });
-                            continue;
-                        }
                         let left = self.left(isa, b, &rows, &terms, left);
                         let direct = cols.start..cols.start + whole;
                         let direct =

@@ -1,7 +1,7 @@
 //! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), from views.
 
 use super::finish::Follow;
-use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product};
+use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product, split_k};
 use crate::CpuDevice;
 use crate::View;
 use crate::convert;
@@ -69,6 +69,9 @@ pub(super) fn run<T: Real>(
     right: Matrix<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<HostVec<T>> {
+    if let Some(y) = split_k::products(d, [batch, m, k, n], &left, &right, finish)? {
+        return Ok(y);
+    }
     let share = match right.kept {
         Some(_) => Share::Kept,
         None => super::share::<T>(d, [batch, m, k, n]),

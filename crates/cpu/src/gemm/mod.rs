@@ -19,9 +19,9 @@ mod real;
 mod scratch;
 pub(crate) mod source;
 mod special;
-mod thin;
+mod split_k;
 
-pub(crate) use finish::{Extra, Finish};
+pub(crate) use finish::{Extra, Finish, Nothing};
 pub(crate) use kernels::{
     After, Cut, Fresh, Kind, Lines, PITCH, Panels, Picks, Pixels, Places, Rows, Run, Seen, Strip, THREE,
     Taps, Tile, Unit, Written, efforts, fill, height, pixels, turn, width,

@@ -1,7 +1,7 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{After, Kind, Lines, PITCH, Panels, Tile, halves, turn, width};
+use super::kernels::{After, Kind, Lines, Narrow, PITCH, Panels, Tile, halves, narrow, turn, width};
 use super::prepack::Kept;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::simd::LINE;
@@ -142,13 +142,15 @@ impl<T: Real> Left<T> for Matrix<'_, T> {
 impl<T: Real> Right<T> for Matrix<'_, T> {
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
         let w = width::<T>(isa);
-        let (mut out, mut cols) = (out, cols);
         if let (Numbers::Own(src), 1) = (self.data, self.col) {
             let whole = cols.len() / w;
             let (panels, rest) = out.split_at_mut(whole * w * terms.len());
             let lines = Side { src, at: self.at(batch, terms.start, cols.start), step: self.row, panels };
             side_by_side(isa, lines, terms.len(), whole);
-            (out, cols) = (rest, cols.start + whole * w..cols.end);
+            let from = cols.start + whole * w;
+            let at = self.at(batch, terms.start, from);
+            let (rows, cols) = (terms.len(), cols.end - from);
+            return narrow(isa, Narrow { src, at, step: self.row, rows, cols, panel: rest });
         }
         for (panel, j) in out.chunks_exact_mut(w * terms.len().max(1)).zip(cols.clone().step_by(w)) {
             let n = w.min(cols.end - j);

@@ -337,3 +337,77 @@ fn whole_numbers() {
     let w = Operand::contiguous(large(20), &[1, 4, 5]);
     check(&on, &x, &w, &[], 0);
 }
+
+#[test]
+fn few_results_of_many_terms() {
+    let (mut dice, on) = (Dice::new(12), devices());
+    for dtype in [DType::F32, DType::F64] {
+        for k in [512, 513, 1024, 1100, 4096, 5000] {
+            for (b, m, n) in [(1, 1, 1), (3, 1, 1), (17, 1, 1), (1, 1, 6), (1, 3, 5), (1, 16, 32), (2, 20, 9)]
+            {
+                sized(&mut dice, &on, dtype, [b, m, k, n]);
+            }
+        }
+        for (m, n) in [(40, 33), (64, 65)] {
+            sized(&mut dice, &on, dtype, [1, m, 8192, n]);
+        }
+    }
+    // With what follows, and as they may lie.
+    for round in 0..60 {
+        let dtype = dice.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16]);
+        let [b, m, n] = dice.pick(&[[1, 1, 1], [2, 1, 1], [1, 7, 3], [2, 5, 20], [20, 1, 1], [1, 1, 40]]);
+        let (k, wild) = (dice.pick(&[1024, 1025, 2048, 2500]), dice.once_in(3));
+        let x = dice.operand(dtype, &[b, m, k], wild);
+        let w = dice.operand(dtype, &[b, k, n], wild);
+        let extra = [dice.operand(dtype, &[b, m, n], wild), dice.operand(dtype, &[b, m, n], wild)];
+        let follow = dice.below(4);
+        for i in 0..3 {
+            let d = (round * 3 + i) % on.len();
+            check(&on[d..=d], &x, &w, &extra, follow);
+        }
+    }
+}
+
+#[test]
+fn many_products_of_two_vectors() {
+    let (mut dice, on) = (Dice::new(13), devices());
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        for b in [2, 3, 4, 5, 7, 8, 9, 16, 31, 33, 100, 1100] {
+            for k in [1, 3, 15, 16, 17, 40, 512] {
+                let x = Operand::contiguous(dice.data(dtype, b * k, true), &[b, 1, k]);
+                let w = Operand::contiguous(dice.data(dtype, b * k, true), &[b, k, 1]);
+                let d = dice.below(on.len());
+                check(&on[d..=d], &x, &w, &[], 0);
+            }
+        }
+    }
+    // One with each of many, backwards, and with what lies between them.
+    for round in 0..40 {
+        let (b, k) = (dice.pick(&[6, 20, 65]), dice.pick(&[10, 32, 70]));
+        let x = dice.operand(DType::F32, &[b, 1, k], true);
+        let w = dice.operand(DType::F32, &[b, k, 1], true);
+        let extra = [dice.operand(DType::F32, &[b, 1, 1], true), dice.operand(DType::F32, &[b, 1, 1], true)];
+        let (d, follow) = (round % on.len(), dice.below(4));
+        check(&on[d..=d], &x, &w, &extra, follow);
+    }
+}
+
+#[test]
+fn few_columns_of_wide_rows() {
+    let (mut dice, on) = (Dice::new(14), devices());
+    for dtype in [DType::F32, DType::F64] {
+        for n in 1..=40 {
+            // The last rows of what is read have nothing behind them, or the rest of a wider matrix.
+            for wide in [n, n + 3, n + 70] {
+                let (m, k) = (dice.pick(&[1, 2, 4, 9]), 21);
+                let x = Operand::contiguous(dice.data(dtype, m * k, false), &[1, m, k]);
+                let mut w = Operand::contiguous(dice.data(dtype, k * wide, true), &[1, k, wide]);
+                w.layout = w.layout.slice(2, wide - n, n, 1);
+                if dice.once_in(4) {
+                    w.layout = w.layout.flip(1);
+                }
+                check(&on, &x, &w, &[], 0);
+            }
+        }
+    }
+}

@@ -7,20 +7,25 @@
 mod ahead;
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod dots;
 mod few;
 mod halves;
+mod narrow;
 mod output;
 mod pairs;
 mod pixels;
 mod skinny;
+mod stored;
 mod taps;
 mod tile;
 mod turn;
 mod windows;
 
 pub(crate) use ahead::{After, Written};
+pub(crate) use dots::{Dots, dots};
 pub(crate) use few::{FEW, Few, GROUP, few, panel};
 pub(crate) use halves::halves;
+pub(crate) use narrow::{Narrow, narrow};
 pub(crate) use output::{Cut, Tile, fill};
 pub(crate) use pairs::as_pairs;
 pub(crate) use pixels::{Fresh, Picks, Pixels, Places, Rows, Run, Strip, pixels};

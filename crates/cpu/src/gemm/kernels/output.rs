@@ -243,26 +243,6 @@ impl<T: Real> Tile<'_, T> {
     pub(crate) fn written(&self, (at, rows): (usize, usize)) -> Written {
         Written::of(self.start.wrapping_add(at * self.step), self.step, rows, self.cols.len())
     }
-    /// Adds a chunk whose sums `row` gives for each row, or stores them if it is the first. `room` has a row's length at
-    /// least.
-    ///
-    /// # Panics
-    /// If the room is too small, or there was no first chunk.
-    pub(crate) fn chain(&mut self, first: bool, room: &mut [T], row: impl Fn(usize, &mut [T])) {
-        if first {
-            self.clear();
-        }
-        let sums = &mut room[..self.cols.len()];
-        for i in 0..self.rows.len() {
-            row(i, sums);
-            let to = self.row(i);
-            if first {
-                to.copy_from_slice(sums);
-            } else {
-                to.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = *to + *sum);
-            }
-        }
-    }
     /// A tile of sums without terms.
     pub(crate) fn clear(&mut self) {
         for i in 0..self.rows.len() {

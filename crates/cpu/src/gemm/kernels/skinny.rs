@@ -4,14 +4,14 @@
 //! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
+use super::stored::{FEW, Own, Stored, Wide, are_there, few};
 use super::tile::{Kind, each_row};
 use crate::gemm::Real;
 use crate::gemm::source::{Columns, Numbers};
 use crate::isa::{Copies, Isa};
-use crate::simd::quad::{Half, Quad, one, one_half};
+use crate::simd::quad::{Half, Quad};
 use crate::simd::vector::{InRegisters, in_short_pairs, in_short_registers};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
-use elinvar_ops::lane::Lane;
 
 /// A left factor whose terms are neighbours.
 #[derive(Clone, Copy)]
@@ -49,14 +49,7 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
         return;
     }
     assert!(s.k > 0 && (s.rows - 1) * s.a.step + s.k <= s.a.data.len(), "the left factor is too short");
-    let last = s.b.at + (s.cols as isize - 1) * s.b.step;
-    let (low, high) = (s.b.at.min(last), s.b.at.max(last) + s.k as isize);
-    let len = match s.b.data {
-        Numbers::Own(b) => b.len(),
-        Numbers::F16(b) => b.len(),
-        Numbers::BF16(b) => b.len(),
-    };
-    assert!(low >= 0 && high as usize <= len, "columns leave their buffer");
+    assert!(are_there(&s.b, s.cols, s.k), "columns leave their buffer");
     assert!(s.kind == Kind::Numbers || s.cols >= LEAST, "pairs are multiplied in registers only");
     let at = s.b.at;
     match s.b.data {
@@ -75,73 +68,6 @@ fn halves<T: Real, H: Half>(isa: Isa, s: Skinny<'_, T>, b: *const H) {
         in_short_registers(isa, Run::<T, Wide<H>> { s, b });
     } else {
         unreachable!("f64 is not computed from halves");
-    }
-}
-
-/// Numbers as they are stored.
-trait Stored<T> {
-    type Number: Copy;
-    /// Terms that are turned together: 16 bytes.
-    const TERMS: usize;
-    /// Terms of each column; of 8 registers, `TERMS` count.
-    ///
-    /// # Safety
-    /// As for [`Quad`].
-    unsafe fn terms<V: Quad<T = T>>(p: *const Self::Number, step: isize) -> [V; 8];
-    /// Term `t` of each column.
-    ///
-    /// # Safety
-    /// As for [`Quad`].
-    unsafe fn term<V: Quad<T = T>>(p: *const Self::Number, step: isize, t: usize) -> V;
-    /// A number.
-    ///
-    /// # Safety
-    /// It can be read.
-    unsafe fn number(p: *const Self::Number) -> T;
-}
-
-/// As they are.
-struct Own<T>(std::marker::PhantomData<T>);
-impl<T: Real> Stored<T> for Own<T> {
-    type Number = T;
-    const TERMS: usize = 4;
-    #[inline(always)]
-    unsafe fn terms<V: Quad<T = T>>(p: *const T, step: isize) -> [V; 8] {
-        // SAFETY: the caller's.
-        let [a, b, c, d] = unsafe { V::quad(p, step) };
-        [a, b, c, d, a, b, c, d]
-    }
-    #[inline(always)]
-    unsafe fn term<V: Quad<T = T>>(p: *const T, step: isize, t: usize) -> V {
-        // SAFETY: the caller's.
-        unsafe { one(p, step, t, |x| x) }
-    }
-    #[inline(always)]
-    unsafe fn number(p: *const T) -> T {
-        // SAFETY: the caller's.
-        unsafe { *p }
-    }
-}
-
-/// Halves, widened.
-struct Wide<H>(std::marker::PhantomData<H>);
-impl<T: Real, H: Half> Stored<T> for Wide<H> {
-    type Number = H;
-    const TERMS: usize = 8;
-    #[inline(always)]
-    unsafe fn terms<V: Quad<T = T>>(p: *const H, step: isize) -> [V; 8] {
-        // SAFETY: the caller's.
-        unsafe { V::octet(p, step) }
-    }
-    #[inline(always)]
-    unsafe fn term<V: Quad<T = T>>(p: *const H, step: isize, t: usize) -> V {
-        // SAFETY: the caller's.
-        unsafe { one_half(p, step, t) }
-    }
-    #[inline(always)]
-    unsafe fn number(p: *const H) -> T {
-        // SAFETY: the caller's.
-        unsafe { (*p).wide() }
     }
 }
 
@@ -219,23 +145,25 @@ const AHEAD: usize = 1024;
 const BEHIND: usize = 4;
 
 impl<V: Quad, S: Stored<V::T>> Part<V, S> {
-    /// One row, and fewer columns than a register has lanes, one by one.
+    /// One row, and fewer columns than a register has lanes.
     ///
     /// # Safety
     /// They are there.
     #[inline(always)]
     unsafe fn single(&self, cols: usize) -> usize {
-        for j in 0..cols {
-            // SAFETY: the caller's; only the first lane of a register is used.
-            unsafe {
-                let b = self.b.wrapping_offset(j as isize * self.b_step);
-                for from in (0..self.k).step_by(CHUNK) {
-                    let mut sum = V::T::ZERO;
-                    for t in from..self.k.min(from + CHUNK) {
-                        sum = (*self.a.add(t)).fma(S::number(b.add(t)), sum);
+        for j in (0..cols).step_by(FEW) {
+            let b = self.b.wrapping_offset(j as isize * self.b_step);
+            for from in (0..self.k).step_by(CHUNK) {
+                let mut sums = [V::T::ZERO; FEW];
+                let sums = &mut sums[..FEW.min(cols - j)];
+                // SAFETY: the caller's.
+                unsafe {
+                    let at = (self.a.add(from), b.wrapping_add(from));
+                    few::<_, Own<V::T>, S>(at, [0, self.b_step], CHUNK.min(self.k - from), sums);
+                    for (i, sum) in sums.iter().enumerate() {
+                        let c = self.c.add(j + i);
+                        c.write(if from == 0 { *sum } else { c.read() + *sum });
                     }
-                    let c = self.c.add(j);
-                    c.write(if from == 0 { sum } else { c.read() + sum });
                 }
             }
         }
