@@ -5,13 +5,13 @@
 
 use crate::CpuDevice;
 use crate::Isa;
-use crate::isa::{dispatch, formula_or_plain};
+use crate::isa::{Kernel, dispatch, formula_or_plain};
 use crate::memory::Scratch;
-use crate::simd::room::{At, Block, Compute, Room, Work, fresh_of};
+use crate::simd::room::{At, Block, Compute, Room, Windows, Work, fresh_of};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
-use half::slice::HalfFloatSliceExt;
+use std::mem::MaybeUninit;
 
 /// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.
 pub(crate) trait Simple: Cell {}
@@ -40,6 +40,39 @@ impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> At<T> for Each<'_, S, F> {
 /// Writes each element through a function that is small enough to be inlined.
 fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut Room<'_, T>, f: impl Fn(S) -> T + Copy) {
     room.part(x.len(), |room| dispatch(isa, Compute(Each(x, f), room)));
+}
+
+/// Elements whose conversion is several choices, window by window: of a loop over all of them, the compiler left every eighth element to one
+/// that goes one by one.
+struct InWindows<'a, 'r, S, T, F>(&'a [S], F, &'a mut Room<'r, T>);
+
+/// Elements of such a window.
+const WINDOW: usize = 64;
+
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Windows<T, WINDOW> for Each<'_, S, F> {
+    #[inline(always)]
+    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; WINDOW]) {
+        let x = &self.0.as_chunks::<WINDOW>().0[number];
+        for (y, x) in y.iter_mut().zip(x) {
+            y.write((self.1)(*x));
+        }
+    }
+}
+
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Kernel for InWindows<'_, '_, S, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let InWindows(x, f, room) = self;
+        let whole = x.len() / WINDOW;
+        room.windows::<WINDOW>(whole, &Each(x, f));
+        Compute(Each(&x[whole * WINDOW..], f), room).run();
+    }
+}
+
+/// As [`each`], through windows.
+fn each_window<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut Room<'_, T>, f: impl Fn(S) -> T + Copy) {
+    room.part(x.len(), |room| dispatch(isa, InWindows(x, f, room)));
 }
 
 /// Each element to the nearest of another type. There is a copy for AVX-512 of what goes from and to f32, of what AVX2 has no instruction for,
@@ -87,27 +120,32 @@ pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
     L::select(x.is_nan(), L::from_bits(bits | LaneInt::lit(0x40 << 16)), near)
 }
 
-/// Elements that go to or from f16 at once: enough to hide the call, few enough to be zeroed first.
-const HALVES: usize = 64;
-
-/// Exactly.
-pub(crate) fn from_f16(x: &[f16], room: &mut Room<'_, f32>) {
-    let mut wide = [0.0; HALVES];
-    for part in x.chunks(HALVES) {
-        let wide = &mut wide[..part.len()];
-        part.convert_to_f32_slice(wide);
-        room.copy(wide);
-    }
+/// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its normal ones, too.
+pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) {
+    each_window(isa, x, room, |v: f16| {
+        let bits = u32::from(v.to_bits());
+        let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
+        // 2^112 is how far apart the exponents of the two types begin.
+        let number = (f32::from_bits(rest) * f32::from_bits((112 + 127) << 23)).to_bits();
+        // Infinity, or a NaN, whose first bit is set.
+        let special = rest | 0x7f80_0000 | if rest > 0x0f80_0000 { 0x0040_0000 } else { 0 };
+        f32::from_bits(sign | if rest < 0x0f80_0000 { number } else { special })
+    });
 }
 
-/// To nearest even.
-pub(crate) fn to_f16(x: &[f32], room: &mut Room<'_, f16>) {
-    let mut narrow = [f16::ZERO; HALVES];
-    for part in x.chunks(HALVES) {
-        let narrow = &mut narrow[..part.len()];
-        narrow.convert_from_f32_slice(part);
-        room.copy(narrow);
-    }
+/// To nearest even: what `f16::from_f32` gives.
+pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut Room<'_, f16>) {
+    each_window(isa, x, room, |v: f32| {
+        let bits = v.to_bits();
+        let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
+        // As with bf16; the exponent begins 112 later. What is too large comes to be infinity, or more.
+        let near = (rest.wrapping_add(0xfff + (rest >> 13 & 1)).wrapping_sub(112 << 23)) >> 13;
+        // Of the numbers below the normal ones, a sum with 0.5 leaves as many bits as they have, rounded.
+        let low = (f32::from_bits(rest) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+        let nan = 0x7e00 | rest >> 13 & 0x3ff;
+        let number = if rest < 0x3880_0000 { low } else { near.min(0x7c00) };
+        f16::from_bits((sign | if rest > 0x7f80_0000 { nan } else { number }) as u16)
+    });
 }
 
 /// Results in f32 as they are stored: rounded once if that is in 16 bits.
@@ -116,7 +154,7 @@ pub(crate) fn to_f16(x: &[f32], room: &mut Room<'_, f16>) {
 /// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but floats of 16 or 32 bits.
 pub(crate) fn stored(d: &CpuDevice, v: HostVec<f32>, to: DType) -> Result<HostData> {
     match to {
-        DType::F16 => Ok(HostData::F16(narrowed(d, v, &to_f16)?)),
+        DType::F16 => Ok(HostData::F16(narrowed(d, v, &|v, room| to_f16(d.isa(), v, room))?)),
         DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, room| to_bf16(d.isa(), v, room))?)),
         _ => store(v, to),
     }
@@ -189,6 +227,37 @@ impl Odd for f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn f16_is_what_it_is_elsewhere() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let near =
+            |x: f16| [-1i32, 0, 1].map(|by| f32::from_bits(x.to_f32().to_bits().wrapping_add_signed(by)));
+        // Numbers of f16 and those beside them; those in the middle between two, and beside; and of all sizes.
+        let mut x: Vec<f32> = all.iter().flat_map(|&x| near(x)).collect();
+        for pair in all.windows(2) {
+            let middle = (pair[0].to_f32() + pair[1].to_f32()) / 2.0;
+            x.extend([-1i32, 0, 1].map(|by| f32::from_bits(middle.to_bits().wrapping_add_signed(by))));
+        }
+        x.extend(
+            (0..=0xffff_u32).flat_map(|high| [0, 0x1000, 0xffff].map(|low| f32::from_bits(high << 16 | low))),
+        );
+        for isa in Isa::all() {
+            let (mut wide, mut narrow) = (Block::<f32>::new(), Block::<f16>::new());
+            for part in all.chunks(512) {
+                let got = wide.fill(part.len(), |room| from_f16(isa, part, room));
+                let want = part.iter().map(|x| x.to_f32().to_bits());
+                assert!(got.iter().map(|y| y.to_bits()).eq(want), "{isa}");
+            }
+            for part in x.chunks(512) {
+                let got = narrow.fill(part.len(), |room| to_f16(isa, part, room));
+                for (got, x) in got.iter().zip(part) {
+                    let want = f16::from_f32(*x);
+                    assert!(got.to_bits() == want.to_bits(), "{isa}: {x:e} {got} {want}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn bf16_is_what_it_is_elsewhere() {

@@ -34,6 +34,7 @@ pub(crate) fn is_crossed(layout: &Layout) -> bool {
 /// The view, contiguous, as another (or the same) dtype.
 pub(crate) fn cast(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     converted(d, x, to, |d, x, to| match x.buffer {
+        HostData::F16(_) | HostData::BF16(_) if to == DType::F32 => widened(d, x),
         HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => from::<f32>(d, x, to),
         HostData::F64(_) => from::<f64>(d, x, to),
         HostData::I64(_) => from::<i64>(d, x, to),
@@ -46,13 +47,25 @@ pub(crate) fn cast(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
 /// The same of f16 and bf16 to f32, and back.
 pub(crate) fn cast_halves(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     converted(d, x, to, |d, x, to| match (x.buffer, to) {
-        (HostData::F16(_) | HostData::BF16(_), DType::F32) => {
-            Conversion::new(d, x)?.each(d, |_, x, room: &mut Room<'_, f32>| room.copy(x))
-        }
+        (HostData::F16(_) | HostData::BF16(_), DType::F32) => widened(d, x),
         (HostData::F32(_), DType::F16) => Conversion::<f32>::new(d, x)?.to_f16(d),
         (HostData::F32(_), DType::BF16) => Conversion::<f32>::new(d, x)?.to_bf16(d),
         (other, _) => Err(misuse(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
     })
+}
+
+/// Halves as f32.
+fn widened(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
+    let walk = Walk::new(x.layout);
+    let v = fresh(d, x.shape().numel(), BLOCK, &|mut start, room: &mut Room<'_, f32>| {
+        while room.left() > 0 {
+            let n = room.left().min(BLOCK);
+            f32::load(d.isa(), x.buffer, &walk, start, n, room);
+            start += n;
+        }
+        Ok(())
+    })?;
+    Ok(HostData::F32(v))
 }
 
 /// Through a conversion to another dtype, if it is another.
@@ -117,7 +130,7 @@ impl<'a, C: Number> Conversion<'a, C> {
 impl<C: Number + Odd> Conversion<'_, C> {
     fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
         self.each(d, |isa, x, room: &mut Room<'_, f16>| {
-            convert::to_f16(C::odds(isa, x, &mut Block::new()), room);
+            convert::to_f16(isa, C::odds(isa, x, &mut Block::new()), room);
         })
     }
     fn to_bf16(&self, d: &CpuDevice) -> Result<HostData> {

@@ -53,14 +53,8 @@ fn narrow<T: Number, S: Element>(
 impl Number for f32 {
     fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, f32>) {
         match data {
-            HostData::F16(v) => {
-                let mut block = Block::new();
-                convert::from_f16(block.fill(n, |room| gather(v, walk, start, n, room)), room);
-            }
-            HostData::BF16(v) => {
-                let mut block = Block::new();
-                convert::from_bf16(isa, block.fill(n, |room| gather(v, walk, start, n, room)), room);
-            }
+            HostData::F16(v) => convert::from_f16(isa, some(v, walk, start, n, &mut Block::new()), room),
+            HostData::BF16(v) => convert::from_bf16(isa, some(v, walk, start, n, &mut Block::new()), room),
             other => flags(isa, other, walk, start, n, room),
         }
     }
@@ -70,13 +64,23 @@ impl Number for f32 {
     fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, f32>) -> Result<HostData> {
         match to {
             DType::F32 => Ok(HostData::F32(fresh_of(d, len, 1, work, make)?)),
-            DType::F16 => narrow(d, len, make, |_, x, room: &mut Room<'_, f16>| convert::to_f16(x, room)),
+            DType::F16 => {
+                narrow(d, len, make, |isa, x, room: &mut Room<'_, f16>| convert::to_f16(isa, x, room))
+            }
             DType::BF16 => {
                 narrow(d, len, make, |isa, x, room: &mut Room<'_, bf16>| convert::to_bf16(isa, x, room))
             }
             DType::Bool => narrow(d, len, make, convert::simple::<f32, bool>),
             DType::F64 | DType::I64 | DType::I32 | DType::U8 => Err(misuse("storing f32", to)),
         }
+    }
+}
+
+/// Elements number `start` to `start + n`, where they lie, or gathered in the block.
+fn some<'a, T: Element>(v: &'a [T], walk: &Walk, start: usize, n: usize, block: &'a mut Block<T>) -> &'a [T] {
+    match walk.lies(start, n) {
+        Some(at) => &v[at..at + n],
+        None => block.fill(n, |room| gather(v, walk, start, n, room)),
     }
 }
 
@@ -90,8 +94,7 @@ fn flags<T: Number + convert::Simple>(
     room: &mut Room<'_, T>,
 ) {
     let v = bool::slice(data).expect("the types of operands were looked at");
-    let mut block = Block::new();
-    convert::simple(isa, block.fill(n, |room| gather(v, walk, start, n, room)), room);
+    convert::simple(isa, some(v, walk, start, n, &mut Block::new()), room);
 }
 
 macro_rules! number {

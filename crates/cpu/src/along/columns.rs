@@ -72,6 +72,9 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
         leaf: |isa, acc, data, base, places| {
             dispatch(isa, Leaf { acc, data, base, places, f: PhantomData::<F> });
         },
+        tree: |isa, acc, data, base, places| {
+            dispatch(isa, Tree { acc, data, base, places, f: PhantomData::<F> });
+        },
     };
     folded(d, x, n, out, how)
 }
@@ -84,6 +87,8 @@ struct How<T> {
     meet: fn(Isa, &mut [T], &[T]),
     /// Adds to the first numbers, from the second, behind this place, every 128th of these.
     leaf: fn(Isa, &mut [T], &[T], usize, &[isize]),
+    /// The first numbers become the folds of all of these.
+    tree: fn(Isa, &mut [T], &[T], usize, &[isize]),
 }
 
 fn folded<T: Number>(d: &CpuDevice, x: &Columns<'_, T>, n: usize, out: &mut [T], how: How<T>) -> Result<()> {
@@ -212,7 +217,13 @@ impl<'a, T: Number> Walk<'a, T> {
                 *place = base + at as isize * step;
                 at += 1;
             }
-            return self.lanes(0, 1, len, stack);
+            return match self.x.own {
+                Some(data) if len <= LANES => {
+                    let places = &self.places[..len];
+                    (self.how.tree)(self.d.isa(), &mut stack[..self.width], data, self.base, places);
+                }
+                _ => self.lanes(0, 1, len, stack),
+            };
         }
         let half = count.next_power_of_two() / 2;
         self.blocks(first, half, stack);
@@ -267,6 +278,73 @@ impl<T: Copy, F: Combine<T>> Kernel for Meet<'_, T, F> {
         for (a, &b) in self.left.iter_mut().zip(self.right) {
             *a = F::two(*a, b);
         }
+    }
+}
+
+/// All terms of a block that has one for each lane, at most. Of so few, a call for each lane and each meeting takes longer than what it does:
+/// sums of 64 terms each of 64 columns took four times as long.
+struct Tree<'a, T, F> {
+    acc: &'a mut [T],
+    data: &'a [T],
+    base: usize,
+    places: &'a [isize],
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Tree<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(mut self) {
+        let (width, mut column) = (self.acc.len(), 0);
+        while column + 64 <= width {
+            self.some::<64>(column);
+            column += 64;
+        }
+        while column + 8 <= width {
+            self.some::<8>(column);
+            column += 8;
+        }
+        while column < width {
+            self.some::<1>(column);
+            column += 1;
+        }
+    }
+}
+
+impl<T: Copy, F: Combine<T>> Tree<'_, T, F> {
+    /// `W` columns from one on.
+    #[inline(always)]
+    fn some<const W: usize>(&mut self, column: usize) {
+        let n = self.places.len();
+        // Levels of the tree: what is above has nothing to its right.
+        let levels = n.next_power_of_two().ilog2();
+        // Lanes come in the order in which the tree is walked: their bits the other way round.
+        let lane = |i: u64| (i.reverse_bits() >> 1 >> (u64::BITS - 1 - levels)) as usize;
+        let mut stack = [[F::start(); W]; LANES.ilog2() as usize + 1];
+        let mut depth = 0;
+        for i in 0..1u64 << levels {
+            if lane(i) < n {
+                let at = self.base.wrapping_add_signed(self.places[lane(i)]) + column;
+                let x = self.data[at..].first_chunk::<W>().expect("columns are there");
+                for (y, x) in stack[depth].iter_mut().zip(x) {
+                    *y = F::two(F::start(), *x);
+                }
+                depth += 1;
+            }
+            // Halves that are complete meet, if the right one has a lane.
+            let mut right = 1;
+            while i & right != 0 {
+                if lane(i & !(right - 1)) < n {
+                    depth -= 1;
+                    let (left, right) = stack.split_at_mut(depth);
+                    for (a, b) in left[depth - 1].iter_mut().zip(&right[0]) {
+                        *a = F::two(*a, *b);
+                    }
+                }
+                right <<= 1;
+            }
+        }
+        self.acc[column..][..W].copy_from_slice(&stack[0]);
     }
 }
 

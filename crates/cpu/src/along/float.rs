@@ -31,6 +31,8 @@ pub(crate) trait Float: Number + Read + PartialOrd {
     fn sum_columns(d: &CpuDevice, x: &Columns<'_, Self>, n: usize, sums: &mut [Self]) -> Result<()>;
     /// The sum of a few terms, filled up with zeros.
     fn few(terms: [Self; FEW]) -> Self;
+    /// The sum of each of some rows of `n` terms, at most a block, one row after the other.
+    fn sum_rows(isa: Isa, terms: &[Self], n: usize, sums: &mut [Self]);
     /// Results of blocks, joined.
     fn join(f: Fold, blocks: &[Self]) -> Self;
     /// Results as they are stored: 16-bit types are rounded once.
@@ -61,6 +63,9 @@ macro_rules! float {
             fn few(terms: [$t; FEW]) -> $t {
                 // Lanes start from +0.
                 lanes::sixteen::<$t, Sum>(terms.map(|t| 0.0 + t))
+            }
+            fn sum_rows(isa: Isa, terms: &[$t], n: usize, sums: &mut [$t]) {
+                lanes::short_rows::<$t, Sum>(isa, terms, n, false, sums);
             }
             fn join(f: Fold, blocks: &[$t]) -> $t {
                 each_fold!(f, F => lanes::join::<$t, F>(blocks))

@@ -14,7 +14,16 @@ pub(crate) trait Finish<T>: Sync {
     fn nothing(&self) -> bool;
     /// Elements `row, col..` of a batch.
     fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
+    /// Whole rows of `n`, at most [`NARROW`], one after the other, from `row` on.
+    fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
+        for (i, y) in y.chunks_exact_mut(n).enumerate() {
+            self.finish(isa, batch, row + i, 0, y);
+        }
+    }
 }
+
+/// Elements of rows of which several are finished at once: a call for each took as long as what is multiplied, where that is little.
+pub(crate) const NARROW: usize = 64;
 
 /// What follows the sums of a tile.
 pub(crate) fn finish<T: Real>(isa: Isa, finish: &dyn Finish<T>, tile: &mut Tile<'_, T>) {
@@ -22,6 +31,9 @@ pub(crate) fn finish<T: Real>(isa: Isa, finish: &dyn Finish<T>, tile: &mut Tile<
         return;
     }
     let (b, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
+    if let Some(all) = tile.narrow_rows(NARROW) {
+        return finish.rows(isa, b, rows.start, all.len() / rows.len(), all);
+    }
     for (i, row) in rows.enumerate() {
         finish.finish(isa, b, row, col, tile.row(i));
     }
@@ -53,13 +65,39 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
                 let at = extra.at(batch, row, col + i * STAGE);
                 stage(isa, extra, at, &mut room[..y.len()])
             });
-            // Where formulas are not compiled, they are called: an fma is a call there anyway.
-            if isa.has_formulas() {
-                read(isa, Lanes { e: self.e, x, y });
-            } else {
-                for (i, y) in y.iter_mut().enumerate() {
-                    *y = self.e.lane(*y, x.map(|x| x[i]));
+            self.each(isa, x, y);
+        }
+    }
+    fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
+        let mut room = [[T::ZERO; STAGE]; N];
+        let together = STAGE / n;
+        for (i, y) in y.chunks_mut(together * n).enumerate() {
+            let mut room = room.iter_mut();
+            let x = self.extra.each_ref().map(|extra| {
+                let room = &mut room.next().expect("one for each")[..y.len()];
+                // A bias is the same in all rows.
+                if i == 0 || extra.row != 0 {
+                    for (r, room) in room.chunks_exact_mut(n).enumerate() {
+                        let at = extra.at(batch, row + i * together + r, 0);
+                        copy(isa, &extra.data, at, (0, extra.col), 1, n, room, n);
+                    }
                 }
+                &*room
+            });
+            self.each(isa, x, y);
+        }
+    }
+}
+
+impl<T: Real, E: Epilogue<N>, const N: usize> Follow<'_, T, E, N> {
+    /// The formula on elements of the result and as many of each operand.
+    fn each(&self, isa: Isa, x: [&[T]; N], y: &mut [T]) {
+        // Where formulas are not compiled, they are called: an fma is a call there anyway.
+        if isa.has_formulas() {
+            read(isa, Lanes { e: self.e, x, y });
+        } else {
+            for (i, y) in y.iter_mut().enumerate() {
+                *y = self.e.lane(*y, x.map(|x| x[i]));
             }
         }
     }

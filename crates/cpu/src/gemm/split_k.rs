@@ -4,6 +4,7 @@
 //!
 //! How it can be wrong: by an order of chunks that depends on who was ready first. They wait in memory, each in its place.
 
+use super::finish::NARROW;
 use super::kernels::{Dots, dots};
 use super::source::Columns;
 use super::{Finish, Matrix, Nothing, PER_NS, Real, WORTH, contract, each, height, width};
@@ -39,6 +40,10 @@ pub(super) fn products<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<Option<HostVec<T>>> {
     let [b, m, k, n] = sizes;
+    // Columns that were packed before are not packed for each chunk.
+    if right.kept.is_some() && (m, n) != (1, 1) {
+        return Ok(None);
+    }
     if is_split::<T>(d, sizes) && left.inner == 1 && right.inner == 1 {
         return of_chunks(d, sizes, left, right, finish).map(Some);
     }
@@ -53,17 +58,14 @@ pub(super) fn products<T: Real>(
 
 /// Are there so few results, and so many terms, that these had better be shared?
 fn is_split<T: Real>(d: &CpuDevice, [b, m, k, n]: [usize; 4]) -> bool {
-    let (chunks, threads) = (k.div_ceil(CHUNK), d.threads());
-    if (m, n) == (1, 1) {
+    let (chunks, threads) = (k / CHUNK, d.threads());
+    if chunks < 2 || (m, n) == (1, 1) {
         return chunks > 1;
     }
     let tiles = m.div_ceil(height::<T>(d.isa())) * n.div_ceil(width::<T>(d.isa()));
     let results = m.saturating_mul(n);
     let worth = results.saturating_mul(k) > WORTH;
-    b < threads
-        && chunks > 1
-        && worth
-        && (b * tiles < threads || results <= RESULTS && chunks >= CHUNKS * threads)
+    b < threads && worth && (b * tiles < threads || results <= RESULTS && chunks >= CHUNKS * threads)
 }
 
 /// Each chunk of each product, then their sums.
@@ -118,13 +120,15 @@ fn finished<T: Real>(d: &CpuDevice, [_, m, _, n]: [usize; 4], y: &mut [T], finis
     if finish.nothing() {
         return;
     }
+    // Of one matrix after the other.
     let rows = (PIECE / n).max(1);
-    pieces(d, y, rows * n, 1.0, &|at, y| {
-        for (i, y) in y.chunks_exact_mut(n).enumerate() {
-            let row = at / n + i;
-            finish.finish(d.isa(), row / m, row % m, 0, y);
-        }
-    });
+    for (b, y) in y.chunks_exact_mut(m * n).enumerate() {
+        pieces(d, y, rows * n, 1.0, &|at, y| match n {
+            ..=NARROW => finish.rows(d.isa(), b, at / n, n, y),
+            _ => (y.chunks_exact_mut(n).enumerate())
+                .for_each(|(i, y)| finish.finish(d.isa(), b, at / n + i, 0, y)),
+        });
+    }
 }
 
 /// Are the terms of both neighbours, and both stored alike?

@@ -130,6 +130,11 @@ pub(super) fn average<C: Float>(
     if y.is_empty() {
         return Ok(y);
     }
+    if plane.is_one_window() && n <= BLOCK {
+        let each = divisor(&plane.axes.each_ref().map(|axis| axis[0]));
+        of_planes(d, x, n, C::lit(each as f64), &mut y)?;
+        return Ok(y);
+    }
     let even = Even::find(&plane.axes[2]);
     let together = (4096 / windows).max(1);
     let ns = (n / windows + 20) as f64;
@@ -147,6 +152,22 @@ pub(super) fn average<C: Float>(
         Ok::<(), Error>(())
     })?;
     Ok(y)
+}
+
+/// The averages of whole planes of `n` elements: sums of rows.
+fn of_planes<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, n: usize, divisor: C, y: &mut [C]) -> Result<()> {
+    /// Planes that a thread takes, so many times as many as a block has room for.
+    const BLOCKS: usize = 16;
+    let group = BLOCK / n;
+    try_pieces(d, y, BLOCKS * group, n as f64 * 0.2, &|start, part| {
+        let mut buffer = filled(BLOCK, C::NOTHING)?;
+        for (i, y) in part.chunks_mut(group).enumerate() {
+            let len = y.len() * n;
+            C::sum_rows(d.isa(), x.block((start + i * group) * n, len, len, &mut buffer), n, y);
+            y.iter_mut().for_each(|y| *y = *y / divisor);
+        }
+        Ok(())
+    })
 }
 
 /// The sum of terms in the canonical order.
@@ -180,6 +201,13 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
         let mut buffer = filled(windows, C::NOTHING)?;
         for (i, dx) in part.chunks_mut(n).enumerate() {
             let g = g.block((start / n + i) * windows, windows, windows, &mut buffer);
+            if plane.is_one_window() {
+                // As below: it is added to 0.
+                dx.fill(
+                    C::NOTHING + g[0] / C::lit(divisor(&plane.axes.each_ref().map(|axis| axis[0])) as f64),
+                );
+                continue;
+            }
             plane.each(|w, taps| {
                 let share = g[w] / C::lit(divisor(&taps) as f64);
                 plane.elements(taps, |e| dx[e] = dx[e] + share);

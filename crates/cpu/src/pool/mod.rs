@@ -51,6 +51,11 @@ impl Plane {
     fn windows(&self) -> usize {
         self.axes.iter().map(Vec::len).product()
     }
+    /// Is there one window, which has all elements?
+    fn is_one_window(&self) -> bool {
+        let all = |(axis, size): (&Vec<Taps>, &usize)| matches!(axis[..], [one] if one.count == *size);
+        self.axes.iter().zip(&self.size).all(all)
+    }
     /// Calls `f` with the number of each window, row-major.
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, [Taps; 3])) {

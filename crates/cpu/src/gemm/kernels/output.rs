@@ -253,6 +253,18 @@ impl<T: Real> Tile<'_, T> {
         }
         self.done = self.cols.len();
     }
+    /// All of its rows, if they lie one after the other and are no longer than `most`.
+    ///
+    /// # Panics
+    /// If they have not been written.
+    pub(crate) fn narrow_rows(&mut self, most: usize) -> Option<&mut [T]> {
+        if self.step != self.cols.len() || self.step > most {
+            return None;
+        }
+        assert!(self.done == self.cols.len(), "rows that are not there");
+        // SAFETY: whole rows of the result that follow one another lie in the tile and have been written, and `self` is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start, self.rows.len() * self.step) })
+    }
     /// A row of the tile, counted from its first.
     ///
     /// # Panics
