@@ -16,7 +16,7 @@ pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
 
 /// A type in which is computed: f32, f64, the integers and bool.
 pub(crate) trait Number: Element {
-    /// Writes elements number `start` to `start + n` of memory of another type (n at most [`BLOCK`]): 16-bit floats
+    /// Writes elements number `start` to `start + n` of memory of another type (n at most [`WIDEST`]): 16-bit floats
     /// exactly, bool as 0 or 1.
     fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, Self>);
     /// Does [`Number::load`] know the type?
@@ -36,9 +36,9 @@ fn narrow<T: Number, S: Element>(
     store: impl Fn(Isa, &[T], &mut Room<'_, S>) + Sync,
 ) -> Result<HostData> {
     let v = fresh(d, len, 1, &|mut start, room: &mut Room<'_, S>| {
-        let mut block = Block::new();
+        let mut block = Block::<T, WIDEST>::of_any_size();
         while room.left() > 0 {
-            let n = room.left().min(BLOCK);
+            let n = room.left().min(WIDEST);
             let mut made = Ok(());
             let results = block.fill(n, |room| made = make(start, room));
             made?;
@@ -53,8 +53,12 @@ fn narrow<T: Number, S: Element>(
 impl Number for f32 {
     fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, f32>) {
         match data {
-            HostData::F16(v) => convert::from_f16(isa, some(v, walk, start, n, &mut Block::new()), room),
-            HostData::BF16(v) => convert::from_bf16(isa, some(v, walk, start, n, &mut Block::new()), room),
+            HostData::F16(v) => {
+                convert::from_f16(isa, some(v, walk, start, n, &mut Block::of_any_size()), room)
+            }
+            HostData::BF16(v) => {
+                convert::from_bf16(isa, some(v, walk, start, n, &mut Block::of_any_size()), room)
+            }
             other => flags(isa, other, walk, start, n, room),
         }
     }
@@ -94,7 +98,7 @@ fn flags<T: Number + convert::Simple>(
     room: &mut Room<'_, T>,
 ) {
     let v = bool::slice(data).expect("the types of operands were looked at");
-    convert::simple(isa, some(v, walk, start, n, &mut Block::new()), room);
+    convert::simple(isa, some(v, walk, start, n, &mut Block::of_any_size()), room);
 }
 
 macro_rules! number {
@@ -119,7 +123,7 @@ macro_rules! number {
 number!(f64, i64, i32, u8, bool);
 
 /// Elements of the largest blocks that are asked for.
-const WIDEST: usize = 2048;
+pub(crate) const WIDEST: usize = 2048;
 
 /// Elements that are worth a call of a formula; fewer that lie together are collected in a block.
 const CALL: usize = 256;

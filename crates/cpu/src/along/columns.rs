@@ -72,8 +72,11 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
         leaf: |isa, acc, data, base, places| {
             dispatch(isa, Leaf { acc, data, base, places, f: PhantomData::<F> });
         },
-        tree: |isa, acc, data, base, places| {
-            dispatch(isa, Tree { acc, data, base, places, f: PhantomData::<F> });
+        tree: match const { F::LIGHT } {
+            true => Some(|isa, acc, data, base, places| {
+                dispatch(isa, Tree { acc, data, base, places, f: PhantomData::<F> });
+            }),
+            false => None,
         },
     };
     folded(d, x, n, out, how)
@@ -87,8 +90,8 @@ struct How<T> {
     meet: fn(Isa, &mut [T], &[T]),
     /// Adds to the first numbers, from the second, behind this place, every 128th of these.
     leaf: fn(Isa, &mut [T], &[T], usize, &[isize]),
-    /// The first numbers become the folds of all of these.
-    tree: fn(Isa, &mut [T], &[T], usize, &[isize]),
+    /// The first numbers become the folds of all of these; where what is folded needs few registers.
+    tree: Option<fn(Isa, &mut [T], &[T], usize, &[isize])>,
 }
 
 fn folded<T: Number>(d: &CpuDevice, x: &Columns<'_, T>, n: usize, out: &mut [T], how: How<T>) -> Result<()> {
@@ -217,10 +220,9 @@ impl<'a, T: Number> Walk<'a, T> {
                 *place = base + at as isize * step;
                 at += 1;
             }
-            return match self.x.own {
-                Some(data) if len <= LANES => {
-                    let places = &self.places[..len];
-                    (self.how.tree)(self.d.isa(), &mut stack[..self.width], data, self.base, places);
+            return match (self.x.own, self.how.tree) {
+                (Some(data), Some(tree)) if len <= LANES => {
+                    tree(self.d.isa(), &mut stack[..self.width], data, self.base, &self.places[..len]);
                 }
                 _ => self.lanes(0, 1, len, stack),
             };
