@@ -130,7 +130,7 @@ pub(super) fn average<C: Float>(
     if y.is_empty() {
         return Ok(y);
     }
-    if plane.is_one_window() && n <= BLOCK {
+    if plane.is_one_window() && (1..=BLOCK).contains(&n) {
         let each = divisor(&plane.axes.each_ref().map(|axis| axis[0]));
         of_planes(d, x, n, C::lit(each as f64), &mut y)?;
         return Ok(y);

@@ -144,6 +144,31 @@ fn pools() {
 }
 
 #[test]
+fn averages_of_whole_planes() {
+    let mut dice = Dice::new(27);
+    for sizes in [[1, 1], [2, 3], [7, 7], [1, 90], [64, 64], [70, 70]] {
+        let n: usize = sizes.iter().product();
+        // Planes for several blocks, and one more.
+        let planes = 2 * 4096 / n + 3;
+        let whole =
+            |size: usize| Windows { start: vec![0], len: vec![size], divisor: vec![size + 1], dilation: 1 };
+        let p = Pool { kind: PoolKind::Avg, axes: sizes.map(whole).to_vec() };
+        let dtype = dice.pick(&[DType::F32, DType::F64, DType::F16]);
+        let (x, g) = (
+            dice.operand(dtype, &[planes, sizes[0], sizes[1]], true),
+            dice.operand(dtype, &[planes, 1, 1], true),
+        );
+        let (want, _) = Reference::pool(&ReferenceDevice, &p, reference(&x)).unwrap();
+        let want_g = Reference::avg_pool_grad(&ReferenceDevice, &p, reference(&g), &sizes).unwrap();
+        for d in devices() {
+            let what = format!("{planes} planes of {sizes:?} of {dtype} on {d:?}");
+            same(&what, Cpu::pool(&d, &p, cpu(&x)).map(|(y, _)| y), Ok(want.clone()));
+            same(&what, Cpu::avg_pool_grad(&d, &p, cpu(&g), &sizes), Ok(want_g.clone()));
+        }
+    }
+}
+
+#[test]
 fn windows_that_are_not_alike() {
     let mut dice = Dice::new(26);
     for round in 0..rounds(60) {
