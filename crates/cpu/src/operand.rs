@@ -81,7 +81,13 @@ impl Number for f32 {
 }
 
 /// Elements number `start` to `start + n`, where they lie, or gathered in the block.
-fn some<'a, T: Element>(v: &'a [T], walk: &Walk, start: usize, n: usize, block: &'a mut Block<T>) -> &'a [T] {
+fn some<'a, T: Element>(
+    v: &'a [T],
+    walk: &Walk,
+    start: usize,
+    n: usize,
+    block: &'a mut Block<T, WIDEST>,
+) -> &'a [T] {
     match walk.lies(start, n) {
         Some(at) => &v[at..at + n],
         None => block.fill(n, |room| gather(v, walk, start, n, room)),

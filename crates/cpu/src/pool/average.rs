@@ -130,9 +130,8 @@ pub(super) fn average<C: Float>(
     if y.is_empty() {
         return Ok(y);
     }
-    if plane.is_one_window() && (1..=BLOCK).contains(&n) {
-        let each = divisor(&plane.axes.each_ref().map(|axis| axis[0]));
-        of_planes(d, x, n, C::lit(each as f64), &mut y)?;
+    if let Some(window) = plane.whole().filter(|_| (1..=BLOCK).contains(&n)) {
+        of_planes(d, x, n, C::lit(divisor(&window) as f64), &mut y)?;
         return Ok(y);
     }
     let even = Even::find(&plane.axes[2]);
@@ -201,11 +200,9 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
         let mut buffer = filled(windows, C::NOTHING)?;
         for (i, dx) in part.chunks_mut(n).enumerate() {
             let g = g.block((start / n + i) * windows, windows, windows, &mut buffer);
-            if plane.is_one_window() {
+            if let Some(window) = plane.whole() {
                 // As below: it is added to 0.
-                dx.fill(
-                    C::NOTHING + g[0] / C::lit(divisor(&plane.axes.each_ref().map(|axis| axis[0])) as f64),
-                );
+                dx.fill(C::NOTHING + g[0] / C::lit(divisor(&window) as f64));
                 continue;
             }
             plane.each(|w, taps| {

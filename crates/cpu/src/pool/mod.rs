@@ -51,10 +51,10 @@ impl Plane {
     fn windows(&self) -> usize {
         self.axes.iter().map(Vec::len).product()
     }
-    /// Is there one window, which has all elements?
-    fn is_one_window(&self) -> bool {
+    /// The one window, if it has all elements.
+    fn whole(&self) -> Option<[Taps; 3]> {
         let all = |(axis, size): (&Vec<Taps>, &usize)| matches!(axis[..], [one] if one.count == *size);
-        self.axes.iter().zip(&self.size).all(all)
+        self.axes.iter().zip(&self.size).all(all).then(|| self.axes.each_ref().map(|axis| axis[0]))
     }
     /// Calls `f` with the number of each window, row-major.
     #[inline(always)]
