@@ -74,7 +74,7 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
         },
         tree: match const { F::LIGHT } {
             true => Some(|isa, acc, data, base, places| {
-                dispatch(isa, Tree { acc, data, base, places, f: PhantomData::<F> });
+                dispatch(isa, Tree(Leaf { acc, data, base, places, f: PhantomData::<F> }));
             }),
             false => None,
         },
@@ -285,19 +285,13 @@ impl<T: Copy, F: Combine<T>> Kernel for Meet<'_, T, F> {
 
 /// All terms of a block that has one for each lane, at most. Of so few, a call for each lane and each meeting takes longer than what it does:
 /// sums of 64 terms each of 64 columns took four times as long.
-struct Tree<'a, T, F> {
-    acc: &'a mut [T],
-    data: &'a [T],
-    base: usize,
-    places: &'a [isize],
-    f: PhantomData<F>,
-}
+struct Tree<'a, T, F>(Leaf<'a, T, F>);
 
 impl<T: Copy, F: Combine<T>> Kernel for Tree<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(mut self) {
-        let (width, mut column) = (self.acc.len(), 0);
+        let (width, mut column) = (self.0.acc.len(), 0);
         while column + 64 <= width {
             self.some::<64>(column);
             column += 64;
@@ -317,7 +311,8 @@ impl<T: Copy, F: Combine<T>> Tree<'_, T, F> {
     /// `W` columns from one on.
     #[inline(always)]
     fn some<const W: usize>(&mut self, column: usize) {
-        let n = self.places.len();
+        let Leaf { acc, data, base, places, .. } = &mut self.0;
+        let n = places.len();
         // Levels of the tree: what is above has nothing to its right.
         let levels = n.next_power_of_two().ilog2();
         // Lanes come in the order in which the tree is walked: their bits the other way round.
@@ -326,8 +321,8 @@ impl<T: Copy, F: Combine<T>> Tree<'_, T, F> {
         let mut depth = 0;
         for i in 0..1u64 << levels {
             if lane(i) < n {
-                let at = self.base.wrapping_add_signed(self.places[lane(i)]) + column;
-                let x = self.data[at..].first_chunk::<W>().expect("columns are there");
+                let at = base.wrapping_add_signed(places[lane(i)]) + column;
+                let x = data[at..].first_chunk::<W>().expect("columns are there");
                 for (y, x) in stack[depth].iter_mut().zip(x) {
                     *y = F::two(F::start(), *x);
                 }
@@ -346,7 +341,7 @@ impl<T: Copy, F: Combine<T>> Tree<'_, T, F> {
                 right <<= 1;
             }
         }
-        self.acc[column..][..W].copy_from_slice(&stack[0]);
+        acc[column..][..W].copy_from_slice(&stack[0]);
     }
 }
 

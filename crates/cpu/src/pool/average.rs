@@ -195,12 +195,12 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
     if dx.is_empty() || windows == 0 {
         return Ok(dx);
     }
-    let ns = (n + 4 * windows) as f64 / n as f64;
+    let (ns, whole) = ((n + 4 * windows) as f64 / n as f64, plane.whole());
     try_pieces(d, &mut dx, n * (4096 / n).max(1), ns, &|start, part| {
         let mut buffer = filled(windows, C::NOTHING)?;
         for (i, dx) in part.chunks_mut(n).enumerate() {
             let g = g.block((start / n + i) * windows, windows, windows, &mut buffer);
-            if let Some(window) = plane.whole() {
+            if let Some(window) = whole {
                 // As below: it is added to 0.
                 dx.fill(C::NOTHING + g[0] / C::lit(divisor(&window) as f64));
                 continue;
