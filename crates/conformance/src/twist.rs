@@ -6,8 +6,8 @@
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
-    View,
+    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Placed, Pool, Random, Recorded, Scan, Scatter,
+    UpdateItem, View,
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
@@ -380,9 +380,10 @@ impl<B: Backend> Backend for Twisted<B> {
         let len = rows_of(x.shape(), kept);
         after::<B>(d, Work::ArgFold, B::arg_fold(&d.inner, f, inner(x), kept)?, DType::I64, len)
     }
-    fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<B::Buffer> {
+    fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<B::Buffer>> {
         let len = x.shape().numel();
-        after::<B>(d, Work::Scan, B::scan(&d.inner, f, inner(x), to)?, to, len)
+        let Placed { buffer, layout } = B::scan(&d.inner, f, inner(x), to)?;
+        Ok(Placed { buffer: after::<B>(d, Work::Scan, buffer, to, len)?, layout })
     }
     fn rows<R: Rows<N>, const N: usize>(
         d: &Self::Device,
@@ -390,10 +391,11 @@ impl<B: Backend> Backend for Twisted<B> {
         x: [View<'_, Self>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<B::Buffer> {
+    ) -> Result<Placed<B::Buffer>> {
         let n = x[0].shape()[kept..].iter().product();
         let len = rows_of(x[0].shape(), kept) * R::OUT.width(n, R::FOLDS.len());
-        after::<B>(d, Work::Rows, B::rows(&d.inner, r, x.map(inner), kept, dtype)?, dtype, len)
+        let Placed { buffer, layout } = B::rows(&d.inner, r, x.map(inner), kept, dtype)?;
+        Ok(Placed { buffer: after::<B>(d, Work::Rows, buffer, dtype, len)?, layout })
     }
     fn sort(d: &Self::Device, x: View<'_, Self>, descending: bool) -> Result<(B::Buffer, B::Buffer)> {
         let (len, dtype) = (x.shape().numel(), x.dtype);

@@ -216,8 +216,8 @@ impl Backend for Cpu {
     fn arg_fold(d: &CpuDevice, f: ArgFold, x: Look<'_>, kept: usize) -> Result<CpuBuffer> {
         own(along::arg_fold(d, f, &host(&x)?, kept))
     }
-    fn scan(d: &CpuDevice, f: Scan, x: Look<'_>, dtype: DType) -> Result<CpuBuffer> {
-        own(along::scan(d, f, &host(&x)?, dtype))
+    fn scan(d: &CpuDevice, f: Scan, x: Look<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
+        Ok(along::scan(d, f, &host(&x)?, dtype)?.map(CpuBuffer::new))
     }
     fn rows<R: Rows<N>, const N: usize>(
         d: &CpuDevice,
@@ -225,13 +225,14 @@ impl Backend for Cpu {
         x: [Look<'_>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<CpuBuffer> {
+    ) -> Result<Placed<CpuBuffer>> {
         let x = hosts(&x)?;
-        own(if d.isa().has_formulas() {
+        let y = if d.isa().has_formulas() {
             along::rows(d, r, &x, kept, dtype)
         } else {
             Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
-        })
+        };
+        Ok(y?.map(CpuBuffer::new))
     }
     fn sort(d: &CpuDevice, x: Look<'_>, descending: bool) -> Result<(CpuBuffer, CpuBuffer)> {
         let (values, places) = along::sort(d, &host(&x)?, descending)?;

@@ -249,8 +249,8 @@ impl Backend for Any {
     fn arg_fold(d: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<AnyBuffer> {
         on!(d, B, d => B::arg_fold(d, f, to::<B>(x), kept).map(B::wrap))
     }
-    fn scan(d: &Device, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<AnyBuffer> {
-        on!(d, B, d => B::scan(d, f, to::<B>(x), dtype).map(B::wrap))
+    fn scan(d: &Device, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<Placed<AnyBuffer>> {
+        on!(d, B, d => B::scan(d, f, to::<B>(x), dtype).map(|y| y.map(B::wrap)))
     }
     fn rows<R: Rows<N>, const N: usize>(
         d: &Device,
@@ -258,8 +258,8 @@ impl Backend for Any {
         x: [View<'_, Self>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<AnyBuffer> {
-        on!(d, B, d => B::rows(d, r, x.map(to::<B>), kept, dtype).map(B::wrap))
+    ) -> Result<Placed<AnyBuffer>> {
+        on!(d, B, d => B::rows(d, r, x.map(to::<B>), kept, dtype).map(|y| y.map(B::wrap)))
     }
     fn sort(d: &Device, x: View<'_, Self>, descending: bool) -> Result<(AnyBuffer, AnyBuffer)> {
         on!(d, B, d => B::sort(d, to::<B>(x), descending).map(|(v, i)| (B::wrap(v), B::wrap(i))))

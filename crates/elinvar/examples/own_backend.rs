@@ -164,7 +164,7 @@ impl Backend for Counting {
     fn arg_fold(d: &Counter, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
         Reference::arg_fold(d.count("arg_fold"), f, to(x), kept)
     }
-    fn scan(d: &Counter, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<HostData> {
+    fn scan(d: &Counter, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<Placed<HostData>> {
         Reference::scan(d.count("scan"), f, to(x), dtype)
     }
     fn rows<R: Rows<N>, const N: usize>(
@@ -173,7 +173,7 @@ impl Backend for Counting {
         x: [View<'_, Self>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<HostData> {
+    ) -> Result<Placed<HostData>> {
         Reference::rows(d.count("rows"), r, x.map(to), kept, dtype)
     }
     fn sort(d: &Counter, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {

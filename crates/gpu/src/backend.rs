@@ -333,9 +333,9 @@ impl<D: Driver> Backend for Gpu<D> {
         let [y] = steps(d, &arg_fold::arg_fold(f, x.layout, x.dtype, kept), &[x])?;
         Ok(y.within(Some([0, n as i64 - 1])))
     }
-    fn scan(d: &Self::Device, f: Scan, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
+    fn scan(d: &Self::Device, f: Scan, x: Look<'_, D>, to: DType) -> Result<Placed<Self::Buffer>> {
         let [y] = steps(d, &scan::steps(f, x.layout, x.dtype, to), &[x])?;
-        Ok(y)
+        Ok(y.into())
     }
     fn rows<F: Rows<N>, const N: usize>(
         d: &Self::Device,
@@ -343,10 +343,10 @@ impl<D: Driver> Backend for Gpu<D> {
         x: [Look<'_, D>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<Self::Buffer> {
+    ) -> Result<Placed<Self::Buffer>> {
         let f = OfRows::<F, N>(*f);
         let [y] = steps(d, &long_rows::steps(&f, dtype, &looks(&x), kept), &x)?;
-        Ok(y)
+        Ok(y.into())
     }
     fn sort(d: &Self::Device, x: Look<'_, D>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)> {
         let [y, places] = steps(d, &sort::sort(x.layout, x.dtype, descending), &[x])?;

@@ -1,6 +1,6 @@
 //! `Array`: a strided tensor on a device, without gradients. What ops compute on.
 
-use crate::backend::{Backend, View};
+use crate::backend::{Backend, Placed, View};
 use crate::casting::{All, Casting};
 use crate::map::{IntMap, Map, Out};
 use crate::recording;
@@ -44,6 +44,15 @@ impl<B: Backend> Array<B> {
     /// A contiguous tensor around a buffer that a backend just returned.
     pub fn new(device: &B::Device, buffer: B::Buffer, shape: Shape, dtype: DType) -> Self {
         Self::laid(device, buffer, Layout::contiguous(shape), dtype)
+    }
+    /// A result of this shape, as a backend has placed it.
+    pub fn placed(device: &B::Device, y: Placed<B::Buffer>, shape: Shape, dtype: DType) -> Self {
+        let Placed { buffer, layout } = y;
+        let y = Self::new(device, buffer, shape, dtype);
+        match layout {
+            Some(layout) => y.with_layout(layout),
+            None => y,
+        }
     }
     /// The same under a layout that is there already, and is [plain](Layout::is_plain).
     #[inline]

@@ -4,7 +4,7 @@
 //! no method has a default body, so that a new kind of work walks every backend past the compiler.
 //!
 //! Rules that hold for all methods:
-//! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous, row-major.
+//! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous, row-major (or as [`Placed`] says).
 //! * Shapes and dtypes were checked by the caller ([`crate::array`] and the op); a backend may assert them.
 //!   What a backend itself can find out (memory, indices in a buffer, the device) comes back as an error.
 //! * f16 and bf16 are loaded exactly to f32, computed there, and rounded once at the store.
@@ -43,6 +43,29 @@ impl<B: Backend> Clone for View<'_, B> {
 }
 
 impl<B: Backend> Copy for View<'_, B> {}
+
+/// A result, and how it lies in its buffer, if not row by row: what goes along axes that are not the last ones in memory may
+/// leave its result as its operand lies, and nobody has to turn either.
+pub struct Placed<B> {
+    /// The memory, without gaps.
+    pub buffer: B,
+    /// Where the elements lie in it, if not row by row.
+    pub layout: Option<Layout>,
+}
+
+impl<B> Placed<B> {
+    /// The same with other memory.
+    pub fn map<C>(self, f: impl FnOnce(B) -> C) -> Placed<C> {
+        Placed { buffer: f(self.buffer), layout: self.layout }
+    }
+}
+
+impl<B> From<B> for Placed<B> {
+    /// Row by row.
+    fn from(buffer: B) -> Self {
+        Placed { buffer, layout: None }
+    }
+}
 
 /// Memory that an update changes. Nobody else sees it: it is reached through this `&mut` alone.
 pub struct Changed<'a, B: Backend> {
@@ -396,17 +419,17 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn fold<F: Folding>(d: &Self::Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<Self::Buffer>;
     /// The index (i64) of an element in each row; rows are not empty.
     fn arg_fold(d: &Self::Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<Self::Buffer>;
-    /// Prefix sums or products along the last axis. `to` as in `fold`.
-    fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Self::Buffer>;
+    /// Prefix sums or products along the last axis. `to` as in `fold`. They may lie as `x` does.
+    fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<Self::Buffer>>;
     /// A row-wise formula: statistics of each row, then a value for each element or for each row. All views
-    /// have one shape and are of `dtype` or bool.
+    /// have one shape and are of `dtype` or bool. Values for each element may lie as operands do.
     fn rows<R: Rows<N>, const N: usize>(
         d: &Self::Device,
         r: &R,
         x: [View<'_, Self>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<Self::Buffer>;
+    ) -> Result<Placed<Self::Buffer>>;
     /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros are equal.
     /// Gives the values and where they came from (i64).
     fn sort(d: &Self::Device, x: View<'_, Self>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)>;

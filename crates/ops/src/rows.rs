@@ -111,16 +111,16 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
         let layouts = all.views().map(|v| v.layout.permute(&order));
         let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
         let permuted = layouts[0].shape().clone();
-        let buffer = B::rows(device, &self.rows, views, kept, dtype)?;
+        let y = B::rows(device, &self.rows, views, kept, dtype)?;
         Ok(Outputs::from_iter([match R::OUT {
-            RowOut::Once => Array::new(device, buffer, shape.without(&self.axes, true), dtype),
+            RowOut::Once => Array::placed(device, y, shape.without(&self.axes, true), dtype),
             RowOut::Statistics => {
                 let mut dims = Dims::from_slice(&shape.without(&self.axes, true));
                 dims.push(R::FOLDS.len());
-                Array::new(device, buffer, Shape::new(&dims)?, dtype)
+                Array::placed(device, y, Shape::new(&dims)?, dtype)
             }
             RowOut::Each => {
-                let y = Array::new(device, buffer, permuted, dtype);
+                let y = Array::placed(device, y, permuted, dtype);
                 let mut back = Dims::from_elem(0, order.len());
                 order.iter().enumerate().for_each(|(i, &o)| back[o] = i);
                 y.with_layout(y.layout().permute(&back))

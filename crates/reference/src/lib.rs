@@ -27,7 +27,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
+    ArgFold, Attention, Conv, Epilogue, Placed, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
@@ -180,8 +180,8 @@ impl Backend for Reference {
     fn arg_fold(_: &Device, f: ArgFold, x: View<'_>, kept: usize) -> Result<HostData> {
         fold::arg_fold(f, &x, kept)
     }
-    fn scan(_: &Device, f: Scan, x: View<'_>, to: DType) -> Result<HostData> {
-        fold::scan(f, &x, to)
+    fn scan(_: &Device, f: Scan, x: View<'_>, to: DType) -> Result<Placed<HostData>> {
+        fold::scan(f, &x, to).map(Placed::from)
     }
     fn rows<R: Rows<N>, const N: usize>(
         _: &Device,
@@ -189,8 +189,8 @@ impl Backend for Reference {
         x: [View<'_>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<HostData> {
-        rows::rows(r, &x, kept, dtype)
+    ) -> Result<Placed<HostData>> {
+        rows::rows(r, &x, kept, dtype).map(Placed::from)
     }
     fn sort(_: &Device, x: View<'_>, descending: bool) -> Result<(HostData, HostData)> {
         sort::sort(&x, descending)

@@ -4,7 +4,7 @@ use crate::twist::Work;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{
-    AddBias, ArgFold, Attention, Backend, Changed, Conv, Fold, Plain, Pool, Random, Scan, Scatter,
+    AddBias, ArgFold, Attention, Backend, Changed, Conv, Fold, Placed, Plain, Pool, Random, Scan, Scatter,
     UpdateItem, View,
 };
 use elinvar_ops::casting::{All, Halves};
@@ -212,6 +212,12 @@ impl Call {
         let up = |x: &Operand| Held::<B>::new(d, x);
         let ups = |x: &Option<Operand>| x.as_ref().map(up).transpose();
         let down = |b: B::Buffer, dtype: DType, len: usize| flat::<B>(d, &b, dtype, len);
+        let placed = |y: Placed<B::Buffer>, dtype: DType, shape: Shape| {
+            let layout = y.layout.unwrap_or_else(|| Layout::contiguous(shape));
+            let len = layout.shape().numel();
+            let data = B::download(d, View { buffer: &y.buffer, layout: &layout, dtype })?;
+            HostTensor::new(Shape::new(&[len])?, data)
+        };
         let area = |sizes: &[usize]| sizes.iter().product::<usize>();
         Ok(match self {
             Call::Upload { x } => {
@@ -279,20 +285,17 @@ impl Call {
                 vec![down(buffer, DType::I64, area(&x.layout.shape()[..*kept]))?]
             }
             Call::Scan { f, x, to } => {
-                vec![down(B::scan(d, *f, up(x)?.view(), *to)?, *to, x.layout.shape().numel())?]
+                vec![placed(B::scan(d, *f, up(x)?.view(), *to)?, *to, x.layout.shape().clone())?]
             }
             Call::Rows { once, x: [x, y], kept, dtype } => {
                 let (hx, hy) = (up(x)?, up(y)?);
                 let views = [hx.view(), hy.view()];
                 if *once {
-                    let buffer = B::rows(d, &Spread, views, *kept, *dtype)?;
-                    vec![down(buffer, *dtype, area(&x.layout.shape()[..*kept]))?]
+                    let y = B::rows(d, &Spread, views, *kept, *dtype)?;
+                    vec![placed(y, *dtype, Shape::new(&x.layout.shape()[..*kept])?)?]
                 } else {
-                    vec![down(
-                        B::rows(d, &Standard, views, *kept, *dtype)?,
-                        *dtype,
-                        x.layout.shape().numel(),
-                    )?]
+                    let y = B::rows(d, &Standard, views, *kept, *dtype)?;
+                    vec![placed(y, *dtype, x.layout.shape().clone())?]
                 }
             }
             Call::Sort { x, descending } => {

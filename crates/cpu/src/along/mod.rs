@@ -3,6 +3,7 @@
 //! Rows are the last axes of a view, taken together in row-major order; their elements come through
 //! [`stage::Stage`] in contiguous blocks, whatever the strides.
 
+mod abreast;
 mod arg_fold;
 mod columns;
 pub(crate) mod float;
@@ -16,7 +17,6 @@ mod sort;
 pub(crate) mod stage;
 mod task;
 mod terms;
-mod upright;
 
 pub(crate) use arg_fold::arg_fold;
 pub(crate) use fold::{float_sum, max, min, prod, sum};

@@ -4,12 +4,13 @@
 //! short rows at a time, or one statistic of a block of a long row; the terms of that go through a block that stays in the
 //! first-level cache, and are folded there by code that is the same for all formulas.
 
+use super::abreast;
+use super::columns::Columns;
 use super::float::{Float, each_float};
 use super::held::Sums;
 use super::stage::{Stage, either, turned};
 use super::task::{Task, keeps, side};
 use super::terms::WINDOW;
-use super::upright;
 use crate::CpuDevice;
 use crate::View;
 use crate::isa::Isa;
@@ -20,7 +21,7 @@ use crate::simd::reading::{folds, read};
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, HostVec, Result};
-use elinvar_ops::backend::Fold;
+use elinvar_ops::backend::{Fold, Placed};
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 use std::ops::RangeInclusive;
 
@@ -39,8 +40,11 @@ pub(crate) fn rows<R: Rows<N>, const N: usize>(
     x: &[View<'_>; N],
     kept: usize,
     dtype: DType,
-) -> Result<HostData> {
-    each_float!(R::NAME, dtype, C => C::stored(d, compute::<C, R, N>(d, r, x, kept)?, dtype))
+) -> Result<Placed<HostData>> {
+    each_float!(R::NAME, dtype, C => {
+        let Placed { buffer, layout } = compute::<C, R, N>(d, r, x, kept)?;
+        Ok(Placed { buffer: C::stored(d, buffer, dtype)?, layout })
+    })
 }
 
 fn compute<C: Float, R: Rows<N>, const N: usize>(
@@ -48,18 +52,60 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     r: &R,
     x: &[View<'_>; N],
     kept: usize,
-) -> Result<HostVec<C>> {
+) -> Result<Placed<HostVec<C>>> {
     debug_assert!(!R::PLAIN || says_the_truth::<C, R, N>(r), "{}: its first terms are no operand", R::NAME);
+    let dims = x[0].layout.shape().dims();
+    let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
+    if rows * R::OUT.width(n, R::FOLDS.len()) == 0 {
+        return Ok(HostVec::new().into());
+    }
+    if let Some(y) = plain_sums(d, r, x, kept)? {
+        return Ok(y.into());
+    }
+    if let Some(y) = abreast::rows(d, r, x, kept)? {
+        return Ok(y);
+    }
+    one_by_one(d, r, x, kept).map(Placed::from)
+}
+
+/// The sums of columns, if that is what the formula is: what they are folded of need not be copied.
+fn plain_sums<C: Float, R: Rows<N>, const N: usize>(
+    d: &CpuDevice,
+    r: &R,
+    x: &[View<'_>; N],
+    kept: usize,
+) -> Result<Option<HostVec<C>>> {
+    if const { !(R::PLAIN && matches!((R::FOLDS, R::OUT), ([Fold::Sum], RowOut::Once))) } {
+        return Ok(None);
+    }
+    let shape = x[0].layout.shape();
+    let (rows, n): (usize, usize) = (shape[..kept].iter().product(), shape[kept..].iter().product());
+    if n == 0 {
+        return Ok(None);
+    }
+    let Some(columns) = Columns::<C>::new(R::NAME, &x[0], kept)? else { return Ok(None) };
+    let mut sums = filled(rows, C::NOTHING)?;
+    C::sum_columns(d, &columns, n, &mut sums)?;
+    let (nan, length) = ([C::lit(f64::NAN); N], C::lit(n as f64));
+    for sum in &mut sums {
+        let mut s = [C::NOTHING; STATS];
+        s[0] = r.finish(0, *sum, s, length);
+        *sum = r.out(nan, s, length);
+    }
+    Ok(Some(sums))
+}
+
+/// The results, row by row.
+fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
+    d: &CpuDevice,
+    r: &R,
+    x: &[View<'_>; N],
+    kept: usize,
+) -> Result<HostVec<C>> {
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let each = R::OUT == RowOut::Each;
     let width = R::OUT.width(n, R::FOLDS.len());
-    if rows * width == 0 {
-        return Ok(HostVec::new());
-    }
-    if let Some(y) = upright::rows(d, r, x, kept)? {
-        return Ok(y);
-    }
     let copies: Vec<_> = x.iter().map(|x| turned::<C>(d, R::NAME, x)).collect::<Result<_>>()?;
     let x: Vec<Stage<'_, C>> =
         x.iter().zip(&copies).map(|(x, copy)| either(R::NAME, x, copy)).collect::<Result<_>>()?;
@@ -128,7 +174,7 @@ fn says_the_truth<C: Float, R: Rows<N>, const N: usize>(r: &R) -> bool {
 }
 
 /// Buffers of a thread.
-pub(super) struct Scratch<C, const N: usize> {
+struct Scratch<C, const N: usize> {
     x: [Copied<C>; N],
     /// Terms on their way to a fold.
     terms: HostVec<C>,
@@ -144,7 +190,7 @@ struct Copied<C> {
 }
 
 impl<C: Float, const N: usize> Scratch<C, N> {
-    pub(super) fn new() -> Scratch<C, N> {
+    fn new() -> Scratch<C, N> {
         let x = [const { Copied { buffer: HostVec::new(), held: None } }; N];
         Scratch { x, terms: HostVec::new(), kept: HostVec::new() }
     }
@@ -166,14 +212,14 @@ fn room_for<C: Float>(buffer: &mut HostVec<C>, len: usize) -> Result<&mut [C]> {
 }
 
 /// A formula and its operands.
-pub(super) struct Work<'a, C, R, const N: usize> {
-    pub(super) isa: Isa,
-    pub(super) r: &'a R,
-    pub(super) x: [&'a Stage<'a, C>; N],
+struct Work<'a, C, R, const N: usize> {
+    isa: Isa,
+    r: &'a R,
+    x: [&'a Stage<'a, C>; N],
     /// Elements of a row as it is read.
-    pub(super) n: usize,
+    n: usize,
     /// Elements of a row, as formulas take it.
-    pub(super) length: C,
+    length: C,
 }
 
 impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
@@ -263,17 +309,6 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             return None;
         }
         self.x[0].padded(start + self.n, len, len).map(<[C]>::as_ptr)
-    }
-    /// The terms of the first statistic at `len` elements of one row from `start` on, at most a block.
-    pub(super) fn first_terms<'b>(
-        &self,
-        start: usize,
-        len: usize,
-        scratch: &'b mut Scratch<C, N>,
-    ) -> Result<&'b [C]> {
-        let terms = room(&mut scratch.terms)?;
-        self.terms(0, start, len, &[C::NOTHING; STATS], &mut scratch.x, terms, None)?;
-        Ok(&terms[..len])
     }
     /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go to the buffer of kept
     /// ones, from `keep_at` on.

@@ -1,5 +1,6 @@
 //! Prefix sums and products along the last axis: groups of 16 by log-steps, carried through blocks of 1024.
 
+use super::abreast;
 use super::lanes::Combine;
 use super::stage::{Number, either, turned};
 use crate::CpuDevice;
@@ -11,25 +12,42 @@ use crate::parallel::pieces;
 use crate::simd::room::fresh_pieces;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, HostVec, Result};
-use elinvar_ops::backend::Scan;
+use elinvar_ops::backend::{Placed, Scan};
 use elinvar_ops::fold::{Prod, Sum};
 use std::marker::PhantomData;
 
 /// Prefix sums or products along the last axis.
-pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<HostData> {
+pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
     match (x.buffer.dtype(), f) {
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => stored(d, view::<f32, Sum>(d, x)?, to),
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => stored(d, view::<f32, Prod>(d, x)?, to),
-        (DType::F64, Scan::Sum) => store(view::<f64, Sum>(d, x)?, to),
-        (DType::F64, Scan::Prod) => store(view::<f64, Prod>(d, x)?, to),
-        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => store(view::<i64, Sum>(d, x)?, to),
-        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Prod) => {
-            store(view::<i64, Prod>(d, x)?, to)
-        }
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => halves::<Sum>(d, x, to),
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => halves::<Prod>(d, x, to),
+        (DType::F64, Scan::Sum) => own::<f64, Sum>(d, x, to),
+        (DType::F64, Scan::Prod) => own::<f64, Prod>(d, x, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => own::<i64, Sum>(d, x, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Prod) => own::<i64, Prod>(d, x, to),
     }
 }
 
-fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<HostVec<T>> {
+/// Of f32 and what is computed in it.
+fn halves<F: Combine<f32>>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
+    let Placed { buffer, layout } = placed::<f32, F>(d, x)?;
+    Ok(Placed { buffer: stored(d, buffer, to)?, layout })
+}
+
+/// Of types that are stored as they are computed.
+fn own<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
+    let Placed { buffer, layout } = placed::<T, F>(d, x)?;
+    Ok(Placed { buffer: store(buffer, to)?, layout })
+}
+
+fn placed<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Placed<HostVec<T>>> {
+    match abreast::scan::<T, F>(d, x)? {
+        Some(y) => Ok(y),
+        None => one_by_one::<T, F>(d, x).map(Placed::from),
+    }
+}
+
+fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<HostVec<T>> {
     let n = x.shape().last().copied().unwrap_or(1);
     let len = x.shape().numel();
     if len == 0 {

@@ -177,10 +177,6 @@ impl<'a, T: Number> Stage<'a, T> {
     pub fn is_one_row(&self, n: usize) -> bool {
         self.inner == (n, 1) && self.outer.iter().all(|&(_, stride)| stride == 0)
     }
-    /// Are its innermost elements neighbours in memory, or one?
-    pub fn is_straight(&self) -> bool {
-        matches!(self.inner.1, 0 | 1)
-    }
     /// Are rows read where they lie?
     pub fn is_read_in_place(&self) -> bool {
         self.own.is_some() && self.inner.1 == 1

@@ -11,7 +11,7 @@
 //! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
 //! * [`pools`]: the largest elements of windows.
 //! * [`side`]: where a tile's rows come from; [`tile`]: chains of fma in register tiles.
-//! * [`room`]: memory for results that is written once.
+//! * [`room`]: memory for results that is written once; [`stripes`]: by columns of matrices.
 //! * [`pages`]: large pages for large memory.
 //! * [`turned`]: blocks of memory turned on their side.
 //! * [`windows`]: formulas over contiguous operands.
@@ -34,6 +34,7 @@ pub(crate) mod reading;
 pub(crate) mod room;
 pub(crate) mod scarce;
 pub(crate) mod side;
+pub(crate) mod stripes;
 pub(crate) mod threads;
 pub(crate) mod tile;
 pub(crate) mod turned;

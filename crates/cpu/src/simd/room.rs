@@ -67,10 +67,10 @@ impl<'a, T: Copy> Room<'a, T> {
     pub(super) fn count(&mut self, n: usize) {
         self.written += n;
     }
-    fn assert_full(&self) {
+    pub(super) fn assert_full(&self) {
         assert_eq!(self.left(), 0, "cpu: a part of a result was left out");
     }
-    fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
+    pub(super) fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
         Room { slots, written: 0 }
     }
     /// Where the next element goes.

@@ -3,8 +3,9 @@
 use crate::data::{Data, Numbers};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
-use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::View;
+use elinvar_cpu::{Cpu, CpuBuffer, CpuDevice, Isa};
+use elinvar_ops::backend::Placed;
+use elinvar_ops::{Backend, View};
 use elinvar_reference::Reference;
 use std::fmt::Debug;
 
@@ -136,6 +137,14 @@ pub fn cpu<'a>(x: &'a (Data, Layout)) -> View<'a, Cpu> {
 
 pub fn reference<'a>(x: &'a (Data, Layout)) -> View<'a, Reference> {
     View { buffer: &x.0, layout: &x.1, dtype: x.0.dtype() }
+}
+
+/// A result in the order of its elements.
+pub fn row_by_row(d: &CpuDevice, y: Placed<CpuBuffer>, dtype: DType) -> Result<HostData> {
+    match &y.layout {
+        Some(layout) => Cpu::download(d, View { buffer: &y.buffer, layout, dtype }),
+        None => Ok(y.buffer.data()?.clone()),
+    }
 }
 
 /// The same bits? NaN is like any other NaN.

@@ -114,9 +114,9 @@ impl Rows<1> for Moments {
 }
 
 fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(Data, Layout); N], kept: usize, t: DType) {
-    let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t);
+    let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t).map(|y| y.buffer);
     for d in devices() {
-        let got = Cpu::rows(&d, r, x.each_ref().map(cpu), kept, t);
+        let got = Cpu::rows(&d, r, x.each_ref().map(cpu), kept, t).and_then(|y| row_by_row(&d, y, t));
         let layouts = x.each_ref().map(|x| &x.1);
         same(&format!("{what}: {} {t} {layouts:?}, {kept} kept, on {d:?}", R::NAME), got, want.clone());
     }
@@ -191,6 +191,42 @@ fn rows_across_memory() {
 }
 
 #[test]
+fn rows_side_by_side() {
+    use std::array::from_ref;
+    let mut dice = Dice::new(12);
+    for n in [1, 2, 3, 15, 16, 17, 100, 127, 128, 129, 300, 2049] {
+        for columns in [31, 32, 63, 64, 65, 130, 200] {
+            if !affordable(3 * n * columns) {
+                continue;
+            }
+            let t = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::F16]);
+            let mask = dice.pick(&[t, DType::Bool]);
+            // [b, n, columns] and [b, columns, n] in memory.
+            let upright = Layout::contiguous(Shape::new(&[3, n, columns]).unwrap()).transpose(1, 2);
+            let lying = Layout::contiguous(Shape::new(&[3, columns, n]).unwrap());
+            for (l, other) in [(&upright, &lying), (&lying, &upright)] {
+                let wild = dice.below(2) == 0;
+                let mut x = |t| (dice.data(t, 3 * n * columns, wild), l.clone());
+                let (x, w, v) = (x(t), x(mask), x(t));
+                check("beside", &Moments, from_ref(&x), 2, t);
+                check("beside", &Kept, &[x.clone(), w.clone()], 2, t);
+                check("beside", &Softmax, from_ref(&x), 2, t);
+                check("beside", &Spread, &[x.clone(), w, v.clone()], 2, t);
+                // Operands that lie otherwise: across, one number for each row, for each place in a row, and for all.
+                let part = |shape: &[usize]| {
+                    let part = Layout::contiguous(Shape::new(shape).unwrap());
+                    (v.0.clone(), part.broadcast_to(l.shape(), "t").unwrap())
+                };
+                check("across", &Weighed, &[x.clone(), (v.0.clone(), other.clone())], 2, t);
+                check("numbers", &Kept, &[x.clone(), part(&[3, columns, 1])], 2, t);
+                check("places", &Weighed, &[x.clone(), part(&[n])], 2, t);
+                check("one", &Spread, &[x, part(&[1, 1]), part(&[columns, 1])], 2, t);
+            }
+        }
+    }
+}
+
+#[test]
 fn products_with_normalized_rows() {
     // The gradient of a weight for each row: one pass has the bits of the two ops.
     use elinvar_ops::catalogue::normalize::{NormalProducts, Normalize, Products};
@@ -203,11 +239,12 @@ fn products_with_normalized_rows() {
         let (x, g) = (x(), x());
         let y =
             Reference::rows(&ReferenceDevice, &Normalize { eps }, [reference(&x)], 1, DType::F32).unwrap();
-        let y = (Data::from(y), Layout::contiguous(l.shape().clone()));
+        let y = (Data::from(y.buffer), Layout::contiguous(l.shape().clone()));
         let both = [reference(&g), reference(&y)];
-        let want = Reference::rows(&ReferenceDevice, &Products, both, 1, DType::F32);
+        let want = Reference::rows(&ReferenceDevice, &Products, both, 1, DType::F32).map(|y| y.buffer);
         for d in devices() {
-            let got = Cpu::rows(&d, &NormalProducts { eps }, [cpu(&x), cpu(&g)], 1, DType::F32);
+            let got =
+                Cpu::rows(&d, &NormalProducts { eps }, [cpu(&x), cpu(&g)], 1, DType::F32).map(|y| y.buffer);
             same(&format!("{n} on {d:?}"), got, want.clone());
         }
     }

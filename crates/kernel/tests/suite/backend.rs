@@ -20,7 +20,8 @@ use elinvar_kernel::library::{
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem, View,
+    ArgFold, Attention, Conv, Epilogue, Placed, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem,
+    View,
 };
 use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
@@ -399,9 +400,9 @@ impl Backend for Interpreted {
         let steps = arg_fold::arg_fold(f, x.layout, x.dtype, kept);
         Ok(host(&run_steps(&steps, &[x.buffer])[0]))
     }
-    fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<HostData> {
+    fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<HostData>> {
         let steps = scan::steps(f, x.layout, x.dtype, to);
-        Ok(host(&run_steps(&steps, &[x.buffer])[0]))
+        Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
     }
     fn rows<F: Rows<N>, const N: usize>(
         _: &Device,
@@ -409,7 +410,7 @@ impl Backend for Interpreted {
         x: [View<'_, Self>; N],
         kept: usize,
         dtype: DType,
-    ) -> Result<HostData> {
+    ) -> Result<Placed<HostData>> {
         let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
         let shape = x[0].shape();
         let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
@@ -417,7 +418,7 @@ impl Backend for Interpreted {
         let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
         let all = run_steps(&long_rows::steps(&OfRows::<F, N>(*f), dtype, &operands, kept), &inputs);
         assert_eq!(all[0].cells.len(), len);
-        Ok(host(&all[0]))
+        Ok(host(&all[0]).into())
     }
     fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
         let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);

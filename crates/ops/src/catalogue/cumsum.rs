@@ -34,8 +34,8 @@ pub(super) fn scan<B: Backend>(x: &Array<B>, s: Scan, axis: usize, reverse: bool
     let order = rows_last(x.shape(), &[axis]);
     let turn = |l: &Layout| if reverse { l.flip(axis) } else { l.clone() };
     let layout = turn(x.layout()).permute(&order);
-    let buffer = B::scan(x.device(), s, x.view_as(&layout), to)?;
-    let y = Array::new(x.device(), buffer, layout.shape().clone(), to);
+    let y = B::scan(x.device(), s, x.view_as(&layout), to)?;
+    let y = Array::placed(x.device(), y, layout.shape().clone(), to);
     Ok(y.with_layout(turn(&y.layout().permute(&permute::inverse(&order)))))
 }
 

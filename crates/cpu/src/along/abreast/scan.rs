@@ -1,0 +1,103 @@
+//! Prefix sums and products of rows side by side.
+
+use super::{Grid, HELD, Window, Windows};
+use crate::CpuDevice;
+use crate::View;
+use crate::along::lanes::Combine;
+use crate::along::stage::Number;
+use crate::along::terms::WINDOW;
+use crate::isa::{Kernel, dispatch};
+use crate::simd::stripes::fresh_stripes;
+use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
+use elinvar_core::{HostVec, Result};
+use elinvar_ops::backend::Placed;
+use std::marker::PhantomData;
+
+/// Nanoseconds for an element.
+const NS: f64 = 0.3;
+
+/// The scans along the last axis, if the rows had better go side by side.
+pub(in crate::along) fn scan<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &View<'_>,
+) -> Result<Option<Placed<HostVec<T>>>> {
+    let rank = x.layout.rank();
+    if rank == 0 {
+        return Ok(None);
+    }
+    let Some((grid, lines)) = Grid::new::<T>("a scan", std::slice::from_ref(x), rank - 1)? else {
+        return Ok(None);
+    };
+    let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
+    let buffer = fresh_stripes(d, grid.stripes(None), NS, &|stripes| {
+        let mut held = Windows::new(n.min(HELD))?;
+        while let Some(stripe) = stripes.next() {
+            let group = grid.group(stripe, width);
+            // The scanned last terms of the groups so far, and of the blocks.
+            let (mut carry, mut offset) = ([F::neutral(); WINDOW], [F::neutral(); WINDOW]);
+            for start in (0..n).step_by(HELD) {
+                let x = &mut held.all_mut()[..HELD.min(n - start)];
+                lines[0].read(d.isa(), group, start, x);
+                dispatch(
+                    d.isa(),
+                    Groups { x, start, carry: &mut carry, offset: &mut offset, f: PhantomData::<F> },
+                );
+                group.write(&grid, x, stripes);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Some(Placed { buffer, layout: grid.layout()? }))
+}
+
+/// Elements from number `start` on, which begins a group, scanned in place.
+struct Groups<'a, T, F> {
+    x: &'a mut [Window<T>],
+    start: usize,
+    carry: &'a mut Window<T>,
+    offset: &'a mut Window<T>,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Groups<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let mut start = self.start;
+        for x in self.x.chunks_mut(SCAN_GROUP) {
+            if start > 0 && start.is_multiple_of(SCAN_BLOCK) {
+                join::<T, F>(self.offset, self.carry);
+                *self.offset = *self.carry;
+                *self.carry = [F::neutral(); WINDOW];
+            }
+            // Log-steps: what stands d places before is added, for d = 1, 2, 4, 8.
+            let mut d = 1;
+            while d < x.len() {
+                for i in (d..x.len()).rev() {
+                    let (left, right) = x.split_at_mut(i);
+                    join::<T, F>(&left[i - d], &mut right[0]);
+                }
+                d *= 2;
+            }
+            // What changes nothing is left out.
+            if !start.is_multiple_of(SCAN_BLOCK) {
+                x.iter_mut().for_each(|x| join::<T, F>(self.carry, x));
+            }
+            if let Some(last) = x.last() {
+                *self.carry = *last;
+            }
+            if start >= SCAN_BLOCK {
+                x.iter_mut().for_each(|x| join::<T, F>(self.offset, x));
+            }
+            start += x.len();
+        }
+    }
+}
+
+/// What stands on the left joins a window.
+#[inline(always)]
+fn join<T: Copy, F: Combine<T>>(left: &Window<T>, x: &mut Window<T>) {
+    for (x, &left) in x.iter_mut().zip(left) {
+        *x = F::two(left, *x);
+    }
+}
