@@ -1,9 +1,10 @@
 //! f32 and f64: the types in which floats are computed, and the folds of both by name.
 
-use super::columns::{self, Columns};
+use super::abreast;
 use super::lanes::{self, Combine, each_fold};
 use super::stage::{Number, Stage};
 use crate::CpuDevice;
+use crate::View;
 use crate::convert::{self, store};
 use crate::isa::Isa;
 use crate::simd::reading::Read;
@@ -24,11 +25,11 @@ pub(crate) trait Float: Number + Read + PartialOrd {
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The fold of at most a block of terms, if they need not be copied first.
     fn lying(isa: Isa, f: Fold, x: &Stage<'_, Self>, start: usize, len: usize) -> Option<Self>;
-    /// The sum of each column's `n` terms.
+    /// The sum of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
     ///
     /// # Errors
-    /// `OutOfMemory`.
-    fn sum_columns(d: &CpuDevice, x: &Columns<'_, Self>, n: usize, sums: &mut [Self]) -> Result<()>;
+    /// `DTypeMismatch` if its elements are no such numbers; `OutOfMemory`.
+    fn sums_abreast(d: &CpuDevice, what: &str, x: &View<'_>, kept: usize) -> Result<Option<HostVec<Self>>>;
     /// The sum of a few terms, filled up with zeros.
     fn few(terms: [Self; FEW]) -> Self;
     /// The sum of each of some rows of `n` terms, at most a block, one row after the other.
@@ -56,8 +57,13 @@ macro_rules! float {
             fn lying(isa: Isa, f: Fold, x: &Stage<'_, $t>, start: usize, len: usize) -> Option<$t> {
                 each_fold!(f, F => lanes::lying::<$t, F>(isa, x, start, len, false))
             }
-            fn sum_columns(d: &CpuDevice, x: &Columns<'_, $t>, n: usize, sums: &mut [$t]) -> Result<()> {
-                columns::fold::<$t, Sum>(d, x, n, sums)
+            fn sums_abreast(
+                d: &CpuDevice,
+                what: &str,
+                x: &View<'_>,
+                kept: usize,
+            ) -> Result<Option<HostVec<$t>>> {
+                abreast::fold::<$t, Sum>(d, what, x, kept)
             }
             #[inline(always)]
             fn few(terms: [$t; FEW]) -> $t {

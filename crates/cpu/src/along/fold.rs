@@ -2,9 +2,9 @@
 //!
 //! Three ways through memory, and one order: rows that lie one after the other go through vectors as they are; where
 //! neighbours in memory belong to different rows (a sum over the columns of a matrix), many rows are folded side by side
-//! ([`super::columns`]); any other row is copied into a buffer, block by block.
+//! ([`abreast`]); any other row is copied into a buffer, block by block.
 
-use super::columns::{self, Columns};
+use super::abreast;
 use super::lanes::{self, Combine};
 use super::stage::{Number, Stage};
 use crate::CpuDevice;
@@ -47,14 +47,14 @@ ways! {
 fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, kept: usize) -> Result<HostVec<T>> {
     let dims = x.layout.shape().dims();
     let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
-    let mut out = filled(rows, F::start())?;
     if rows == 0 || n == 0 {
-        return Ok(out);
+        return filled(rows, F::start());
     }
-    match Columns::new("a fold", x, kept)? {
-        Some(columns) => columns::fold::<T, F>(d, &columns, n, &mut out)?,
-        None => by_rows::<T, F>(d, &Stage::new("a fold", x)?, n, &mut out)?,
+    if let Some(y) = abreast::fold::<T, F>(d, "a fold", x, kept)? {
+        return Ok(y);
     }
+    let mut out = filled(rows, F::start())?;
+    by_rows::<T, F>(d, &Stage::new("a fold", x)?, n, &mut out)?;
     Ok(out)
 }
 

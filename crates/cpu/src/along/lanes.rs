@@ -17,8 +17,6 @@ use std::marker::PhantomData;
 
 /// How two terms are combined, and from what a lane starts.
 pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
-    /// Is it one operation, and not several, which show NaN and the sign of zeros?
-    const LIGHT: bool = true;
     /// What a lane starts from.
     fn start() -> T;
     /// Two terms as one.
@@ -95,7 +93,6 @@ macro_rules! float {
             fn two(a: $t, b: $t) -> $t { a * b }
         }
         impl Combine<$t> for Max {
-            const LIGHT: bool = false;
             #[inline(always)]
             fn start() -> $t { <$t>::NEG_INFINITY }
             #[inline(always)]
@@ -118,7 +115,6 @@ macro_rules! float {
             fn is_sure(a: $t, doubt: $t) -> bool { !doubt.is_nan() && a != 0.0 }
         }
         impl Combine<$t> for Min {
-            const LIGHT: bool = false;
             #[inline(always)]
             fn start() -> $t { <$t>::INFINITY }
             #[inline(always)]
@@ -167,14 +163,12 @@ impl Combine<i64> for Prod {
 macro_rules! ordered {
     ($($t:ty: $least:expr, $greatest:expr;)*) => {$(
         impl Combine<$t> for Max {
-            const LIGHT: bool = false;
             #[inline(always)]
             fn start() -> $t { $least }
             #[inline(always)]
             fn two(a: $t, b: $t) -> $t { Int::max(a, b) }
         }
         impl Combine<$t> for Min {
-            const LIGHT: bool = false;
             #[inline(always)]
             fn start() -> $t { $greatest }
             #[inline(always)]

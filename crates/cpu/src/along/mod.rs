@@ -5,7 +5,6 @@
 
 mod abreast;
 mod arg_fold;
-mod columns;
 pub(crate) mod float;
 mod fold;
 mod held;

@@ -5,7 +5,6 @@
 //! first-level cache, and are folded there by code that is the same for all formulas.
 
 use super::abreast;
-use super::columns::Columns;
 use super::float::{Float, each_float};
 use super::held::Sums;
 use super::stage::{Stage, either, turned};
@@ -79,13 +78,8 @@ fn plain_sums<C: Float, R: Rows<N>, const N: usize>(
         return Ok(None);
     }
     let shape = x[0].layout.shape();
-    let (rows, n): (usize, usize) = (shape[..kept].iter().product(), shape[kept..].iter().product());
-    if n == 0 {
-        return Ok(None);
-    }
-    let Some(columns) = Columns::<C>::new(R::NAME, &x[0], kept)? else { return Ok(None) };
-    let mut sums = filled(rows, C::NOTHING)?;
-    C::sum_columns(d, &columns, n, &mut sums)?;
+    let n: usize = shape[kept..].iter().product();
+    let Some(mut sums) = C::sums_abreast(d, R::NAME, &x[0], kept)? else { return Ok(None) };
     let (nan, length) = ([C::lit(f64::NAN); N], C::lit(n as f64));
     for sum in &mut sums {
         let mut s = [C::NOTHING; STATS];

@@ -5,9 +5,11 @@
 //! Windows are copied to a block in the cache first. What works on them reads one block, whatever the strides and types of its operands
 //! are, and may read it several times.
 
+mod fold;
 mod rows;
 mod scan;
 
+pub(super) use fold::fold;
 pub(super) use rows::rows;
 pub(super) use scan::scan;
 
@@ -31,7 +33,7 @@ use elinvar_ops::lane::Lane;
 const HELD: usize = LANES;
 /// Elements of longer rows that are held at once. They divide a block.
 const SOME: usize = 32;
-/// Rows that lie side by side in memory, at least: fewer leave too much of a window empty.
+/// Rows side by side, at least: fewer leave too much of a window empty.
 const FEW: usize = 32;
 /// Elements of rows that lie one after the other, at most: of longer ones each has registers of its own.
 const SHORT: usize = 16;
@@ -74,11 +76,13 @@ fn joined(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, u
 }
 
 impl Grid {
-    /// The rows of views, of which the first `kept` axes are the rows, and how each view is read, if they had better go side by side.
+    /// The rows of views, of which the first `kept` axes are the rows, and how each view is read, if they had better go side by side, which
+    /// takes so many at least.
     fn new<'a, T: Number>(
         what: &str,
         x: &[View<'a>],
         kept: usize,
+        few: usize,
     ) -> Result<Option<(Grid, Vec<Lines<'a, T>>)>> {
         let shape = x[0].layout.shape();
         let strides: Vec<&[isize]> = x.iter().map(|x| x.layout.strides()).collect();
@@ -93,7 +97,7 @@ impl Grid {
         let both = || steps.iter().zip(down);
         let upright = both().any(|(column, row)| *column == 1 && !matches!(row, 0 | 1));
         let short = n <= SHORT && both().any(|(column, row)| *column == n as isize && *row == 1);
-        if shape.numel() == 0 || columns < FEW || !(upright || short) {
+        if shape.numel() == 0 || columns < few || !(upright || short) {
             return Ok(None);
         }
         let lines = x.iter().enumerate().map(|(k, x)| {
@@ -202,9 +206,13 @@ impl<T: Number> Lines<'_, T> {
     fn repeats(&self) -> bool {
         self.inner.iter().all(|&(_, stride)| stride == 0)
     }
+    /// Where the first element of a group's first row lies.
+    fn base(&self, group: Group) -> isize {
+        self.first as isize + offset(&self.outer, group.matrix) + group.first as isize * self.step
+    }
     /// The elements of a group's rows from number `start` on.
     fn read(&self, isa: Isa, group: Group, start: usize, into: &mut [Window<T>]) {
-        let base = self.first as isize + offset(&self.outer, group.matrix) + group.first as isize * self.step;
+        let base = self.base(group);
         let Some((&(n, stride), outer)) = self.inner.split_last() else { return };
         let (mut row, mut at, mut done) = (start / n, start % n, 0);
         while done < into.len() {

@@ -1,6 +1,6 @@
 //! Row-wise formulas of rows side by side.
 
-use super::{Grid, Group, HELD, Halves, Lines, SOME, Window, Windows, joined_blocks, two};
+use super::{FEW, Grid, Group, HELD, Halves, Lines, SOME, Window, Windows, joined_blocks, two};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::Float;
@@ -29,7 +29,7 @@ pub(in crate::along) fn rows<C: Float, R: Rows<N>, const N: usize>(
     x: &[View<'_>; N],
     kept: usize,
 ) -> Result<Option<Placed<HostVec<C>>>> {
-    let Some((grid, x)) = Grid::new::<C>(R::NAME, x, kept)? else { return Ok(None) };
+    let Some((grid, x)) = Grid::new::<C>(R::NAME, x, kept, FEW)? else { return Ok(None) };
     let once = R::FOLDS.len() == 1 && R::OUT == RowOut::Once;
     if grid.n > LONG && !once {
         return Ok(None);

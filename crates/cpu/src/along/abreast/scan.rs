@@ -1,6 +1,6 @@
 //! Prefix sums and products of rows side by side.
 
-use super::{Grid, HELD, Window, Windows};
+use super::{FEW, Grid, HELD, Window, Windows};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::lanes::Combine;
@@ -13,6 +13,9 @@ use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
 use std::marker::PhantomData;
 
+/// Rows whose groups are in registers at a time: one of f32 of AVX-512.
+const COLUMNS: usize = 16;
+type Columns<T> = [T; COLUMNS];
 /// Nanoseconds for an element.
 const NS: f64 = 0.3;
 
@@ -25,7 +28,7 @@ pub(in crate::along) fn scan<T: Number, F: Combine<T>>(
     if rank == 0 {
         return Ok(None);
     }
-    let Some((grid, lines)) = Grid::new::<T>("a scan", std::slice::from_ref(x), rank - 1)? else {
+    let Some((grid, lines)) = Grid::new::<T>("a scan", std::slice::from_ref(x), rank - 1, FEW)? else {
         return Ok(None);
     };
     let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
@@ -65,39 +68,55 @@ impl<T: Copy, F: Combine<T>> Kernel for Groups<'_, T, F> {
     fn run(self) {
         let mut start = self.start;
         for x in self.x.chunks_mut(SCAN_GROUP) {
-            if start > 0 && start.is_multiple_of(SCAN_BLOCK) {
-                join::<T, F>(self.offset, self.carry);
-                *self.offset = *self.carry;
-                *self.carry = [F::neutral(); WINDOW];
-            }
-            // Log-steps: what stands d places before is added, for d = 1, 2, 4, 8.
-            let mut d = 1;
-            while d < x.len() {
-                for i in (d..x.len()).rev() {
-                    let (left, right) = x.split_at_mut(i);
-                    join::<T, F>(&left[i - d], &mut right[0]);
+            let (is_first, has_offset) = (start.is_multiple_of(SCAN_BLOCK), start >= SCAN_BLOCK);
+            for c in (0..WINDOW).step_by(COLUMNS) {
+                let (carry, offset) = (&mut self.carry[c..c + COLUMNS], &mut self.offset[c..c + COLUMNS]);
+                if is_first && has_offset {
+                    for l in 0..COLUMNS {
+                        offset[l] = F::two(offset[l], carry[l]);
+                    }
                 }
-                d *= 2;
-            }
-            // What changes nothing is left out.
-            if !start.is_multiple_of(SCAN_BLOCK) {
-                x.iter_mut().for_each(|x| join::<T, F>(self.carry, x));
-            }
-            if let Some(last) = x.last() {
-                *self.carry = *last;
-            }
-            if start >= SCAN_BLOCK {
-                x.iter_mut().for_each(|x| join::<T, F>(self.offset, x));
+                let mut group = [[F::neutral(); COLUMNS]; SCAN_GROUP];
+                for (group, x) in group.iter_mut().zip(&*x) {
+                    group.copy_from_slice(&x[c..c + COLUMNS]);
+                }
+                step::<T, F, 1>(&mut group);
+                step::<T, F, 2>(&mut group);
+                step::<T, F, 4>(&mut group);
+                step::<T, F, 8>(&mut group);
+                let before = if is_first { [F::neutral(); COLUMNS] } else { copied(carry) };
+                for (group, x) in group.iter_mut().zip(&mut *x) {
+                    left::<T, F>(&before, group);
+                    carry.copy_from_slice(group);
+                    if has_offset {
+                        left::<T, F>(&copied(offset), group);
+                    }
+                    x[c..c + COLUMNS].copy_from_slice(group);
+                }
             }
             start += x.len();
         }
     }
 }
 
-/// What stands on the left joins a window.
+/// What stands D places before is added. (A group that is in registers: of windows in memory the compiler does not see that they are apart.)
 #[inline(always)]
-fn join<T: Copy, F: Combine<T>>(left: &Window<T>, x: &mut Window<T>) {
-    for (x, &left) in x.iter_mut().zip(left) {
-        *x = F::two(left, *x);
+fn step<T: Copy, F: Combine<T>, const D: usize>(x: &mut [Columns<T>; SCAN_GROUP]) {
+    for i in (D..SCAN_GROUP).rev() {
+        let before = x[i - D];
+        left::<T, F>(&before, &mut x[i]);
     }
+}
+
+/// What stands on the left joins.
+#[inline(always)]
+fn left<T: Copy, F: Combine<T>>(left: &Columns<T>, x: &mut Columns<T>) {
+    for l in 0..COLUMNS {
+        x[l] = F::two(left[l], x[l]);
+    }
+}
+
+#[inline(always)]
+fn copied<T: Copy>(x: &[T]) -> Columns<T> {
+    *x.first_chunk().expect("so many columns")
 }

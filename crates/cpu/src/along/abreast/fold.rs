@@ -1,0 +1,261 @@
+//! Folds of rows side by side: a sum over the columns of a matrix.
+//!
+//! Each term is read once, where it lies. Of a few terms, those that meet first are joined in registers; of many, each joins its lane.
+
+use super::{Grid, Group, Lines, Window, Windows};
+use crate::CpuDevice;
+use crate::View;
+use crate::along::lanes::Combine;
+use crate::along::stage::{Number, offset};
+use crate::along::terms::WINDOW;
+use crate::isa::{Kernel, dispatch};
+use crate::memory::{filled, with_capacity};
+use crate::parallel::try_pieces;
+use crate::simd::stripes::fresh_stripes;
+use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::{HostVec, Result, host};
+use std::marker::PhantomData;
+
+/// Rows side by side, at least.
+const FEW: usize = 8;
+/// Rows for which a part of a window is enough.
+const NARROW: usize = 16;
+/// Nanoseconds for a term.
+const NS: f64 = 0.2;
+
+/// The fold of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
+pub(in crate::along) fn fold<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    what: &str,
+    x: &View<'_>,
+    kept: usize,
+) -> Result<Option<HostVec<T>>> {
+    let Some((grid, lines)) = Grid::new::<T>(what, std::slice::from_ref(x), kept, FEW)? else {
+        return Ok(None);
+    };
+    let x = &lines[0];
+    let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(WINDOW));
+    if n <= BLOCK {
+        let y = fresh_stripes(d, grid.stripes(Some(1)), n as f64 * NS, &|stripes| {
+            let mut scratch = Scratch::new(x, n)?;
+            while let Some(stripe) = stripes.next() {
+                let group = grid.group(stripe, 1);
+                let folded = scratch.block::<F>(d, x, group, 0);
+                stripes.row(|room| room.copy(group.own(folded)));
+            }
+            Ok(())
+        })?;
+        return Ok(Some(y));
+    }
+    // Threads share the blocks of long rows.
+    let blocks = n.div_ceil(BLOCK);
+    let mut all = filled(groups * blocks * WINDOW, F::start())?;
+    try_pieces(d, &mut all, WINDOW, BLOCK as f64 * NS, &|at, part| {
+        let mut scratch = Scratch::new(x, n)?;
+        let number = at / WINDOW;
+        part.copy_from_slice(scratch.block::<F>(d, x, grid.numbered(number / blocks), number % blocks));
+        Ok(())
+    })?;
+    let mut y = with_capacity(grid.matrices * grid.columns)?;
+    for (number, blocks) in all.as_chunks_mut::<WINDOW>().0.chunks_exact_mut(blocks).enumerate() {
+        joined::<T, F>(blocks);
+        y.extend_from_slice(grid.numbered(number).own(&blocks[0]));
+    }
+    Ok(Some(y))
+}
+
+/// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
+fn joined<T: Copy, F: Combine<T>>(blocks: &mut [Window<T>]) {
+    if blocks.len() > 1 {
+        let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
+        joined::<T, F>(left);
+        joined::<T, F>(right);
+        for (a, &b) in left[0].iter_mut().zip(&right[0]) {
+            *a = F::two(*a, b);
+        }
+    }
+}
+
+/// Buffers of a thread.
+struct Scratch<T> {
+    /// Terms that do not lie in memory as they are read.
+    copied: Windows<T>,
+    lanes: Windows<T>,
+    /// Where the terms of a block lie, and which block that is.
+    places: Vec<isize>,
+    of: Option<usize>,
+}
+
+impl<T: Number> Scratch<T> {
+    fn new(x: &Lines<'_, T>, n: usize) -> Result<Self> {
+        let few = n.min(LANES);
+        let places = host::filled(if x.is_near() { n.min(BLOCK) } else { few }, 0)?;
+        let copied = Windows::new(if x.is_near() { 0 } else { few })?;
+        Ok(Scratch { copied, lanes: Windows::new(few)?, places, of: None })
+    }
+    /// The fold of a block of each row of a group.
+    fn block<F: Combine<T>>(
+        &mut self,
+        d: &CpuDevice,
+        x: &Lines<'_, T>,
+        group: Group,
+        block: usize,
+    ) -> &Window<T> {
+        let (isa, n) = (d.isa(), x.inner.iter().map(|a| a.0).product::<usize>());
+        let len = BLOCK.min(n - block * BLOCK);
+        let lanes = self.lanes.all_mut();
+        if let (true, Some(all)) = (x.is_near(), x.own) {
+            if self.of != Some(block) {
+                x.places(block * BLOCK, &mut self.places[..len]);
+                self.of = Some(block);
+            }
+            let base = x.base(group) as usize;
+            let fold = Fold {
+                all,
+                base,
+                width: group.all,
+                places: &self.places[..len],
+                first: 0,
+                len,
+                lanes,
+                f: PhantomData::<F>,
+            };
+            dispatch(isa, fold);
+        } else {
+            for first in (0..len).step_by(LANES) {
+                let some = LANES.min(len - first);
+                x.read(isa, group, block * BLOCK + first, &mut self.copied.all_mut()[..some]);
+                let places = &mut self.places[..some];
+                places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * WINDOW) as isize);
+                let all = self.copied.all().as_flattened();
+                let fold =
+                    Fold { all, base: 0, width: group.all, places, first, len, lanes, f: PhantomData::<F> };
+                dispatch(isa, fold);
+            }
+        }
+        &self.lanes.all()[0]
+    }
+}
+
+impl<T: Number> Lines<'_, T> {
+    /// Are windows read where they lie?
+    fn is_near(&self) -> bool {
+        self.own.is_some() && self.step == 1
+    }
+    /// Where elements of each row from number `start` on lie, from its first.
+    fn places(&self, start: usize, places: &mut [isize]) {
+        let Some((&(n, stride), outer)) = self.inner.split_last() else { return };
+        let (mut row, mut at) = (start / n, start % n);
+        let mut base = offset(outer, row);
+        for place in places {
+            if at == n {
+                (row, at) = (row + 1, 0);
+                base = offset(outer, row);
+            }
+            *place = base + at as isize * stride;
+            at += 1;
+        }
+    }
+}
+
+/// Terms of a block, of which the first is number `first` of `len`, that join the lanes; with the last of them, these are joined in
+/// the first.
+struct Fold<'a, T, F> {
+    all: &'a [T],
+    /// Where the first row's first element lies, from there where its terms do, and how many rows there are.
+    base: usize,
+    places: &'a [isize],
+    width: usize,
+    first: usize,
+    len: usize,
+    lanes: &'a mut [Window<T>],
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Fold<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(mut self) {
+        if self.width <= NARROW { self.columns::<NARROW>() } else { self.columns::<WINDOW>() }
+    }
+}
+
+impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
+    #[inline(always)]
+    fn columns<const W: usize>(&mut self) {
+        let mut half = LANES / 2;
+        if self.len <= LANES && self.len > 3 {
+            half = self.len.next_power_of_two() / 4;
+            for i in 0..half {
+                let mut left = self.term::<W>(i);
+                if i + 2 * half < self.len {
+                    two::<T, F, W>(&mut left, &self.term(i + 2 * half));
+                }
+                let mut right = self.term::<W>(i + half);
+                if i + 3 * half < self.len {
+                    two::<T, F, W>(&mut right, &self.term(i + 3 * half));
+                }
+                two::<T, F, W>(&mut left, &right);
+                self.lanes[i][..W].copy_from_slice(&left);
+            }
+            self.halve::<W>(half, half);
+            return;
+        }
+        for i in 0..self.places.len() {
+            let number = self.first + i;
+            let mut lane = [F::start(); W];
+            if number >= LANES {
+                lane.copy_from_slice(&self.lanes[number % LANES][..W]);
+            }
+            two::<T, F, W>(&mut lane, &self.own(i));
+            self.lanes[number % LANES][..W].copy_from_slice(&lane);
+        }
+        if self.first + self.places.len() == self.len {
+            self.halve::<W>(2 * half, self.len);
+        }
+    }
+    /// Term `i` here, as it is.
+    #[inline(always)]
+    fn own<const W: usize>(&self, i: usize) -> [T; W] {
+        let at = self.base.wrapping_add_signed(self.places[i]);
+        match self.all[at..].first_chunk::<W>() {
+            Some(all) => *all,
+            None => {
+                // What is behind the last rows is not theirs.
+                let mut all = [F::start(); W];
+                all[..self.width].copy_from_slice(&self.all[at..at + self.width]);
+                all
+            }
+        }
+    }
+    /// A lane that begins with term `i` here.
+    #[inline(always)]
+    fn term<const W: usize>(&self, i: usize) -> [T; W] {
+        let mut lane = [F::start(); W];
+        two::<T, F, W>(&mut lane, &self.own(i));
+        lane
+    }
+    /// Joins `count` lanes, of at most so many.
+    #[inline(always)]
+    fn halve<const W: usize>(&mut self, lanes: usize, count: usize) {
+        let mut half = lanes / 2;
+        while half > 0 {
+            for j in 0..half.min(count.saturating_sub(half)) {
+                let [mut left, mut right] = [[F::start(); W]; 2];
+                left.copy_from_slice(&self.lanes[j][..W]);
+                right.copy_from_slice(&self.lanes[j + half][..W]);
+                two::<T, F, W>(&mut left, &right);
+                self.lanes[j][..W].copy_from_slice(&left);
+            }
+            half /= 2;
+        }
+    }
+}
+
+/// What stands to the right joins.
+#[inline(always)]
+fn two<T: Copy, F: Combine<T>, const W: usize>(left: &mut [T; W], right: &[T; W]) {
+    for l in 0..W {
+        left[l] = F::two(left[l], right[l]);
+    }
+}
