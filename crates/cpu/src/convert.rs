@@ -7,6 +7,8 @@ use crate::CpuDevice;
 use crate::Isa;
 use crate::isa::{Kernel, dispatch, formula_or_plain};
 use crate::memory::Scratch;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::halves;
 use crate::simd::room::{At, Block, Compute, Room, Windows, Work, fresh_of};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};
@@ -122,6 +124,10 @@ pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
 
 /// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its normal ones, too.
 pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) {
+    #[cfg(target_arch = "x86_64")]
+    if halves::from_f16(isa, x, room) {
+        return;
+    }
     each_window(isa, x, room, |v: f16| {
         let bits = u32::from(v.to_bits());
         let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
@@ -135,6 +141,10 @@ pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) {
 
 /// To nearest even: what `f16::from_f32` gives.
 pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut Room<'_, f16>) {
+    #[cfg(target_arch = "x86_64")]
+    if halves::to_f16(isa, x, room) {
+        return;
+    }
     each_window(isa, x, room, |v: f32| {
         let bits = v.to_bits();
         let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);

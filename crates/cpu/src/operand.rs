@@ -53,12 +53,8 @@ fn narrow<T: Number, S: Element>(
 impl Number for f32 {
     fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, f32>) {
         match data {
-            HostData::F16(v) => {
-                convert::from_f16(isa, some(v, walk, start, n, &mut Block::of_any_size()), room)
-            }
-            HostData::BF16(v) => {
-                convert::from_bf16(isa, some(v, walk, start, n, &mut Block::of_any_size()), room)
-            }
+            HostData::F16(v) => some(v, walk, start, n, |x| convert::from_f16(isa, x, room)),
+            HostData::BF16(v) => some(v, walk, start, n, |x| convert::from_bf16(isa, x, room)),
             other => flags(isa, other, walk, start, n, room),
         }
     }
@@ -80,17 +76,12 @@ impl Number for f32 {
     }
 }
 
-/// Elements number `start` to `start + n`, where they lie, or gathered in the block.
-fn some<'a, T: Element>(
-    v: &'a [T],
-    walk: &Walk,
-    start: usize,
-    n: usize,
-    block: &'a mut Block<T, WIDEST>,
-) -> &'a [T] {
+/// Calls `f` on the elements number `start` to `start + n`, where they lie, or gathered in a block. (Which is made only then: the compiler
+/// clears it, and that was a fifth of adding a million f16.)
+fn some<T: Element>(v: &[T], walk: &Walk, start: usize, n: usize, f: impl FnOnce(&[T])) {
     match walk.lies(start, n) {
-        Some(at) => &v[at..at + n],
-        None => block.fill(n, |room| gather(v, walk, start, n, room)),
+        Some(at) => f(&v[at..at + n]),
+        None => f(Block::<T, WIDEST>::of_any_size().fill(n, |room| gather(v, walk, start, n, room))),
     }
 }
 
@@ -104,7 +95,7 @@ fn flags<T: Number + convert::Simple>(
     room: &mut Room<'_, T>,
 ) {
     let v = bool::slice(data).expect("the types of operands were looked at");
-    convert::simple(isa, some(v, walk, start, n, &mut Block::of_any_size()), room);
+    some(v, walk, start, n, |x| convert::simple(isa, x, room));
 }
 
 macro_rules! number {

@@ -19,7 +19,6 @@ use elinvar_ops::backend::UpdateItem;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
-use half::slice::HalfFloatSliceExt;
 
 /// Elements of a piece: tens of microseconds of work, many times what handing it to another thread costs.
 const PIECE: usize = 32 * BLOCK;
@@ -210,24 +209,15 @@ impl Wide for f32 {
     fn widen(isa: Isa, from: &Slots<'_, f32>, to: &mut [f32]) {
         match from {
             Slots::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            Slots::F16(x) => x.convert_to_f32_slice(to),
-            Slots::BF16(x) => {
-                let mut block = Block::new();
-                let x = block.fill(x.len(), |room: &mut Room<'_, f32>| convert::from_bf16(isa, x, room));
-                to.copy_from_slice(x);
-            }
+            Slots::F16(x) => convert::from_f16(isa, x, &mut Room::over(to)),
+            Slots::BF16(x) => convert::from_bf16(isa, x, &mut Room::over(to)),
         }
     }
     fn narrow(isa: Isa, from: &[f32], to: &mut Slots<'_, f32>) {
         match to {
             Slots::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            Slots::F16(x) => x.convert_from_f32_slice(from),
-            Slots::BF16(x) => {
-                let mut block = Block::new();
-                let new =
-                    block.fill(from.len(), |room: &mut Room<'_, bf16>| convert::to_bf16(isa, from, room));
-                x.copy_from_slice(new);
-            }
+            Slots::F16(x) => convert::to_f16(isa, from, &mut Room::over(x)),
+            Slots::BF16(x) => convert::to_bf16(isa, from, &mut Room::over(x)),
         }
     }
 }

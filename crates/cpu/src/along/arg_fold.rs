@@ -88,7 +88,7 @@ fn find<T: Number + PartialOrd, F: Combine<T>>(
             let mut best: Option<(T, usize)> = None;
             for start in (0..n).step_by(BLOCK) {
                 let len = BLOCK.min(n - start);
-                let row = stage.block((first + i) * n + start, len, len, &mut buffer);
+                let row = stage.block(d.isa(), (first + i) * n + start, len, len, &mut buffer);
                 let mut top = F::start();
                 lanes::short_rows::<T, F>(d.isa(), row, len, far, std::slice::from_mut(&mut top));
                 if best.is_none_or(|(b, _)| better(top, b) || (is_nan(top) && !is_nan(b))) {

@@ -83,7 +83,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
         if blocks == 1 {
             for (i, part) in part.chunks_mut(group).enumerate() {
                 let len = part.len() * n;
-                let terms = x.block((first + i * group) * n, len, len, &mut buffer);
+                let terms = x.block(d.isa(), (first + i * group) * n, len, len, &mut buffer);
                 lanes::short_rows::<T, F>(d.isa(), terms, n, far, part);
             }
             return Ok(());
@@ -110,7 +110,7 @@ fn block<T: Number, F: Combine<T>>(
     buffer: &mut [T; BLOCK],
 ) -> T {
     lanes::lying::<T, F>(d.isa(), x, start, len, far).unwrap_or_else(|| {
-        x.read(start, &mut buffer[..len]);
+        x.read(d.isa(), start, &mut buffer[..len]);
         F::block(d.isa(), &buffer[..len], far)
     })
 }

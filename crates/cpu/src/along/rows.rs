@@ -242,7 +242,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                     Some(all) => all,
                     None => {
                         let buffer = room(buffer)?;
-                        stage.read(start, &mut buffer[..len]);
+                        stage.read(self.isa, start, &mut buffer[..len]);
                         &buffer[..padded]
                     }
                 };
@@ -251,7 +251,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             // A number for each row, such as the weight of a channel: a window of it, for all parts and passes.
             let buffer = room_for(buffer, 0)?;
             if *held != Some(row) {
-                stage.read(start, &mut buffer[..1]);
+                stage.read(self.isa, start, &mut buffer[..1]);
                 let value = buffer[0];
                 buffer.fill(value);
                 *held = Some(row);
@@ -438,13 +438,13 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                 // The same for all rows, such as weights: read once, to where lines begin.
                 let buffer = room_for(buffer, n)?;
                 if held.is_none() {
-                    stage.read(first * n, &mut buffer[..n]);
+                    stage.read(self.isa, first * n, &mut buffer[..n]);
                     *held = Some(first);
                 }
                 (*x, *step) = (&buffer[..padded], 0);
             } else {
                 let buffer = room(buffer)?;
-                stage.read(first * n, &mut buffer[..rows * n]);
+                stage.read(self.isa, first * n, &mut buffer[..rows * n]);
                 *x = &buffer[..reach + padded];
             }
         }

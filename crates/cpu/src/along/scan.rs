@@ -61,7 +61,7 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
         // Few long rows: threads share the blocks, whose offsets are one short chain.
         for (r, row) in y.chunks_mut(n).enumerate() {
             pieces(d, row, 8 * SCAN_BLOCK, 1.0, &|start, part| {
-                stage.read(r * n + start, part);
+                stage.read(isa, r * n + start, part);
                 for block in part.chunks_mut(SCAN_BLOCK) {
                     dispatch(isa, Rows { x: block, n: SCAN_BLOCK, f: PhantomData::<F> });
                 }
@@ -90,10 +90,10 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
         while room.left() > 0 {
             let some = (rows * n).min(room.left());
             let x = if stage.lies(start, some) {
-                room.copied(stage.block(start, some, some, &mut []))
+                room.copied(stage.block(isa, start, some, some, &mut []))
             } else {
                 let x = room.zeroed(some, F::start());
-                stage.read(start, x);
+                stage.read(isa, start, x);
                 x
             };
             dispatch(isa, Rows { x, n, f: PhantomData::<F> });

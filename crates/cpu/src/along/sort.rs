@@ -100,7 +100,7 @@ fn rows<T: Ordered>(
     let shared = n >= LONG && len / n < d.threads();
     let one = |row: usize, values: &mut [T], places: &mut [i64]| {
         let mut buffer = filled(n, T::ZERO)?;
-        let x = x.block(row * n, n, n, &mut buffer);
+        let x = x.block(d.isa(), row * n, n, n, &mut buffer);
         let mut keys = host::with_capacity(n)?;
         keys.extend(x.iter().enumerate().map(|(i, &v)| v.key(i, down)));
         if shared {

@@ -5,17 +5,19 @@
 
 use crate::CpuDevice;
 use crate::View;
+use crate::convert;
+use crate::isa::Isa;
 use crate::memory::{Held, filled};
 use crate::parallel::pieces;
+use crate::simd::room::Room;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
-use half::slice::HalfFloatSliceExt;
 
 /// A type in which is computed, and how it is read from storage.
 pub(crate) trait Number: Element {
     /// Can elements of this type be read as this number, exactly?
     fn reads(from: DType) -> bool;
     /// The elements at `at`, `at + stride`, ... of storage that [`Number::reads`] accepts.
-    fn load(data: &HostData, at: usize, stride: isize, out: &mut [Self]);
+    fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [Self]);
 }
 
 /// Element `i` of a run.
@@ -43,10 +45,15 @@ impl Number for f32 {
     fn reads(from: DType) -> bool {
         matches!(from, DType::F32 | DType::F16 | DType::BF16 | DType::Bool)
     }
-    fn load(data: &HostData, at: usize, stride: isize, out: &mut [f32]) {
+    fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [f32]) {
         match data {
             HostData::F32(v) => run(v, at, stride, out, |x| x),
-            HostData::F16(v) if stride == 1 => v[at..at + out.len()].convert_to_f32_slice(out),
+            HostData::F16(v) if stride == 1 => {
+                convert::from_f16(isa, &v[at..at + out.len()], &mut Room::over(out));
+            }
+            HostData::BF16(v) if stride == 1 => {
+                convert::from_bf16(isa, &v[at..at + out.len()], &mut Room::over(out));
+            }
             HostData::F16(v) => run(v, at, stride, out, f16::to_f32),
             HostData::BF16(v) => run(v, at, stride, out, bf16::to_f32),
             HostData::Bool(v) => run(v, at, stride, out, |x| f32::from(u8::from(x))),
@@ -61,7 +68,7 @@ impl Number for f64 {
     fn reads(from: DType) -> bool {
         matches!(from, DType::F64 | DType::Bool)
     }
-    fn load(data: &HostData, at: usize, stride: isize, out: &mut [f64]) {
+    fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [f64]) {
         match data {
             HostData::F64(v) => run(v, at, stride, out, |x| x),
             HostData::Bool(v) => run(v, at, stride, out, |x| f64::from(u8::from(x))),
@@ -79,7 +86,7 @@ impl Number for i64 {
     fn reads(from: DType) -> bool {
         !from.is_float()
     }
-    fn load(data: &HostData, at: usize, stride: isize, out: &mut [i64]) {
+    fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [i64]) {
         match data {
             HostData::I64(v) => run(v, at, stride, out, |x| x),
             HostData::I32(v) => run(v, at, stride, out, i64::from),
@@ -99,7 +106,7 @@ macro_rules! own {
             fn reads(from: DType) -> bool {
                 from == <$t>::DTYPE
             }
-            fn load(data: &HostData, at: usize, stride: isize, out: &mut [$t]) {
+            fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [$t]) {
                 match <$t>::slice(data) {
                     Some(v) => run(v, at, stride, out, |x| x),
                     None => unreachable!("checked when the view was staged"),
@@ -244,25 +251,25 @@ impl<'a, T: Number> Stage<'a, T> {
     }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.
-    pub fn block<'b>(&self, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]
+    pub fn block<'b>(&self, isa: Isa, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]
     where
         'a: 'b,
     {
         if let Some(all) = self.padded(start, len, padded) {
             return all;
         }
-        self.read(start, &mut buffer[..len]);
+        self.read(isa, start, &mut buffer[..len]);
         &buffer[..padded]
     }
     /// Copies the elements from `start` on.
-    pub fn read(&self, start: usize, out: &mut [T]) {
+    pub fn read(&self, isa: Isa, start: usize, out: &mut [T]) {
         let (n, stride) = self.inner;
         let (mut row, mut at) = (start / n.max(1), start % n.max(1));
         let mut done = 0;
         while done < out.len() {
             let base = self.first.wrapping_add_signed(offset(&self.outer, row));
             let some = (n - at).min(out.len() - done);
-            T::load(self.data, place(base, stride, at), stride, &mut out[done..done + some]);
+            T::load(isa, self.data, place(base, stride, at), stride, &mut out[done..done + some]);
             (row, at, done) = (row + 1, 0, done + some);
         }
     }
@@ -294,7 +301,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
                 let mut tile = [[T::ZERO; SIDE]; SIDE];
                 let some = SIDE.min(n - i);
                 for (k, tile) in tile[..some].iter_mut().enumerate() {
-                    T::load(stage.data, place(base, step, i + k), 1, &mut tile[..width]);
+                    T::load(d.isa(), stage.data, place(base, step, i + k), 1, &mut tile[..width]);
                 }
                 for c in 0..width {
                     let y = &mut part[done + c * n + i..][..some];

@@ -81,13 +81,13 @@ fn backward<C: Number>(
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
     let kind = paired::kind(d, a, &[q, k, v, &r.g]);
-    let (k, v) = (Heads::<C>::new(what, k)?, Heads::<C>::new(what, v)?);
+    let (k, v) = (Heads::<C>::new(d.isa(), what, k)?, Heads::<C>::new(d.isa(), what, v)?);
     let turned = |x| match kind {
         Kind::Numbers => turned(d, x, kv_heads),
         Kind::Pairs => paired::turned(d, x, kv_heads),
     };
-    let q = Rows::new(d, Heads::new(what, q)?, heads)?;
-    let g = Rows::new(d, Heads::new(what, &r.g)?, heads)?;
+    let q = Rows::new(d, Heads::new(d.isa(), what, q)?, heads)?;
+    let g = Rows::new(d, Heads::new(d.isa(), what, &r.g)?, heads)?;
     let pairs = match kind {
         Kind::Numbers => None,
         Kind::Pairs => {
@@ -106,7 +106,7 @@ fn backward<C: Number>(
         keys_turned: turned(&k)?,
         values_turned: turned(&v)?,
         keys: Terms::new(d, kind, k, kv_heads)?,
-        o: Heads::new(what, &r.o)?,
+        o: Heads::new(d.isa(), what, &r.o)?,
         lse: Stage::new(what, &r.lse)?,
         mask: Mask::new(mask)?,
     };
@@ -284,7 +284,7 @@ impl<C: Number> Walk<'_, C> {
                     let to = (ds.as_flattened_mut(), TILE);
                     C::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
-                        mask.read(z, first, rows, key, count, &mut masked);
+                        mask.read(isa, z, first, rows, key, count, &mut masked);
                     }
                     let masking = Masking {
                         scale,
@@ -333,7 +333,9 @@ impl<C: Number> Walk<'_, C> {
         let (mut shift, mut weighted) = ([C::NOTHING; TILE], [C::NOTHING; TILE]);
         let mut buffer = [C::NOTHING; TILE];
         let never = C::lit(f64::NEG_INFINITY);
-        for (shift, &lse) in shift.iter_mut().zip(&self.lse.block(first, rows, rows, &mut buffer)[..rows]) {
+        for (shift, &lse) in
+            shift.iter_mut().zip(&self.lse.block(self.isa, first, rows, rows, &mut buffer)[..rows])
+        {
             *shift = if lse == never { C::NOTHING } else { lse };
         }
         let mut buffer = HostVec::new();

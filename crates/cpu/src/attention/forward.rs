@@ -51,7 +51,11 @@ fn forward<C: Number>(
     let z = Sizes::new(q, k, v);
     let (what, kv_heads) = ("attention", z.b * z.j);
     let kind = paired::kind(d, a, &[q, k, v]);
-    let (q, k, v) = (Heads::new(what, q)?, Heads::<C>::new(what, k)?, Heads::<C>::new(what, v)?);
+    let (q, k, v) = (
+        Heads::new(d.isa(), what, q)?,
+        Heads::<C>::new(d.isa(), what, k)?,
+        Heads::<C>::new(d.isa(), what, v)?,
+    );
     let keys = match kind {
         Kind::Numbers => turned(d, &k, kv_heads)?,
         Kind::Pairs => paired::turned(d, &k, kv_heads)?,
@@ -133,7 +137,7 @@ impl<C: Number> Tiles<'_, C> {
             let to = (tile.as_flattened_mut(), TILE);
             C::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
             if let Some(mask) = &self.mask {
-                mask.read(z, head * z.l + query, rows, key, count, &mut masked);
+                mask.read(isa, z, head * z.l + query, rows, key, count, &mut masked);
             }
             let masking = Masking {
                 scale: C::lit(self.a.scale),

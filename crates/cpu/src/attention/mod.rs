@@ -17,6 +17,7 @@ use crate::View;
 use crate::along::float::Float;
 use crate::along::stage::Stage;
 use crate::gemm::{Real, turn};
+use crate::isa::Isa;
 use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
 use crate::simd::tile::{COLUMNS, Tiled};
@@ -93,16 +94,17 @@ struct Heads<'a, C> {
     n: usize,
     /// Are rows read where they lie?
     lie: bool,
+    isa: Isa,
 }
 
 impl<'a, C: Number> Heads<'a, C> {
     /// # Errors
     /// As for [`Stage::new`].
-    fn new(what: &str, x: &View<'a>) -> Result<Self> {
+    fn new(isa: Isa, what: &str, x: &View<'a>) -> Result<Self> {
         let (rows, n) = (x.shape()[2], x.shape()[3]);
         let x = Stage::new(what, x)?;
         let lie = x.lies_in_rows(rows, n);
-        Ok(Heads { x, rows, n, lie })
+        Ok(Heads { x, rows, n, lie, isa })
     }
     /// `count` rows of a head from row `first` on, counted through all heads, and how far apart they are: where they lie, or in the buffer.
     ///
@@ -117,7 +119,7 @@ impl<'a, C: Number> Heads<'a, C> {
         }
         let (start, len) = (first * self.n, count * self.n);
         *buffer = filled(if self.x.lies(start, len) { 0 } else { len }, C::NOTHING)?;
-        Ok((self.x.block(start, len, len, buffer), self.n))
+        Ok((self.x.block(self.isa, start, len, len, buffer), self.n))
     }
 }
 
@@ -148,11 +150,11 @@ impl<'a, C: Number> Rows<'a, C> {
             let (first, count) = (start / wide, room.left() / wide);
             let y = room.zeroed(count * wide, C::NOTHING);
             if wide == n {
-                x.read(first * n, y);
+                x.read(d.isa(), first * n, y);
                 return Ok(());
             }
             let mut buffer = filled(if x.lies(first * n, count * n) { 0 } else { count * n }, C::NOTHING)?;
-            widen(x.block(first * n, count * n, count * n, &mut buffer), n, wide, y);
+            widen(x.block(d.isa(), first * n, count * n, count * n, &mut buffer), n, wide, y);
             Ok(())
         })?;
         Ok(Rows::Copied(Scratch::of(y), wide))

@@ -3,6 +3,7 @@
 use super::{Number, Sizes, TILE};
 use crate::View;
 use crate::along::stage::Stage;
+use crate::isa::Isa;
 use crate::simd::reading::{Folding, Reading, Reads};
 use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Fold;
@@ -26,10 +27,25 @@ impl<'a, C: Number> Mask<'a, C> {
         .transpose()
     }
     /// The mask of `rows` queries from row `row` of all heads on, at `keys` keys from `key` on.
-    pub fn read(&self, z: &Sizes, row: usize, rows: usize, key: usize, keys: usize, tile: &mut [Row<C>]) {
+    pub fn read(
+        &self,
+        isa: Isa,
+        z: &Sizes,
+        row: usize,
+        rows: usize,
+        key: usize,
+        keys: usize,
+        tile: &mut [Row<C>],
+    ) {
         for (i, tile) in tile[..rows].iter_mut().enumerate() {
             let mut buffer = [C::NOTHING; TILE];
-            tile[..keys].copy_from_slice(self.stage.block((row + i) * z.s + key, keys, keys, &mut buffer));
+            tile[..keys].copy_from_slice(self.stage.block(
+                isa,
+                (row + i) * z.s + key,
+                keys,
+                keys,
+                &mut buffer,
+            ));
         }
     }
 }

@@ -144,7 +144,7 @@ pub(super) fn average<C: Float>(
             if buffer.is_empty() && !x.lies(plane_at, n) {
                 buffer = filled(n, C::NOTHING)?;
             }
-            let x = if n == 0 { &[] } else { x.block(plane_at, n, n, &mut buffer) };
+            let x = if n == 0 { &[] } else { x.block(d.isa(), plane_at, n, n, &mut buffer) };
             let averages = Averages { plane, even, isa: d.isa(), x, y, terms: &mut terms };
             formula::<C, _>(d.isa(), averages);
         }
@@ -162,7 +162,7 @@ fn of_planes<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, n: usize, divisor: C, y:
         let mut buffer = filled(BLOCK, C::NOTHING)?;
         for (i, y) in part.chunks_mut(group).enumerate() {
             let len = y.len() * n;
-            C::sum_rows(d.isa(), x.block((start + i * group) * n, len, len, &mut buffer), n, y);
+            C::sum_rows(d.isa(), x.block(d.isa(), (start + i * group) * n, len, len, &mut buffer), n, y);
             y.iter_mut().for_each(|y| *y = *y / divisor);
         }
         Ok(())
@@ -199,7 +199,7 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
     try_pieces(d, &mut dx, n * (4096 / n).max(1), ns, &|start, part| {
         let mut buffer = filled(windows, C::NOTHING)?;
         for (i, dx) in part.chunks_mut(n).enumerate() {
-            let g = g.block((start / n + i) * windows, windows, windows, &mut buffer);
+            let g = g.block(d.isa(), (start / n + i) * windows, windows, windows, &mut buffer);
             if let Some(window) = whole {
                 // As below: it is added to 0.
                 dx.fill(C::NOTHING + g[0] / C::lit(divisor(&window) as f64));

@@ -300,7 +300,7 @@ fn max<T: Number + PartialOrd, O: Element>(
             if buffer.is_empty() && !x.lies(i * n, n) {
                 buffer = filled(n, T::ZERO)?;
             }
-            let x = x.block(i * n, n, n, &mut buffer);
+            let x = x.block(d.isa(), i * n, n, n, &mut buffer);
             y.part(windows, |y| each(plane, even, x, y));
         }
         Ok(())

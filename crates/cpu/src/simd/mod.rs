@@ -6,6 +6,7 @@
 //! * `amx`: registers that are matrices.
 //! * [`reading`]: how many elements go through a formula at once; `wide` is AVX-512's.
 //! * [`quad`]: registers filled across rows, and halves widened on the way.
+//! * `halves`: f16 to f32 and back.
 //! * [`fetch`]: memory that is asked for before it is needed.
 //! * [`folds`]: sums and extremes of contiguous numbers.
 //! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
@@ -23,6 +24,8 @@ mod board;
 pub(crate) mod chains;
 pub(crate) mod fetch;
 pub(crate) mod folds;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod halves;
 pub(crate) mod isa;
 #[cfg(target_arch = "aarch64")]
 mod neon;

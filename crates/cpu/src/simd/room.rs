@@ -73,6 +73,12 @@ impl<'a, T: Copy> Room<'a, T> {
     pub(super) fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
         Room { slots, written: 0 }
     }
+    /// Elements that are there, to be written over.
+    #[allow(unsafe_code, reason = "slots that hold a value")]
+    pub(crate) fn over(elements: &'a mut [T]) -> Self {
+        // SAFETY: what has a value may be looked at as what may have none, and a `Room` writes nothing but values.
+        Room::new(unsafe { &mut *(std::ptr::from_mut(elements) as *mut [MaybeUninit<T>]) })
+    }
     /// Where the next element goes.
     #[inline(always)]
     pub(crate) fn place(&self) -> *const T {

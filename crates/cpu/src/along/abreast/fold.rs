@@ -11,6 +11,8 @@ use crate::along::terms::WINDOW;
 use crate::isa::{Kernel, dispatch};
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
+use crate::simd::LINE;
+use crate::simd::fetch::fetch;
 use crate::simd::stripes::fresh_stripes;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
@@ -20,6 +22,9 @@ use std::marker::PhantomData;
 const FEW: usize = 8;
 /// Rows for which a part of a window is enough.
 const NARROW: usize = 16;
+/// Terms that join a lane at once, and terms that are fetched ahead of each.
+const TOGETHER: usize = 4;
+const AHEAD: usize = 4;
 /// Nanoseconds for a term.
 const NS: f64 = 0.2;
 
@@ -201,7 +206,23 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
             self.halve::<W>(half, half);
             return;
         }
-        for i in 0..self.places.len() {
+        let mut i = 0;
+        // Of long rows that are all here, several terms join a lane while it is in registers.
+        while self.first == 0 && i + TOGETHER * LANES <= self.places.len() {
+            for j in i..i + LANES {
+                let mut lane = [F::start(); W];
+                if i > 0 {
+                    lane.copy_from_slice(&self.lanes[j % LANES][..W]);
+                }
+                for k in 0..TOGETHER {
+                    self.fetch::<W>(j + k * LANES + AHEAD);
+                    two::<T, F, W>(&mut lane, &self.own(j + k * LANES));
+                }
+                self.lanes[j % LANES][..W].copy_from_slice(&lane);
+            }
+            i += TOGETHER * LANES;
+        }
+        for i in i..self.places.len() {
             let number = self.first + i;
             let mut lane = [F::start(); W];
             if number >= LANES {
@@ -212,6 +233,15 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
         }
         if self.first + self.places.len() == self.len {
             self.halve::<W>(2 * half, self.len);
+        }
+    }
+    /// Has a term fetched. What is far apart the processor does not foresee.
+    #[inline(always)]
+    fn fetch<const W: usize>(&self, i: usize) {
+        let place = self.places[i.min(self.places.len() - 1)];
+        let place = self.all.as_ptr().wrapping_add(self.base).wrapping_offset(place);
+        for byte in (0..size_of::<[T; W]>()).step_by(LINE) {
+            fetch(place.wrapping_byte_add(byte));
         }
     }
     /// Term `i` here, as it is.

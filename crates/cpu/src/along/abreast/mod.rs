@@ -236,10 +236,10 @@ impl<T: Number> Lines<'_, T> {
             let at = place.wrapping_add_signed(stride * i as isize);
             if self.step == 0 {
                 let mut one = [T::ZERO];
-                T::load(self.data, at, 1, &mut one);
+                T::load(isa, self.data, at, 1, &mut one);
                 window.fill(one[0]);
             } else {
-                T::load(self.data, at, self.step, &mut window[..width]);
+                T::load(isa, self.data, at, self.step, &mut window[..width]);
             }
         }
     }

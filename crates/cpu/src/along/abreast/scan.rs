@@ -13,9 +13,8 @@ use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
 use std::marker::PhantomData;
 
-/// Rows whose groups are in registers at a time: one of f32 of AVX-512.
-const COLUMNS: usize = 16;
-type Columns<T> = [T; COLUMNS];
+/// Numbers of a window that go together.
+const PART: usize = 16;
 /// Nanoseconds for an element.
 const NS: f64 = 0.3;
 
@@ -69,29 +68,29 @@ impl<T: Copy, F: Combine<T>> Kernel for Groups<'_, T, F> {
         let mut start = self.start;
         for x in self.x.chunks_mut(SCAN_GROUP) {
             let (is_first, has_offset) = (start.is_multiple_of(SCAN_BLOCK), start >= SCAN_BLOCK);
-            for c in (0..WINDOW).step_by(COLUMNS) {
-                let (carry, offset) = (&mut self.carry[c..c + COLUMNS], &mut self.offset[c..c + COLUMNS]);
-                if is_first && has_offset {
-                    for l in 0..COLUMNS {
-                        offset[l] = F::two(offset[l], carry[l]);
-                    }
+            // Log-steps: what stands d places before is added, for d = 1, 2, 4, 8.
+            let mut d = 1;
+            while d < x.len() {
+                for i in (d..x.len()).rev() {
+                    let (before, after) = x.split_at_mut(i);
+                    join::<T, F>(&before[i - d], &mut after[0]);
                 }
-                let mut group = [[F::neutral(); COLUMNS]; SCAN_GROUP];
-                for (group, x) in group.iter_mut().zip(&*x) {
-                    group.copy_from_slice(&x[c..c + COLUMNS]);
+                d *= 2;
+            }
+            if is_first && has_offset {
+                join::<T, F>(self.offset, self.carry);
+                self.offset.copy_from_slice(self.carry);
+            }
+            // What changes nothing is left out.
+            if !is_first {
+                for x in x.iter_mut() {
+                    join::<T, F>(self.carry, x);
                 }
-                step::<T, F, 1>(&mut group);
-                step::<T, F, 2>(&mut group);
-                step::<T, F, 4>(&mut group);
-                step::<T, F, 8>(&mut group);
-                let before = if is_first { [F::neutral(); COLUMNS] } else { copied(carry) };
-                for (group, x) in group.iter_mut().zip(&mut *x) {
-                    left::<T, F>(&before, group);
-                    carry.copy_from_slice(group);
-                    if has_offset {
-                        left::<T, F>(&copied(offset), group);
-                    }
-                    x[c..c + COLUMNS].copy_from_slice(group);
+            }
+            self.carry.copy_from_slice(x.last().expect("groups are not empty"));
+            if has_offset {
+                for x in x.iter_mut() {
+                    join::<T, F>(self.offset, x);
                 }
             }
             start += x.len();
@@ -99,24 +98,15 @@ impl<T: Copy, F: Combine<T>> Kernel for Groups<'_, T, F> {
     }
 }
 
-/// What stands D places before is added. (A group that is in registers: of windows in memory the compiler does not see that they are apart.)
+/// What stands on the left joins a window: part by part, each in registers. (Of windows in memory the compiler does not see that they are
+/// apart.)
 #[inline(always)]
-fn step<T: Copy, F: Combine<T>, const D: usize>(x: &mut [Columns<T>; SCAN_GROUP]) {
-    for i in (D..SCAN_GROUP).rev() {
-        let before = x[i - D];
-        left::<T, F>(&before, &mut x[i]);
+fn join<T: Copy, F: Combine<T>>(left: &Window<T>, x: &mut Window<T>) {
+    for (left, x) in left.as_chunks::<PART>().0.iter().zip(x.as_chunks_mut::<PART>().0) {
+        let mut both = *x;
+        for l in 0..PART {
+            both[l] = F::two(left[l], both[l]);
+        }
+        *x = both;
     }
-}
-
-/// What stands on the left joins.
-#[inline(always)]
-fn left<T: Copy, F: Combine<T>>(left: &Columns<T>, x: &mut Columns<T>) {
-    for l in 0..COLUMNS {
-        x[l] = F::two(left[l], x[l]);
-    }
-}
-
-#[inline(always)]
-fn copied<T: Copy>(x: &[T]) -> Columns<T> {
-    *x.first_chunk().expect("so many columns")
 }

@@ -30,6 +30,22 @@ pub(crate) trait Quad: Vector {
     unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8];
     /// Neighbours, widened.
     unsafe fn widen<H: Half>(p: *const H) -> Self;
+    /// To so many f16, rounded to the nearest, of two to the even one.
+    ///
+    /// # Safety
+    /// As for [`Vector`], of `LANES` f16.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn narrow(self, p: *mut f16) {
+        let mut all = [Self::T::ZERO; 16];
+        // SAFETY: the caller's; no register has more than 16 lanes.
+        unsafe {
+            self.store(all.as_mut_ptr());
+            for (i, x) in all[..Self::LANES].iter().enumerate() {
+                p.add(i).write(f16::from_f64(x.to_f64()));
+            }
+        }
+    }
 }
 
 /// A square, quad by quad.

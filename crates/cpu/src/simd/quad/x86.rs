@@ -127,11 +127,11 @@ unsafe fn whole512(p: *const f32, step: isize) -> [__m512; 16] {
     }
 }
 
-/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16;`
+/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16, to f16, store;`
 macro_rules! quads {
     ($($v:ty: $square:ident $pieces:ident $pairs:ident $whole:ident
         $low:ident $high:ident $shuffle:ident
-        $load:ident $widen:ident $cast:ident $shift:ident $from_f16:ident;)*) => {$(
+        $load:ident $widen:ident $cast:ident $shift:ident $from_f16:ident $to_f16:ident $store:ident;)*) => {$(
         /// Numbers 0 to 3, of 32 bits, of as many rows as the register has numbers.
         ///
         /// # Safety
@@ -163,6 +163,11 @@ macro_rules! quads {
                 }
             }
             #[inline(always)]
+            unsafe fn narrow(self, p: *mut elinvar_core::f16) {
+                // SAFETY: the caller's.
+                unsafe { $store(p.cast(), $to_f16::<_MM_FROUND_TO_NEAREST_INT>(self)) }
+            }
+            #[inline(always)]
             unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
                 // SAFETY: the caller's.
                 unsafe { $square(p, step) }
@@ -186,10 +191,10 @@ macro_rules! quads {
 quads! {
     __m512: square512 four pairs512 whole512
         _mm512_unpacklo_ps _mm512_unpackhi_ps _mm512_shuffle_ps
-        _mm256_loadu_si256 _mm512_cvtepu16_epi32 _mm512_castsi512_ps _mm512_slli_epi32 _mm512_cvtph_ps;
+        _mm256_loadu_si256 _mm512_cvtepu16_epi32 _mm512_castsi512_ps _mm512_slli_epi32 _mm512_cvtph_ps _mm512_cvtps_ph _mm256_storeu_si256;
     __m256: square256 two pairs256 quads
         _mm256_unpacklo_ps _mm256_unpackhi_ps _mm256_shuffle_ps
-        _mm_loadu_si128 _mm256_cvtepu16_epi32 _mm256_castsi256_ps _mm256_slli_epi32 _mm256_cvtph_ps;
+        _mm_loadu_si128 _mm256_cvtepu16_epi32 _mm256_castsi256_ps _mm256_slli_epi32 _mm256_cvtph_ps _mm256_cvtps_ph _mm_storeu_si128;
 }
 
 impl Quad for __m512d {
