@@ -9,10 +9,9 @@ use crate::simd::turned::{Blocks, turned};
 use crate::walk::{Walk, gather};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
-    DType, Element, HostData, HostVec, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
+    DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,
 };
 use elinvar_reference::Cell;
-use std::borrow::Cow;
 use std::ops::Deref;
 
 /// `len` copies of a value.
@@ -194,7 +193,7 @@ pub(crate) fn elements<'a, T: Element>(
 }
 
 /// The elements of a view, row-major.
-fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostVec<T>> {
+pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostVec<T>> {
     let len = layout.shape().numel();
     let walk = Walk::new(layout);
     match Crossed::find(&walk) {
@@ -339,44 +338,4 @@ fn strip<T: Copy>(v: &[T], blocks: Blocks<'_>, out: &mut [T], tile: &mut [[T; TI
             }
         }
     }
-}
-
-/// A tensor of `shape` filled with `value`, into which the parts are written one after the other.
-pub(crate) fn assemble(
-    d: &CpuDevice,
-    value: Scalar,
-    dtype: DType,
-    shape: &Shape,
-    parts: &[(View<'_>, Layout)],
-) -> Result<HostData> {
-    fn write<T: Element>(
-        d: &CpuDevice,
-        y: &mut HostData,
-        part: &[T],
-        from: &Layout,
-        to: &Layout,
-    ) -> Result<()> {
-        let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
-        // Crossed strides become a copy first; others are walked together with the target's.
-        let crossed = is_crossed(from);
-        let straight =
-            if crossed { Elements::Copied(straight(d, part, from)?) } else { Elements::There(part) };
-        let from =
-            if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
-        Walk::of([&from, to]).runs(0, to.shape().numel(), |[from, to], steps, n| match steps {
-            [1, 1] => y[to..to + n].copy_from_slice(&straight[from..from + n]),
-            [step_from, step_to] => {
-                for i in 0..n as isize {
-                    y[to.wrapping_add_signed(i * step_to)] =
-                        straight[from.wrapping_add_signed(i * step_from)];
-                }
-            }
-        });
-        Ok(())
-    }
-    let mut y = fill(d, value, dtype, shape.numel())?;
-    for (part, to) in parts {
-        each_data!(part.buffer, v => write(d, &mut y, v, part.layout, to))?;
-    }
-    Ok(y)
 }

@@ -9,6 +9,7 @@
 //!   reads them, so that several maps take one pass (`chain.rs`).
 
 mod along;
+mod assemble;
 mod attention;
 mod buffer;
 mod chain;
@@ -155,7 +156,7 @@ impl Backend for Cpu {
     ) -> Result<CpuBuffer> {
         let parts: Vec<(View<'_>, Layout)> =
             parts.iter().map(|(v, l)| Ok((host(v)?, l.clone()))).collect::<Result<_>>()?;
-        own(copy::assemble(d, fill, dtype, shape, &parts))
+        own(assemble::assemble(d, fill, dtype, shape, &parts))
     }
     fn record(_: &CpuDevice, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
         // Running a function again costs what its work costs: there is no queue to fill.

@@ -156,6 +156,7 @@ impl Moving for Gather<'_> {
                 let value = data[at];
                 room.extend(n, |_| value);
             }
+            -1 => room.reversed(&data[at + 1 - n..=at]),
             _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
         });
     }

@@ -152,6 +152,13 @@ impl<'a, T: Copy> Room<'a, T> {
         g(unsafe { room.slots[..n].assume_init_mut() });
         self.written += n;
     }
+    /// Writes a copy of `part`, the last element first.
+    #[inline(always)]
+    pub(crate) fn reversed(&mut self, part: &[T]) {
+        let slots = &mut self.slots[self.written..][..part.len()];
+        slots.iter_mut().zip(part.iter().rev()).for_each(|(slot, &x)| _ = slot.write(x));
+        self.written += part.len();
+    }
     /// Writes a copy of `part`.
     #[inline(always)]
     pub(crate) fn copy(&mut self, part: &[T]) {

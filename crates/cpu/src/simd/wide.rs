@@ -265,6 +265,27 @@ impl<const K: usize> LaneInt<WideMask<K>> for WideInt<K> {
     }
 }
 
+/// Remainders of the numbers that have no bit in `done`.
+///
+/// # Safety
+/// AVX-512.
+#[cold]
+#[target_feature(enable = "avx512f")]
+unsafe fn one_by_one(made: __m512, done: u16, a: __m512, b: __m512) -> __m512 {
+    let [mut y, mut dividends, mut divisors] = [[0.0f32; LANES]; 3];
+    // SAFETY: as many numbers as a register has.
+    unsafe {
+        _mm512_storeu_ps(y.as_mut_ptr(), made);
+        _mm512_storeu_ps(dividends.as_mut_ptr(), a);
+        _mm512_storeu_ps(divisors.as_mut_ptr(), b);
+    }
+    for i in (0..LANES).filter(|i| done >> i & 1 == 0) {
+        y[i] = dividends[i] % divisors[i];
+    }
+    // SAFETY: as above.
+    unsafe { _mm512_loadu_ps(y.as_ptr()) }
+}
+
 /// Ways of rounding to a whole number, for `vrndscaleps`; none raises an exception.
 const NEAREST: i32 = 8;
 const DOWN: i32 = 8 | 1;
@@ -385,17 +406,24 @@ impl<const K: usize> Lane for Wide<K> {
     fn scaled(self, n: Self) -> Option<Self> {
         Some(each!(float, i => _mm512_scalef_ps(self.0[i], n.0[i])))
     }
-    /// There is no instruction: number by number.
+    /// By the whole part of the quotient, as long as that is so small that it is exact, or one too large: it is if the quotient was rounded
+    /// up to it. What is left is then a multiple of the last bit of both numbers and less than the divisor, so the fma is exact. (A million
+    /// took 4 ms number by number.)
     #[inline(always)]
     fn fmod(self, other: Self) -> Self {
         each!(float, i => {
-            let (mut a, mut b) = ([0.0f32; LANES], [0.0f32; LANES]);
-            _mm512_storeu_ps(a.as_mut_ptr(), self.0[i]);
-            _mm512_storeu_ps(b.as_mut_ptr(), other.0[i]);
-            for (a, b) in a.iter_mut().zip(b) {
-                *a %= b;
-            }
-            _mm512_loadu_ps(a.as_ptr())
+            let (a, b) = (self.0[i], other.0[i]);
+            let (x, y) = (_mm512_abs_ps(a), _mm512_abs_ps(b));
+            let quotient = _mm512_roundscale_ps::<TOWARDS_ZERO>(_mm512_div_ps(x, y));
+            let left = _mm512_fnmadd_ps(quotient, y, x);
+            let too_large = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(left, _mm512_setzero_ps());
+            let left = _mm512_mask_add_ps(left, too_large, left, y);
+            let sign = _mm512_and_ps(a, _mm512_set1_ps(-0.0));
+            let left = _mm512_or_ps(left, sign);
+            // Neither of NaN, nor of infinities, nor by zero.
+            let exact = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(quotient, _mm512_set1_ps(4_194_304.0))
+                & _mm512_cmp_ps_mask::<_CMP_LT_OQ>(y, _mm512_set1_ps(f32::INFINITY));
+            if exact == !0 { left } else { one_by_one(left, exact, a, b) }
         })
     }
 }

@@ -5,7 +5,7 @@
 //! How it can be wrong: rows far from 0. The variance is therefore the mean square of what is left after the mean was
 //! taken off (two passes), never a difference of squares.
 
-use super::{div::div, mean, mul, sub};
+use super::{div::div, mean, mul, select, sub};
 use crate::prelude::*;
 use crate::rows::{RowsOp, STATS};
 
@@ -102,7 +102,14 @@ impl<const N: usize> Rows<N> for Normalize {
                         &[x, g],
                     );
                 }
-                products(g, &y()?, c.shape(1))
+                let along = summed(x.shape(), c.shape(1));
+                if V::TRACKS || along.is_empty() {
+                    return products(g, &y()?, c.shape(1));
+                }
+                // Normalized x goes through no memory either where its numbers belong to several sums.
+                let moments = rows(Moments { eps }, axes, [x])?;
+                let [mean, spread] = [0, 1].map(|k| select(&moments, -1, k));
+                V::apply(RowsOp { rows: NormalizedProducts, axes: along }, &[g, x, &mean?, &spread?])
             })?);
         }
         if N > 2 {
@@ -222,6 +229,60 @@ impl Rows<2> for NormalProducts {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(Error::autograd(
             "normal_products: it stands in for the recorded gradient only where nothing records",
+        ))
+    }
+}
+
+/// The mean of each row, and 1 / sqrt(variance + eps).
+#[derive(Clone, Copy, Debug)]
+struct Moments {
+    eps: f64,
+}
+
+impl Rows<1> for Moments {
+    const NAME: &'static str = "moments";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
+    const OUT: RowOut = RowOut::Statistics;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
+        moment(k, x, s)
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        spread(k, folded, n, self.eps)
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
+        s[1]
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(Error::autograd("moments: they stand in for recorded gradients only where nothing records"))
+    }
+}
+
+/// The sum of g times (x - mean) * spread, from (g, x, mean, spread): [`Products`] with normalized x, of which rows are not those that are
+/// summed.
+#[derive(Clone, Copy, Debug)]
+struct NormalizedProducts;
+
+impl Rows<4> for NormalizedProducts {
+    const NAME: &'static str = "normalized_products";
+    const FOLDS: &'static [Fold] = &[Fold::Sum];
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, _: usize, [g, x, mean, spread]: [L; 4], _: [L; STATS], _: L) -> L {
+        g * ((x - mean) * spread)
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 4], s: [L; STATS], _: L) -> L {
+        s[0]
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        Err(Error::autograd(
+            "normalized_products: it stands in for the recorded gradient only where nothing records",
         ))
     }
 }

@@ -1,18 +1,17 @@
 //! Folds of rows side by side: a sum over the columns of a matrix.
 //!
-//! Each term is read once, where it lies. Of a few terms, those that meet first are joined in registers; of many, each joins its lane.
+//! Of a few terms, which are read where they lie, those that meet first are joined in registers; of many that are converted or turned on the
+//! way, each joins its lane.
 
-use super::{Grid, Group, Lines, Window, Windows};
+use super::{Grid, Group, Lines, Window, Windows, tall};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::lanes::Combine;
-use crate::along::stage::{Number, offset};
+use crate::along::stage::Number;
 use crate::along::terms::WINDOW;
-use crate::isa::{Kernel, dispatch};
+use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
-use crate::simd::LINE;
-use crate::simd::fetch::fetch;
 use crate::simd::stripes::fresh_stripes;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
@@ -22,9 +21,6 @@ use std::marker::PhantomData;
 const FEW: usize = 8;
 /// Rows for which a part of a window is enough.
 const NARROW: usize = 16;
-/// Terms that join a lane at once, and terms that are fetched ahead of each.
-const TOGETHER: usize = 4;
-const AHEAD: usize = 4;
 /// Nanoseconds for a term.
 const NS: f64 = 0.2;
 
@@ -39,13 +35,16 @@ pub(in crate::along) fn fold<T: Number, F: Combine<T>>(
         return Ok(None);
     };
     let x = &lines[0];
+    if let (true, true, Some(all)) = (grid.n > LANES, x.is_near(), x.own) {
+        return tall::fold::<T, F>(d, x, all, &grid).map(Some);
+    }
     let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(WINDOW));
     if n <= BLOCK {
         let y = fresh_stripes(d, grid.stripes(Some(1)), n as f64 * NS, &|stripes| {
             let mut scratch = Scratch::new(x, n)?;
             while let Some(stripe) = stripes.next() {
                 let group = grid.group(stripe, 1);
-                let folded = scratch.block::<F>(d, x, group, 0);
+                let folded = scratch.block::<F>(d.isa(), x, group, 0, n);
                 stripes.row(|room| room.copy(group.own(folded)));
             }
             Ok(())
@@ -57,8 +56,8 @@ pub(in crate::along) fn fold<T: Number, F: Combine<T>>(
     let mut all = filled(groups * blocks * WINDOW, F::start())?;
     try_pieces(d, &mut all, WINDOW, BLOCK as f64 * NS, &|at, part| {
         let mut scratch = Scratch::new(x, n)?;
-        let number = at / WINDOW;
-        part.copy_from_slice(scratch.block::<F>(d, x, grid.numbered(number / blocks), number % blocks));
+        let (group, start) = (grid.numbered(at / WINDOW / blocks), at / WINDOW % blocks * BLOCK);
+        part.copy_from_slice(scratch.block::<F>(d.isa(), x, group, start, BLOCK.min(n - start)));
         Ok(())
     })?;
     let mut y = with_capacity(grid.matrices * grid.columns)?;
@@ -86,80 +85,44 @@ struct Scratch<T> {
     /// Terms that do not lie in memory as they are read.
     copied: Windows<T>,
     lanes: Windows<T>,
-    /// Where the terms of a block lie, and which block that is.
+    /// Where terms lie, as many as are read at once.
     places: Vec<isize>,
-    of: Option<usize>,
 }
 
 impl<T: Number> Scratch<T> {
     fn new(x: &Lines<'_, T>, n: usize) -> Result<Self> {
         let few = n.min(LANES);
-        let places = host::filled(if x.is_near() { n.min(BLOCK) } else { few }, 0)?;
+        let mut places = host::filled(few, 0)?;
+        if x.is_near() {
+            x.places(0, &mut places);
+        } else {
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * WINDOW) as isize);
+        }
         let copied = Windows::new(if x.is_near() { 0 } else { few })?;
-        Ok(Scratch { copied, lanes: Windows::new(few)?, places, of: None })
+        Ok(Scratch { copied, lanes: Windows::new(few)?, places })
     }
-    /// The fold of a block of each row of a group.
+    /// The fold of the `len` terms from number `start` on of each row of a group.
     fn block<F: Combine<T>>(
         &mut self,
-        d: &CpuDevice,
+        isa: Isa,
         x: &Lines<'_, T>,
         group: Group,
-        block: usize,
+        start: usize,
+        len: usize,
     ) -> &Window<T> {
-        let (isa, n) = (d.isa(), x.inner.iter().map(|a| a.0).product::<usize>());
-        let len = BLOCK.min(n - block * BLOCK);
-        let lanes = self.lanes.all_mut();
-        if let (true, Some(all)) = (x.is_near(), x.own) {
-            if self.of != Some(block) {
-                x.places(block * BLOCK, &mut self.places[..len]);
-                self.of = Some(block);
-            }
-            let base = x.base(group) as usize;
-            let fold = Fold {
-                all,
-                base,
-                width: group.all,
-                places: &self.places[..len],
-                first: 0,
-                len,
-                lanes,
-                f: PhantomData::<F>,
+        for first in (0..len).step_by(LANES) {
+            let places = &self.places[..LANES.min(len - first)];
+            let (all, base) = match x.own {
+                Some(all) if x.is_near() => (all, x.base(group) as usize),
+                _ => {
+                    x.read(isa, group, start + first, &mut self.copied.all_mut()[..places.len()]);
+                    (self.copied.all().as_flattened(), 0)
+                }
             };
-            dispatch(isa, fold);
-        } else {
-            for first in (0..len).step_by(LANES) {
-                let some = LANES.min(len - first);
-                x.read(isa, group, block * BLOCK + first, &mut self.copied.all_mut()[..some]);
-                let places = &mut self.places[..some];
-                places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * WINDOW) as isize);
-                let all = self.copied.all().as_flattened();
-                let fold =
-                    Fold { all, base: 0, width: group.all, places, first, len, lanes, f: PhantomData::<F> };
-                dispatch(isa, fold);
-            }
+            let (width, lanes) = (group.all, self.lanes.all_mut());
+            dispatch(isa, Fold { all, base, places, width, first, len, lanes, f: PhantomData::<F> });
         }
         &self.lanes.all()[0]
-    }
-}
-
-impl<T: Number> Lines<'_, T> {
-    /// Are windows read where they lie?
-    fn is_near(&self) -> bool {
-        self.own.is_some() && self.step == 1
-    }
-    /// Where elements of each row from number `start` on lie, from its first.
-    fn places(&self, start: usize, places: &mut [isize]) {
-        let Some((&(n, stride), outer)) = self.inner.split_last() else { return };
-        let (mut row, mut at) = (start / n, start % n);
-        let mut base = offset(outer, row);
-        for place in places {
-            if at == n {
-                (row, at) = (row + 1, 0);
-                base = offset(outer, row);
-            }
-            *place = base + at as isize * stride;
-            at += 1;
-        }
     }
 }
 
@@ -206,23 +169,7 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
             self.halve::<W>(half, half);
             return;
         }
-        let mut i = 0;
-        // Of long rows that are all here, several terms join a lane while it is in registers.
-        while self.first == 0 && i + TOGETHER * LANES <= self.places.len() {
-            for j in i..i + LANES {
-                let mut lane = [F::start(); W];
-                if i > 0 {
-                    lane.copy_from_slice(&self.lanes[j % LANES][..W]);
-                }
-                for k in 0..TOGETHER {
-                    self.fetch::<W>(j + k * LANES + AHEAD);
-                    two::<T, F, W>(&mut lane, &self.own(j + k * LANES));
-                }
-                self.lanes[j % LANES][..W].copy_from_slice(&lane);
-            }
-            i += TOGETHER * LANES;
-        }
-        for i in i..self.places.len() {
+        for i in 0..self.places.len() {
             let number = self.first + i;
             let mut lane = [F::start(); W];
             if number >= LANES {
@@ -233,15 +180,6 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
         }
         if self.first + self.places.len() == self.len {
             self.halve::<W>(2 * half, self.len);
-        }
-    }
-    /// Has a term fetched. What is far apart the processor does not foresee.
-    #[inline(always)]
-    fn fetch<const W: usize>(&self, i: usize) {
-        let place = self.places[i.min(self.places.len() - 1)];
-        let place = self.all.as_ptr().wrapping_add(self.base).wrapping_offset(place);
-        for byte in (0..size_of::<[T; W]>()).step_by(LINE) {
-            fetch(place.wrapping_byte_add(byte));
         }
     }
     /// Term `i` here, as it is.

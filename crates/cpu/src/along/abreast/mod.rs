@@ -8,6 +8,7 @@
 mod fold;
 mod rows;
 mod scan;
+mod tall;
 
 pub(super) use fold::fold;
 pub(super) use rows::rows;
@@ -205,6 +206,24 @@ impl<T: Number> Lines<'_, T> {
     /// Is each row one element, repeated?
     fn repeats(&self) -> bool {
         self.inner.iter().all(|&(_, stride)| stride == 0)
+    }
+    /// Are windows read where they lie?
+    fn is_near(&self) -> bool {
+        self.own.is_some() && self.step == 1
+    }
+    /// Where elements of each row from number `start` on lie, from its first.
+    fn places(&self, start: usize, places: &mut [isize]) {
+        let Some((&(n, stride), outer)) = self.inner.split_last() else { return };
+        let (mut row, mut at) = (start / n, start % n);
+        let mut base = offset(outer, row);
+        for place in places {
+            if at == n {
+                (row, at) = (row + 1, 0);
+                base = offset(outer, row);
+            }
+            *place = base + at as isize * stride;
+            at += 1;
+        }
     }
     /// Where the first element of a group's first row lies.
     fn base(&self, group: Group) -> isize {

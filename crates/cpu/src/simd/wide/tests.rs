@@ -142,6 +142,13 @@ macro_rules! operations {
     )*};
 }
 
+/// A whole number of up to so many bits as an f32 has, and some more.
+#[inline(always)]
+fn multiple<L: Lane>(a: L) -> L {
+    let bits = a.to_bits();
+    L::from_int(bits.shr_logical_by(L::Int::lit(7) + (bits & L::Int::lit(15))))
+}
+
 /// A shift by less than the width.
 #[inline(always)]
 fn few<L: Lane>(n: L) -> L::Int {
@@ -162,6 +169,8 @@ operations! { false:
     ceil(a, b, c) a.ceil();
     trunc(a, b, c) a.trunc();
     fmod(a, b, c) a.fmod(b);
+    fmod_below_a_multiple(a, b, c) L::from_bits((multiple(a) * b).to_bits() + L::Int::lit(-1)).fmod(b);
+    fmod_above_a_multiple(a, b, c) L::from_bits((multiple(a) * b).to_bits() + L::Int::lit(1)).fmod(b);
     literal(a, b, c) a + L::lit(0.1);
     nan_of_both_signs(a, b, c) a.fma(L::lit(f64::NAN), -a);
 }

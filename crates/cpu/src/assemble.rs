@@ -1,0 +1,139 @@
+//! Parts, written into a new tensor: one after the other, padded, or over each other.
+
+use crate::CpuDevice;
+use crate::buffer::View;
+use crate::copy::{Elements, elements, fill, is_crossed, straight};
+use crate::operand::misuse;
+use crate::simd::room::fresh;
+use crate::walk::{Walk, gather};
+use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
+use std::borrow::Cow;
+
+/// A tensor of `shape` filled with `value`, into which the parts are written one after the other.
+pub(crate) fn assemble(
+    d: &CpuDevice,
+    value: Scalar,
+    dtype: DType,
+    shape: &Shape,
+    parts: &[(View<'_>, Layout)],
+) -> Result<HostData> {
+    if let Some(slabs) = Slabs::find(shape.numel(), parts) {
+        return each_dtype!(dtype, T => slabs.side_by_side::<T>(d));
+    }
+    let mut y = fill(d, value, dtype, shape.numel())?;
+    for (part, to) in parts {
+        each_data!(part.buffer, v => write(d, &mut y, v, part.layout, to))?;
+    }
+    Ok(y)
+}
+
+/// Writes a part.
+fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout, to: &Layout) -> Result<()> {
+    let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
+    // Crossed strides become a copy first; others are walked together with the target's.
+    let crossed = is_crossed(from);
+    let straight = if crossed { Elements::Copied(straight(d, part, from)?) } else { Elements::There(part) };
+    let from =
+        if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
+    Walk::of([&from, to]).runs(0, to.shape().numel(), |[from, to], steps, n| match steps {
+        [1, 1] => y[to..to + n].copy_from_slice(&straight[from..from + n]),
+        [step_from, step_to] => {
+            for i in 0..n as isize {
+                y[to.wrapping_add_signed(i * step_to)] = straight[from.wrapping_add_signed(i * step_from)];
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Parts that are the columns of a matrix, all of them, from the left to the right: tensors one after the other along any axis. Nothing
+/// needs to be filled before they are written.
+struct Slabs<'a> {
+    rows: usize,
+    columns: usize,
+    parts: Vec<(&'a View<'a>, usize)>,
+}
+
+impl<'a> Slabs<'a> {
+    fn find(len: usize, parts: &'a [(View<'a>, Layout)]) -> Option<Self> {
+        let (mut rows, mut all) = (None, Vec::with_capacity(parts.len()));
+        for (part, to) in parts.iter().filter(|(_, to)| to.shape().numel() > 0) {
+            let walk = Walk::new(to);
+            // How many rows, how far apart, and elements in each.
+            let (count, apart, width) = match (&walk.dims[..], &walk.strides[0][..]) {
+                (&[n], &[1]) => (1, len as isize, n),
+                (&[n], &[apart]) => (n, apart, 1),
+                (&[n, width], &[apart, 1]) => (n, apart, width),
+                _ => return None,
+            };
+            if *rows.get_or_insert(count) != count || apart.checked_mul(count as isize) != Some(len as isize)
+            {
+                return None;
+            }
+            all.push((part, walk.offset[0], width));
+        }
+        let columns = len / rows?;
+        all.sort_by_key(|&(_, at, _)| at);
+        let mut end = 0;
+        for &(_, at, width) in &all {
+            if at != end {
+                return None;
+            }
+            end += width;
+        }
+        let parts = all.into_iter().map(|(part, _, width)| (part, width)).collect();
+        (end == columns).then_some(Slabs { rows: rows?, columns, parts })
+    }
+    fn side_by_side<T: Element>(&self, d: &CpuDevice) -> Result<HostData> {
+        /// Elements of a part's row that are worth a call.
+        const CALL: usize = 64;
+        /// Elements that are written at once, of several parts in turn.
+        const BLOCK: usize = 2048;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for &(part, width) in &self.parts {
+            let v =
+                T::slice(part.buffer).ok_or_else(|| misuse("a part of another type", part.buffer.dtype()))?;
+            // What lies in long rows is read where it lies.
+            let walk = (width >= CALL && !is_crossed(part.layout)).then(|| Walk::new(part.layout));
+            let x = if walk.is_some() { Elements::There(v) } else { elements(d, v, part.layout)? };
+            parts.push((x, walk, width));
+        }
+        let columns = self.columns;
+        let y = fresh(d, self.rows * columns, columns, &|start, room| {
+            let mut row = start / columns;
+            while room.left() > 0 {
+                if parts.iter().any(|&(_, _, width)| width < CALL) {
+                    let some = (room.left() / columns).min((BLOCK / columns).max(1));
+                    let y = room.zeroed(some * columns, T::ZERO);
+                    let mut at = 0;
+                    for (x, walk, width) in &parts {
+                        let rows = y.chunks_exact_mut(columns).enumerate();
+                        let place = |i: usize| match walk {
+                            Some(walk) => walk.position((row + i) * width),
+                            None => (row + i) * width,
+                        };
+                        if *width == 1 {
+                            rows.for_each(|(i, y)| y[at] = x[place(i)]);
+                        } else {
+                            rows.for_each(|(i, y)| {
+                                y[at..at + width].copy_from_slice(&x[place(i)..][..*width])
+                            });
+                        }
+                        at += width;
+                    }
+                    row += some;
+                    continue;
+                }
+                for (x, walk, width) in &parts {
+                    match walk {
+                        Some(walk) => gather(x, walk, row * width, *width, room),
+                        None => room.copy(&x[row * width..][..*width]),
+                    }
+                }
+                row += 1;
+            }
+            Ok(())
+        })?;
+        Ok(T::wrap(y))
+    }
+}
