@@ -397,9 +397,15 @@ impl<B: Backend> Backend for Twisted<B> {
         let Placed { buffer, layout } = B::rows(&d.inner, r, x.map(inner), kept, dtype)?;
         Ok(Placed { buffer: after::<B>(d, Work::Rows, buffer, dtype, len)?, layout })
     }
-    fn sort(d: &Self::Device, x: View<'_, Self>, descending: bool) -> Result<(B::Buffer, B::Buffer)> {
-        let (len, dtype) = (x.shape().numel(), x.dtype);
-        let (values, indices) = B::sort(&d.inner, inner(x), descending)?;
+    fn sort(
+        d: &Self::Device,
+        x: View<'_, Self>,
+        descending: bool,
+        first: usize,
+    ) -> Result<(B::Buffer, B::Buffer)> {
+        let rows = rows_of(x.shape(), x.shape().rank().saturating_sub(1));
+        let (len, dtype) = (rows * first, x.dtype);
+        let (values, indices) = B::sort(&d.inner, inner(x), descending, first)?;
         Ok(if (d.twist.touches)(Work::Sort) {
             (change::<B>(d, values, dtype, len)?, change::<B>(d, indices, DType::I64, len)?)
         } else {

@@ -238,8 +238,8 @@ fn main() {
         t.show(
             "sort 1e6",
             1e6,
-            |d| drop(Cpu::sort(d, view!(x, l), false).unwrap()),
-            || drop(Reference::sort(&ReferenceDevice, view!(x, l), false).unwrap()),
+            |d| drop(Cpu::sort(d, view!(x, l), false, l.shape()[l.rank() - 1]).unwrap()),
+            || drop(Reference::sort(&ReferenceDevice, view!(x, l), false, l.shape()[l.rank() - 1]).unwrap()),
         );
         let l = shape(&[1000, 1000]);
         t.show(

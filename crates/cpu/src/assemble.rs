@@ -89,12 +89,13 @@ impl<'a> Slabs<'a> {
         const CALL: usize = 64;
         /// Elements that are written at once, of several parts in turn.
         const BLOCK: usize = 2048;
+        let narrow = self.parts.iter().any(|&(_, width)| width < CALL);
         let mut parts = Vec::with_capacity(self.parts.len());
         for &(part, width) in &self.parts {
             let v =
                 T::slice(part.buffer).ok_or_else(|| misuse("a part of another type", part.buffer.dtype()))?;
             // What lies in long rows is read where it lies.
-            let walk = (width >= CALL && !is_crossed(part.layout)).then(|| Walk::new(part.layout));
+            let walk = (!narrow && !is_crossed(part.layout)).then(|| Walk::new(part.layout));
             let x = if walk.is_some() { Elements::There(v) } else { elements(d, v, part.layout)? };
             parts.push((x, walk, width));
         }
@@ -102,22 +103,18 @@ impl<'a> Slabs<'a> {
         let y = fresh(d, self.rows * columns, columns, &|start, room| {
             let mut row = start / columns;
             while room.left() > 0 {
-                if parts.iter().any(|&(_, _, width)| width < CALL) {
+                if narrow {
                     let some = (room.left() / columns).min((BLOCK / columns).max(1));
                     let y = room.zeroed(some * columns, T::ZERO);
                     let mut at = 0;
-                    for (x, walk, width) in &parts {
-                        let rows = y.chunks_exact_mut(columns).enumerate();
-                        let place = |i: usize| match walk {
-                            Some(walk) => walk.position((row + i) * width),
-                            None => (row + i) * width,
-                        };
+                    for (x, _, width) in &parts {
+                        let x = &x[row * width..(row + some) * width];
+                        let rows = y.chunks_exact_mut(columns);
                         if *width == 1 {
-                            rows.for_each(|(i, y)| y[at] = x[place(i)]);
+                            rows.zip(x).for_each(|(y, &x)| y[at] = x);
                         } else {
-                            rows.for_each(|(i, y)| {
-                                y[at..at + width].copy_from_slice(&x[place(i)..][..*width])
-                            });
+                            rows.zip(x.chunks_exact(*width))
+                                .for_each(|(y, x)| y[at..at + width].copy_from_slice(x));
                         }
                         at += width;
                     }

@@ -97,11 +97,19 @@ pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut Room<'_
 
 /// Exactly.
 pub(crate) fn from_bf16(isa: Isa, x: &[bf16], room: &mut Room<'_, f32>) {
+    #[cfg(target_arch = "x86_64")]
+    if halves::widen(isa, x, room) {
+        return;
+    }
     each(isa, x, room, |v: bf16| f32::from_bits(u32::from(v.to_bits()) << 16));
 }
 
 /// To nearest even: what `bf16::from_f32` gives, by one sum instead of questions to several bits.
 pub(crate) fn to_bf16(isa: Isa, x: &[f32], room: &mut Room<'_, bf16>) {
+    #[cfg(target_arch = "x86_64")]
+    if halves::narrow(isa, x, room) {
+        return;
+    }
     each(isa, x, room, |v: f32| {
         let bits = v.to_bits();
         // Just below a half, and the last bit that stays: a half is rounded up to an even number only if that is odd.
@@ -125,7 +133,7 @@ pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
 /// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its normal ones, too.
 pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
-    if halves::from_f16(isa, x, room) {
+    if halves::widen(isa, x, room) {
         return;
     }
     each_window(isa, x, room, |v: f16| {
@@ -142,7 +150,7 @@ pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) {
 /// To nearest even: what `f16::from_f32` gives.
 pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut Room<'_, f16>) {
     #[cfg(target_arch = "x86_64")]
-    if halves::to_f16(isa, x, room) {
+    if halves::narrow(isa, x, room) {
         return;
     }
     each_window(isa, x, room, |v: f32| {

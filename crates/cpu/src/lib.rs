@@ -235,8 +235,8 @@ impl Backend for Cpu {
         };
         Ok(y?.map(CpuBuffer::new))
     }
-    fn sort(d: &CpuDevice, x: Look<'_>, descending: bool) -> Result<(CpuBuffer, CpuBuffer)> {
-        let (values, places) = along::sort(d, &host(&x)?, descending)?;
+    fn sort(d: &CpuDevice, x: Look<'_>, descending: bool, first: usize) -> Result<(CpuBuffer, CpuBuffer)> {
+        let (values, places) = along::sort(d, &host(&x)?, descending, first)?;
         Ok((CpuBuffer::new(values), CpuBuffer::new(places)))
     }
     fn precision(d: &CpuDevice) -> Precision {

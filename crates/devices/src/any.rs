@@ -261,8 +261,8 @@ impl Backend for Any {
     ) -> Result<Placed<AnyBuffer>> {
         on!(d, B, d => B::rows(d, r, x.map(to::<B>), kept, dtype).map(|y| y.map(B::wrap)))
     }
-    fn sort(d: &Device, x: View<'_, Self>, descending: bool) -> Result<(AnyBuffer, AnyBuffer)> {
-        on!(d, B, d => B::sort(d, to::<B>(x), descending).map(|(v, i)| (B::wrap(v), B::wrap(i))))
+    fn sort(d: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(AnyBuffer, AnyBuffer)> {
+        on!(d, B, d => B::sort(d, to::<B>(x), descending, first).map(|(v, i)| (B::wrap(v), B::wrap(i))))
     }
     fn precision(d: &Device) -> Precision {
         on!(d, B, d => B::precision(d))

@@ -176,8 +176,8 @@ impl Backend for Counting {
     ) -> Result<Placed<HostData>> {
         Reference::rows(d.count("rows"), r, x.map(to), kept, dtype)
     }
-    fn sort(d: &Counter, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
-        Reference::sort(d.count("sort"), to(x), descending)
+    fn sort(d: &Counter, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
+        Reference::sort(d.count("sort"), to(x), descending, first)
     }
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Counter,

@@ -348,10 +348,22 @@ impl<D: Driver> Backend for Gpu<D> {
         let [y] = steps(d, &long_rows::steps(&f, dtype, &looks(&x), kept), &x)?;
         Ok(y.into())
     }
-    fn sort(d: &Self::Device, x: Look<'_, D>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)> {
+    fn sort(
+        d: &Self::Device,
+        x: Look<'_, D>,
+        descending: bool,
+        first: usize,
+    ) -> Result<(Self::Buffer, Self::Buffer)> {
         let [y, places] = steps(d, &sort::sort(x.layout, x.dtype, descending), &[x])?;
         let n = x.shape().last().copied().unwrap_or(1);
-        Ok((y, places.within(Some([0, n as i64 - 1]))))
+        let range = Some([0, n as i64 - 1]);
+        if first == n {
+            return Ok((y, places.within(range)));
+        }
+        // All are sorted, and the first ones copied.
+        let layout = Layout::contiguous(x.shape().clone()).slice(x.shape().rank() - 1, 0, first, 1);
+        let some = |buffer, dtype| Self::copy(d, View { buffer, layout: &layout, dtype });
+        Ok((some(&y, x.dtype)?, some(&places, DType::I64)?.within(range)))
     }
 
     fn precision(d: &Self::Device) -> Precision {

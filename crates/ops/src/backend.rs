@@ -431,8 +431,13 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>>;
     /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros are equal.
-    /// Gives the values and where they came from (i64).
-    fn sort(d: &Self::Device, x: View<'_, Self>, descending: bool) -> Result<(Self::Buffer, Self::Buffer)>;
+    /// Gives the `first` values of each, at most all, and where they came from (i64).
+    fn sort(
+        d: &Self::Device,
+        x: View<'_, Self>,
+        descending: bool,
+        first: usize,
+    ) -> Result<(Self::Buffer, Self::Buffer)>;
 
     // Products
 

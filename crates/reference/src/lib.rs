@@ -192,8 +192,8 @@ impl Backend for Reference {
     ) -> Result<Placed<HostData>> {
         rows::rows(r, &x, kept, dtype).map(Placed::from)
     }
-    fn sort(_: &Device, x: View<'_>, descending: bool) -> Result<(HostData, HostData)> {
-        sort::sort(&x, descending)
+    fn sort(_: &Device, x: View<'_>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
+        sort::sort(&x, descending, first)
     }
 
     fn precision(_: &Device) -> Precision {

@@ -20,10 +20,16 @@ fn put_in_order(places: &mut [usize], compare: &dyn Fn(usize, usize) -> Ordering
     places.sort_by(|&a, &b| compare(a, b));
 }
 
-/// Sorts each row along the last axis, stable, also when descending: the values, and where they came from.
-pub fn sort(x: &View, descending: bool) -> Result<(HostData, HostData)> {
-    fn one<T: Element + PartialOrd>(v: &[T], n: usize, descending: bool) -> Result<(HostData, HostData)> {
-        let (mut values, mut indices) = (with_capacity(v.len())?, with_capacity(v.len())?);
+/// Sorts each row along the last axis, stable, also when descending: the `first` values of each, and where they came from.
+pub fn sort(x: &View, descending: bool, first: usize) -> Result<(HostData, HostData)> {
+    fn one<T: Element + PartialOrd>(
+        v: &[T],
+        n: usize,
+        descending: bool,
+        first: usize,
+    ) -> Result<(HostData, HostData)> {
+        let len = v.len() / n.max(1) * first;
+        let (mut values, mut indices) = (with_capacity(len)?, with_capacity(len)?);
         let mut from: Vec<usize> = filled(n, 0)?;
         // Rows of no elements are no elements.
         for row in v.chunks(n.max(1)) {
@@ -33,13 +39,13 @@ pub fn sort(x: &View, descending: bool) -> Result<(HostData, HostData)> {
             } else {
                 put_in_order(&mut from, &|a, b| compare(row[a], row[b]));
             }
-            values.extend(from.iter().map(|&i| row[i]));
-            indices.extend(from.iter().map(|&i| i as i64));
+            values.extend(from[..first].iter().map(|&i| row[i]));
+            indices.extend(from[..first].iter().map(|&i| i as i64));
         }
         Ok((T::wrap(values), HostData::I64(indices.into())))
     }
     let (_, n) = rows_of(x.shape(), x.layout.rank().saturating_sub(1));
-    each_data!(x.buffer, v => one(&elements(v, x.layout)?, n, descending))
+    each_data!(x.buffer, v => one(&elements(v, x.layout)?, n, descending, first))
 }
 
 /// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
@@ -75,7 +81,7 @@ mod tests {
         for (row, up, down) in rows {
             let x = HostData::F32(row.to_vec().into());
             for (want, descending) in [(up, false), (down, true)] {
-                let (v, i) = sort(&view(&x, &layout(&[row.len()])), descending).unwrap();
+                let (v, i) = sort(&view(&x, &layout(&[row.len()])), descending, row.len()).unwrap();
                 assert_eq!(i, HostData::I64(want.to_vec().into()), "{row:?} {descending}");
                 let moved: Vec<u32> = want.iter().map(|&i| row[i as usize].to_bits()).collect();
                 let HostData::F32(v) = v else { panic!("another type") };
@@ -87,16 +93,16 @@ mod tests {
     #[test]
     fn rows_of_a_view_and_other_types() {
         let x = HostData::U8([3, 1, 2, 0].into());
-        let (v, i) = sort(&view(&x, &layout(&[2, 2]).transpose(0, 1)), false).unwrap();
+        let (v, i) = sort(&view(&x, &layout(&[2, 2]).transpose(0, 1)), false, 2).unwrap();
         assert_eq!((v, i), (HostData::U8([2, 3, 0, 1].into()), HostData::I64([1, 0, 1, 0].into())));
         let x = HostData::Bool([true, false].into());
-        let (v, _) = sort(&view(&x, &layout(&[2])), false).unwrap();
+        let (v, _) = sort(&view(&x, &layout(&[2])), false, 2).unwrap();
         assert_eq!(v, HostData::Bool([false, true].into()));
         let x = HostData::BF16([bf16::NAN, bf16::ONE].into());
-        let (_, i) = sort(&view(&x, &layout(&[2])), false).unwrap();
+        let (_, i) = sort(&view(&x, &layout(&[2])), false, 2).unwrap();
         assert_eq!(i, HostData::I64([1, 0].into()));
         let x = HostData::I64([5].into());
-        assert_eq!(sort(&view(&x, &layout(&[])), true).unwrap(), (x.clone(), HostData::I64([0].into())));
+        assert_eq!(sort(&view(&x, &layout(&[])), true, 1).unwrap(), (x.clone(), HostData::I64([0].into())));
     }
 
     #[test]

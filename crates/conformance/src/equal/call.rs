@@ -100,6 +100,7 @@ pub enum Call {
     Sort {
         x: Operand,
         descending: bool,
+        first: usize,
     },
     Contract {
         x: Operand,
@@ -298,9 +299,9 @@ impl Call {
                     vec![placed(y, *dtype, x.layout.shape().clone())?]
                 }
             }
-            Call::Sort { x, descending } => {
-                let (values, indices) = B::sort(d, up(x)?.view(), *descending)?;
-                let len = x.layout.shape().numel();
+            Call::Sort { x, descending, first } => {
+                let (values, indices) = B::sort(d, up(x)?.view(), *descending, *first)?;
+                let len = area(&x.layout.shape()[..x.layout.rank() - 1]) * first;
                 vec![down(values, x.data.dtype(), len)?, down(indices, DType::I64, len)?]
             }
             Call::Contract { x, w, bias } => {

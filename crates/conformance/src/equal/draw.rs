@@ -103,7 +103,8 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
         Work::Sort => {
             let rank = dice.between(1, 3);
             let shape = dice.shape(rank, largest);
-            Call::Sort { x: operand(dice, any, &shape, values), descending: dice.once_in(2) }
+            let first = if dice.once_in(2) { shape[rank - 1] } else { dice.below(shape[rank - 1] + 1) };
+            Call::Sort { x: operand(dice, any, &shape, values), descending: dice.once_in(2), first }
         }
         Work::Contract => {
             let (b, k) = (dice.between(1, 3), dice.size(1537.min(largest)));

@@ -68,9 +68,20 @@ fn rank_64(v: f64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// Sorts each row along the last axis, stable, also when descending: the values, and where they came from.
-pub(crate) fn sort(d: &CpuDevice, x: &View<'_>, descending: bool) -> Result<(HostData, HostData)> {
-    fn typed<T: Ordered>(_: &[T], d: &CpuDevice, x: &View<'_>, down: bool) -> Result<(HostData, HostData)> {
+/// Sorts each row along the last axis, stable, also when descending: the `first` values of each, and where they came from.
+pub(crate) fn sort(
+    d: &CpuDevice,
+    x: &View<'_>,
+    descending: bool,
+    first: usize,
+) -> Result<(HostData, HostData)> {
+    fn typed<T: Ordered>(
+        _: &[T],
+        d: &CpuDevice,
+        x: &View<'_>,
+        down: bool,
+        first: usize,
+    ) -> Result<(HostData, HostData)> {
         let n = x.shape().last().copied().unwrap_or(1);
         if u32::try_from(n).is_err() {
             return Err(Error::argument(format!(
@@ -78,53 +89,105 @@ pub(crate) fn sort(d: &CpuDevice, x: &View<'_>, descending: bool) -> Result<(Hos
             )));
         }
         let copy = turned::<T>(d, "a sort", x)?;
-        let (values, places) = rows::<T>(d, &either("a sort", x, &copy)?, n, x.shape().numel(), down)?;
+        let rows = Rows { n, count: x.shape().numel() / n.max(1), first, down };
+        let (values, places) = rows.sorted::<T>(d, &either("a sort", x, &copy)?)?;
         Ok((T::wrap(values), HostData::I64(places)))
     }
-    each_data!(x.buffer, v => typed(v, d, x, descending))
+    each_data!(x.buffer, v => typed(v, d, x, descending, first))
 }
 
-fn rows<T: Ordered>(
-    d: &CpuDevice,
-    x: &Stage<'_, T>,
+/// Rows to be sorted.
+#[derive(Clone, Copy)]
+struct Rows {
+    /// Elements of each.
     n: usize,
-    len: usize,
+    count: usize,
+    /// How many of each are wanted.
+    first: usize,
+    /// The largest first?
     down: bool,
-) -> Result<(HostVec<T>, HostVec<i64>)> {
-    /// Elements of a row that are worth several threads: sorting them takes milliseconds.
-    const LONG: usize = 1 << 16;
-    let (mut values, mut places) = (filled(len, T::ZERO)?, filled(len, 0i64)?);
-    if len == 0 {
-        return Ok((values, places));
+}
+
+impl Rows {
+    fn sorted<T: Ordered>(self, d: &CpuDevice, x: &Stage<'_, T>) -> Result<(HostVec<T>, HostVec<i64>)> {
+        /// Elements of a row that are worth several threads: sorting them takes milliseconds.
+        const LONG: usize = 1 << 16;
+        let Rows { n, count, first, .. } = self;
+        let (mut values, mut places) = (filled(count * first, T::ZERO)?, filled(count * first, 0i64)?);
+        if count * first == 0 {
+            return Ok((values, places));
+        }
+        let shared = n >= LONG && count < d.threads();
+        let one = |row: usize, values: &mut [T], places: &mut [i64]| {
+            let mut buffer = filled(n, T::ZERO)?;
+            let x = x.block(d.isa(), row * n, n, n, &mut buffer);
+            let keys = self.keys(d, x, shared)?;
+            for ((value, place), &key) in values.iter_mut().zip(places).zip(&keys) {
+                let i = T::place(key);
+                (*value, *place) = (x[i], i as i64);
+            }
+            Ok::<(), Error>(())
+        };
+        let mut all = host::with_capacity(count)?;
+        all.extend(values.chunks_mut(first).zip(places.chunks_mut(first)).enumerate());
+        if shared {
+            all.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))?;
+        } else {
+            // About so many comparisons, each a few nanoseconds.
+            let ns = (n * (first.max(2).ilog2() as usize)) as f64 * 2.0;
+            try_pieces(d, &mut all, (1024 / n).max(1), ns, &|_, part| {
+                part.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))
+            })?;
+        }
+        drop(all);
+        Ok((values, places))
     }
-    let shared = n >= LONG && len / n < d.threads();
-    let one = |row: usize, values: &mut [T], places: &mut [i64]| {
-        let mut buffer = filled(n, T::ZERO)?;
-        let x = x.block(d.isa(), row * n, n, n, &mut buffer);
+    /// The keys of a row, of which those that are wanted come first, in order.
+    fn keys<T: Ordered>(self, d: &CpuDevice, x: &[T], shared: bool) -> Result<Vec<T::Key>> {
+        let Rows { n, first, down, .. } = self;
+        // A part that holds few of many is found without sorting all.
+        if first <= n / 8 {
+            let part = if shared { n.div_ceil(2 * d.threads()).max(8 * first) } else { n };
+            let mut parts = host::with_capacity(n.div_ceil(part))?;
+            parts.extend((0..n).step_by(part).map(|at| (at, Vec::new())));
+            try_pieces(d, &mut parts, 1, part as f64, &|_, parts| {
+                for (at, keys) in parts {
+                    *keys = least(&x[*at..n.min(*at + part)], *at, first, down)?;
+                }
+                Ok(())
+            })?;
+            let mut keys = parts.into_iter().flat_map(|(_, keys)| keys).collect::<Vec<_>>();
+            keys.sort_unstable();
+            return Ok(keys);
+        }
         let mut keys = host::with_capacity(n)?;
         keys.extend(x.iter().enumerate().map(|(i, &v)| v.key(i, down)));
         if shared {
-            keys = merge::sort(d, keys)?;
-        } else {
-            keys.sort_unstable();
+            return merge::sort(d, keys);
         }
-        for ((value, place), &key) in values.iter_mut().zip(places).zip(&keys) {
-            let i = T::place(key);
-            (*value, *place) = (x[i], i as i64);
-        }
-        Ok::<(), Error>(())
-    };
-    let mut all = host::with_capacity(len / n)?;
-    all.extend(values.chunks_mut(n).zip(places.chunks_mut(n)).enumerate());
-    if shared {
-        all.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))?;
-    } else {
-        // About so many comparisons, each a few nanoseconds.
-        let ns = (n * (n.max(2).ilog2() as usize)) as f64 * 2.0;
-        try_pieces(d, &mut all, (1024 / n).max(1), ns, &|_, part| {
-            part.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))
-        })?;
+        keys.sort_unstable();
+        Ok(keys)
     }
-    drop(all);
-    Ok((values, places))
+}
+
+/// The least keys of elements, of which the first has place `at`, in any order: `first` of them, or all. Of those that were seen, as many are
+/// held, and some more; what is not before the last one of these is passed over, so most elements cost a comparison.
+fn least<T: Ordered>(x: &[T], at: usize, first: usize, down: bool) -> Result<Vec<T::Key>> {
+    /// More than are wanted.
+    const MORE: usize = 256;
+    let mut keys: Vec<T::Key> = host::with_capacity(2 * first + MORE)?;
+    let mut last: Option<T::Key> = None;
+    for (i, &v) in x.iter().enumerate() {
+        let key = v.key(at + i, down);
+        if last.is_some_and(|last| key > last) {
+            continue;
+        }
+        keys.push(key);
+        if keys.len() == 2 * first + MORE {
+            let (_, nth, _) = keys.select_nth_unstable(first - 1);
+            last = Some(*nth);
+            keys.truncate(first);
+        }
+    }
+    Ok(keys)
 }

@@ -1,22 +1,21 @@
-//! f16 to f32 and back by the instructions that are there for it.
+//! f16 and bf16 to f32 and back, by registers.
 //!
-//! They give what the formulas of [`crate::convert`] give, to the bit, which are for processors without them.
+//! This gives what the formulas of [`crate::convert`] give, to the bit, which are for other processors.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::isa::{Copies, Isa, Level};
-use super::quad::Quad;
+use super::quad::{Half, Quad};
 use super::room::Room;
 use super::vector::{InRegisters, in_registers};
-use elinvar_core::f16;
 use std::marker::PhantomData;
 
 /// Writes the numbers, exactly; or says that it does not.
-pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) -> bool {
+pub(crate) fn widen<H: Half + Default>(isa: Isa, x: &[H], room: &mut Room<'_, f32>) -> bool {
     by::<Widen, _, _>(isa, x, room)
 }
 
-/// Writes the nearest f16, of two the even one; or says that it does not.
-pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut Room<'_, f16>) -> bool {
+/// Writes the nearest halves, of two the even one; or says that it does not.
+pub(crate) fn narrow<H: Half + Default>(isa: Isa, x: &[f32], room: &mut Room<'_, H>) -> bool {
     by::<Narrow, _, _>(isa, x, room)
 }
 
@@ -39,18 +38,18 @@ trait Way<S, T> {
 }
 
 struct Widen;
-impl Way<f16, f32> for Widen {
+impl<H: Half> Way<H, f32> for Widen {
     #[inline(always)]
-    unsafe fn some<V: Quad<T = f32>>(x: *const f16, y: *mut f32) {
+    unsafe fn some<V: Quad<T = f32>>(x: *const H, y: *mut f32) {
         // SAFETY: the caller's.
         unsafe { V::widen(x).store(y) }
     }
 }
 
 struct Narrow;
-impl Way<f32, f16> for Narrow {
+impl<H: Half> Way<f32, H> for Narrow {
     #[inline(always)]
-    unsafe fn some<V: Quad<T = f32>>(x: *const f32, y: *mut f16) {
+    unsafe fn some<V: Quad<T = f32>>(x: *const f32, y: *mut H) {
         // SAFETY: the caller's.
         unsafe { V::load(x).narrow(y) }
     }

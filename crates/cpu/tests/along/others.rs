@@ -27,11 +27,19 @@ fn check_rows(x: &(Data, Layout), kept: usize) {
 }
 
 fn check_sort(x: &(Data, Layout)) {
+    let n = *x.1.shape().last().expect("a row");
+    // All of a row, few of it, and so many that sorting all is as good.
+    for first in [n, n.min(1), n.min(10), n / 8, n / 3] {
+        check_first(x, first);
+    }
+}
+
+fn check_first(x: &(Data, Layout), first: usize) {
     for down in [false, true] {
-        let want = Reference::sort(&ReferenceDevice, reference(x), down).unwrap();
+        let want = Reference::sort(&ReferenceDevice, reference(x), down, first).unwrap();
         for d in devices() {
-            let got = Cpu::sort(&d, cpu(x), down).unwrap();
-            let what = format!("sort of {} {:?}, {down}, on {d:?}", x.0.dtype(), x.1);
+            let got = Cpu::sort(&d, cpu(x), down, first).unwrap();
+            let what = format!("the first {first} of {} {:?}, {down}, on {d:?}", x.0.dtype(), x.1);
             same(&what, Ok(got.0), Ok(want.0.clone()));
             same(&what, Ok(got.1), Ok(want.1.clone()));
         }

@@ -1,5 +1,6 @@
 //! The bits of the reference, for every instruction set of this processor and several numbers of threads.
 
+mod assemble;
 mod common;
 #[path = "../common/data.rs"]
 mod data;

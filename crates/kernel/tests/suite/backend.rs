@@ -3,7 +3,9 @@
 
 use crate::ptx_machine;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_core::{
+    DType, Element, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, each_data,
+};
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Launch, Memory, run};
@@ -420,9 +422,15 @@ impl Backend for Interpreted {
         assert_eq!(all[0].cells.len(), len);
         Ok(host(&all[0]).into())
     }
-    fn sort(_: &Device, x: View<'_, Self>, descending: bool) -> Result<(HostData, HostData)> {
+    fn sort(_: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);
-        Ok((host(&all[0]), host(&all[1])))
+        // Kernels sort whole rows.
+        fn some<T: Element>(all: &[T], n: usize, first: usize) -> HostData {
+            T::wrap(all.chunks(n.max(1)).flat_map(|row| &row[..first]).copied().collect::<Vec<_>>())
+        }
+        let n = x.shape().last().copied().unwrap_or(1);
+        let some = |all: HostData| each_data!(&all, v => some(v, n, first));
+        Ok((some(host(&all[0])), some(host(&all[1]))))
     }
 
     fn precision(_: &Device) -> Precision {

@@ -9,7 +9,7 @@ use crate::prelude::*;
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.
 pub fn argsort<V: Value>(x: &V, dim: isize, descending: bool) -> Result<V> {
-    Ok(V::from_array(sort::run("argsort", x.array(), dim, descending)?.1))
+    Ok(V::from_array(sort::run("argsort", x.array(), dim, descending, None)?.1))
 }
 
 /// By name: operand x; attributes dim and descending.

@@ -12,6 +12,8 @@ pub struct Sort {
     pub axis: usize,
     /// The largest first?
     pub descending: bool,
+    /// How many of each row are wanted; all, if it is not said.
+    pub first: Option<usize>,
 }
 
 impl Op for Sort {
@@ -22,8 +24,11 @@ impl Op for Sort {
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         let order = rows_last(x[0].shape(), &[self.axis]);
         let layout = x[0].layout().permute(&order);
-        let (values, places) = B::sort(x[0].device(), x[0].view_as(&layout), self.descending)?;
-        let shape = layout.shape();
+        let mut sizes = Dims::from_slice(layout.shape());
+        let n = sizes.last_mut().expect("an op on one axis has one");
+        *n = self.first.unwrap_or(*n).min(*n);
+        let (values, places) = B::sort(x[0].device(), x[0].view_as(&layout), self.descending, *n)?;
+        let shape = Shape::new(&sizes)?;
         let back = permute::inverse(&order);
         let turn = |buffer, dtype| {
             let y = Array::new(x[0].device(), buffer, shape.clone(), dtype);
@@ -44,17 +49,26 @@ impl Op for Sort {
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.
 pub fn sort<V: Value>(x: &V, dim: isize, descending: bool) -> Result<(V, V)> {
-    run("sort", x, dim, descending)
+    run("sort", x, dim, descending, None)
 }
 
-/// Sorts for an op of this name.
+/// Sorts for an op of this name, which may want the first elements of each row alone.
 ///
 /// # Errors
 /// As [`sort`].
-pub(super) fn run<V: Value>(op: &str, x: &V, dim: isize, descending: bool) -> Result<(V, V)> {
+pub(super) fn run<V: Value>(
+    op: &str,
+    x: &V,
+    dim: isize,
+    descending: bool,
+    first: Option<usize>,
+) -> Result<(V, V)> {
     let axis = x.shape().axis(op, dim)?;
     let line = at_least_1d(x)?;
-    let both = V::apply_many(Sort { axis, descending }, &[&line])?;
+    let both = V::apply_many(Sort { axis, descending, first }, &[&line])?;
+    if x.shape().rank() > 0 {
+        return Ok((both[0].clone(), both[1].clone()));
+    }
     Ok((reshape::to_shape(&both[0], x.shape())?, reshape::to_shape(&both[1], x.shape())?))
 }
 

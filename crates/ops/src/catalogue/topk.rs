@@ -1,7 +1,7 @@
 //! topk: the k largest or smallest elements of an axis, sorted. Of equal elements the first is taken; NaN is the
 //! largest.
 
-use super::{narrow, sort};
+use super::sort;
 use crate::prelude::*;
 
 /// The `k` largest (or smallest) elements of `x` along `dim`, sorted, and their indices (i64): (values, indices).
@@ -17,11 +17,9 @@ pub fn topk<V: Value>(x: &V, k: usize, dim: isize, largest: bool) -> Result<(V, 
             x.shape()
         )));
     }
-    let (values, indices) = sort(x, dim, largest)?;
-    if x.shape().rank() == 0 {
-        return Ok((values, indices));
-    }
-    Ok((narrow::run(&values, axis, 0, k)?, narrow::run(&indices, axis, 0, k)?))
+    // A scalar is a row of one, and stays a scalar.
+    let first = if x.shape().rank() == 0 { n } else { k };
+    sort::run("topk", x, dim, largest, Some(first))
 }
 
 /// By name: operand x; attributes k, dim and largest.

@@ -30,19 +30,19 @@ pub(crate) trait Quad: Vector {
     unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8];
     /// Neighbours, widened.
     unsafe fn widen<H: Half>(p: *const H) -> Self;
-    /// To so many f16, rounded to the nearest, of two to the even one.
+    /// To so many halves, rounded to the nearest, of two to the even one.
     ///
     /// # Safety
-    /// As for [`Vector`], of `LANES` f16.
+    /// As for [`Vector`], of `LANES` halves.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    unsafe fn narrow(self, p: *mut f16) {
+    unsafe fn narrow<H: Half>(self, p: *mut H) {
         let mut all = [Self::T::ZERO; 16];
         // SAFETY: the caller's; no register has more than 16 lanes.
         unsafe {
             self.store(all.as_mut_ptr());
             for (i, x) in all[..Self::LANES].iter().enumerate() {
-                p.add(i).write(f16::from_f64(x.to_f64()));
+                p.add(i).write(H::nearest(x.to_f64()));
             }
         }
     }
@@ -70,6 +70,9 @@ pub(crate) trait Half: Copy + Sync {
     const UPPER: bool;
     /// As a number.
     fn wide<T: Registers>(self) -> T;
+    /// The nearest one.
+    #[cfg(target_arch = "x86_64")]
+    fn nearest(x: f64) -> Self;
 }
 macro_rules! half {
     ($($t:ty: $upper:literal),*) => {$(
@@ -80,6 +83,11 @@ macro_rules! half {
             #[inline(always)]
             fn wide<T: Registers>(self) -> T {
                 T::lit(f64::from(self.to_f32()))
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            fn nearest(x: f64) -> Self {
+                Element::from_f64(x)
             }
         }
     )*};

@@ -127,11 +127,51 @@ unsafe fn whole512(p: *const f32, step: isize) -> [__m512; 16] {
     }
 }
 
-/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16, to f16, store;`
+/// Numbers as bf16, to the nearest, of two the even one: just below a half is added, and the last bit that stays. A NaN stays one if its
+/// first bit is set.
+///
+/// # Safety
+/// AVX-512.
+#[inline(always)]
+unsafe fn upper512(x: __m512) -> __m256i {
+    // SAFETY: the caller's.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        let upper = _mm512_srli_epi32::<16>(bits);
+        let even = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+        let near = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        let near = _mm512_mask_or_epi32(_mm512_srli_epi32::<16>(near), nan, upper, _mm512_set1_epi32(0x40));
+        _mm512_cvtepi32_epi16(near)
+    }
+}
+
+/// The same.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn upper256(x: __m256) -> __m128i {
+    // SAFETY: the caller's.
+    unsafe {
+        let bits = _mm256_castps_si256(x);
+        let upper = _mm256_srli_epi32::<16>(bits);
+        let even = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+        let near = _mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+        let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+        let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+        let near = _mm256_blendv_epi8(_mm256_srli_epi32::<16>(near), quiet, nan);
+        // Each half has its numbers twice.
+        let both = _mm256_packus_epi32(near, near);
+        _mm256_castsi256_si128(_mm256_permute4x64_epi64::<0b1000>(both))
+    }
+}
+
+/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16, to f16, to bf16, store;`
 macro_rules! quads {
     ($($v:ty: $square:ident $pieces:ident $pairs:ident $whole:ident
         $low:ident $high:ident $shuffle:ident
-        $load:ident $widen:ident $cast:ident $shift:ident $from_f16:ident $to_f16:ident $store:ident;)*) => {$(
+        $load:ident $widen:ident $cast:ident $shift:ident $from_f16:ident $to_f16:ident $upper:ident $store:ident;)*) => {$(
         /// Numbers 0 to 3, of 32 bits, of as many rows as the register has numbers.
         ///
         /// # Safety
@@ -163,9 +203,11 @@ macro_rules! quads {
                 }
             }
             #[inline(always)]
-            unsafe fn narrow(self, p: *mut elinvar_core::f16) {
+            unsafe fn narrow<H: Half>(self, p: *mut H) {
                 // SAFETY: the caller's.
-                unsafe { $store(p.cast(), $to_f16::<_MM_FROUND_TO_NEAREST_INT>(self)) }
+                unsafe {
+                    $store(p.cast(), if H::UPPER { $upper(self) } else { $to_f16::<_MM_FROUND_TO_NEAREST_INT>(self) });
+                }
             }
             #[inline(always)]
             unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
@@ -191,10 +233,10 @@ macro_rules! quads {
 quads! {
     __m512: square512 four pairs512 whole512
         _mm512_unpacklo_ps _mm512_unpackhi_ps _mm512_shuffle_ps
-        _mm256_loadu_si256 _mm512_cvtepu16_epi32 _mm512_castsi512_ps _mm512_slli_epi32 _mm512_cvtph_ps _mm512_cvtps_ph _mm256_storeu_si256;
+        _mm256_loadu_si256 _mm512_cvtepu16_epi32 _mm512_castsi512_ps _mm512_slli_epi32 _mm512_cvtph_ps _mm512_cvtps_ph upper512 _mm256_storeu_si256;
     __m256: square256 two pairs256 quads
         _mm256_unpacklo_ps _mm256_unpackhi_ps _mm256_shuffle_ps
-        _mm_loadu_si128 _mm256_cvtepu16_epi32 _mm256_castsi256_ps _mm256_slli_epi32 _mm256_cvtph_ps _mm256_cvtps_ph _mm_storeu_si128;
+        _mm_loadu_si128 _mm256_cvtepu16_epi32 _mm256_castsi256_ps _mm256_slli_epi32 _mm256_cvtph_ps _mm256_cvtps_ph upper256 _mm_storeu_si128;
 }
 
 impl Quad for __m512d {
