@@ -94,8 +94,12 @@ impl<'a> Slabs<'a> {
         for &(part, width) in &self.parts {
             let v =
                 T::slice(part.buffer).ok_or_else(|| misuse("a part of another type", part.buffer.dtype()))?;
-            // What lies in long rows is read where it lies.
-            let walk = (!narrow && !is_crossed(part.layout)).then(|| Walk::new(part.layout));
+            // What lies in long rows is read where it lies, in turn with narrow ones if each row is one piece.
+            let walk = Walk::new(part.layout);
+            let (n, step) = walk.inner();
+            let whole = step == 1 && n.is_multiple_of(width);
+            let lies = width >= CALL && if narrow { whole } else { !is_crossed(part.layout) };
+            let walk = lies.then_some(walk);
             let x = if walk.is_some() { Elements::There(v) } else { elements(d, v, part.layout)? };
             parts.push((x, walk, width));
         }
@@ -107,13 +111,17 @@ impl<'a> Slabs<'a> {
                     let some = (room.left() / columns).min((BLOCK / columns).max(1));
                     let y = room.zeroed(some * columns, T::ZERO);
                     let mut at = 0;
-                    for (x, _, width) in &parts {
-                        let x = &x[row * width..(row + some) * width];
+                    for (x, walk, width) in &parts {
                         let rows = y.chunks_exact_mut(columns);
-                        if *width == 1 {
-                            rows.zip(x).for_each(|(y, &x)| y[at] = x);
+                        if let Some(walk) = walk {
+                            rows.enumerate().for_each(|(i, y)| {
+                                let x = &x[walk.position((row + i) * width)..][..*width];
+                                y[at..at + width].copy_from_slice(x);
+                            });
+                        } else if *width == 1 {
+                            rows.zip(&x[row..]).for_each(|(y, &x)| y[at] = x);
                         } else {
-                            rows.zip(x.chunks_exact(*width))
+                            rows.zip(x[row * width..].chunks_exact(*width))
                                 .for_each(|(y, x)| y[at..at + width].copy_from_slice(x));
                         }
                         at += width;

@@ -144,10 +144,17 @@ impl Rows {
     }
     /// The keys of a row, of which those that are wanted come first, in order.
     fn keys<T: Ordered>(self, d: &CpuDevice, x: &[T], shared: bool) -> Result<Vec<T::Key>> {
+        /// Elements of a row of which some are passed over.
+        const MANY: usize = 512;
         let Rows { n, first, down, .. } = self;
-        // A part that holds few of many is found without sorting all.
-        if first <= n / 8 {
-            let part = if shared { n.div_ceil(2 * d.threads()).max(8 * first) } else { n };
+        // A few of many are found without sorting all.
+        if n >= MANY && first <= n / 8 && !shared {
+            let mut keys = least(x, 0, first, down)?;
+            keys.sort_unstable();
+            return Ok(keys);
+        }
+        if n >= MANY && first <= n / 8 {
+            let part = n.div_ceil(2 * d.threads()).max(8 * first);
             let mut parts = host::with_capacity(n.div_ceil(part))?;
             parts.extend((0..n).step_by(part).map(|at| (at, Vec::new())));
             try_pieces(d, &mut parts, 1, part as f64, &|_, parts| {
@@ -174,7 +181,7 @@ impl Rows {
 /// held, and some more; what is not before the last one of these is passed over, so most elements cost a comparison.
 fn least<T: Ordered>(x: &[T], at: usize, first: usize, down: bool) -> Result<Vec<T::Key>> {
     /// More than are wanted.
-    const MORE: usize = 256;
+    const MORE: usize = 64;
     let mut keys: Vec<T::Key> = host::with_capacity(2 * first + MORE)?;
     let mut last: Option<T::Key> = None;
     for (i, &v) in x.iter().enumerate() {

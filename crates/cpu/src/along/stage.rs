@@ -283,6 +283,8 @@ impl<'a, T: Number> Stage<'a, T> {
 pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<Held>> {
     /// Elements of a side of a tile: a cache line of f32.
     const SIDE: usize = 16;
+    /// Elements that a thread takes at once: of rows of ten, a tile is less than what it takes to hand it out.
+    const PIECE: usize = 1 << 13;
     let stage = Stage::<T>::new(what, x)?;
     let (n, step) = stage.inner;
     let Some((&(columns, 1), outer)) = stage.outer.split_last() else { return Ok(None) };
@@ -291,7 +293,8 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
         return Ok(None);
     }
     let mut y = filled(x.shape().numel(), T::ZERO)?;
-    pieces(d, &mut y, SIDE * n, 1.0, &|start, part| {
+    let piece = SIDE * n * (PIECE / (SIDE * n)).max(1);
+    pieces(d, &mut y, piece, 1.0, &|start, part| {
         let mut done = 0;
         while done < part.len() {
             let (row, column) = ((start + done) / n / columns, (start + done) / n % columns);
@@ -301,7 +304,11 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
                 let mut tile = [[T::ZERO; SIDE]; SIDE];
                 let some = SIDE.min(n - i);
                 for (k, tile) in tile[..some].iter_mut().enumerate() {
-                    T::load(d.isa(), stage.data, place(base, step, i + k), 1, &mut tile[..width]);
+                    let (at, tile) = (place(base, step, i + k), &mut tile[..width]);
+                    match stage.own {
+                        Some(own) => tile.copy_from_slice(&own[at..at + width]),
+                        None => T::load(d.isa(), stage.data, at, 1, tile),
+                    }
                 }
                 for c in 0..width {
                     let y = &mut part[done + c * n + i..][..some];

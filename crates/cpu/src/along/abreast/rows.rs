@@ -20,7 +20,7 @@ use elinvar_ops::rows::{RowOut, Rows, STATS};
 /// Nanoseconds for a term, at least.
 const NS: f64 = 0.2;
 /// Elements of rows that are read several times, at most: a window of each stays in a second-level cache.
-const LONG: usize = 2048;
+const LONG: usize = 4096;
 
 /// The results of a formula, if the rows, which are the first `kept` axes, had better go side by side.
 pub(in crate::along) fn rows<C: Float, R: Rows<N>, const N: usize>(
