@@ -227,6 +227,27 @@ fn rows_side_by_side() {
 }
 
 #[test]
+fn rows_side_by_side_of_several_axes() {
+    let mut dice = Dice::new(13);
+    for [a, b, c, d] in [[3, 2, 5, 70], [20, 3, 9, 32], [2, 1, 300, 65], [7, 40, 2, 3], [40, 2, 120, 33]] {
+        let l = Layout::contiguous(Shape::new(&[a, b, c, d]).unwrap());
+        // Rows along one axis or two, beside columns along one or two.
+        for (order, kept) in
+            [([1, 3, 0, 2], 2), ([0, 2, 3, 1], 3), ([3, 0, 1, 2], 1), ([2, 3, 0, 1], 2), ([1, 2, 3, 0], 3)]
+        {
+            let l = l.permute(&order);
+            let t = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16]);
+            let mut x = || (dice.data(t, a * b * c * d, false), l.clone());
+            let (x, w) = (x(), x());
+            check("axes", &Softmax, std::array::from_ref(&x), kept, t);
+            check("axes", &Moments, std::array::from_ref(&x), kept, t);
+            check("axes", &Weighed, &[x.clone(), w.clone()], kept, t);
+            check("axes", &elinvar_ops::catalogue::normalize::Products, &[x, w], kept, t);
+        }
+    }
+}
+
+#[test]
 fn products_with_normalized_rows() {
     // The gradient of a weight for each row: one pass has the bits of the two ops.
     use elinvar_ops::catalogue::normalize::{NormalProducts, Normalize, Products};

@@ -86,6 +86,13 @@ impl Grid {
         few: usize,
     ) -> Result<Option<(Grid, Vec<Lines<'a, T>>)>> {
         let shape = x[0].layout.shape();
+        let n: usize = shape[kept..].iter().product();
+        // Most rows do not, and short ones should not wait for more than a look at them.
+        let Some(last) = (0..kept).rev().find(|&axis| shape[axis] != 1) else { return Ok(None) };
+        let may = |step: isize| step == 1 || n <= SHORT && step == n as isize;
+        if shape.numel() == 0 || !x.iter().any(|x| may(x.layout.strides()[last])) {
+            return Ok(None);
+        }
         let strides: Vec<&[isize]> = x.iter().map(|x| x.layout.strides()).collect();
         let part = |axes: std::ops::Range<usize>| {
             let strides: Vec<&[isize]> = strides.iter().map(|s| &s[axes.clone()]).collect();
@@ -94,11 +101,10 @@ impl Grid {
         let (mut outer, from) = part(0..kept);
         let (inner, _) = part(kept..shape.rank());
         let (Some((columns, steps)), Some((_, down))) = (outer.pop(), inner.last()) else { return Ok(None) };
-        let n: usize = shape[kept..].iter().product();
         let both = || steps.iter().zip(down);
         let upright = both().any(|(column, row)| *column == 1 && !matches!(row, 0 | 1));
         let short = n <= SHORT && both().any(|(column, row)| *column == n as isize && *row == 1);
-        if shape.numel() == 0 || columns < few || !(upright || short) {
+        if columns < few || !(upright || short) {
             return Ok(None);
         }
         let lines = x.iter().enumerate().map(|(k, x)| {
