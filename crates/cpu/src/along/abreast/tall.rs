@@ -9,7 +9,7 @@ use crate::CpuDevice;
 use crate::along::lanes::Combine;
 use crate::along::stage::{Number, offset};
 use crate::isa::{Isa, Kernel, dispatch};
-use crate::memory::filled;
+use crate::memory::{Scratch, filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::stripes::{Matrices, fresh_stripes};
 use elinvar_core::order::{BLOCK, LANES};
@@ -46,7 +46,7 @@ pub(super) fn fold<T: Number, F: Combine<T>>(
     }
     // Threads share the blocks.
     let blocks = n.div_ceil(BLOCK);
-    let mut parts = filled(blocks * rows, F::start())?;
+    let mut parts = Scratch::of(filled(blocks * rows, F::start())?);
     try_pieces(d, &mut parts, rows, BLOCK as f64 * NS, &|at, part| {
         let (mut walk, start) = (Walk::<T, F>::new(d.isa(), x, all, n)?, at / rows * BLOCK);
         walk.block(x, start, BLOCK.min(n - start));
@@ -59,8 +59,10 @@ pub(super) fn fold<T: Number, F: Combine<T>>(
         Ok(())
     })?;
     join::<T, F>(d.isa(), &mut parts, blocks, rows);
-    parts.truncate(rows);
-    Ok(parts)
+    // A result of its own: it should not hold the memory of all blocks.
+    let mut y = with_capacity(rows)?;
+    y.extend_from_slice(&parts[..rows]);
+    Ok(y)
 }
 
 /// Results of blocks, joined pairwise in the order of the blocks, in the first.
