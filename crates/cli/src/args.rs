@@ -246,6 +246,9 @@ pub struct Conformance {
     /// An op's name, or a part of case names; may be repeated
     #[arg(long = "op", value_name = "NAME")]
     pub ops: Vec<String>,
+    /// Only the K-th of N parts of the cases, for N processes side by side: most of the time goes into compiling kernels
+    #[arg(long, value_name = "K/N", value_parser = part)]
+    pub part: Option<(usize, usize)>,
     /// Afterwards also draw so many calls of each kind of work, with random shapes, strides and values, of which the device must give
     /// the bits of the reference
     #[arg(long, value_name = "CALLS", default_value_t = 0)]
@@ -254,7 +257,7 @@ pub struct Conformance {
     #[arg(long, default_value_t = 0, requires = "random")]
     pub seed: u64,
     /// Print how each backend runs each op, as a table in Markdown, instead
-    #[arg(long, conflicts_with_all = ["golden", "ops", "random"])]
+    #[arg(long, conflicts_with_all = ["golden", "ops", "part", "random"])]
     pub table: bool,
 }
 
@@ -328,6 +331,14 @@ pub const ALL: &str = "all";
 
 fn functions() -> PossibleValuesParser {
     PossibleValuesParser::new(std::iter::once(ALL).chain(ulp::functions().iter().map(|f| f.name)))
+}
+
+/// K/N, with K from 1 to N.
+fn part(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    numbers
+        .filter(|(k, n)| (1..=*n).contains(k))
+        .ok_or_else(|| "a part is K/N, with K from 1 to N".to_string())
 }
 
 fn positive(text: &str) -> Result<f64, String> {

@@ -38,13 +38,15 @@ pub struct Options {
     pub golden: Option<PathBuf>,
     /// Names of ops or parts of case ids; empty: everything.
     pub only: Vec<String>,
+    /// The K-th of N parts of the cases, K from 1 on, for several processes side by side; `None`: all.
+    pub part: Option<(usize, usize)>,
     /// The device under test.
     pub device: Device,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { golden: None, only: Vec::new(), device: Device::reference() }
+        Options { golden: None, only: Vec::new(), part: None, device: Device::reference() }
     }
 }
 
@@ -52,7 +54,7 @@ impl Default for Options {
 /// ones within their tolerances; on any other device, also with those of the reference, bit by bit.
 ///
 /// # Errors
-/// `Io` or `Format` if the golden directory is not in order, `InvalidArgument` if no case is left to run.
+/// `Io` or `Format` if the golden directory is not in order, `InvalidArgument` if no case is left to run, or there is no such part.
 pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
     let (device, reference) = (&options.device, Device::reference());
     let cases = cases(options)?;
@@ -68,10 +70,10 @@ pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
 /// The cases that the options ask for.
 ///
 /// # Errors
-/// `Io` or `Format` if the golden directory is not in order, `InvalidArgument` if no case is left to run.
+/// `Io` or `Format` if the golden directory is not in order, `InvalidArgument` if no case is left to run, or there is no such part.
 pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
     let filter = filter::Filter::new(&options.only);
-    let cases = match &options.golden {
+    let mut cases = match &options.golden {
         Some(dir) => {
             let mut cases = golden::open(dir, &filter)?;
             cases.extend(own::cases(&filter, &golden::index(dir)?.ops())?);
@@ -83,5 +85,32 @@ pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
         let asked = if options.only.is_empty() { "anything".to_string() } else { options.only.join(", ") };
         return Err(Error::argument(format!("conformance: no case matches {asked}")));
     }
+    if let Some((k, n)) = options.part {
+        if !(1..=n).contains(&k) {
+            return Err(Error::argument(format!("conformance: there is no part {k} of {n}")));
+        }
+        // In order: cases of one op need the same kernels. Of few cases, a part may have none.
+        let end = |k: usize| cases.len() * k / n;
+        cases = cases.drain(end(k - 1)..end(k)).collect();
+    }
     Ok(cases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_all_cases_in_their_order() {
+        let of = |part| {
+            let options = Options { only: vec!["abs".into(), "exp".into()], part, ..Options::default() };
+            cases(&options).map(|all| all.into_iter().map(|c| c.id).collect::<Vec<_>>())
+        };
+        let all = of(None).unwrap();
+        for n in [1, 2, 3, all.len(), all.len() + 3] {
+            let parts: Vec<String> = (1..=n).flat_map(|k| of(Some((k, n))).unwrap()).collect();
+            assert_eq!(parts, all, "{n} parts");
+        }
+        assert!(of(Some((0, 2))).is_err() && of(Some((3, 2))).is_err() && of(Some((1, 0))).is_err());
+    }
 }

@@ -4,7 +4,7 @@
 use elinvar_core::Result;
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
-use elinvar_ops::catalogue::{add, atan2, div, exp, fma, log, mul, sin, sqrt, sub, tanh};
+use elinvar_ops::catalogue::{abs, add, atan2, div, exp, fma, log, mul, sign, sin, sqrt, sub, tanh};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::fmt;
 
@@ -66,8 +66,12 @@ pub(crate) fn arithmetic<B: Backend>(device: &B::Device) -> Result<Exactness> {
     if let Some((why, _)) = rules.iter().find(|(_, ok)| !ok) {
         return Ok(Exactness::Approximate((*why).into()));
     }
+    // A compiler may keep them in sums, and flush them where it compares.
     let kept = is(mul(&at(tiny)?, &at(0.5)?)?, tiny / 2.0)?
-        && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?;
+        && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?
+        && is(abs(&at(-tiny / 2.0)?)?, tiny / 2.0)?
+        && is(sign(&at(tiny / 2.0)?)?, 1.0)?
+        && is(sqrt(&at(tiny / 4.0)?)?, tiny.sqrt() / 2.0)?;
     Ok(if kept { Exactness::Exact } else { Exactness::ExactButSubnormals })
 }
 

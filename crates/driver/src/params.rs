@@ -16,14 +16,23 @@ pub fn layout(params: &[Param]) -> (Vec<u32>, u32) {
     (offsets, end.next_multiple_of(4))
 }
 
+/// Are these the parameters of the kernel of this name?
+///
+/// # Errors
+/// `InvalidArgument` if they are not.
+pub fn check(name: &str, declared: &[Param], given: &[Constant]) -> Result<()> {
+    match given.iter().map(|p| p.scalar).eq(declared.iter().map(|p| p.scalar)) {
+        true => Ok(()),
+        false => Err(Error::argument(format!("{name}: other parameters than the kernel has"))),
+    }
+}
+
 /// The block of a launch of the kernel of this name.
 ///
 /// # Errors
 /// `InvalidArgument` if these are not the kernel's parameters.
 pub fn block(name: &str, declared: &[Param], given: &[Constant]) -> Result<Vec<u8>> {
-    if !given.iter().map(|p| p.scalar).eq(declared.iter().map(|p| p.scalar)) {
-        return Err(Error::argument(format!("{name}: other parameters than the kernel has")));
-    }
+    check(name, declared, given)?;
     let (offsets, size) = layout(declared);
     let mut block = vec![0; size as usize];
     for (p, at) in given.iter().zip(offsets) {

@@ -8,15 +8,16 @@ use crate::fast::{Fast, limits, unit_of};
 use crate::pool::Part;
 use crate::range::Range;
 use crate::record::Graph;
-use crate::tune::Case;
+use crate::tune::{Case, How};
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
-use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile, beside};
 use elinvar_kernel::library::conv::{self, Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Ints};
+use elinvar_kernel::library::row::{Hold, MANY_INVOCATIONS};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
@@ -75,7 +76,7 @@ fn filled<D: Driver>(d: &GpuDevice<D>, value: Scalar, dtype: DType, len: usize) 
 }
 
 /// Runs launches that follow one another; gives their results.
-fn steps<D: Driver, const R: usize>(
+pub(crate) fn steps<D: Driver, const R: usize>(
     d: &GpuDevice<D>,
     all: &Steps<'_>,
     x: &[Look<'_, D>],
@@ -131,6 +132,15 @@ fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
     }
 }
 
+/// What an invocation may hold of rows.
+fn hold(i: &Info) -> Hold {
+    match i.kind {
+        Kind::Discrete if !i.short && i.invocations >= MANY_INVOCATIONS => Hold::Many,
+        // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has next to none.
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => Hold::One,
+    }
+}
+
 /// A convolution or a gradient of one, in the way that is known to be the fastest.
 fn convolve<D: Driver>(
     d: &GpuDevice<D>,
@@ -170,6 +180,15 @@ fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<MatrixUnit> {
         a.precision == Precision::Fast && i.asynchronous && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
     let is = |u: &&MatrixUnit| u.elem == Elem::from(dtype) && u.shape == [16; 3];
     if fits { i.units.iter().find(is).copied() } else { None }
+}
+
+/// How exact attention is done.
+fn attention_how(i: &Info) -> attention::How {
+    match i.kind {
+        // Its barriers cost more than they save.
+        Kind::Software => attention::How::Plain,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => attention::How::Within(i.shared),
+    }
 }
 
 impl<D: Driver> Backend for Gpu<D> {
@@ -325,7 +344,7 @@ impl<D: Driver> Backend for Gpu<D> {
     }
 
     fn fold<F: Folding>(d: &Self::Device, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
-        let [y] = steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to), &[x])?;
+        let [y] = steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to, hold(d.info()?)), &[x])?;
         Ok(y)
     }
     fn arg_fold(d: &Self::Device, f: ArgFold, x: Look<'_, D>, kept: usize) -> Result<Self::Buffer> {
@@ -345,7 +364,7 @@ impl<D: Driver> Backend for Gpu<D> {
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>> {
         let f = OfRows::<F, N>(*f);
-        let [y] = steps(d, &long_rows::steps(&f, dtype, &looks(&x), kept), &x)?;
+        let [y] = steps(d, &long_rows::steps(&f, dtype, &looks(&x), kept, hold(d.info()?)), &x)?;
         Ok(y.into())
     }
     fn sort(
@@ -385,13 +404,20 @@ impl<D: Driver> Backend for Gpu<D> {
         {
             return fast.run();
         }
-        let run = |tile: Tile| {
-            let work = contract::steps(&Product::new(&e, x.dtype, x.layout, w.layout, &looks(&extra)), tile);
+        let (info, extra) = (d.info()?, looks(&extra));
+        let p = Product::new(&e, x.dtype, x.layout, w.layout, &extra);
+        let run = |how: How| {
+            let work = match how {
+                How::Tile(tile) => contract::steps(&p, tile),
+                How::Beside => {
+                    beside::steps(&p, limits(info)).unwrap_or_else(|| contract::steps(&p, Tile::PLAIN))
+                }
+            };
             steps(d, &work, &operands)
         };
-        let tried = |tile: Tile| d.unrecorded(|| d.time(|| run(tile).map(drop)));
-        let tile = d.tuner()?.tile(d.info()?, Case::of(x.dtype, x.layout, w.layout), &tried)?;
-        let [y] = run(tile)?;
+        let tried = |how: How| d.unrecorded(|| d.time(|| run(how).map(drop)));
+        let how = d.tuner()?.how(info, Case::of(x.dtype, x.layout, w.layout), &tried)?;
+        let [y] = run(how)?;
         Ok(y)
     }
     fn conv<E: Epilogue<N>, const N: usize>(
@@ -467,7 +493,8 @@ impl<D: Driver> Backend for Gpu<D> {
         let rows: usize = q.shape()[..3].iter().product();
         let y = GpuBuffer::room(d, q.dtype, rows * v.shape()[3])?;
         let lse = GpuBuffer::room(d, q.dtype.compute(), rows)?;
-        if let Some(work) = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype))) {
+        let of_mask = mask.map(|m| (m.layout, m.dtype));
+        if let Some(work) = attention::attention(a, q.dtype, layouts, of_mask, attention_how(d.info()?)) {
             let operands: Vec<Look<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
             let mut buffers = parts(&operands)?;
             buffers.extend([y.part()?, lse.part()?]);
@@ -495,13 +522,29 @@ impl<D: Driver> Backend for Gpu<D> {
             g: g.layout,
             mask: mask.map(|m| (m.layout, m.dtype)),
         };
-        let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
         let unit = attention_unit(d.info()?, a, q.dtype);
+        // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
+        let (copied, whole);
+        let (g, given) = {
+            whole = Layout::contiguous(g.shape().clone());
+            let written = attention::Given { g: &whole, ..given };
+            match unit {
+                Some(unit)
+                    if !attention::units_grad::grad_fits(unit, q.dtype, &given)
+                        && attention::units_grad::grad_fits(unit, q.dtype, &written) =>
+                {
+                    copied = Self::copy(d, g)?;
+                    (Look { buffer: &copied, layout: &whole, ..g }, written)
+                }
+                Some(_) | None => (g, given),
+            }
+        };
+        let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
         let all = match unit {
             Some(unit) if attention::units_grad::grad_fits(unit, q.dtype, &given) => {
                 attention::units_grad::attention_grad(a, q.dtype, &given)
             }
-            Some(_) | None => attention::attention_grad(a, q.dtype, given),
+            Some(_) | None => attention::attention_grad(a, q.dtype, given, attention_how(d.info()?)),
         };
         let [q, k, v] = steps(d, &all, &operands)?;
         Ok((q, k, v))

@@ -1,21 +1,21 @@
 //! Products in any order of sums: `Precision::Fast`, on devices with matrix units.
 //!
-//! Where a device fetches boxes of tensors and multiplies them in shared memory, and the operands lie so that it can, that is how it
-//! is done; else by fragments. Which it is does not depend on how many rows there are, so that a row has the bits that it has alone.
+//! Where a device fetches boxes of tensors and multiplies them in shared memory, and the operands lie so that it can, or can be
+//! turned so (f32), that is how it is done; else by fragments. Which it is does not depend on how many rows there are, so that a row has the bits that it has alone.
 //! With tuning on (`tune`), all ways that there are are tried for a product of some size, and the fastest is taken: other tiles,
 //! the other kernel, the library of the device's vendor.
 
-use crate::backend::{Look, looks, one};
+use crate::backend::{Look, looks, one, steps};
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use crate::tune::{Case, Who};
 use crate::vendor;
-use elinvar_core::{DType, Result};
+use elinvar_core::{DType, Layout, Result};
 use elinvar_driver::{Driver, Info};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
 use elinvar_kernel::library::contract::Product;
 use elinvar_kernel::library::matrix_units::Limits;
-use elinvar_kernel::library::{Formula, Work, boxes, matrix_units};
+use elinvar_kernel::library::{Formula, boxes, matrix_units, turned};
 use std::time::Duration;
 
 /// A product that may be fast.
@@ -61,7 +61,7 @@ impl<'a, D: Driver> Fast<'a, D> {
         let fragments = matrix_units::Tile::of(unit, info.subgroup[1], batches, sums, limits(info));
         let Some(fragments) = fragments else { return Ok(None) };
         let extra = looks(&operands[2..]);
-        let can = || info.boxes && boxes::fits(&Product::new(epilogue, x.dtype, x.layout, w.layout, &extra));
+        let can = || info.boxes && turned::fits(&Product::new(epilogue, x.dtype, x.layout, w.layout, &extra));
         let boxes = boxes::Tile::of(batches, sums, info.shared).filter(|_| can());
         Ok(Some(Fast { d, epilogue, plain, operands, fragments, boxes }))
     }
@@ -130,15 +130,21 @@ impl<'a, D: Driver> Fast<'a, D> {
         }
     }
     fn by_boxes(&self, tile: boxes::Tile) -> Result<GpuBuffer<D>> {
-        self.one(&|p| boxes::contract(p, tile))
+        let extra = looks(&self.operands[2..]);
+        let work = turned::steps(&self.product(&extra), tile).expect("boxes are a way only where they fit");
+        let [y] = steps(self.d, &work, self.operands)?;
+        Ok(y)
     }
     fn by_fragments(&self, tile: matrix_units::Tile) -> Result<GpuBuffer<D>> {
-        self.one(&|p| matrix_units::contract(p, tile))
-    }
-    fn one(&self, work: &dyn Fn(&Product<'a, '_>) -> Option<Work<'a>>) -> Result<GpuBuffer<D>> {
-        let [x, w] = self.factors();
         let extra = looks(&self.operands[2..]);
-        let p = Product::new(self.epilogue, x.dtype, x.layout, w.layout, &extra);
-        one(self.d, work(&p), self.operands, x.dtype, p.len())
+        let p = self.product(&extra);
+        one(self.d, matrix_units::contract(&p, tile), self.operands, p.dtype, p.len())
+    }
+    fn product<'l>(&self, extra: &'l [(&'l Layout, DType)]) -> Product<'a, 'l>
+    where
+        'a: 'l,
+    {
+        let [x, w] = self.factors();
+        Product::new(self.epilogue, x.dtype, x.layout, w.layout, extra)
     }
 }

@@ -14,7 +14,7 @@
 use super::log::Log;
 use super::raw::HostBytes;
 use crate::device::{Device, Error, MOST_SHARED, Operation, Work};
-use crate::machine::Launch;
+use crate::machine::{Launch, tensor};
 use crate::settings::Settings;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -511,51 +511,23 @@ pub unsafe extern "C" fn cuLaunchKernel(
         }
         d.may_share(function as u64, shared)?;
         let mut block = vec![0; program.param_bytes];
-        if params.is_null() {
-            // SAFETY: pairs of a word and a value, ended by 0.
-            let (at, size) = unsafe { packed(extra) };
-            if size != block.len() || (at.is_null() && size > 0) {
-                return Err(Error::INVALID_VALUE);
-            }
-            // SAFETY: the caller has `size` bytes there.
-            unsafe { block.as_mut_ptr().copy_from_nonoverlapping(at, size) };
-        } else if program.blobs > 0 {
-            // Nobody has needed it.
+        // A block of all of them is not taken: a real driver's places in it are those of the memory where it will lie, and
+        // what is to begin at a multiple of 64 does not begin at the block's.
+        if !extra.is_null() || (params.is_null() && !block.is_empty()) {
             return Err(Error::INVALID_VALUE);
-        } else {
-            for (i, p) in program.params.iter().enumerate() {
-                // SAFETY: one pointer for each parameter, to as many bytes as it has.
-                unsafe {
-                    let from = (*params.add(i)).cast::<u8>();
-                    block[p.offset..].as_mut_ptr().copy_from_nonoverlapping(from, p.size);
-                }
+        }
+        let blobs = (0..program.blobs).map(|i| (i * tensor::BYTES, tensor::BYTES));
+        let places = blobs.chain(program.params.iter().map(|p| (p.offset, p.size)));
+        for (i, (offset, size)) in places.enumerate() {
+            // SAFETY: one pointer for each parameter, to as many bytes as it has.
+            unsafe {
+                let from = (*params.add(i)).cast::<u8>();
+                block[offset..][..size].as_mut_ptr().copy_from_nonoverlapping(from, size);
             }
         }
         let launch = Launch { groups, dynamic: shared, params: block };
         d.push(stream as u64, Operation::Work(Work::Launch(program, launch)))
     })
-}
-
-/// The block of parameters: where it is, and its bytes.
-///
-/// # Safety
-/// Null, or pairs of a word (1: where it is, 2: where its size is) and a value, ended by 0.
-unsafe fn packed(extra: *mut Handle) -> (*const u8, usize) {
-    let (mut at, mut size) = (std::ptr::null(), 0);
-    if extra.is_null() {
-        return (at, size);
-    }
-    for i in (0..8).step_by(2) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match *extra.add(i) as usize {
-                1 => at = (*extra.add(i + 1)).cast_const().cast(),
-                2 => size = *(*extra.add(i + 1)).cast::<usize>(),
-                _ => break,
-            }
-        }
-    }
-    (at, size)
 }
 
 #[unsafe(no_mangle)]

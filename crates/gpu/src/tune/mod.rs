@@ -6,14 +6,16 @@
 //! is kept in a file beside the compiled pipelines, one per device and driver. It is off by default, because it makes the
 //! first run slower: a kernel is compiled for every tile. Where any order of sums will do (`Precision::Fast`), all kernels that
 //! there are for it are tried, and the library of the device's vendor, if one is installed; the file says who was fastest. Convolutions and
-//! their gradients (`windows`) are tried in ways that all give the same bits, of either precision.
+//! their gradients (`windows`) are tried in ways that all give the same bits, of either precision. `ELINVAR_TUNE=2` also says on standard
+//! error how long each took.
 
 mod windows;
 
+use crate::fast::limits;
 use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::library::boxes;
-use elinvar_kernel::library::contract::Tile;
+use elinvar_kernel::library::contract::{Tile, beside};
 use elinvar_kernel::library::matrix_units::Cut;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,31 +29,72 @@ const SMALL: usize = 1 << 18;
 const RUNS: usize = 3;
 
 /// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
-const TILES: [Tile; 11] = [
+const TILES: [Tile; 14] = [
     Tile::PLAIN,
     Tile { group: [1, 8], each: [8, 2], depth: 0, slots: 0 },
     Tile { group: [2, 32], each: [8, 4], depth: 0, slots: 0 },
     Tile { group: [16, 16], each: [2, 2], depth: 0, slots: 0 },
     Tile { group: [8, 8], each: [4, 4], depth: 16, slots: 0 },
     Tile::SHARED,
-    LARGE[1],
     LARGE[0],
-    FLOWING[1],
+    LARGE[1],
+    LARGE[2],
     FLOWING[0],
+    FLOWING[1],
+    FLOWING[2],
+    Tile { group: [16, 16], each: [8, 8], depth: 8, slots: 0 },
+    Tile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
+];
+
+/// Tiles of few loads for each product, the best first, for where there are many of them. Terms go through registers: on an H100 a
+/// product of 4096 takes 3.24 ms so, 3.51 with copies, and 3.65 with half as many terms at a time. Workgroups of 128 follow each other more
+/// closely than those of 256, of which one wave is no more than a product of 2048 has: products of 4096 and 8192 take 0.97 of the time.
+const LARGE: [Tile; 3] = [
+    Tile { group: [8, 16], each: [8, 8], depth: 16, slots: 0 },
+    Tile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
+    Tile { group: [16, 16], each: [8, 8], depth: 16, slots: 0 },
+];
+/// The same with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Of f64 they
+/// are faster, since what is on its way takes twice the registers.
+const FLOWING: [Tile; 3] = [
+    Tile { group: [16, 16], each: [8, 8], depth: 16, slots: 3 },
+    Tile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
     Tile { group: [8, 16], each: [4, 4], depth: 16, slots: 3 },
 ];
 
-/// Tiles of few loads for each product, for where there are many of them.
-const LARGE: [Tile; 2] = [
-    Tile { group: [16, 16], each: [8, 8], depth: 8, slots: 0 },
-    Tile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
-];
-/// The same, with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Four
-/// slots of the largest are 48 KiB.
-const FLOWING: [Tile; 2] = [
-    Tile { group: [16, 16], each: [8, 8], depth: 8, slots: 4 },
-    Tile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
-];
+/// How an exact product is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Cut so; chunks have launches or workgroups of their own, or follow one another.
+    Tile(Tile),
+    /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the library to say.
+    Beside,
+}
+
+impl How {
+    const PLAIN: How = How::Tile(Tile::PLAIN);
+    /// All of them, beginning with the one that is there on each device.
+    fn all() -> impl Iterator<Item = How> {
+        TILES.into_iter().map(How::Tile).chain([How::Beside])
+    }
+    /// As it stands in the file.
+    fn word(self) -> String {
+        match self {
+            How::Tile(t) => name_of(&t),
+            How::Beside => "chunks side by side".to_string(),
+        }
+    }
+    /// Can the device do it?
+    fn fits(self, info: &Info, case: &Case) -> bool {
+        match self {
+            How::Tile(t) => fits(info, &t, case.dtype),
+            How::Beside => {
+                beside::Tile::of(case.dtype, case.sizes.map(|s| 1 << s.min(31)), limits(info)).is_some()
+            }
+        }
+    }
+}
+
 /// So many workgroups keep a large device busy.
 const BUSY: u64 = 128;
 
@@ -88,9 +131,11 @@ impl Case {
 #[derive(Debug)]
 pub(crate) struct Tuner {
     tries: bool,
+    /// Does it say how long each way took?
+    says: bool,
     file: Option<PathBuf>,
-    /// The best tile, by the word of the case: its place among the tiles.
-    best: Mutex<BTreeMap<String, usize>>,
+    /// The best way, by the word of the case.
+    best: Mutex<BTreeMap<String, How>>,
     /// Who does products where any order of sums will do, by the word of the case; and was that found out, or seen to be so, by
     /// this program?
     free: Mutex<BTreeMap<String, (Who, bool)>>,
@@ -133,26 +178,27 @@ const FREE: &str = "fast ";
 
 impl Tuner {
     pub(crate) fn new<D: Driver>(info: &Info) -> Tuner {
-        let tries = std::env::var_os("ELINVAR_TUNE").is_some_and(|v| v == "1");
+        let asked = std::env::var("ELINVAR_TUNE").unwrap_or_default();
+        let (tries, says) = (matches!(&*asked, "1" | "2"), asked == "2");
         let plain = |s: &str| -> String {
             s.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
         };
         let name = format!("{}-{}-{}.tiles", D::NAME, plain(&info.name), plain(&info.driver));
         let file = elinvar_driver::cache_dir().map(|dir| dir.join(name));
         let text = file.as_ref().and_then(|f| std::fs::read_to_string(f).ok()).unwrap_or_default();
-        Tuner::with_file(tries, file, &text)
+        Tuner { says, ..Tuner::with_file(tries, file, &text) }
     }
     /// With what a file says.
     fn with_file(tries: bool, file: Option<PathBuf>, text: &str) -> Tuner {
         // A line that is not understood is as good as none.
         let line = |l: &str| {
-            let (word, tile) = l.split_once(": ")?;
-            let place = TILES.iter().position(|t| name_of(t) == tile)?;
-            Some((word.to_string(), place))
+            let (word, name) = l.split_once(": ")?;
+            let how = How::all().find(|how| how.word() == name)?;
+            Some((word.to_string(), how))
         };
         let best = Mutex::new(text.lines().filter_map(line).collect());
         let (free, ways) = (Mutex::new(Tuner::free(text)), Mutex::new(windows::read(text)));
-        Tuner { tries, file, best, free, ways }
+        Tuner { tries, says: false, file, best, free, ways }
     }
     /// What a file says of products whose order is free; this program has not seen it.
     fn free(text: &str) -> BTreeMap<String, (Who, bool)> {
@@ -182,7 +228,7 @@ impl Tuner {
             // The library that the file speaks of may be gone.
             Some((Who::Vendor, false)) if time(Who::Vendor)?.is_none() => Who::Ours,
             Some((who, false)) => who,
-            None => fastest(&ways(), time)?,
+            None => self.fastest(&case.word(), &ways(), &Who::word, time)?,
         };
         self.lock_who().insert(case.word(), (who, true));
         if known.is_none() {
@@ -197,42 +243,65 @@ impl Tuner {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tile for a product, whose time with a tile `run` finds out.
+    /// How a product is done, whose time in some way `run` finds out.
     ///
     /// # Errors
     /// Those of `run`.
-    pub(crate) fn tile(
-        &self,
-        info: &Info,
-        case: Case,
-        run: &dyn Fn(Tile) -> Result<Duration>,
-    ) -> Result<Tile> {
+    pub(crate) fn how(&self, info: &Info, case: Case, run: &dyn Fn(How) -> Result<Duration>) -> Result<How> {
         if case.is_small() {
-            return Ok(Tile::PLAIN);
+            return Ok(How::PLAIN);
         }
-        let known = |place: &usize| TILES[*place];
         let lock = || self.best.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tile) = lock().get(&case.word()).map(known) {
-            return Ok(tile);
+        if let Some(&how) = lock().get(&case.word()) {
+            return Ok(how);
         }
         if !self.tries {
             return Ok(by_size(info, &case));
         }
-        let there = TILES.iter().enumerate().filter(|(_, t)| fits(info, t, case.dtype));
-        let places: Vec<usize> = there.map(|(place, _)| place).collect();
-        // The plain one is there on each device.
-        let place = fastest(&places, &|place| run(TILES[place]).map(Some))?;
-        lock().insert(case.word(), place);
+        let there: Vec<How> = How::all().filter(|how| how.fits(info, &case)).collect();
+        let how = self.fastest(&case.word(), &there, &How::word, &|how| run(how).map(Some))?;
+        lock().insert(case.word(), how);
         self.save();
-        Ok(TILES[place])
+        Ok(how)
+    }
+
+    /// The fastest of some ways to do `what`, of which the first can be done: each is run a few times, in turns. `time` says nothing of a way
+    /// in which this cannot be done.
+    ///
+    /// # Errors
+    /// Those of `time`.
+    fn fastest<T: Copy>(
+        &self,
+        what: &str,
+        ways: &[T],
+        name: &dyn Fn(T) -> String,
+        time: &dyn Fn(T) -> Result<Option<Duration>>,
+    ) -> Result<T> {
+        let mut there = Vec::new();
+        // With nothing to choose from, there is nothing to try.
+        for &way in ways.iter().filter(|_| ways.len() > 1) {
+            // The first run of each prepares it.
+            if time(way)?.is_some() {
+                there.push((way, Duration::MAX));
+            }
+        }
+        for _ in 0..if there.len() > 1 { RUNS } else { 0 } {
+            for (way, least) in &mut there {
+                *least = (*least).min(time(*way)?.unwrap_or(Duration::MAX));
+            }
+        }
+        for (way, least) in there.iter().filter(|_| self.says) {
+            eprintln!("tried {what}: {}: {:.1} us", name(*way), least.as_secs_f64() * 1e6);
+        }
+        Ok(there.into_iter().min_by_key(|(_, least)| *least).map_or(ways[0], |(way, _)| way))
     }
 
     /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an error.
     fn save(&self) {
         let Some(file) = &self.file else { return };
         let mut text = String::new();
-        for (word, &place) in self.best.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let _ = writeln!(text, "{word}: {}", name_of(&TILES[place]));
+        for (word, how) in self.best.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = writeln!(text, "{word}: {}", how.word());
         }
         for (word, (who, _)) in self.lock_who().iter() {
             let _ = writeln!(text, "{FREE}{word}: {}", who.word());
@@ -243,28 +312,6 @@ impl Tuner {
             let _ = elinvar_io::atomic_write(file, |f| f.write_all(text.as_bytes()).map_err(Error::from));
         }
     }
-}
-
-/// The fastest of some ways, of which the first can be done: each is run a few times, in turns. `time` says nothing of a way in which this
-/// cannot be done.
-///
-/// # Errors
-/// Those of `time`.
-fn fastest<T: Copy>(ways: &[T], time: &dyn Fn(T) -> Result<Option<Duration>>) -> Result<T> {
-    let mut there = Vec::new();
-    // With nothing to choose from, there is nothing to try.
-    for &way in ways.iter().filter(|_| ways.len() > 1) {
-        // The first run of each prepares it.
-        if time(way)?.is_some() {
-            there.push((way, Duration::MAX));
-        }
-    }
-    for _ in 0..if there.len() > 1 { RUNS } else { 0 } {
-        for (way, least) in &mut there {
-            *least = (*least).min(time(*way)?.unwrap_or(Duration::MAX));
-        }
-    }
-    Ok(there.into_iter().min_by_key(|(_, least)| *least).map_or(ways[0], |(way, _)| way))
 }
 
 fn name_of_cut(Cut { subgroups: [a, b], each: [c, d], deep, slots }: Cut) -> String {
@@ -284,18 +331,28 @@ fn fits(info: &Info, t: &Tile, dtype: DType) -> bool {
         && t.shared_elements() * dtype.compute().size() as u32 <= info.shared
 }
 
-/// The tile that is taken without trying.
-fn by_size(info: &Info, case: &Case) -> Tile {
+/// What is taken without trying.
+fn by_size(info: &Info, case: &Case) -> How {
     // A software device pays for each barrier what a real one pays for a hundred products.
-    if info.kind == Kind::Software || case.sizes[1..].iter().any(|&s| s < 5) {
-        return Tile::PLAIN;
+    if info.kind == Kind::Software || case.sizes[3] < 5 {
+        return How::PLAIN;
     }
     let sums = case.sizes[..3].iter().sum::<u32>();
-    let busy = |t: &Tile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]) >= BUSY;
-    // Sums of f64 take two registers each.
-    let mut large = FLOWING.into_iter().chain(LARGE).filter(|_| case.dtype != DType::F64);
-    let tile = large.find(|t| busy(t) && fits(info, t, case.dtype)).unwrap_or(Tile::SHARED);
-    if fits(info, &tile, case.dtype) { tile } else { Tile::PLAIN }
+    let count = |t: &Tile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]);
+    // Half of a tile's rows or columns would be beyond the ends.
+    let few = case.sizes[1..3].iter().any(|&s| s < 6);
+    // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
+    let largest = if case.dtype == DType::F64 { FLOWING[1] } else { LARGE[2] };
+    let idle = || count(&largest) < BUSY && info.asynchronous && case.dtype.compute() == case.dtype;
+    if (few || idle()) && How::Beside.fits(info, case) {
+        return How::Beside;
+    }
+    if case.sizes[1..3].iter().any(|&s| s < 5) {
+        return How::PLAIN;
+    }
+    let mut large = if case.dtype == DType::F64 { FLOWING } else { LARGE }.into_iter();
+    let tile = large.find(|t| count(t) >= BUSY && fits(info, t, case.dtype)).unwrap_or(Tile::SHARED);
+    if fits(info, &tile, case.dtype) { How::Tile(tile) } else { How::PLAIN }
 }
 
 #[cfg(test)]
@@ -363,28 +420,64 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("elinvar-tiles-{}", std::process::id()));
         let file = Some(dir.join("tiles"));
         let tuner = |tries| Tuner::with_file(tries, file.clone(), "");
-        let never = |_: Tile| -> Result<Duration> { panic!("nothing is tried") };
-        assert_eq!(tuner(false).tile(&info, case, &never).unwrap(), Tile::PLAIN);
+        let never = |_: How| -> Result<Duration> { panic!("nothing is tried") };
+        assert_eq!(tuner(false).how(&info, case, &never).unwrap(), How::PLAIN);
         let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());
-        assert_eq!(
-            tuner(true).tile(&info, Case::of(DType::F32, &small, &small), &never).unwrap(),
-            Tile::PLAIN
-        );
+        assert_eq!(tuner(true).how(&info, Case::of(DType::F32, &small, &small), &never).unwrap(), How::PLAIN);
 
         let tried = RefCell::new(Vec::new());
-        let run = |t: Tile| {
-            tried.borrow_mut().push(t);
-            Ok(Duration::from_millis(if t == TILES[2] { 1 } else { 20 }))
+        let best = RefCell::new(How::Tile(TILES[2]));
+        let run = |how: How| {
+            tried.borrow_mut().push(how);
+            Ok(Duration::from_millis(if how == *best.borrow() { 1 } else { 20 }))
         };
         let t = tuner(true);
-        assert_eq!(t.tile(&info, case, &run).unwrap(), TILES[2]);
+        assert_eq!(t.how(&info, case, &run).unwrap(), How::Tile(TILES[2]));
         assert_eq!(
             tried.borrow().len(),
-            TILES.iter().filter(|t| fits(&info, t, DType::F32)).count() * (RUNS + 1)
+            How::all().filter(|how| how.fits(&info, &case)).count() * (RUNS + 1)
         );
-        assert_eq!(t.tile(&info, case, &never).unwrap(), TILES[2]);
+        assert_eq!(t.how(&info, case, &never).unwrap(), How::Tile(TILES[2]));
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
         assert_eq!(text, "f32 0 7 7 7 true false: 2x32 of 8x4, depth 0\n");
+        // What has no tile of its own is found again, too.
+        *best.borrow_mut() = How::Beside;
+        assert_eq!(tuner(true).how(&info, case, &run).unwrap(), How::Beside);
+        let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
+        let read = Tuner::with_file(false, None, &text);
+        assert_eq!(read.how(&info, case, &never).unwrap(), How::Beside);
+        assert!(How::all().all(|how| How::all().filter(|other| other.word() == how.word()).count() == 1));
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn few_tiles_have_their_chunks_side_by_side() {
+        let card = Info {
+            kind: Kind::Discrete,
+            asynchronous: true,
+            invocations: 1024,
+            shared: 227 << 10,
+            ..Interp::list().unwrap().remove(0)
+        };
+        let how = |info: &Info, dtype, [m, k, n]: [usize; 3]| {
+            let [x, w] = [[1, m, k], [1, k, n]].map(|d| Layout::contiguous(Shape::new(&d).unwrap()));
+            by_size(info, &Case::of(dtype, &x, &w))
+        };
+        for (dtype, sizes, want) in [
+            (DType::F32, [1, 4096, 4096], How::Beside),
+            (DType::F32, [32, 1024, 1024], How::Beside),
+            (DType::BF16, [8, 1024, 50000], How::Beside),
+            (DType::F64, [1024, 1024, 8], How::Beside),
+            (DType::F32, [1024, 1024, 1024], How::Beside),
+            (DType::F32, [2048, 2048, 2048], How::Tile(LARGE[0])),
+            (DType::F64, [2048, 2048, 2048], How::Tile(FLOWING[0])),
+            (DType::F32, [1, 16, 100_000], How::PLAIN),
+            (DType::I64, [1, 4096, 4096], How::PLAIN),
+            (DType::I64, [32, 4096, 4096], How::Tile(Tile::SHARED)),
+        ] {
+            assert_eq!(how(&card, dtype, sizes), want, "{dtype} {sizes:?}");
+            let software = Info { kind: Kind::Software, ..card.clone() };
+            assert_eq!(how(&software, dtype, sizes), How::PLAIN);
+        }
     }
 }

@@ -101,7 +101,7 @@ impl Tuner {
         if !self.tries {
             return Ok(Way::Chosen);
         }
-        let way = super::fastest(&ways(), time)?;
+        let way = self.fastest(&word, &ways(), &name_of_way, time)?;
         self.lock_ways().insert(word, way);
         self.save();
         Ok(way)

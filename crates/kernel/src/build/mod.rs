@@ -51,6 +51,7 @@ impl Builder {
             name: name.to_string(),
             group,
             subgroup: None,
+            resident: None,
             buffers: Vec::new(),
             params: Vec::new(),
             views: Vec::new(),
@@ -72,6 +73,10 @@ impl Builder {
     /// Says that subgroups have this many lanes.
     pub fn subgroup(&self, lanes: u32) {
         self.state.borrow_mut().kernel.subgroup = Some(lanes);
+    }
+    /// Says that so many workgroups should have room on a multiprocessor at a time.
+    pub fn resident(&self, workgroups: u32) {
+        self.state.borrow_mut().kernel.resident = Some(workgroups);
     }
 
     // What the kernel is given

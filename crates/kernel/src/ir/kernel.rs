@@ -101,6 +101,9 @@ pub struct Kernel {
     /// How many invocations a subgroup has, if the kernel needs to know: neighbours in the order of
     /// x + X (y + Y z), all subgroups full. Kernels that use subgroup operations or fragments say it.
     pub subgroup: Option<u32>,
+    /// How many workgroups should have room on a multiprocessor at a time, at the price of numbers that wait in memory; `None`: as
+    /// many as there happen to be. Where it matters, a loop's carried numbers that no turn of an inner loop reads wait so.
+    pub resident: Option<u32>,
     /// Buffers, in the order of their bindings.
     pub buffers: Vec<Buffer>,
     /// Parameters, in the order of their block.

@@ -7,7 +7,7 @@
 use super::formula::Compute;
 use super::index::{self, Axes, Joined, is_wide};
 use super::numbers::{self, Numbers};
-use super::row::{Row, Tile, combine, elem, lanes, start};
+use super::row::{Hold, Length, Row, Tile, combine, elem, lanes, start};
 use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
@@ -28,10 +28,8 @@ pub struct Form {
     pub scalar: Scalar,
     /// How rows are given to invocations.
     pub tile: Tile,
-    /// Lanes that can have a term.
-    pub lanes: u32,
-    /// May rows be longer than a block?
-    pub many: bool,
+    /// How long rows are, or the blocks of them that stand apart.
+    pub length: Length,
     /// Does each block of a row have a workgroup of its own, and its result a place of its own?
     pub apart: bool,
     /// Joined axes of the rows, and in a row.
@@ -54,23 +52,27 @@ fn scalar(fold: Fold, dtype: DType) -> Scalar {
 
 /// Rows that fill a device without being cut.
 const MANY_ROWS: usize = 512;
-/// Blocks that a workgroup joins.
+/// Invocations of a workgroup that joins blocks.
 const JOINED: usize = 256;
+/// Blocks that each of them joins where there are more than that: a launch that waits for another one takes as long.
+const EACH: usize = 16;
 
 /// The work of a fold. Operand: x. Result: the fold of each row.
-pub fn steps(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType) -> Steps<'static> {
+pub fn steps(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType, hold: Hold) -> Steps<'static> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
     let mut all = Steps { results: vec![Room::of(to.into(), rows)], ..Steps::default() };
     if rows >= MANY_ROWS || n <= 2 * order::BLOCK {
-        if let Some(work) = fold(f, x, dtype, kept, to, None) {
+        if let Some(work) = fold(f, x, dtype, kept, to, Choice { tile: None, hold }) {
             all.push(work, &[Slot::Operand(0), Slot::Result(0)]);
         }
         return all;
     }
     let scalar = scalar(f, dtype);
     let between = elem(scalar);
-    let Some(work) = launch(f, x, dtype, kept, between, None, true) else { return all };
+    let Some(work) = launch(f, x, dtype, kept, between, Choice { tile: None, hold }, true) else {
+        return all;
+    };
     let (from, count) = (Slot::Scratch(0), n.div_ceil(order::BLOCK));
     all.scratch.push(Room::of(between, rows * count));
     all.push(work, &[Slot::Operand(0), from]);
@@ -88,7 +90,8 @@ pub(super) fn joins(
     result: Slot,
 ) {
     loop {
-        let joined = count.div_ceil(JOINED);
+        let each = if count > JOINED { EACH } else { 1 };
+        let joined = count.div_ceil(JOINED * each);
         let last = joined == 1;
         let into = if last { result } else { Slot::Scratch(all.scratch.len()) };
         if !last {
@@ -97,8 +100,8 @@ pub(super) fn joins(
         let to = if last { to } else { elem(scalar) };
         let wide = index::are_many(rows * count);
         let work = numbers::work(
-            Key::of("fold_join").with(&(f, scalar, to, wide)),
-            move || join(f, scalar, to, wide),
+            Key::of("fold_join").with(&(f, scalar, to, each, wide)),
+            move || join(f, scalar, to, each, wide),
             grid((rows * joined) as u64),
             index::scalar(wide),
             &[rows as i64, count as i64, joined as i64],
@@ -111,10 +114,10 @@ pub(super) fn joins(
     }
 }
 
-/// The kernel that joins neighbouring blocks of a row, 256 at a time: what is missing at the end is what a fold starts from.
-pub fn join(f: Fold, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
+/// The kernel that joins neighbouring blocks of a row, `each` an invocation: what is missing at the end is what a fold starts from.
+pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kernel {
     let word = word(f);
-    let name = format!("fold_join_{word}_{scalar}_{to}{}", if wide { "_wide" } else { "" });
+    let name = format!("fold_join_{word}_{scalar}_{to}_e{each}{}", if wide { "_wide" } else { "" });
     let k = Builder::new(&name, [JOINED as u32, 1, 1]);
     let x = k.buffer("x", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
@@ -127,9 +130,19 @@ pub fn join(f: Fold, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
     let inside = unit.min(rows * joined - 1);
     let (row, piece) = (inside / joined, inside % joined);
     let t = k.local_id(0);
-    let i = piece * JOINED as i64 + t.to(s);
+    let first = (piece * JOINED as i64 + t.to(s)) * each as i64;
     let none = k.constant(start(f, scalar));
-    let mine = k.if_else(i.lt(count), || vec![k.load(x, row * count + i, 1)], || vec![none])[0];
+    // Loads that wait for no condition are under way together.
+    let mut own: Vec<Val> = (0..each as i64)
+        .map(|e| {
+            let i = first + e;
+            i.lt(count).select(k.load(x, row * count + i.min(count - 1), 1), none)
+        })
+        .collect();
+    while own.len() > 1 {
+        own = own.chunks(2).map(|pair| pair[0].binary(combine(f), pair[1])).collect();
+    }
+    let mine = own[0];
     k.store(shared, t, mine);
     k.barrier();
     let mut far = 1;
@@ -148,17 +161,25 @@ pub fn join(f: Fold, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
     k.finish()
 }
 
-/// The work of a fold in one launch: the operand, then the result. `None` if there are no rows. A tile that is asked for
-/// gets no more lanes than rows have.
+/// What may be chosen about a fold; its bits do not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// How rows are given to invocations; no more lanes are taken than rows have.
+    pub tile: Option<Tile>,
+    /// What an invocation may hold.
+    pub hold: Hold,
+}
+
+/// The work of a fold in one launch: the operand, then the result. `None` if there are no rows.
 pub fn fold(
     f: Fold,
     x: &Layout,
     dtype: DType,
     kept: usize,
     to: DType,
-    tile: Option<Tile>,
+    choice: Choice,
 ) -> Option<Work<'static>> {
-    launch(f, x, dtype, kept, to.into(), tile, false)
+    launch(f, x, dtype, kept, to.into(), choice, false)
 }
 
 fn launch(
@@ -167,7 +188,7 @@ fn launch(
     dtype: DType,
     kept: usize,
     to: Elem,
-    tile: Option<Tile>,
+    choice: Choice,
     apart: bool,
 ) -> Option<Work<'static>> {
     let rows: usize = x.shape()[..kept].iter().product();
@@ -181,12 +202,11 @@ fn launch(
         elem: dtype.into(),
         to,
         scalar: scalar(f, dtype),
-        tile: tile.map_or_else(
-            || Tile::of(n, crossed(&outer, &inner)),
+        tile: choice.tile.map_or_else(
+            || Tile::of(n, crossed(&outer, &inner), choice.hold),
             |t| Tile { lanes: t.lanes.min(lanes(n)), ..t },
         ),
-        lanes: lanes(n),
-        many: n > order::BLOCK && !apart,
+        length: Length::of(if apart { n.min(order::BLOCK) } else { n }, choice.hold),
         apart,
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: is_wide(x),
@@ -228,12 +248,13 @@ impl Form {
         let fold = word(self.fold);
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
-        let many = if self.many { "_many" } else { "" };
-        let many = if self.apart { "_apart" } else { many };
+        let apart = if self.apart { "_apart" } else { "" };
         let wide = if self.wide { "_wide" } else { "" };
         format!(
-            "fold_{fold}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{many}{wide}",
-            self.elem, self.to, self.lanes
+            "fold_{fold}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{apart}{wide}",
+            self.elem,
+            self.to,
+            self.length.words()
         )
     }
 }
@@ -261,30 +282,23 @@ pub fn build(form: &Form) -> Kernel {
     });
     // What a row of the workgroup is: a row, or a block of one.
     let size = order::BLOCK as i64;
-    let (units, longest) = match blocks {
-        Some(blocks) => (rows * blocks, n.like(size)),
-        None => (rows, n),
-    };
-    let r = Row::new(&k, form.tile, form.lanes, longest, form.scalar, form.many);
+    let units = blocks.map_or(rows, |blocks| rows * blocks);
+    let r = Row::new(&k, form.tile, form.length, n.scalar(), form.scalar);
     let unit = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
     // Rows past the last one are the last one, and nobody stores them: the whole workgroup has to go along.
     let here = unit.min(units - 1);
-    let (row, begin) = match blocks {
-        Some(blocks) => (here / blocks, here % blocks * size),
-        None => (here, n.like(0)),
+    let (row, begin, count) = match blocks {
+        Some(blocks) => {
+            let begin = here % blocks * size;
+            // The last block may be shorter.
+            (here / blocks, begin, (n - begin).min(n.like(size)))
+        }
+        None => (here, n.like(0), n),
     };
     let first = index::position(offset, &outer.axes.index(row), &outer.strides);
-    let load = |i: Val<'_>| {
-        let at = index::position(first, &inner.axes.index(i), &inner.strides);
+    let result = r.fold(form.fold, count, &|i| {
+        let at = index::position(first, &inner.axes.index(begin + i), &inner.strides);
         k.load(x, at, 1).to(form.scalar)
-    };
-    let result = r.fold(form.fold, &|i| {
-        if !form.apart {
-            return load(i);
-        }
-        // The last block may be shorter.
-        let i = begin + i;
-        k.if_else(i.lt(n), || vec![load(i)], || vec![k.constant(start(form.fold, form.scalar))])[0]
     });
     k.if_(unit.lt(units), || {
         k.if_(r.lane.eq(r.lane.like(0)), || k.store(y, unit, result.to(form.to.scalar())));

@@ -8,7 +8,7 @@ use super::fold;
 use super::formula::Compute;
 use super::index::{self, Axes, is_wide};
 use super::numbers::{self, Numbers};
-use super::row::{Row, Tile, elem, start};
+use super::row::{Hold, Length, Row, Tile, elem};
 use super::rows::{RowFormula, rows};
 use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
@@ -33,6 +33,8 @@ pub struct Form {
     pub operands: Vec<Elem>,
     /// The statistic whose terms are folded; `None` if the results are made.
     pub fold: Option<usize>,
+    /// What an invocation may hold.
+    pub hold: Hold,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -40,7 +42,13 @@ pub struct Form {
 }
 
 /// The work of a row-wise op. Operands: those of the op. Result: a value for each element or for each row.
-pub fn steps<'a>(f: &'a dyn RowFormula, dtype: DType, x: &[(&Layout, DType)], kept: usize) -> Steps<'a> {
+pub fn steps<'a>(
+    f: &'a dyn RowFormula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    kept: usize,
+    hold: Hold,
+) -> Steps<'a> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
     let n: usize = shape[kept..].iter().product();
@@ -48,7 +56,7 @@ pub fn steps<'a>(f: &'a dyn RowFormula, dtype: DType, x: &[(&Layout, DType)], ke
     let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
     let operands: Vec<Slot> = (0..x.len()).map(Slot::Operand).collect();
     if count >= MANY_ROWS || n <= 2 * order::BLOCK {
-        if let Some(work) = rows(f, dtype, x, kept) {
+        if let Some(work) = rows(f, dtype, x, kept, hold) {
             all.push(work, &[&operands[..], &[Slot::Result(0)]].concat());
         }
         return all;
@@ -65,12 +73,12 @@ pub fn steps<'a>(f: &'a dyn RowFormula, dtype: DType, x: &[(&Layout, DType)], ke
         all.scratch.extend([Room::of(between, count * blocks), Room::of(between, count)]);
         let (parts, whole) = (Slot::Scratch(at), Slot::Scratch(at + 1));
         let buffers = [&operands[..], &folded, &[parts]].concat();
-        all.push(launch(f, dtype, x, kept, Some(j)), &buffers);
+        all.push(launch(f, dtype, x, kept, (Some(j), hold)), &buffers);
         fold::joins(&mut all, (fold, scalar), between, [count, blocks], parts, whole);
         folded.push(whole);
     }
     let buffers = [&operands[..], &folded, &[Slot::Result(0)]].concat();
-    all.push(launch(f, dtype, x, kept, None), &buffers);
+    all.push(launch(f, dtype, x, kept, (None, hold)), &buffers);
     all
 }
 
@@ -79,7 +87,7 @@ fn launch<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
-    fold: Option<usize>,
+    (fold, hold): (Option<usize>, Hold),
 ) -> Work<'a> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
@@ -90,6 +98,7 @@ fn launch<'a>(
         dtype,
         operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
         fold,
+        hold,
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: layouts.iter().any(|l| is_wide(l)),
     };
@@ -116,7 +125,11 @@ impl Form {
         let [a, b] = self.ranks;
         let stage = self.fold.map_or_else(|| "results".to_string(), |j| format!("fold{j}"));
         let wide = if self.wide { "_wide" } else { "" };
-        format!("long_rows_{}_{stage}{elems}_{}_{a}_{b}{wide}", f.name(), self.dtype)
+        let hold = match self.hold {
+            Hold::One => "",
+            Hold::Many => "_many",
+        };
+        format!("long_rows_{}_{stage}{elems}_{}_{a}_{b}{hold}{wide}", f.name(), self.dtype)
     }
 }
 
@@ -160,41 +173,50 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
         };
         operands.iter().map(load).collect::<Vec<Term>>()
     };
-    let length = Term::Value(n.to(c.scalar()));
+    let count = Term::Value(n.to(c.scalar()));
     let mut s = [Term::Number(Constant::int(c.scalar(), 0)); STATS];
     for (j, &place) in folded.iter().enumerate() {
-        s[j] = f.finish(c, j, Term::Value(k.load(place, row, 1)), &s, length);
+        s[j] = f.finish(c, j, Term::Value(k.load(place, row, 1)), &s, count);
     }
     let t = k.builtin(Builtin::LocalIndex).to(n.scalar());
     match (form.fold, f.out()) {
         (Some(j), _) => {
             let size = order::BLOCK as i64;
-            let r = Row::new(&k, tile, order::LANES as u32, n.like(size), c.scalar(), false);
+            let length = Length::of(order::BLOCK, form.hold);
+            let r = Row::new(&k, tile, length, n.scalar(), c.scalar());
             let begin = piece * size;
-            let fold = f.folds()[j];
-            let none = k.constant(start(fold, c.scalar()));
-            let result = r.fold(fold, &|i| {
-                // The last block may be shorter.
-                let i = begin + i;
-                let term = || vec![f.term(c, j, &element(i), &s, length).value(&k)];
-                k.if_else(i.lt(n), term, || vec![none])[0]
-            });
+            // The last block may be shorter.
+            let m = (n - begin).min(n.like(size));
+            let result = r.fold(f.folds()[j], m, &|i| f.term(c, j, &element(begin + i), &s, count).value(&k));
             let leads = exists & t.eq(t.like(0));
             k.if_(leads, || k.store(y, unit, result));
         }
         (None, RowOut::Each) => {
             let first = piece * (i64::from(GROUP) * EACH) + t;
-            for e in 0..EACH {
-                let i = first + e * i64::from(GROUP);
-                let there = exists & i.lt(n);
-                let result = || k.store(y, row * n + i, f.result(c, &element(i), &s, length).value(&k));
-                k.if_(there, result);
+            let places: Vec<Val> = (0..EACH).map(|e| first + e * i64::from(GROUP)).collect();
+            let store =
+                |i: Val<'_>, x: &[Term<'_>]| k.store(y, row * n + i, f.result(c, x, &s, count).value(&k));
+            let one_by_one = || {
+                for &i in &places {
+                    k.if_(exists & i.lt(n), || store(i, &element(i)));
+                }
+            };
+            match form.hold {
+                Hold::One => one_by_one(),
+                Hold::Many => {
+                    let whole = exists & !n.lt((piece + 1) * (i64::from(GROUP) * EACH));
+                    let together = || {
+                        let x: Vec<Vec<Term>> = places.iter().map(|&i| element(i)).collect();
+                        places.iter().zip(&x).for_each(|(&i, x)| store(i, x));
+                    };
+                    k.if_or(whole, together, one_by_one);
+                }
             }
         }
         (None, RowOut::Once) => {
             let leads = exists & t.eq(t.like(0));
             let none = vec![Term::Number(Constant::float(c.scalar(), f64::NAN)); f.arity()];
-            k.if_(leads, || k.store(y, row, f.result(c, &none, &s, length).value(&k)));
+            k.if_(leads, || k.store(y, row, f.result(c, &none, &s, count).value(&k)));
         }
         (None, RowOut::Statistics) => {
             let leads = exists & t.eq(t.like(0));

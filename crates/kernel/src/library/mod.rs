@@ -20,6 +20,7 @@ pub mod fold;
 pub mod formula;
 mod fragments;
 pub mod gather;
+mod held;
 pub mod index;
 pub mod key;
 pub mod long_rows;
@@ -35,6 +36,7 @@ pub mod scan;
 pub mod scatter;
 pub mod sort;
 pub mod steps;
+pub mod turned;
 pub mod update;
 
 pub use formula::{Compute, Formula};

@@ -13,11 +13,11 @@ use super::arg_fold::{beats, compared};
 use super::formula::Compute;
 use super::index::{self, Axes};
 use super::numbers::{self, Numbers};
-use super::row::{Row, Tile, lanes};
+use super::row::{Hold, Length, Row, Tile};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Elem, Kernel, Scalar};
-use elinvar_core::{DType, Layout, order};
+use elinvar_core::{DType, Layout};
 use elinvar_ops::backend::{ArgFold, Fold, Pool, PoolKind, Windows};
 
 /// Invocations of a workgroup of a maximum or a gradient.
@@ -49,10 +49,8 @@ pub enum Of {
     Average {
         /// How results are given to invocations.
         tile: Tile,
-        /// Lanes that can have a term.
-        lanes: u32,
-        /// May windows have more elements than a block of a fold?
-        many: bool,
+        /// How many elements windows have.
+        length: Length,
     },
     /// The gradient of an average.
     Grad,
@@ -107,12 +105,13 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     let (of, per) = match p.kind {
         PoolKind::Max => (Of::Max, GROUP as usize),
         PoolKind::Avg => {
-            let lanes = lanes(most);
+            // Most of what an element costs is to find out where it is.
+            let length = Length::of(most, Hold::One);
             // A small window is one invocation's business.
-            let own = if most <= ALONE { 1 } else { lanes };
+            let own = if most <= ALONE { 1 } else { length.lanes };
             let tile = Tile { lanes: own, rows: GROUP / own, crossed: false };
             all.push(most as i64);
-            (Of::Average { tile, lanes, many: most > order::BLOCK }, tile.rows as usize)
+            (Of::Average { tile, length }, tile.rows as usize)
         }
     };
     let form = Form { of, dtype, rank, lead, wide };
@@ -158,9 +157,7 @@ impl Form {
     fn name(&self) -> String {
         let of = match self.of {
             Of::Max => "max_pool".to_string(),
-            Of::Average { tile, lanes, many } => {
-                format!("avg_pool_l{}of{lanes}{}", tile.lanes, if many { "_many" } else { "" })
-            }
+            Of::Average { tile, length } => format!("avg_pool_l{}of{}", tile.lanes, length.words()),
             Of::Grad => "avg_pool_grad".to_string(),
         };
         let wide = if self.wide { "_wide" } else { "" };
@@ -233,22 +230,22 @@ pub fn build(form: &Form) -> Kernel {
                 k.store(winners.expect("a maximum has them"), i, best[1].to(Scalar::I64));
             });
         }
-        Of::Average { tile, lanes, .. } if tile.lanes == 1 => {
+        Of::Average { tile, length } if tile.lanes == 1 => {
             let i = alone();
             k.if_(i.lt(p.len), || {
                 let (base, windows) = p.windows(i);
-                let sum = p.small_sum(&windows, base, c.scalar(), lanes, &|at| k.load(x, at, 1));
+                let sum = p.small_sum(&windows, base, c.scalar(), length.lanes, &|at| k.load(x, at, 1));
                 let divisor = windows[1..].iter().fold(windows[0].divisor, |n, w| n * w.divisor);
                 k.store(y, i, sum / divisor.to(c.scalar()));
             });
         }
-        Of::Average { tile, lanes, many } => {
+        Of::Average { tile, length } => {
             let most = p.most.expect("an average has it");
-            let r = Row::new(&k, tile, lanes, most, c.scalar(), many);
+            let r = Row::new(&k, tile, length, most.scalar(), c.scalar());
             let i = group_number(&k, s) * i64::from(tile.rows) + r.row.to(s);
             let (base, windows) = p.windows(i.min(p.len - 1));
             let count = windows[1..].iter().fold(windows[0].count, |n, w| n * w.count);
-            let sum = r.fold(Fold::Sum, &|t| {
+            let sum = r.fold(Fold::Sum, most, &|t| {
                 let there = || {
                     let (mut left, mut at) = (t, base);
                     for (w, axis) in windows.iter().zip(&p.axes).rev() {

@@ -5,6 +5,9 @@
 //! others go through shared memory. Lanes and terms that do not exist hold what the fold starts from, which changes no
 //! bit: a sum that started from +0 is never -0, and x * 1 is x.
 //!
+//! Where a device has registers for it, an invocation loads the terms of several turns before it combines them, in their order:
+//! memory is as fast as it can be only while enough of it is on its way.
+//!
 //! Blocks are joined pairwise as they come, by the first invocation of the row, with a stack of one number per level: after
 //! block b, as many groups are joined as b ends in ones.
 
@@ -15,6 +18,52 @@ use elinvar_ops::backend::Fold;
 
 /// Groups of blocks that wait for a neighbour: one per level, for up to 2^32 blocks.
 const LEVELS: u32 = 32;
+
+/// Terms that an invocation loads before it combines them, at most: 16 warps of eight have 16 KiB under way, which is what an
+/// H100's multiprocessor needs to be kept busy (2.8 TB/s for 700 ns on 132 of them, 15 KiB each).
+const TURNS: u32 = 8;
+/// The same where an invocation has several lanes: such workgroups are few.
+const AT_ONCE: u32 = 32;
+
+/// What a device lets an invocation hold in registers of the rows that it reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Hold {
+    /// One element at a time: where registers are memory, or compilers choke on long kernels.
+    #[default]
+    One,
+    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have [`MANY_INVOCATIONS`].
+    Many,
+}
+
+/// Invocations of a workgroup at most, if they hold many elements.
+pub const MANY_INVOCATIONS: u32 = 512;
+
+/// What a kernel knows about how many terms rows have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Length {
+    /// Lanes of the tree that can have a term.
+    pub lanes: u32,
+    /// Terms of a lane that are loaded before they are combined, a power of two; 0 if each waits for its own condition.
+    pub turns: u32,
+    /// May there be several blocks?
+    pub many: bool,
+}
+
+impl Length {
+    /// Of rows of `n` terms, or of at most `n`.
+    pub fn of(n: usize, hold: Hold) -> Length {
+        let turns = match hold {
+            Hold::One => 0,
+            Hold::Many => n.div_ceil(order::LANES).next_power_of_two().clamp(1, TURNS as usize) as u32,
+        };
+        Length { lanes: lanes(n), turns, many: n > order::BLOCK }
+    }
+    /// What tells lengths apart in a kernel's name.
+    pub fn words(self) -> String {
+        let turns = if self.turns == 0 { String::new() } else { format!("t{}", self.turns) };
+        format!("{}{turns}{}", self.lanes, if self.many { "many" } else { "" })
+    }
+}
 
 /// How rows are given to the invocations of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,11 +78,16 @@ pub struct Tile {
 
 impl Tile {
     /// A good one for rows of `n` elements.
-    pub fn of(n: usize, crossed: bool) -> Tile {
+    pub fn of(n: usize, crossed: bool, hold: Hold) -> Tile {
         let lanes = lanes(n);
         if crossed {
-            // 32 neighbours of f32 are a line of 128 bytes; eight invocations a row are 16 lanes each.
-            return Tile { lanes: lanes.min(8), rows: 32, crossed };
+            // 32 neighbours of f32 are a line of 128 bytes; eight invocations a row are 16 lanes each. There may be no more workgroups
+            // than multiprocessors, so where there is much to be brought they are as large as they may be.
+            let most = match hold {
+                Hold::One => 8,
+                Hold::Many => MANY_INVOCATIONS / 32,
+            };
+            return Tile { lanes: lanes.min(most), rows: 32, crossed };
         }
         Tile { lanes, rows: 128 / lanes, crossed }
     }
@@ -85,16 +139,13 @@ pub fn elem(s: Scalar) -> Elem {
 
 /// A row of a workgroup.
 pub struct Row<'k> {
-    k: &'k Builder,
-    tile: Tile,
-    /// Lanes that can have a term.
-    lanes: u32,
+    pub(super) k: &'k Builder,
+    pub(super) tile: Tile,
+    pub(super) length: Length,
     /// Which invocation of the row, in the type of numbers.
     pub lane: Val<'k>,
     /// Which row of the workgroup, u32.
     pub row: Val<'k>,
-    /// How many elements a row has; the same for all rows.
-    n: Val<'k>,
     /// Where this invocation's number is in shared memory.
     mine: Val<'k>,
     scalar: Scalar,
@@ -104,8 +155,8 @@ pub struct Row<'k> {
 }
 
 impl<'k> Row<'k> {
-    /// The row of an invocation. Terms are of type `scalar`; `lanes` as of [`lanes`]; `many`: may there be several blocks?
-    pub fn new(k: &'k Builder, tile: Tile, lanes: u32, n: Val<'k>, scalar: Scalar, many: bool) -> Self {
+    /// The row of an invocation. Elements are counted in `number`, terms are of type `scalar`.
+    pub fn new(k: &'k Builder, tile: Tile, length: Length, number: Scalar, scalar: Scalar) -> Self {
         let index = k.builtin(crate::ir::Builtin::LocalIndex);
         let (lane, row) = if tile.crossed {
             (index / i64::from(tile.rows), index % i64::from(tile.rows))
@@ -113,25 +164,26 @@ impl<'k> Row<'k> {
             (index % i64::from(tile.lanes), index / i64::from(tile.lanes))
         };
         let shared = k.shared("lanes", elem(scalar), tile.invocations());
-        let stack = many.then(|| k.shared("blocks", elem(scalar), LEVELS * tile.rows));
+        let stack = length.many.then(|| k.shared("blocks", elem(scalar), LEVELS * tile.rows));
         let mine = lane * i64::from(tile.rows) + row;
-        Row { k, tile, lanes, lane: lane.to(n.scalar()), row, n, mine, scalar, shared, stack }
+        Row { k, tile, length, lane: lane.to(number), row, mine, scalar, shared, stack }
     }
 
-    /// The fold of the row's terms, for all of its invocations. The whole workgroup comes here.
-    pub fn fold(&self, f: Fold, term: &dyn Fn(Val<'k>) -> Val<'k>) -> Val<'k> {
+    /// The fold of the row's `n` terms, for all of its invocations. The whole workgroup comes here; rows may differ in how many terms
+    /// they have only if none has more than a block.
+    pub fn fold(&self, f: Fold, n: Val<'k>, term: &dyn Fn(Val<'k>) -> Val<'k>) -> Val<'k> {
         let k = self.k;
         let op = combine(f);
         match self.stack {
-            None => self.block(f, self.n.like(0), self.n, term),
+            None => self.block(f, n.like(0), n, term),
             Some(stack) => {
                 let level = |l: Val<'k>| l * i64::from(self.tile.rows) + self.row;
                 let size = order::BLOCK as i64;
-                let blocks = (self.n + (size - 1)) / size;
+                let blocks = (n + (size - 1)) / size;
                 let leads = self.lane.eq(self.lane.like(0));
                 k.each(blocks.like(0), blocks, blocks.like(1), |b| {
                     let first = b * size;
-                    self.block(f, first, (self.n - first).min(self.n.like(size)), term);
+                    self.block(f, first, (n - first).min(n.like(size)), term);
                     k.if_(leads, || {
                         let b = b.to(Scalar::U32);
                         let carry = k.load(self.shared, self.row, 1);
@@ -164,26 +216,74 @@ impl<'k> Row<'k> {
                 k.barrier();
             }
         }
-        let result = k.load(self.shared, self.row, 1);
+        self.result()
+    }
+
+    /// What is in the shared memory of the row's first invocation, for all of its invocations.
+    pub(super) fn result(&self) -> Val<'k> {
+        let result = self.k.load(self.shared, self.row, 1);
         // The next fold writes there.
-        k.barrier();
+        self.k.barrier();
         result
+    }
+
+    /// Lanes of an invocation.
+    pub(super) fn own(&self) -> u32 {
+        self.length.lanes / self.tile.lanes
+    }
+    /// From an invocation's first element to the one that it has in a lane of its own in a turn.
+    pub(super) fn far(&self, turn: u32, lane: u32) -> i64 {
+        i64::from(turn) * order::LANES as i64 + i64::from(lane * self.tile.lanes)
     }
 
     /// The fold of `m` terms from `first` on, at most a block, into the shared memory of the row's first invocation.
     fn block(&self, f: Fold, first: Val<'k>, m: Val<'k>, term: &dyn Fn(Val<'k>) -> Val<'k>) {
         let k = self.k;
         let op = combine(f);
-        let mine = (self.lanes / self.tile.lanes) as usize;
-        let none = k.constant(start(f, self.scalar));
-        let step = m.like(order::LANES as i64);
-        let mut sums = k.for_(m.like(0), m, step, &vec![none; mine], |j, sums| {
-            let one = |(u, &sum): (usize, &Val<'k>)| {
-                let i = j + self.lane + (u as i64) * i64::from(self.tile.lanes);
-                k.if_else(i.lt(m), || vec![sum.binary(op, term(first + i))], || vec![sum])[0]
+        let own = self.own();
+        let none = vec![k.constant(start(f, self.scalar)); own as usize];
+        let lanes = order::LANES as i64;
+        let step = |turns: u32| m.like(i64::from(turns) * lanes);
+        let at = |j: Val<'k>, e: u32| j + self.lane + self.far(e / own, e % own);
+        let sums = if self.length.turns == 0 {
+            k.for_(m.like(0), m, step(1), &none, |j, sums| {
+                let one = |(u, &sum): (u32, &Val<'k>)| {
+                    let i = at(j, u);
+                    k.if_else(i.lt(m), || vec![sum.binary(op, term(first + i))], || vec![sum])[0]
+                };
+                (0..).zip(sums).map(one).collect()
+            })
+        } else {
+            let together = |j: Val<'k>, turns: u32, sums: &[Val<'k>], may_end: bool| {
+                let places: Vec<Val> = (0..turns * own).map(|e| at(j, e)).collect();
+                // Beyond the end the last term is loaded again, so that no load waits for a condition.
+                let load = |&i: &Val<'k>| term(first + if may_end { i.min(m - 1) } else { i });
+                let loaded: Vec<Val> = places.iter().map(load).collect();
+                let mut sums = sums.to_vec();
+                for (e, (&i, &v)) in places.iter().zip(&loaded).enumerate() {
+                    let sum = &mut sums[e % own as usize];
+                    let more = sum.binary(op, v);
+                    *sum = if may_end { i.lt(m).select(more, *sum) } else { more };
+                }
+                sums
             };
-            sums.iter().enumerate().map(one).collect()
-        });
+            // Turns in which all lanes have a term; at the end fewer at a time, as some are for nothing.
+            let all = self.length.turns.min(AT_ONCE / own).max(1);
+            let some = all.min(TURNS / 2);
+            let (whole, sums) = if i64::from(self.length.lanes) == lanes {
+                let whole = m & -(i64::from(all) * lanes);
+                (whole, k.for_(m.like(0), whole, step(all), &none, |j, sums| together(j, all, sums, false)))
+            } else {
+                (m.like(0), none)
+            };
+            k.for_(whole, m, step(some), &sums, |j, sums| together(j, some, sums, true))
+        };
+        self.join(op, sums);
+    }
+
+    /// The tree over the lanes, from an invocation's own sums, into the shared memory of the row's first invocation.
+    pub(super) fn join(&self, op: Binary, mut sums: Vec<Val<'k>>) {
+        let k = self.k;
         while sums.len() > 1 {
             let half = sums.split_off(sums.len() / 2);
             sums = sums.iter().zip(&half).map(|(a, b)| a.binary(op, *b)).collect();

@@ -1,17 +1,20 @@
 //! Row-wise ops: statistics of a row, then a value for each element or for the row, in one kernel.
 //!
 //! Each statistic is a fold of terms in the canonical order (see `row`), computed anew from the operands, so a row may
-//! be of any length. What the formula does at an element is the catalogue's formula.
+//! be of any length. Where a device has registers for it, the elements of a shorter row are read once and held (see `held`); an
+//! operand that is the same for all rows, as weights are, is not: it comes out of a cache. What the formula does at an element is
+//! the catalogue's formula.
 
 use super::formula::Compute;
+use super::held::{Elements, Held};
 use super::index::{self, Axes, is_wide};
 use super::numbers::{self, Numbers};
-use super::row::{Row, Tile, lanes};
+use super::row::{Hold, Length, Row, Tile};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Constant, Elem, Kernel, Place};
 use crate::lane::{Float, Term, W32, W64};
-use elinvar_core::{DType, Layout, order};
+use elinvar_core::{DType, Layout};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
@@ -40,6 +43,14 @@ pub trait RowFormula {
     ) -> Term<'k>;
     /// The result at an element, or for a row.
     fn result<'k>(&self, c: Compute, x: &[Term<'k>], s: &[Term<'k>; STATS], n: Term<'k>) -> Term<'k>;
+    /// The result at an element from the term of the last statistic there, if it can be told.
+    fn result_of_term<'k>(
+        &self,
+        c: Compute,
+        term: Term<'k>,
+        s: &[Term<'k>; STATS],
+        n: Term<'k>,
+    ) -> Option<Term<'k>>;
 }
 
 /// A row-wise op of the catalogue.
@@ -101,6 +112,16 @@ impl<R: Rows<N>, const N: usize> RowFormula for OfRows<R, N> {
             self.0.out::<F>(std::array::from_fn(|i| F::new(x[i])), s.map(F::new), F::new(n)).0
         })
     }
+    fn result_of_term<'k>(
+        &self,
+        c: Compute,
+        term: Term<'k>,
+        s: &[Term<'k>; STATS],
+        n: Term<'k>,
+    ) -> Option<Term<'k>> {
+        let of_term = || each_float!(R::NAME, c, F => self.0.out_of_term::<F>(F::new(term), s.map(F::new), F::new(n)).0);
+        R::KEEPS.then(of_term)
+    }
 }
 
 /// What a kernel is built for.
@@ -114,10 +135,10 @@ pub struct Form {
     pub to: Elem,
     /// How rows are given to invocations.
     pub tile: Tile,
-    /// Lanes that can have a term.
-    pub lanes: u32,
-    /// May rows be longer than a block?
-    pub many: bool,
+    /// How long rows are.
+    pub length: Length,
+    /// How many elements of them are held, and of which operands; `None` if none are.
+    held: Option<(Held, Vec<bool>)>,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -160,6 +181,15 @@ impl RowFormula for Products {
     fn result<'k>(&self, _: Compute, _: &[Term<'k>], s: &[Term<'k>; STATS], _: Term<'k>) -> Term<'k> {
         s[0]
     }
+    fn result_of_term<'k>(
+        &self,
+        _: Compute,
+        _: Term<'k>,
+        _: &[Term<'k>; STATS],
+        _: Term<'k>,
+    ) -> Option<Term<'k>> {
+        None
+    }
 }
 
 /// The work of a row-wise op: the operands, then the result. `None` if nothing comes out.
@@ -168,8 +198,9 @@ pub fn rows<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
+    hold: Hold,
 ) -> Option<Work<'a>> {
-    rows_to(f, dtype, x, kept, dtype.into())
+    rows_to(f, dtype, x, kept, dtype.into(), hold)
 }
 
 /// The same with a result of another type of memory.
@@ -179,6 +210,7 @@ pub(super) fn rows_to<'a>(
     x: &[(&Layout, DType)],
     kept: usize,
     to: Elem,
+    hold: Hold,
 ) -> Option<Work<'a>> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
@@ -188,13 +220,23 @@ pub(super) fn rows_to<'a>(
     }
     let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
     let [outer, inner] = [index::join(&layouts, 0, kept), index::join(&layouts, kept, shape.rank())];
+    let tile = Tile::of(n, super::fold::crossed(&outer, &inner), hold);
+    // There may be one row only, in which nothing is read again for others.
+    let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
+    let varies: Vec<bool> = varies.collect();
+    let held = held(f, dtype, n, tile, &varies, hold);
+    let length = match held {
+        // However many blocks there are, there is no loop over them.
+        Some(_) => Length { many: false, ..Length::of(n, Hold::One) },
+        None => Length::of(n, hold),
+    };
     let form = Form {
         dtype,
         operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
         to,
-        tile: Tile::of(n, super::fold::crossed(&outer, &inner)),
-        lanes: lanes(n),
-        many: n > order::BLOCK,
+        tile,
+        length,
+        held: held.map(|h| (h, varies)),
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: layouts.iter().any(|l| is_wide(l)),
     };
@@ -210,20 +252,31 @@ pub(super) fn rows_to<'a>(
     Some(numbers::work(key, move || build(f, &form), groups, scalar, &all))
 }
 
+/// How many elements of a row are held, of the operands that vary from row to row; `None` if nothing would be read twice.
+fn held(f: &dyn RowFormula, dtype: DType, n: usize, tile: Tile, varies: &[bool], hold: Hold) -> Option<Held> {
+    let passes = f.folds().len() + usize::from(f.out() == RowOut::Each);
+    let operands = varies.iter().filter(|&&v| v).count() as u32;
+    let words = Compute::from(dtype).scalar().bits() / 32;
+    if passes < 2 { None } else { Held::of(n, tile, operands.max(1) * words, hold) }
+}
+
 impl Form {
     fn name(&self, f: &dyn RowFormula) -> String {
         let Tile { lanes, rows, crossed } = self.tile;
         let elems: String = self.operands.iter().map(|e| format!("_{e}")).collect();
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
-        let many = if self.many { "_many" } else { "" };
+        let held = self.held.as_ref().map_or(String::new(), |(held, of)| {
+            let of: String = of.iter().map(|&is| if is { 'h' } else { 's' }).collect();
+            format!("{}{of}", held.words())
+        });
         let wide = if self.wide { "_wide" } else { "" };
         format!(
-            "rows_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{many}{wide}",
+            "rows_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{held}{wide}",
             f.name(),
             self.dtype,
             self.to,
-            self.lanes
+            self.length.words()
         )
     }
 }
@@ -250,7 +303,7 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
     let outer = Axes::read(&numbers, "row", a, form.wide);
     let inner = Axes::read(&numbers, "in", b, form.wide);
 
-    let r = Row::new(&k, form.tile, form.lanes, n, c.scalar(), form.many);
+    let r = Row::new(&k, form.tile, form.length, n.scalar(), c.scalar());
     let row = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
     let at = outer.index(row.min(rows - 1));
     let operands: Vec<Operand> = (places.iter().enumerate())
@@ -260,35 +313,133 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
             Operand { place, first, strides: index::strides(&numbers, &format!("in_stride{i}"), b) }
         })
         .collect();
-    let element = |i: Val<'_>| {
-        let at = inner.index(i);
-        let load = |o: &Operand<'_>| {
-            Term::Value(c.enter(k.load(o.place, index::position(o.first, &at, &o.strides), 1)))
-        };
-        operands.iter().map(load).collect::<Vec<Term>>()
-    };
-
     let length = Term::Value(n.to(c.scalar()));
     // Statistics that a formula has not, or not yet, are 0.
-    let mut s = [Term::Number(Constant::int(c.scalar(), 0)); STATS];
-    for (j, &fold) in f.folds().iter().enumerate() {
-        let folded = r.fold(fold, &|i| f.term(c, j, &element(i), &s, length).value(&k));
-        s[j] = f.finish(c, j, Term::Value(folded), &s, length);
+    let s = [Term::Number(Constant::int(c.scalar(), 0)); STATS];
+    let all = Code { k: &k, f, c, operands, inner, r, n, length, s, exists: row.lt(rows), row, y };
+    match &form.held {
+        Some((held, of)) => all.held(*held, of),
+        None => all.anew(),
     }
-    k.if_(row.lt(rows), || match f.out() {
-        RowOut::Once => k.if_(r.lane.eq(r.lane.like(0)), || {
-            let none = vec![Term::Number(Constant::float(c.scalar(), f64::NAN)); f.arity()];
-            k.store(y, row, f.result(c, &none, &s, length).value(&k));
-        }),
-        RowOut::Statistics => k.if_(r.lane.eq(r.lane.like(0)), || {
-            let width = f.folds().len() as i64;
-            (0..width).for_each(|j| k.store(y, row * width + j, s[j as usize].value(&k)));
-        }),
-        RowOut::Each => {
-            k.each(r.lane, n, n.like(i64::from(form.tile.lanes)), |i| {
-                k.store(y, row * n + i, f.result(c, &element(i), &s, length).value(&k));
-            });
-        }
-    });
     k.finish()
+}
+
+/// A kernel up to where its row begins.
+struct Code<'k, 'f> {
+    k: &'k Builder,
+    f: &'f dyn RowFormula,
+    c: Compute,
+    operands: Vec<Operand<'k>>,
+    /// The axes of a row.
+    inner: Axes<'k>,
+    r: Row<'k>,
+    /// How many elements a row has; as a number of the formula, too.
+    n: Val<'k>,
+    length: Term<'k>,
+    /// The statistics so far.
+    s: [Term<'k>; STATS],
+    /// Which row; is there one?
+    row: Val<'k>,
+    exists: Val<'k>,
+    y: Place,
+}
+
+impl<'k> Code<'k, '_> {
+    fn load(&self, o: &Operand<'k>, at: &[Val<'k>]) -> Term<'k> {
+        let place = index::position(o.first, at, &o.strides);
+        Term::Value(self.c.enter(self.k.load(o.place, place, 1)))
+    }
+    fn term(&self, j: usize, x: &[Term<'k>]) -> Val<'k> {
+        self.f.term(self.c, j, x, &self.s, self.length).value(self.k)
+    }
+    fn finish(&mut self, j: usize, folded: Val<'k>) {
+        self.s[j] = self.f.finish(self.c, j, Term::Value(folded), &self.s, self.length);
+    }
+    fn result(&self, x: &[Term<'k>]) -> Val<'k> {
+        self.f.result(self.c, x, &self.s, self.length).value(self.k)
+    }
+
+    /// Elements are read for each statistic, and for the results.
+    fn anew(mut self) {
+        let element = |all: &Self, i: Val<'k>| {
+            let at = all.inner.index(i);
+            all.operands.iter().map(|o| all.load(o, &at)).collect::<Vec<Term>>()
+        };
+        for (j, &fold) in self.f.folds().iter().enumerate() {
+            let folded = self.r.fold(fold, self.n, &|i| self.term(j, &element(&self, i)));
+            self.finish(j, folded);
+        }
+        let n = self.n;
+        let results = || {
+            let store = |i: Val<'k>, v: Val<'k>| self.k.store(self.y, self.row * n + i, v);
+            let lanes = i64::from(self.r.tile.lanes);
+            let turns = i64::from(self.r.length.turns);
+            let mut from = self.r.lane;
+            if turns > 1 {
+                // As for folds, some are loaded before the first is stored.
+                let whole = n & -(lanes * turns);
+                self.k.each(n.like(0), whole, n.like(lanes * turns), |first| {
+                    let places: Vec<Val> = (0..turns).map(|u| first + from + u * lanes).collect();
+                    let x: Vec<Vec<Term>> = places.iter().map(|&i| element(&self, i)).collect();
+                    places.iter().zip(&x).for_each(|(&i, x)| store(i, self.result(x)));
+                });
+                from = whole + from;
+            }
+            self.k.each(from, n, n.like(lanes), |i| store(i, self.result(&element(&self, i))));
+        };
+        self.store(results);
+    }
+
+    /// Elements of some operands are read once.
+    fn held(mut self, held: Held, of: &[bool]) {
+        let all = Elements::new(&self.r, held, self.n);
+        let at: Vec<Vec<Val>> = all.loaded.iter().map(|&i| self.inner.index(i)).collect();
+        let read = |(o, &is): (&Operand<'k>, &bool)| -> Vec<Term<'k>> {
+            if is { at.iter().map(|at| self.load(o, at)).collect() } else { Vec::new() }
+        };
+        let registers: Vec<Vec<Term>> = self.operands.iter().zip(of).map(read).collect();
+        let element = |code: &Self, e: usize| {
+            let one = |(o, held): (&Operand<'k>, &Vec<Term<'k>>)| {
+                held.get(e).copied().unwrap_or_else(|| code.load(o, &at[e]))
+            };
+            code.operands.iter().zip(&registers).map(one).collect::<Vec<Term>>()
+        };
+        let mut terms: Vec<Val> = Vec::new();
+        for (j, &fold) in self.f.folds().iter().enumerate() {
+            terms = (0..at.len()).map(|e| self.term(j, &element(&self, e))).collect();
+            let folded = all.fold(&self.r, fold, &terms);
+            self.finish(j, folded);
+        }
+        let result = |e: usize| {
+            let term = terms.get(e).map(|&t| Term::Value(t));
+            let kept = term.and_then(|t| self.f.result_of_term(self.c, t, &self.s, self.length));
+            kept.map_or_else(|| self.result(&element(&self, e)), |v| v.value(self.k))
+        };
+        // Not from where elements were loaded: a register for each of those would be kept until here.
+        let first = self.row * self.n + self.r.lane;
+        let store = |e: usize| {
+            let store = || self.k.store(self.y, first + all.far[e], result(e));
+            match all.there[e] {
+                Some(there) => self.k.if_(there, store),
+                None => store(),
+            }
+        };
+        self.store(|| (0..at.len()).for_each(store));
+    }
+
+    /// Stores what comes out of a row that exists: each element in its own way.
+    fn store(&self, each: impl FnOnce()) {
+        let (k, leads) = (self.k, self.r.lane.eq(self.r.lane.like(0)));
+        k.if_(self.exists, || match self.f.out() {
+            RowOut::Once => k.if_(leads, || {
+                let none = vec![Term::Number(Constant::float(self.c.scalar(), f64::NAN)); self.f.arity()];
+                k.store(self.y, self.row, self.result(&none));
+            }),
+            RowOut::Statistics => k.if_(leads, || {
+                let width = self.f.folds().len() as i64;
+                (0..width).for_each(|j| k.store(self.y, self.row * width + j, self.s[j as usize].value(k)));
+            }),
+            RowOut::Each => each(),
+        });
+    }
 }

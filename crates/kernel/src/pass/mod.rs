@@ -9,6 +9,7 @@ mod constants;
 mod dead;
 mod hoist;
 pub mod lower;
+mod powers;
 mod same;
 
 pub use compact::compact;
@@ -16,6 +17,7 @@ pub use constants::fold_constants;
 pub use dead::remove_dead;
 pub use hoist::hoist;
 pub use lower::{Lacking, Wants, lower};
+pub use powers::shift_powers;
 pub use same::share;
 
 use crate::ir::Kernel;
@@ -23,6 +25,9 @@ use crate::ir::Kernel;
 /// All passes, in the order in which they help each other.
 pub fn optimise(k: &mut Kernel) {
     fold_constants(k);
+    shift_powers(k);
+    // What nobody needs would else be shared with what somebody needs much later, and be kept until then.
+    remove_dead(k);
     share(k);
     hoist(k);
     // Out of loops, what was computed in two of them is computed twice in one place.

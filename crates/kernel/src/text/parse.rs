@@ -141,6 +141,7 @@ impl<'a> Parser<'a> {
         let group = [self.u32()?, self.u32()?, self.u32()?];
         self.expect("{")?;
         let subgroup = if self.accept("subgroup") { Some(self.u32()?) } else { None };
+        let resident = if self.accept("resident") { Some(self.u32()?) } else { None };
         loop {
             if self.accept("buffer") {
                 let b = Buffer {
@@ -176,7 +177,7 @@ impl<'a> Parser<'a> {
             what: "the values are not numbered without gaps".to_string(),
         })?;
         let Names { params, buffers, views, shared, signals } = std::mem::take(&mut self.names);
-        Ok(Kernel { name, group, subgroup, buffers, params, views, shared, signals, values, body })
+        Ok(Kernel { name, group, subgroup, resident, buffers, params, views, shared, signals, values, body })
     }
 
     /// `vx x 64 offset n m b row plane`, behind its word.

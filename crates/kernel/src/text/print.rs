@@ -12,6 +12,9 @@ pub fn print(k: &Kernel) -> String {
     if let Some(lanes) = k.subgroup {
         p.line(&format!("subgroup {lanes}"));
     }
+    if let Some(workgroups) = k.resident {
+        p.line(&format!("resident {workgroups}"));
+    }
     for b in &k.buffers {
         p.line(&format!("buffer {} {} {}", b.name, b.elem, b.access.word()));
     }

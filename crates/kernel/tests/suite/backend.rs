@@ -13,7 +13,7 @@ use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Product};
 use elinvar_kernel::library::conv::{self, Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Formula, Ints};
-use elinvar_kernel::library::row::Tile;
+use elinvar_kernel::library::row::{Hold, Tile};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
@@ -48,17 +48,24 @@ pub struct Device {
     pub map: map::Choice,
     /// How folds give rows to invocations.
     pub tile: Option<Tile>,
+    /// What invocations may hold of rows.
+    pub hold: Hold,
     /// How products are cut into pieces.
     pub product: Option<contract::Tile>,
     /// How convolutions are, if not as products.
     pub conv: Option<conv::How>,
     /// In which of the ways that there are then.
     pub way: Option<conv::Way>,
+    /// How attention is.
+    pub attention: Option<attention::How>,
 }
 
 impl Device {
     fn conv(&self) -> conv::How {
         self.conv.unwrap_or_else(|| self.product.map_or(conv::How::Plain, conv::How::Exactly))
+    }
+    fn attention(&self) -> attention::How {
+        self.attention.unwrap_or(attention::How::Plain)
     }
 }
 
@@ -390,10 +397,12 @@ impl Backend for Interpreted {
 
     fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
         if d.tile.is_none() {
-            return Ok(host(&run_steps(&fold::steps(F::FOLD, x.layout, x.dtype, kept, to), &[x.buffer])[0]));
+            let steps = fold::steps(F::FOLD, x.layout, x.dtype, kept, to, d.hold);
+            return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
         }
         let rows = x.shape()[..kept].iter().product();
-        match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, d.tile) {
+        let choice = fold::Choice { tile: d.tile, hold: d.hold };
+        match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
             Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
             None => HostData::full(to, 0, 0.into()),
         }
@@ -407,7 +416,7 @@ impl Backend for Interpreted {
         Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
     }
     fn rows<F: Rows<N>, const N: usize>(
-        _: &Device,
+        d: &Device,
         f: &F,
         x: [View<'_, Self>; N],
         kept: usize,
@@ -418,7 +427,8 @@ impl Backend for Interpreted {
         let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
         let len = rows * F::OUT.width(n, F::FOLDS.len());
         let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
-        let all = run_steps(&long_rows::steps(&OfRows::<F, N>(*f), dtype, &operands, kept), &inputs);
+        let f = OfRows::<F, N>(*f);
+        let all = run_steps(&long_rows::steps(&f, dtype, &operands, kept, d.hold), &inputs);
         assert_eq!(all[0].cells.len(), len);
         Ok(host(&all[0]).into())
     }
@@ -518,7 +528,7 @@ impl Backend for Interpreted {
         }
     }
     fn attention(
-        _: &Device,
+        d: &Device,
         a: &Attention,
         q: View<'_, Self>,
         k: View<'_, Self>,
@@ -528,7 +538,8 @@ impl Backend for Interpreted {
         let rows: usize = q.shape()[..3].iter().product();
         let outs = [(q.dtype, rows * v.shape()[3]), (q.dtype.compute(), rows)];
         let layouts = [q.layout, k.layout, v.layout];
-        let work = attention::attention(a, q.dtype, layouts, mask.map(|m| (m.layout, m.dtype)));
+        let of_mask = mask.map(|m| (m.layout, m.dtype));
+        let work = attention::attention(a, q.dtype, layouts, of_mask, d.attention());
         let mut made = match work {
             Some(work) => {
                 let mut inputs = vec![q.buffer, k.buffer, v.buffer];
@@ -541,7 +552,7 @@ impl Backend for Interpreted {
         Ok((y, made.remove(0)))
     }
     fn attention_grad(
-        _: &Device,
+        d: &Device,
         a: &Attention,
         q: View<'_, Self>,
         k: View<'_, Self>,
@@ -560,7 +571,7 @@ impl Backend for Interpreted {
             g: g.layout,
             mask: mask.map(|m| (m.layout, m.dtype)),
         };
-        let steps = attention::attention_grad(a, q.dtype, given);
+        let steps = attention::attention_grad(a, q.dtype, given, d.attention());
         let mut inputs = vec![q.buffer, k.buffer, v.buffer, o.buffer, lse.buffer, g.buffer];
         inputs.extend(mask.map(|m| m.buffer));
         let all = run_steps(&steps, &inputs);

@@ -4,14 +4,25 @@ use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
-use elinvar_core::{DType, HostData, Layout, Precision, Scalar, Shape};
+use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
 use elinvar_kernel::library::contract;
-use elinvar_ops::backend::{Attention, Conv, Fold, Pool, PoolKind, Random, Scan, Scatter, Windows};
+use elinvar_kernel::library::row::Hold;
+use elinvar_ops::backend::{
+    Attention, Backend, Conv, Fold, Placed, Pool, PoolKind, Random, Scan, Scatter, View, Windows,
+};
+use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_reference::Reference;
 
 /// That a call gives the reference's bits.
 fn same(call: &Call) {
     same_on(&Device::default(), call);
+}
+
+/// The same, whatever invocations hold of rows.
+fn same_however_held(call: &Call) {
+    for hold in [Hold::One, Hold::Many] {
+        same_on(&Device { hold, ..Device::default() }, call);
+    }
 }
 
 fn same_on(device: &Device, call: &Call) {
@@ -254,12 +265,12 @@ fn folds_of_a_few_long_rows() {
         let x = operand(&mut dice, dtype, &[rows, n], Values::Tame);
         for f in all {
             let to = if matches!(f, Fold::Max | Fold::Min) { dtype } else { to };
-            same(&Call::Fold { f, x: x.clone(), kept: 1, to });
+            same_however_held(&Call::Fold { f, x: x.clone(), kept: 1, to });
         }
     }
     // More blocks than are joined at a time.
     let x = operand(&mut dice, DType::F32, &[4096 * 258 + 7], Values::Tame);
-    same(&Call::Fold { f: Fold::Sum, x, kept: 0, to: DType::F32 });
+    same_however_held(&Call::Fold { f: Fold::Sum, x, kept: 0, to: DType::F32 });
 }
 
 #[test]
@@ -274,7 +285,80 @@ fn row_wise_ops_on_a_few_long_rows() {
         let x = operand(&mut dice, dtype, &shape, Values::Tame);
         let y = operand(&mut dice, dtype, &shape, Values::Tame);
         for once in [false, true] {
-            same(&Call::Rows { once, x: [x.clone(), y.clone()], kept, dtype });
+            same_however_held(&Call::Rows { once, x: [x.clone(), y.clone()], kept, dtype });
+        }
+    }
+}
+
+/// Lengths around turns, around what is loaded at once, around blocks, and around what is held at most.
+const LENGTHS: [usize; 26] = [
+    1, 3, 31, 32, 33, 64, 65, 127, 128, 129, 255, 257, 384, 600, 896, 1023, 1024, 1025, 1153, 2048, 2049,
+    4095, 4096, 4097, 8192, 8193,
+];
+
+/// Rows of special values, of which one is all -0 and one all -inf, from a place that is a multiple of nothing.
+fn special_rows(dice: &mut Dice, dtype: DType, n: usize) -> Operand {
+    let rows = 5;
+    let layout = Layout::contiguous(Shape::new(&[rows, n + 3]).expect("small")).slice(1, 3, n, 1);
+    let values = [Values::Wild, Values::Sparse][n % 2];
+    let mut data = dice.data(dtype, rows * (n + 3), values);
+    if let HostData::F32(all) = &mut data {
+        let mut new = all.to_vec();
+        new[n + 3..2 * (n + 3)].fill(-0.0);
+        new[2 * (n + 3)..3 * (n + 3)].fill(f32::NEG_INFINITY);
+        *all = new.into();
+    }
+    Operand { data, layout }
+}
+
+#[test]
+fn folds_around_what_is_loaded_at_once() {
+    let mut dice = Dice::new(11, 20);
+    for n in LENGTHS {
+        for (dtype, f) in [(DType::F32, Fold::Sum), (DType::F32, Fold::Max), (DType::U8, Fold::Min)] {
+            let x = special_rows(&mut dice, dtype, n);
+            same_however_held(&Call::Fold { f, x, kept: 1, to: dtype });
+        }
+        // Rows side by side.
+        let data = dice.data(DType::F32, 5 * n, Values::Tame);
+        let x =
+            Operand { layout: Layout::contiguous(Shape::new(&[n, 5]).expect("small")).transpose(0, 1), data };
+        same_however_held(&Call::Fold { f: Fold::Sum, x, kept: 1, to: DType::F32 });
+    }
+}
+
+#[test]
+fn row_wise_ops_around_what_is_held() {
+    let mut dice = Dice::new(11, 21);
+    for n in LENGTHS {
+        for dtype in [DType::F32, DType::F16] {
+            let [x, y] = [0, 1].map(|_| special_rows(&mut dice, dtype, n));
+            // One operand is the same for all rows.
+            let one = dice.data(dtype, n, Values::Tame);
+            let row = Layout::contiguous(Shape::new(&[1, n]).expect("small"));
+            let row = row.broadcast_to(x.layout.shape(), "test").expect("it fits");
+            let row = Operand { data: one, layout: row };
+            for once in [false, true] {
+                same_however_held(&Call::Rows { once, x: [x.clone(), y.clone()], kept: 1, dtype });
+                same_however_held(&Call::Rows { once, x: [x.clone(), row.clone()], kept: 1, dtype });
+            }
+            // Where the result at an element comes from its last term.
+            let (buffer, layout) = (&x.data, &x.layout);
+            let tensor = |y: Result<Placed<HostData>>| {
+                HostTensor::new(layout.shape().clone(), y.expect("it runs").buffer).expect("it fits")
+            };
+            let want = tensor(Reference::rows(
+                &Default::default(),
+                &Softmax,
+                [View { buffer, layout, dtype }],
+                1,
+                dtype,
+            ));
+            for hold in [Hold::One, Hold::Many] {
+                let d = Device { hold, ..Device::default() };
+                let got = tensor(Interpreted::rows(&d, &Softmax, [View { buffer, layout, dtype }], 1, dtype));
+                bits(&got, &want).unwrap_or_else(|m| panic!("softmax of {n}, {dtype}, {hold:?}: {m}"));
+            }
         }
     }
 }

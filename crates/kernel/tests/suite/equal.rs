@@ -8,10 +8,11 @@ use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
+use elinvar_kernel::library::attention::How;
 use elinvar_kernel::library::contract::{OfEpilogue, Product};
 use elinvar_kernel::library::formula::{Chain, Floats, Source, Step};
 use elinvar_kernel::library::map::{self, Choice};
-use elinvar_kernel::library::row::Tile;
+use elinvar_kernel::library::row::{Hold, Tile};
 use elinvar_kernel::library::{contract, index};
 use elinvar_ops::backend::{ArgFold, Plain};
 use elinvar_ops::casting::All;
@@ -47,11 +48,14 @@ fn maps_of_integers() {
 #[test]
 fn folds() {
     check(&Device::default(), Work::Fold, 30, 5000);
+    let many = Device { hold: Hold::Many, ..Device::default() };
+    check(&many, Work::Fold, 30, 5000);
     // The lanes of a row in one invocation, in a few, in all; side by side and across.
     for (lanes, rows) in [(1, 3), (2, 1), (16, 4), (64, 2)] {
         for crossed in [false, true] {
             let tile = Some(Tile { lanes, rows, crossed });
             check(&Device { tile, ..Device::default() }, Work::Fold, 3, 3000);
+            check(&Device { tile, ..many.clone() }, Work::Fold, 3, 3000);
         }
     }
 }
@@ -59,6 +63,7 @@ fn folds() {
 #[test]
 fn row_wise_ops() {
     check(&Device::default(), Work::Rows, 20, 4500);
+    check(&Device { hold: Hold::Many, ..Device::default() }, Work::Rows, 20, 4500);
 }
 
 #[test]
@@ -241,6 +246,9 @@ fn pools() {
 fn attentions() {
     check(&Device::default(), Work::Attention, 5, 300);
     check(&Device::default(), Work::AttentionGrad, 3, 300);
+    let staged = Device { attention: Some(How::Within(180 << 10)), ..Device::default() };
+    check(&staged, Work::Attention, 5, 300);
+    check(&staged, Work::AttentionGrad, 3, 300);
 }
 
 #[test]
@@ -272,6 +280,8 @@ fn all_work_with_numbers_of_64_bits() {
         }
         for work in [Work::Attention, Work::AttentionGrad] {
             check(&Device::default(), work, 2, 200);
+            let staged = Device { attention: Some(How::Within(180 << 10)), ..Device::default() };
+            check(&staged, work, 2, 200);
         }
     });
 }

@@ -1,5 +1,6 @@
 //! The kernels of the library against the reference, and the language against its rules.
 
+mod attention_staged;
 mod attention_units;
 mod attention_units_grad;
 mod backend;
@@ -11,6 +12,7 @@ mod equal;
 mod interp;
 mod mutations;
 mod products;
+mod products_beside;
 mod products_by_units;
 mod products_of_boxes;
 mod ptx;

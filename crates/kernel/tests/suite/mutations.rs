@@ -9,13 +9,17 @@ use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Re
 use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
 use elinvar_kernel::library::conv::Asked;
 use elinvar_kernel::library::formula::Floats;
+use elinvar_kernel::library::row::Hold;
+use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::{
-    Steps, Work, arg_fold, attention, boxes, conv, fold, map, matrix_units, nonzero, scan, sort,
+    Steps, Work, arg_fold, attention, boxes, conv, fold, map, matrix_units, nonzero, rows, scan, sort,
 };
-use elinvar_kernel::pass::compact;
+use elinvar_kernel::pass::{compact, remove_dead};
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Scan};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
+use elinvar_ops::op::Context;
+use elinvar_ops::rows::{RowOut, Rows, STATS};
 
 /// x * y + z, rounded twice.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,33 @@ impl Map<3> for Twice {
     const NAME: &'static str = "twice";
     fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
         x * y + z
+    }
+}
+
+/// What an element lacks of the sum, in parts of what all of them lack: the result at an element is told by its last term.
+#[derive(Clone, Copy, Debug)]
+struct Shares;
+impl Rows<1> for Shares {
+    const NAME: &'static str = "shares";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Each;
+    const KEEPS: bool = true;
+    fn term<L: Lane>(&self, j: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
+        if j == 0 { x } else { s[0] - x }
+    }
+    fn out<L: Lane>(&self, x: [L; 1], s: [L; STATS], n: L) -> L {
+        self.out_of_term(self.term(1, x, s, n), s, n)
+    }
+    fn out_of_term<L: Lane>(&self, term: L, s: [L; STATS], _: L) -> L {
+        term / s[1]
+    }
+    fn backward<V: elinvar_ops::Value>(
+        &self,
+        _: &[usize],
+        _: &Context<V>,
+        _: &V,
+    ) -> elinvar_core::Result<Vec<Option<V>>> {
+        Err(elinvar_core::Error::autograd("shares: has no gradient"))
     }
 }
 
@@ -38,6 +69,11 @@ struct Case {
 }
 
 impl Case {
+    /// Numbers that other forms of the kernel need are not read.
+    fn lean(mut self) -> Case {
+        remove_dead(&mut self.kernel);
+        self
+    }
     fn and(self, work: Work<'static>, buffers: Vec<Memory>) -> Case {
         assert!(work.kernel() == self.kernel, "{}: another kernel", self.name);
         Case { another: Some((work, buffers)), ..self }
@@ -95,6 +131,26 @@ fn cases() -> Vec<Case> {
         Conv { stride: vec![2], padding: vec![1], dilation: vec![1], groups: 1, precision: Precision::Exact };
     let a = Attention::exact(0.5, false);
     let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
+    // In pieces of 16 bytes.
+    let room = attention::How::Within(64 << 10);
+    let (short, long) = (layout(&[1, 1, 32, 4]), layout(&[1, 1, 260, 4]));
+    let staged = |gradient: Option<usize>| match gradient {
+        None => some(attention::attention(&a, d, [&short, &long, &long], None, room)),
+        Some(number) => {
+            // No two sizes are the same, nor two strides.
+            let (q, g, lse) = (layout(&[2, 6, 34, 4]), layout(&[2, 6, 34, 8]), layout(&[2, 6, 34]));
+            let (k, v) = (layout(&[2, 2, 130, 4]), layout(&[2, 2, 130, 8]));
+            let given = attention::Given { q: &q, k: &k, v: &v, o: &g, lse: &lse, g: &g, mask: None };
+            // By keys, tile by tile of all heads.
+            let a = Attention::exact(0.5, number == 2);
+            launch(attention::attention_grad(&a, d, given, room), number)
+        }
+    };
+    let of_gradient = |result: usize| {
+        let q_k_v = [x(1632), y(2080), z(4160)];
+        let others = [noise(408, 4), noise(3264, 5), noise(408, 6), f32s(result)];
+        q_k_v.into_iter().chain(others).collect::<Vec<_>>()
+    };
     let tile = Tile { group: [2, 2], each: [2, 2], depth: 4, slots: 0 };
     let (m, w) = (layout(&[1, 5, 12]), layout(&[1, 12, 5]));
     let plain = Tile { depth: 0, ..tile };
@@ -105,6 +161,10 @@ fn cases() -> Vec<Case> {
     let copied_conv = |x: [usize; 3], w: [usize; 3]| {
         let how = conv::How::Exactly(Tile { group: [4, 4], ..copied });
         launch(conv::steps(&Asked::forward(&PLAIN, &c, d, [&layout(&x), &layout(&w)], &[5], &[]), how), 0)
+    };
+    let folded = |n| {
+        let choice = fold::Choice { hold: Hold::Many, ..Default::default() };
+        some(fold::fold(Fold::Sum, &layout(&[3, n]), d, 1, d, choice))
     };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
@@ -126,7 +186,18 @@ fn cases() -> Vec<Case> {
             ),
             vec![x(2 * 2 * 32), positive(2 * 2 * 2), Memory::of(DType::F16, 64), f32s(2)],
         ),
-        case("fold", some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, None)), vec![x(900), f32s(3)]),
+        case(
+            "fold",
+            some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, fold::Choice::default())),
+            vec![x(900), f32s(3)],
+        ),
+        // Terms of several turns at once: some that end with the row, and turns in which all lanes have one.
+        case("fold of many", folded(300), vec![x(900), f32s(3)]).and(folded(512), vec![x(1536), f32s(3)]),
+        case(
+            "held rows",
+            some(rows::rows(&OfRows::<Shares, 1>(Shares), d, &[(&layout(&[2, 300]), d)], 1, Hold::Many)),
+            vec![x(600), f32s(600)],
+        ),
         case("scan", some(scan::scan(Scan::Sum, &layout(&[1100]), d, d)), vec![x(1100), f32s(1100)]),
         case("product", product(plain), vec![x(60), y(60), f32s(25)]),
         case(
@@ -171,9 +242,18 @@ fn cases() -> Vec<Case> {
             .and(copied_conv([2, 1, 9], [8, 1, 3]), vec![x(18), y(24), f32s(80)]),
         case(
             "attention",
-            some(attention::attention(&a, d, [&q, &kv, &kv], None)),
+            some(attention::attention(&a, d, [&q, &kv, &kv], None, attention::How::Plain)),
             vec![x(96), y(780), z(780), f32s(96), f32s(32)],
         ),
+        case("staged attention", staged(None), vec![x(128), y(1040), z(1040), f32s(128), f32s(32)]),
+        // Of rows that are filled up.
+        case(
+            "staged attention of odd rows",
+            some(attention::attention(&a, d, [&q, &kv, &kv], None, room)),
+            vec![x(96), y(780), z(780), f32s(96), f32s(32)],
+        ),
+        case("gradient of staged attention", staged(Some(1)), of_gradient(1632)).lean(),
+        case("gradient of staged attention by keys", staged(Some(2)), of_gradient(2080)).lean(),
         case(
             "arg_fold",
             launch(arg_fold::arg_fold(ArgFold::Max, &layout(&[60, 150]), d, 1), 0),
@@ -339,7 +419,11 @@ fn a_barrier_is_missing() {
         let (count, missed) = unseen(&c, &mut |inst, _| matches!(inst.op, Op::Barrier).then(Vec::new));
         barriers += count;
         // The last barrier of a fold, and of sums side by side, is for what follows, and here nothing does.
-        let idle = if matches!(c.name, "fold" | "nonzero") { vec![count - 1] } else { Vec::new() };
+        let idle = if matches!(c.name, "fold" | "fold of many" | "held rows" | "nonzero") {
+            vec![count - 1]
+        } else {
+            Vec::new()
+        };
         assert_eq!(missed, idle, "{}: without these barriers of {count} nothing is wrong", c.name);
     }
     assert!(barriers > 20, "{barriers}");

@@ -18,6 +18,7 @@ pub fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
         DType::F16 => HostData::F16(x.map(half::f16::from_f32).collect()),
         DType::BF16 => HostData::BF16(x.map(half::bf16::from_f32).collect()),
         DType::F32 => HostData::F32(x.collect()),
+        DType::F64 => HostData::F64(x.map(f64::from).collect()),
         other => panic!("{other}"),
     }
 }
@@ -54,7 +55,7 @@ impl Case {
         };
         [matrix(self.along[0], [b, m, k], self.room), w, layout(&[b, m, n])]
     }
-    fn numbers(&self, dtype: DType, number: &dyn Fn(usize, usize) -> f32) -> [HostData; 3] {
+    pub fn numbers(&self, dtype: DType, number: &dyn Fn(usize, usize) -> f32) -> [HostData; 3] {
         let all = self.layouts();
         [0, 1, 2].map(|of| {
             let l: &Layout = &all[of];

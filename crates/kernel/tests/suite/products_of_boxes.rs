@@ -1,12 +1,14 @@
 //! Products of boxes: the reference's bits where no sum is rounded, and the same bits with every tile where some are.
 
+use crate::backend::run_steps;
 use crate::products::{Case, bits, layout, matrix, tiny, uneven, whole};
 use elinvar_core::{DType, Shape};
 use elinvar_kernel::ir::MatrixUnit;
 use elinvar_kernel::library::boxes::{self, Tile};
 use elinvar_kernel::library::contract::{OfEpilogue, Product};
 use elinvar_kernel::library::matrix_units::{self, Limits};
-use elinvar_ops::backend::Plain;
+use elinvar_kernel::library::turned;
+use elinvar_ops::backend::{AddBias, Plain};
 
 const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
 
@@ -56,6 +58,49 @@ fn f32_are_rounded_as_by_fragments() {
         assert_eq!(bits(&run(&uneven)), bits(&other), "{sizes:?} {tile:?}");
         assert_ne!(bits(&other), bits(&case.want(DType::F32, &uneven)), "nothing is rounded");
     }
+}
+
+/// However f32 lie, they are turned where they have to be, and sums are those of factors that lay along their terms.
+#[test]
+fn what_does_not_lie_along_its_terms_is_turned() {
+    const EPILOGUE: OfEpilogue<AddBias, 1> = OfEpilogue(AddBias);
+    let dtype = DType::F32;
+    let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, 8] };
+    let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let fragments = matrix_units::Tile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
+    for (round, sizes) in
+        [[1, 1, 68, 8], [1, 9, 70, 5], [2, 70, 33, 72], [2, 3, 1, 130]].into_iter().enumerate()
+    {
+        for turned in 0..4 {
+            let along = [turned & 1 == 0, turned & 2 == 0];
+            let case = Case { sizes, along, room: [4, 1, 0][(round + turned) % 3], own: turned % 2 == 0 };
+            let (layouts, tile) = (case.layouts(), Tile::ALL[3]);
+            let extra = [(&layouts[2], dtype)];
+            let p = Product::new(&EPILOGUE, dtype, &layouts[0], &layouts[1], &extra);
+            let even = sizes[2].is_multiple_of(4) && case.room.is_multiple_of(4);
+            let run = |number: &dyn Fn(usize, usize) -> f32| {
+                let steps = turned::steps(&p, tile).expect("it can be done so");
+                assert!(!even || steps.steps.len() == 1 + along.iter().filter(|a| !**a).count());
+                let numbers = case.numbers(dtype, number);
+                run_steps(&steps, &numbers.each_ref()).remove(0).to_host().expect("f32")
+            };
+            assert_eq!(run(&whole), case.want(dtype, &whole), "{sizes:?} {along:?}");
+            let fragments = case.run(dtype, &|p| matrix_units::contract(p, fragments), &uneven);
+            assert_eq!(bits(&run(&uneven)), bits(&fragments), "{sizes:?} {along:?}");
+            assert!(turned::fits(&Product { x: &layouts[0].slice(1, 0, 1, 1), ..p }), "a row alone");
+        }
+    }
+    // What needs no turning is left to boxes.
+    let even = matrix(true, [1, 64, 64], 0);
+    for (x, fits) in [(even.clone(), true), (matrix(true, [1, 64, 64], 4), false)] {
+        assert_eq!(turned::fits(&Product::new(&PLAIN, DType::F16, &x, &even, &[])), fits);
+    }
+    let nothing = matrix(true, [1, 64, 0], 0);
+    assert!(!turned::fits(&Product::new(&PLAIN, dtype, &nothing, &matrix(true, [1, 0, 64], 0), &[])));
+    assert!(!turned::fits(&Product::new(&PLAIN, DType::F64, &even, &even, &[])));
+    let none = layout(&[1, 0, 64]);
+    let steps = turned::steps(&Product::new(&PLAIN, dtype, &none, &even, &[]), Tile::ALL[3]);
+    assert!(steps.is_none_or(|all| all.steps.is_empty()));
 }
 
 #[test]

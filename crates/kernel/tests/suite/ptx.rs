@@ -47,12 +47,26 @@ impl Usage {
 }
 
 /// Bytes that a kernel of the library may have beside registers. Scans of 64-bit integers hold 16 of them, and ptxas 13.5 keeps one
-/// of sm_75's apart; all others have none. (Random kernels may have any.)
+/// of sm_75's apart, and of a convolution by units a number that is needed after its loop; all others have none. (Random kernels may have
+/// any.)
 const SPILLED: u32 = 8;
 
 /// The same of convolutions: ptxas 13.5 keeps a few of the numbers apart that come before the loop and are needed after it, so that
 /// more workgroups of small tiles fit.
 const SPILLED_BEFORE: u32 = 24;
+
+/// The same of kernels of which several workgroups are to fit: the totals of 64 sums wait apart, and what belongs to a chunk alone.
+const SPILLED_FOR_ROOM: u32 = 640;
+
+/// Bytes that a kernel may have beside registers, where others may have so many.
+fn may_spill(k: &Kernel, others: u32) -> u32 {
+    if k.resident.is_some() { SPILLED_FOR_ROOM } else { others }
+}
+
+/// Bytes that a kernel has beside registers and should not, its registers, its name.
+fn beyond(k: &Kernel, usage: &Usage) -> (u32, u32, String) {
+    (usage.spilled.saturating_sub(may_spill(k, 0)), usage.registers, k.name.clone())
+}
 
 /// What NVIDIA's assembler makes of a text, or says of it; `None` if it is not there. `ELINVAR_PTXAS` names it, if it is not on
 /// the path. With `ELINVAR_PTX_DIR` set, the texts are written there, too, for whoever wants to see what becomes of them.
@@ -149,12 +163,15 @@ fn convolutions() -> Vec<Kernel> {
                 // Not the sums of chunks, and not a gradient of three rows.
                 if k.features().shared > 0 {
                     // Those of 16 bits become f32 on their way.
-                    assert_eq!(k.features().copies, asynchronous && dtype != DType::BF16, "{}", k.name);
+                    let may_copy = asynchronous && dtype != DType::BF16;
+                    assert!(may_copy || !k.features().copies, "{}", k.name);
                     all.push(k);
                 }
             }
         }
     }
+    let copies = all.iter().filter(|k| k.features().copies).count();
+    assert!(copies > 0 && copies < all.len() / 2, "{copies} of {}", all.len());
     all
 }
 
@@ -204,7 +221,7 @@ fn the_assembler_takes_convolutions_by_units() {
             };
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
             println!("{} sm_{}: {usage:?}", k.name, target.capability);
-            assert_eq!(usage.spilled, 0, "{}", k.name);
+            assert!(usage.spilled <= SPILLED, "{}", k.name);
         }
     }
 }
@@ -225,7 +242,7 @@ fn the_assembler_takes_convolutions() {
             };
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
             println!("{} sm_{}: {usage:?}", k.name, target.capability);
-            assert!(usage.spilled <= SPILLED_BEFORE, "{}", k.name);
+            assert!(usage.spilled <= may_spill(&k, SPILLED_BEFORE), "{}", k.name);
         }
     }
 }
@@ -325,7 +342,7 @@ fn the_assembler_takes_every_kernel() {
         for &target in [OLDEST].iter().chain(others) {
             let text = emit(k, target).unwrap_or_else(|e| panic!("{e}"));
             match assemble(&k.name, &text, target) {
-                Some(Ok(usage)) => most.push((usage.spilled, usage.registers, k.name.clone())),
+                Some(Ok(usage)) => most.push(beyond(k, &usage)),
                 Some(Err(said)) => panic!("{}: {said}", k.name),
                 None => return println!("skipped: there is no ptxas; ELINVAR_PTXAS may name one"),
             }
@@ -337,7 +354,7 @@ fn the_assembler_takes_every_kernel() {
             let usage = assemble(&k.name, &text, target).expect("it was there before");
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
             println!("{} sm_{}: {usage:?}", k.name, target.capability);
-            most.push((usage.spilled, usage.registers, k.name.clone()));
+            most.push(beyond(&k, &usage));
         }
     }
     for k in of_boxes() {
@@ -348,7 +365,7 @@ fn the_assembler_takes_every_kernel() {
         let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
         println!("{} sm_90a: {usage:?}", k.name);
         assert_eq!(usage.spilled, 0, "{}", k.name);
-        most.push((usage.spilled, usage.registers, k.name.clone()));
+        most.push(beyond(&k, &usage));
     }
     let units = [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32));
     for k in units.chain(large_units()).chain(attention_units()).chain(by_parts) {
@@ -361,7 +378,7 @@ fn the_assembler_takes_every_kernel() {
             let usage = assemble(&k.name, &text, target).expect("it was there before");
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
             println!("{} sm_{}: {usage:?}", k.name, target.capability);
-            most.push((usage.spilled, usage.registers, k.name.clone()));
+            most.push(beyond(&k, &usage));
         }
     }
     most.sort();

@@ -46,8 +46,8 @@ pub fn library() -> Vec<Kernel> {
             all.push(map::map(&Ints::<_, 2>(Pow), d, &[(&l, d), (&l, d)]));
         }
         let to = if d.is_float() { d } else { DType::I64 };
-        all.push(fold::fold(Fold::Sum, &layout(&[2, 5000]), d, 1, to, None));
-        all.push(fold::fold(Fold::Max, &t, d, 1, d, None));
+        all.push(fold::fold(Fold::Sum, &layout(&[2, 5000]), d, 1, to, fold::Choice::default()));
+        all.push(fold::fold(Fold::Max, &t, d, 1, d, fold::Choice::default()));
         all.push(scan::scan(Scan::Sum, &l, d, to));
         all.push(fill::fill(1.into(), d, 9));
         all.push(copy::copy_into(&t, d, &l));
@@ -86,11 +86,10 @@ fn several() -> Vec<Steps<'static>> {
                 all.push(conv::steps(&Asked::gradient(Of::Weight, &c, d, [&x, &g], &[3, 3]), how));
             }
             let mask = Some((&mask, d));
-            all.push(attention::attention_grad(
-                &a,
-                d,
-                attention::Given { q: &q, k: &q, v: &q, o: &q, lse: &lse, g: &q, mask },
-            ));
+            for how in [attention::How::Plain, attention::How::Within(48 << 10)] {
+                let given = attention::Given { q: &q, k: &q, v: &q, o: &q, lse: &lse, g: &q, mask };
+                all.push(attention::attention_grad(&a, d, given, how));
+            }
         }
     }
     all

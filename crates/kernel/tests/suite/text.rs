@@ -34,8 +34,9 @@ fn results(seed: u64, k: &Kernel) -> Vec<Memory> {
 
 #[test]
 fn passes_change_no_bit_of_random_kernels() {
-    let passes: [(&str, fn(&mut Kernel)); 5] = [
+    let passes: [(&str, fn(&mut Kernel)); 6] = [
         ("constants", pass::fold_constants),
+        ("powers", pass::shift_powers),
         ("same", pass::share),
         ("dead", pass::remove_dead),
         ("hoist", pass::hoist),

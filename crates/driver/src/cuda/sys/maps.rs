@@ -19,14 +19,14 @@ const NONE: c_int = 0;
 
 /// A map, where the driver wants to have it.
 #[repr(align(64))]
-struct Map([u8; TENSOR_MAP]);
+pub struct Map([u8; TENSOR_MAP]);
 
-/// The maps of a launch, side by side, from the addresses of its buffers and its parameters.
+/// The maps of a launch, from the addresses of its buffers and its parameters.
 ///
 /// # Errors
 /// `Unsupported` if the driver makes none; `InvalidArgument` if a view's numbers are not what they should be.
-pub fn maps(shared: &Shared, kernel: &Module, buffers: &[Address], params: &[Constant]) -> Result<Vec<u8>> {
-    let mut all = Vec::with_capacity(TENSOR_MAP * kernel.views.len());
+pub fn maps(shared: &Shared, kernel: &Module, buffers: &[Address], params: &[Constant]) -> Result<Vec<Map>> {
+    let mut all = Vec::with_capacity(kernel.views.len());
     for (view, elem) in &kernel.views {
         let Some(encode) = shared.api.table.encode_map else {
             return Err(Error::unsupported(format!(
@@ -44,7 +44,7 @@ pub fn maps(shared: &Shared, kernel: &Module, buffers: &[Address], params: &[Con
             return Err(Error::argument(format!("cuda: {name}: view {}: {what}: {numbers:?}", view.name)));
         }
         let base = buffers[view.buffer as usize];
-        all.extend(map(shared, encode, (view, *elem), base, numbers, &kernel.name)?.0);
+        all.push(map(shared, encode, (view, *elem), base, numbers, &kernel.name)?);
     }
     Ok(all)
 }

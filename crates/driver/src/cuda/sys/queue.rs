@@ -41,7 +41,7 @@ pub fn start<'a>(
     operands: impl Iterator<Item = Operand<'a>>,
     launch: &Launch,
 ) -> Result<()> {
-    let params = crate::params::block(&kernel.name, &kernel.params, &launch.params)?;
+    crate::params::check(&kernel.name, &kernel.params, &launch.params)?;
     let [x, y, z] = launch.groups;
     if y > MOST_GROUPS || z > MOST_GROUPS || x > i32::MAX as u32 {
         return Err(Error::argument(format!(
@@ -59,28 +59,22 @@ pub fn start<'a>(
     };
     let buffers: Vec<Address> = operands.map(address).collect();
     assert_eq!(buffers.len(), kernel.buffers, "{kernel:?} gets as many buffers as it has");
-    // Maps begin at multiples of their size, and all else behind them.
-    let mut block = maps(shared, kernel, &buffers, &launch.params)?;
-    block.extend(buffers.iter().flat_map(|at| at.to_le_bytes()));
-    block.extend(params);
-    let mut size = block.len();
-    // CU_LAUNCH_PARAM_BUFFER_POINTER and where it is, CU_LAUNCH_PARAM_BUFFER_SIZE and where that is, the end.
-    let mut extra: [*mut c_void; 5] = [
-        std::ptr::without_provenance_mut(1),
-        block.as_mut_ptr().cast(),
-        std::ptr::without_provenance_mut(2),
-        (&raw mut size).cast(),
-        std::ptr::null_mut(),
-    ];
+    let maps = maps(shared, kernel, &buffers, &launch.params)?;
+    // One by one, and not as a block: where the driver has maps in a block depends on where the block will lie.
+    let numbers = launch.params.iter().map(|p| (&raw const p.bits).cast());
+    let mut params: Vec<*mut c_void> = (maps.iter().map(|map| (&raw const *map).cast()))
+        .chain(buffers.iter().map(|at| (&raw const *at).cast()))
+        .chain(numbers)
+        .map(|at: *const c_void| at.cast_mut())
+        .collect();
     let [tx, ty, tz] = kernel.group;
-    // SAFETY: the function belongs to this device and has these parameters; the block and its size live longer than the call,
-    // which copies them. Buffers stay alive until the work is done: they are given back in the stream's order, and a graph's
-    // owner keeps them.
+    // SAFETY: the function belongs to this device and has these parameters, of these sizes: of a number in less than 64 bits, its first
+    // bytes are read, which NVIDIA's machines keep in front. All of them live longer than the call, which copies them and writes to none.
+    // Buffers stay alive until the work is done: they are given back in the stream's order, and a graph's owner keeps them.
     let started = unsafe {
-        let none = std::ptr::null_mut();
-        let extra = extra.as_mut_ptr();
+        let (none, params) = (std::ptr::null_mut(), params.as_mut_ptr());
         let dynamic = kernel.dynamic;
-        (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, dynamic, stream, none, extra)
+        (shared.api.table.launch)(kernel.function, x, y, z, tx, ty, tz, dynamic, stream, params, none)
     };
     shared.api.check(started, || kernel.name.clone())
 }

@@ -53,11 +53,12 @@ impl Emitter<'_> {
 
     pub(super) fn fetch(&mut self, signal: Value, boxes: &[Fetched]) {
         let signal = self.signal(signal);
+        let before = self.in_sight.len();
         let after = self.only_first();
         let bytes: u32 = boxes.iter().map(|f| self.k.views[f.view as usize].bytes()).sum();
         self.line(&format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{signal}], {bytes}"));
         for f in boxes {
-            let (to, _) = self.address(f.to, f.at);
+            let to = self.whole_address(f.to, f.at);
             let map = self.inst(Scalar::U64, "mov.b64", &[&format!("t{}", f.view)]);
             let map = self.inst(Scalar::U64, "cvta.param.u64", &[&map]);
             let [i, line, plane] = f.from.map(|v| self.one(v));
@@ -66,6 +67,7 @@ impl Emitter<'_> {
                  [{map}, {{{i}, {line}, {plane}}}], [{signal}]"
             ));
         }
+        self.forget(before);
         self.place(&after);
     }
 
@@ -83,7 +85,7 @@ impl Emitter<'_> {
     /// Addresses and distances count in 16 bytes. Lines of eight rounds of terms follow each other (64 bits, bits 32 to 45); blocks
     /// of lines of rows or columns lie side by side (bits 16 to 29, which nobody looks at for lines of terms).
     fn block(&mut self, place: Place, at: Value, of_terms: bool) -> (Register, u32) {
-        let (at, _) = self.address(place, at);
+        let at = self.whole_address(place, at);
         let at = self.inst(Scalar::U32, "shr.u32", &[&at, "4"]);
         let at = self.inst(Scalar::U32, "and.b32", &[&at, "16383"]);
         let at = self.inst(Scalar::U64, "cvt.u64.u32", &[&at]);

@@ -13,9 +13,13 @@ use crate::pass::Lacking;
 /// Where the elements of a fragment are in memory.
 struct Lies {
     place: Place,
-    /// The address of the first element, and bytes from line to line: of 32 bits in shared memory, of 64 elsewhere.
+    /// The address of the first element, bytes to add to it, and bytes from line to line: registers of 32 bits for shared memory, of
+    /// 64 elsewhere.
     base: Register,
+    offset: u32,
     pitch: Register,
+    /// Bytes from line to line of shared memory, if they are known.
+    known: Option<u32>,
     /// Bytes of an element.
     size: u32,
     /// The word for the memory.
@@ -51,51 +55,64 @@ impl Emitter<'_> {
     /// This lane's g and t.
     fn lane(&mut self) -> [Register; 2] {
         let index = self.local_index();
-        let lane = self.inst(Scalar::U32, "and.b32", &[&index, "31"]);
-        let g = self.inst(Scalar::U32, "shr.u32", &[&lane, "2"]);
-        let t = self.inst(Scalar::U32, "and.b32", &[&lane, "3"]);
-        [g, self.inst(Scalar::U32, "shl.b32", &[&t, "1"])]
+        let lane = self.once(Scalar::U32, "and.b32", &[&index, "31"]);
+        let g = self.once(Scalar::U32, "shr.u32", &[&lane, "2"]);
+        let t = self.once(Scalar::U32, "and.b32", &[&lane, "3"]);
+        [g, self.once(Scalar::U32, "shl.b32", &[&t, "1"])]
     }
 
     fn lies(&mut self, place: Place, at: Value, stride: Value) -> Lies {
-        let multiple = self.multiples.power(at).min(self.multiples.power(stride));
+        let multiple = self.indices.power(at).min(self.indices.power(stride));
         let size = self.elem(place).size();
-        let (base, space) = self.address(place, at);
+        let (base, offset, space) = self.address(place, at);
+        let (terms, number) = self.indices.sum(stride);
+        let known =
+            (terms.is_empty() && matches!(place, Place::Shared(_))).then(|| number.wrapping_mul(size));
         let (s, stride) = (self.scalar(stride), self.one(stride));
         let bytes = size.to_string();
         let pitch = match (place, s.bits()) {
             (Place::Shared(_), 64) => {
-                let stride = self.inst(Scalar::U32, "cvt.u32.u64", &[&stride]);
-                self.inst(Scalar::U32, "mul.lo.u32", &[&stride, &bytes])
+                let stride = self.once(Scalar::U32, "cvt.u32.u64", &[&stride]);
+                self.once(Scalar::U32, "mul.lo.u32", &[&stride, &bytes])
             }
-            (Place::Shared(_), _) => self.inst(Scalar::U32, "mul.lo.u32", &[&stride, &bytes]),
-            (Place::Buffer(_), 64) => self.inst(Scalar::U64, "mul.lo.s64", &[&stride, &bytes]),
+            (Place::Shared(_), _) => self.once(Scalar::U32, "mul.lo.u32", &[&stride, &bytes]),
+            (Place::Buffer(_), 64) => self.once(Scalar::U64, "mul.lo.s64", &[&stride, &bytes]),
             (Place::Buffer(_), _) => {
-                let zero = self.inst(Scalar::U64, "mov.b64", &["0"]);
-                self.inst(Scalar::U64, &format!("mad.wide.{}", super::ty(s)), &[&stride, &bytes, &zero])
+                let zero = self.once(Scalar::U64, "mov.b64", &["0"]);
+                self.once(Scalar::U64, &format!("mad.wide.{}", super::ty(s)), &[&stride, &bytes, &zero])
             }
         };
-        Lies { place, base, pitch, size, space, multiple }
+        Lies { place, base, offset, pitch, known, size, space, multiple }
     }
-    /// The address of the element `place` of the line `line`.
-    fn element(&mut self, l: &Lies, line: &str, place: &str) -> Register {
+    /// The address of an element, as `register+bytes`: its line, and its place there, a register and a number each.
+    fn element(&mut self, l: &Lies, line: (&str, u32), place: (&str, u32)) -> String {
         let size = l.size.to_string();
-        match l.place {
+        if let Some(pitch) = l.known {
+            // Where a lane's elements are is the same for all fragments of such lines.
+            let lane = self.once(Scalar::U32, "mul.lo.u32", &[line.0, &pitch.to_string()]);
+            let lane = self.once(Scalar::U32, "mad.lo.u32", &[place.0, &size, &lane]);
+            let at = self.once(Scalar::U32, "add.u32", &[&l.base, &lane]);
+            let (at, offset) = self.near(at, l.offset + line.1 * pitch + place.1 * l.size);
+            return format!("{at}+{offset}");
+        }
+        let (line, place) = (self.plus(line.0, line.1), self.plus(place.0, place.1));
+        let at = match l.place {
             Place::Shared(_) => {
-                let at = self.inst(Scalar::U32, "mad.lo.u32", &[line, &l.pitch, &l.base]);
-                self.inst(Scalar::U32, "mad.lo.u32", &[place, &size, &at])
+                let at = self.once(Scalar::U32, "mad.lo.u32", &[&line, &l.pitch, &l.base]);
+                self.once(Scalar::U32, "mad.lo.u32", &[&place, &size, &at])
             }
             Place::Buffer(_) => {
-                let line = self.inst(Scalar::U64, "cvt.u64.u32", &[line]);
-                let at = self.inst(Scalar::U64, "mad.lo.s64", &[&line, &l.pitch, &l.base]);
-                self.inst(Scalar::U64, "mad.wide.u32", &[place, &size, &at])
+                let line = self.once(Scalar::U64, "cvt.u64.u32", &[&line]);
+                let at = self.once(Scalar::U64, "mad.lo.s64", &[&line, &l.pitch, &l.base]);
+                self.once(Scalar::U64, "mad.wide.u32", &[&place, &size, &at])
             }
-        }
+        };
+        format!("{at}+{}", l.offset)
     }
     fn plus(&mut self, a: &str, n: u32) -> Register {
         match n {
             0 => a.to_string(),
-            n => self.inst(Scalar::U32, "add.u32", &[a, &n.to_string()]),
+            n => self.once(Scalar::U32, "add.u32", &[a, &n.to_string()]),
         }
     }
 
@@ -127,7 +144,7 @@ impl Emitter<'_> {
         let raw = match (p, wide) {
             (Place::Shared(_), _) if whole => self.load_matrices(&l, &corners, along),
             (Place::Shared(_) | Place::Buffer(_), true) => {
-                let t = self.inst(Scalar::U32, "shr.u32", &[&t, "1"]);
+                let t = self.once(Scalar::U32, "shr.u32", &[&t, "1"]);
                 corners.iter().map(|&[line, k]| self.single(&l, [&g, &t], [line, k], along)).collect()
             }
             (Place::Shared(_) | Place::Buffer(_), false) => {
@@ -145,23 +162,22 @@ impl Emitter<'_> {
 
     /// A number of 32 bits: `k` + t of line `line` + g.
     fn single(&mut self, l: &Lies, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
-        let (line, k) = (self.plus(g, line), self.plus(t, k));
-        let at = if along { self.element(l, &line, &k) } else { self.element(l, &k, &line) };
-        self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}+0]")])
+        let (line, k) = ((g, line), (t, k));
+        let at = if along { self.element(l, line, k) } else { self.element(l, k, line) };
+        self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}]")])
     }
 
     /// Two neighbours along k, from `k` + t on, of line `line` + g (a row of a, a column of b).
     fn pair(&mut self, l: &Lies, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
-        let (line, k) = (self.plus(g, line), self.plus(t, k));
         if along && l.multiple >= 2 {
-            let at = self.element(l, &line, &k);
-            return self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}+0]")]);
+            let at = self.element(l, (g, line), (t, k));
+            return self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}]")]);
         }
         let halves = [0, 1].map(|n| {
-            let k = self.plus(&k, n);
-            let at = if along { self.element(l, &line, &k) } else { self.element(l, &k, &line) };
+            let (line, k) = ((g, line), (t, k + n));
+            let at = if along { self.element(l, line, k) } else { self.element(l, k, line) };
             let half = self.register(super::Class::Half);
-            self.line(&format!("ld.{}.b16 {half}, [{at}+0]", l.space));
+            self.line(&format!("ld.{}.b16 {half}, [{at}]", l.space));
             half
         });
         self.inst(Scalar::U32, "mov.b32", &[&format!("{{{}, {}}}", halves[0], halves[1])])
@@ -171,32 +187,32 @@ impl Emitter<'_> {
     /// transposed on the way.
     fn load_matrices(&mut self, l: &Lies, corners: &[[u32; 2]], along: bool) -> Vec<Register> {
         let index = self.local_index();
-        let row = self.inst(Scalar::U32, "and.b32", &[&index, "7"]);
+        let row = self.once(Scalar::U32, "and.b32", &[&index, "7"]);
         // 8 for the second and fourth matrix, and 8 for the third and fourth.
-        let second = self.inst(Scalar::U32, "and.b32", &[&index, "8"]);
-        let third = self.inst(Scalar::U32, "shr.u32", &[&index, "1"]);
-        let third = self.inst(Scalar::U32, "and.b32", &[&third, "8"]);
+        let second = self.once(Scalar::U32, "and.b32", &[&index, "8"]);
+        let third = self.once(Scalar::U32, "shr.u32", &[&index, "1"]);
+        let third = self.once(Scalar::U32, "and.b32", &[&third, "8"]);
         // How far the corners are moved by each: the second's corner says along what.
         let [first_side, _] = corners[1];
         let (mut line, mut k) = if first_side == 8 { (second, third) } else { (third, second) };
         if l.size == 4 {
-            k = self.inst(Scalar::U32, "shr.u32", &[&k, "1"]);
+            k = self.once(Scalar::U32, "shr.u32", &[&k, "1"]);
         }
         if corners.len() == 2 {
             // Lanes of a third and a fourth matrix say nothing.
-            line = self.inst(Scalar::U32, "mov.b32", &["0"]);
+            line = self.once(Scalar::U32, "mov.b32", &["0"]);
         }
         let at = if along {
-            let line = self.inst(Scalar::U32, "add.u32", &[&line, &row]);
-            self.element(l, &line, &k)
+            let line = self.once(Scalar::U32, "add.u32", &[&line, &row]);
+            self.element(l, (&line, 0), (&k, 0))
         } else {
-            let k = self.inst(Scalar::U32, "add.u32", &[&k, &row]);
-            self.element(l, &k, &line)
+            let k = self.once(Scalar::U32, "add.u32", &[&k, &row]);
+            self.element(l, (&k, 0), (&line, 0))
         };
         let to: Vec<Register> = corners.iter().map(|_| self.scalar_register(Scalar::U32)).collect();
         let (count, turned) = (corners.len(), if along { "" } else { ".trans" });
         self.line(&format!(
-            "ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{}}}, [{at}+0]",
+            "ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{}}}, [{at}]",
             to.join(", ")
         ));
         to
@@ -210,30 +226,30 @@ impl Emitter<'_> {
         let twos = order == Layout::Rows && l.multiple >= 2;
         for half in 0..u32::from(f.n) / 8 {
             for below in 0..2 {
-                let row = self.plus(&g, 8 * below);
+                let row = (g.as_str(), 8 * below);
                 let first = all.len();
                 let registers: [Register; 2] = match from {
                     Some(from) => [from[first].clone(), from[first + 1].clone()],
                     None => [0, 1].map(|_| self.scalar_register(Scalar::F32)),
                 };
-                let access = |e: &mut Self, registers: &str, vector: &str, column: &str| {
+                let access = |e: &mut Self, registers: &str, vector: &str, column: u32| {
+                    let column = (t.as_str(), column);
                     let at = match order {
-                        Layout::Rows => e.element(l, &row, column),
-                        Layout::Columns => e.element(l, column, &row),
+                        Layout::Rows => e.element(l, row, column),
+                        Layout::Columns => e.element(l, column, row),
                     };
                     match from {
-                        Some(_) => e.line(&format!("st.{}{vector}.f32 [{at}+0], {registers}", l.space)),
-                        None => e.line(&format!("ld.{}{vector}.f32 {registers}, [{at}+0]", l.space)),
+                        Some(_) => e.line(&format!("st.{}{vector}.f32 [{at}], {registers}", l.space)),
+                        None => e.line(&format!("ld.{}{vector}.f32 {registers}, [{at}]", l.space)),
                     }
                 };
-                let column = self.plus(&t, 8 * half);
+                let column = 8 * half;
                 if twos {
                     let [a, b] = &registers;
-                    access(self, &format!("{{{a}, {b}}}"), ".v2", &column);
+                    access(self, &format!("{{{a}, {b}}}"), ".v2", column);
                 } else {
-                    access(self, &registers[0], "", &column);
-                    let column = self.plus(&column, 1);
-                    access(self, &registers[1], "", &column);
+                    access(self, &registers[0], "", column);
+                    access(self, &registers[1], "", column + 1);
                 }
                 all.extend(registers);
             }

@@ -5,6 +5,9 @@
 use super::{Class, Emitter, Register, ty};
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Value};
 
+/// An access adds fewer bytes than this to an address: registers of 24 bits, with a sign, on all devices.
+const FAR: u32 = 1 << 20;
+
 /// How an element is accessed.
 fn access(e: Elem) -> &'static str {
     match e {
@@ -30,31 +33,50 @@ impl Emitter<'_> {
         }
     }
 
-    /// The address of an element, and the words of an access to it.
-    pub(super) fn address(&mut self, p: Place, at: Value) -> (Register, &'static str) {
-        let (s, index, size) = (self.scalar(at), self.one(at), self.elem(p).size());
+    /// The address of an element, bytes to add to it, and the words of an access to it.
+    pub(super) fn address(&mut self, p: Place, at: Value) -> (Register, u32, &'static str) {
+        let size = self.elem(p).size();
         match p {
             Place::Buffer(i) => {
-                let base = self.inst(Scalar::U64, "ld.param.u64", &[&format!("[b{i}]")]);
-                let base = self.inst(Scalar::U64, "cvta.to.global.u64", &[&base]);
+                let (s, index) = (self.scalar(at), self.one(at));
+                let base = self.once(Scalar::U64, "ld.param.u64", &[&format!("[b{i}]")]);
+                let base = self.once(Scalar::U64, "cvta.to.global.u64", &[&base]);
                 let size = size.to_string();
                 let address = match s.bits() {
-                    64 => self.inst(Scalar::U64, "mad.lo.s64", &[&index, &size, &base]),
-                    _ => self.inst(Scalar::U64, &format!("mad.wide.{}", ty(s)), &[&index, &size, &base]),
+                    64 => self.once(Scalar::U64, "mad.lo.s64", &[&index, &size, &base]),
+                    _ => self.once(Scalar::U64, &format!("mad.wide.{}", ty(s)), &[&index, &size, &base]),
                 };
-                (
-                    address,
-                    if self.k.buffers[i as usize].access == Access::Read { "global.nc" } else { "global" },
-                )
+                let is_read = self.k.buffers[i as usize].access == Access::Read;
+                (address, 0, if is_read { "global.nc" } else { "global" })
             }
             Place::Shared(i) => {
-                let index = match s.bits() {
-                    64 => self.inst(Scalar::U32, "cvt.u32.u64", &[&index]),
-                    _ => index,
-                };
-                let base = self.shared_base(i);
-                (self.inst(Scalar::U32, "mad.lo.u32", &[&index, &size.to_string(), &base]), "shared")
+                let (terms, number) = self.indices.sum(at);
+                let mut address = self.shared_base(i);
+                for (v, factor) in terms {
+                    let (s, mut part) = (self.scalar(v), self.one(v));
+                    if s.bits() == 64 {
+                        part = self.once(Scalar::U32, "cvt.u32.u64", &[&part]);
+                    }
+                    let bytes = factor.wrapping_mul(size).to_string();
+                    address = self.once(Scalar::U32, "mad.lo.u32", &[&part, &bytes, &address]);
+                }
+                let (address, offset) = self.near(address, number.wrapping_mul(size));
+                (address, offset, "shared")
             }
+        }
+    }
+    /// The same address, with no more bytes to add than an access can.
+    pub(super) fn near(&mut self, address: Register, offset: u32) -> (Register, u32) {
+        if offset < FAR {
+            return (address, offset);
+        }
+        (self.once(Scalar::U32, "add.u32", &[&address, &offset.to_string()]), 0)
+    }
+    /// The address of an element of shared memory in one register.
+    pub(super) fn whole_address(&mut self, p: Place, at: Value) -> Register {
+        match self.address(p, at) {
+            (address, 0, _) => address,
+            (address, offset, _) => self.once(Scalar::U32, "add.u32", &[&address, &offset.to_string()]),
         }
     }
 
@@ -65,12 +87,12 @@ impl Emitter<'_> {
         } else {
             format!("s{i}")
         };
-        self.inst(Scalar::U32, "mov.u32", &[&name])
+        self.once(Scalar::U32, "mov.u32", &[&name])
     }
 
     pub(super) fn load(&mut self, p: Place, at: Value, width: u8) -> Vec<Register> {
         let e = self.elem(p);
-        let (address, space) = self.address(p, at);
+        let (address, from, space) = self.address(p, at);
         let class = match e {
             Elem::F16 | Elem::BF16 => Class::Half,
             Elem::Bool | Elem::U8 => Class::Word,
@@ -80,7 +102,7 @@ impl Emitter<'_> {
         let step = at_once(e, raw.len());
         for (i, part) in raw.chunks(step).enumerate() {
             let (list, vector) = list(part);
-            let offset = i * step * e.size() as usize;
+            let offset = from as usize + i * step * e.size() as usize;
             self.line(&format!("ld.{space}{vector}.{} {list}, [{address}+{offset}]", access(e)));
         }
         raw.iter().map(|r| self.widened(e, r)).collect()
@@ -96,11 +118,13 @@ impl Emitter<'_> {
         there: Value,
     ) {
         let bytes = u32::from(count) * self.elem(to).size();
-        let ((to, _), (from, _)) = (self.address(to, at), self.address(from, index));
+        let ((to, first, _), (from, second, _)) = (self.address(to, at), self.address(from, index));
         let there = self.one(there);
         let read = self.inst(Scalar::U32, "selp.u32", &[&bytes.to_string(), "0", &there]);
         let cache = if bytes == 16 { "cg" } else { "ca" };
-        self.line(&format!("cp.async.{cache}.shared.global [{to}+0], [{from}+0], {bytes}, {read}"));
+        self.line(&format!(
+            "cp.async.{cache}.shared.global [{to}+{first}], [{from}+{second}], {bytes}, {read}"
+        ));
     }
 
     /// What was loaded, as what is computed with.
@@ -120,11 +144,11 @@ impl Emitter<'_> {
     pub(super) fn store(&mut self, p: Place, at: Value, v: Value) {
         let e = self.elem(p);
         let values: Vec<Register> = self.all(v).iter().map(|r| self.narrowed(e, r)).collect();
-        let (address, space) = self.address(p, at);
+        let (address, from, space) = self.address(p, at);
         let step = at_once(e, values.len());
         for (i, part) in values.chunks(step).enumerate() {
             let (list, vector) = list(part);
-            let offset = i * step * e.size() as usize;
+            let offset = from as usize + i * step * e.size() as usize;
             self.line(&format!("st.{space}{vector}.{} [{address}+{offset}], {list}", access(e)));
         }
     }
@@ -141,7 +165,7 @@ impl Emitter<'_> {
 
     pub(super) fn atomic(&mut self, op: Atomic, p: Place, at: Value, v: Value) -> Register {
         let s = self.scalar(v);
-        let (address, space) = self.address(p, at);
+        let (address, offset, space) = self.address(p, at);
         let op = match op {
             Atomic::Add => "add.u32".into(),
             Atomic::Min => format!("min.{}", ty(s)),
@@ -152,7 +176,7 @@ impl Emitter<'_> {
             Atomic::Exchange => "exch.b32".to_string(),
         };
         let v = self.one(v);
-        self.inst(s, &format!("atom.{space}.{op}"), &[&format!("[{address}]"), &v])
+        self.inst(s, &format!("atom.{space}.{op}"), &[&format!("[{address}+{offset}]"), &v])
     }
 }
 

@@ -16,13 +16,14 @@ mod boxes;
 mod control;
 mod convert;
 mod fragment;
+mod indices;
 mod memory;
-mod multiple;
 mod subgroup;
 
 use crate::ir::{Builtin, Fragment, Kernel, Op, Region, Scalar, SharedPlaces, Type, Value};
 use crate::pass::{self, Lacking, Wants};
-use multiple::Multiples;
+use indices::Indices;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// What is compiled for: a compute capability, and with it the oldest version of PTX that knows it.
@@ -128,12 +129,14 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
         places: k.shared_places(),
         dynamic: dynamic_shared(&k) > 0,
         own: vec![false; k.values.len()],
-        multiples: Multiples::of(&k),
+        indices: Indices::of(&k),
         rounds_bf16: target.capability >= MATRIX_UNITS.capability,
         body: String::new(),
         registers: [0; 6],
         values: vec![Vec::new(); k.values.len()],
         labels: 0,
+        made: HashMap::new(),
+        in_sight: Vec::new(),
     };
     let region = &k.body;
     e.prepare_signals();
@@ -209,8 +212,8 @@ struct Emitter<'a> {
     dynamic: bool,
     /// Which values are in registers that nobody else has: what is changed where it is has to be.
     own: Vec<bool>,
-    /// What indices are multiples of.
-    multiples: Multiples<'a>,
+    /// What indices are made of.
+    indices: Indices<'a>,
     /// Has the target an instruction that rounds to bf16?
     rounds_bf16: bool,
     body: String,
@@ -219,6 +222,9 @@ struct Emitter<'a> {
     /// The registers of a value.
     values: Vec<Vec<Register>>,
     labels: u32,
+    /// Instructions whose results are in sight, by their text without the result; and these texts, the last ones at the end.
+    made: HashMap<String, Register>,
+    in_sight: Vec<String>,
 }
 
 impl Emitter<'_> {
@@ -242,8 +248,9 @@ impl Emitter<'_> {
         let mut takes_out = false;
         self.k.body.each_inst(&mut |inst| takes_out |= matches!(inst.op, Op::FragmentNumbers(..)));
         let holds = self.k.invocations() == CROWD || takes_out || (needs.fragments && !needs.copies);
-        if self.k.shared_bytes() >= TILED && holds {
-            all += ".minnctapersm 1\n";
+        let tiled = (self.k.shared_bytes() >= TILED && holds).then_some(1);
+        if let Some(workgroups) = self.k.resident.or(tiled) {
+            let _ = writeln!(all, ".minnctapersm {workgroups}");
         }
         all += "{\n";
         for (class, &count) in Class::ALL.iter().zip(&self.registers).filter(|(_, n)| **n > 0) {
@@ -308,10 +315,29 @@ impl Emitter<'_> {
     }
 
     fn region(&mut self, r: &Region) -> Result<(), Lacking> {
+        let before = self.in_sight.len();
         for inst in &r.insts {
             self.op(&inst.op, &inst.results)?;
         }
+        self.forget(before);
         Ok(())
+    }
+    /// The result of an instruction that has it from its operands alone: the one of before, if that is in sight.
+    fn once(&mut self, s: Scalar, op: &str, operands: &[&str]) -> Register {
+        let text = format!("{op} {}", operands.join(", "));
+        if let Some(known) = self.made.get(&text) {
+            return known.clone();
+        }
+        let made = self.inst(s, op, operands);
+        self.in_sight.push(text.clone());
+        self.made.insert(text, made.clone());
+        made
+    }
+    /// What was made since so many instructions were in sight is out of it.
+    fn forget(&mut self, before: usize) {
+        for text in self.in_sight.drain(before..) {
+            self.made.remove(&text);
+        }
     }
 
     /// One instruction for each number of the operands.
@@ -460,8 +486,8 @@ impl Emitter<'_> {
     fn local_index(&mut self) -> Register {
         let [x, y, _] = self.k.group;
         let [tx, ty, tz] =
-            ["x", "y", "z"].map(|a| self.inst(Scalar::U32, "mov.u32", &[&format!("%tid.{a}")]));
-        let plane = self.inst(Scalar::U32, "mad.lo.u32", &[&tz, &y.to_string(), &ty]);
-        self.inst(Scalar::U32, "mad.lo.u32", &[&plane, &x.to_string(), &tx])
+            ["x", "y", "z"].map(|a| self.once(Scalar::U32, "mov.u32", &[&format!("%tid.{a}")]));
+        let plane = self.once(Scalar::U32, "mad.lo.u32", &[&tz, &y.to_string(), &ty]);
+        self.once(Scalar::U32, "mad.lo.u32", &[&plane, &x.to_string(), &tx])
     }
 }

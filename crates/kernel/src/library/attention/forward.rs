@@ -4,8 +4,10 @@
 //! the keys j = t mod 4, so that the halvings of the sum down to four lanes are its own, and two more follow. Wide values
 //! have several workgroups, which compute the same scores.
 
+use super::staged::{BLOCK, Held};
 use super::{
-    ACROSS, EACH, Local, Operand, PITCH, Scoring, accumulate, buffer, columns, mask_elem, push, rows,
+    ACROSS, EACH, How, Local, Operand, Order, PITCH, Scoring, Share, Staged, accumulate, buffer, columns,
+    mask_elem, push, rows,
 };
 use super::{down, scale, visited, words};
 use crate::build::{Builder, Val};
@@ -34,6 +36,8 @@ pub struct Form {
     pub columns: u32,
     /// May queries have more numbers than a chunk?
     pub many: bool,
+    /// Do rows go through shared memory?
+    pub staged: Option<Staged>,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
@@ -44,6 +48,7 @@ pub fn attention(
     dtype: DType,
     [q, k, v]: [&Layout; 3],
     mask: Option<(&Layout, DType)>,
+    how: How,
 ) -> Option<Work<'static>> {
     let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
     let (j, s, e) = (k.shape()[1], k.shape()[2], v.shape()[3]);
@@ -59,6 +64,7 @@ pub fn attention(
         causal: a.causal,
         columns: each,
         many: d > order::CHUNK,
+        staged: Staged::of(how, dtype, [d, e], &[q, k, v], &|pitch| shared_elements(scalar, pitch)),
         wide: operands.clone().any(index::is_wide) || index::are_many(b * h * l * e.max(1)),
     };
     let tiles = l.div_ceil(rows(scalar));
@@ -70,12 +76,19 @@ pub fn attention(
     Some(numbers::work(key, move || build(&form), groups, index::scalar(form.wide), &all))
 }
 
+/// Elements of shared memory of the staged form, by the pitches of rows.
+fn shared_elements(s: Scalar, [d, e]: [u32; 2]) -> u32 {
+    let rows = rows(s) as u32;
+    rows * (d + PITCH as u32 + 2 * PARTS as u32 + 1) + BLOCK * (d + e)
+}
+
 impl Form {
     fn name(&self) -> String {
         let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
         let flags = [(self.causal, "_causal"), (self.many, "_many"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-        format!("attention_{}_c{}{mask}{flags}", self.dtype, self.columns)
+        let staged = self.staged.map(Staged::word).unwrap_or_default();
+        format!("attention_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
     }
 }
 
@@ -109,18 +122,25 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let parts = ["highest", "sums"].map(|n| k.shared(n, shared, tile_rows * PARTS as u32));
     let factors = k.shared("factors", shared, tile_rows);
 
-    // Which head, queries and columns. The last row of a grid may have workgroups too many: they store nothing.
-    let unit = group_number(k, number);
-    let asked = unit / (tiles * across);
-    let head = asked.min(heads - 1);
+    let held = form.staged.map(|s| {
+        let hold = |name, from, rows, side| Held::new(k, name, s, scalar, (from, rows, side));
+        [hold("queries", q, tile_rows, 0), hold("keys", key, BLOCK, 0), hold("values", v, BLOCK, 1)]
+    });
+
+    // Which head, queries and columns.
+    let order = Order::of(form.causal, form.staged.is_some(), Order::Descending);
+    let share = Share::new(group_number(k, number), [heads, tiles, across], order);
+    let (head, exists) = (share.head, share.exists);
     let (batch, own) = (head / h, head % h);
     let kept = own / group;
-    let first = unit / across % tiles * i64::from(tile_rows);
-    let first_column = unit % across * i64::from(form.columns * ACROSS);
+    let first = share.tile * i64::from(tile_rows);
+    let first_column = share.part * i64::from(form.columns * ACROSS);
     let local = Local::new(k, scalar);
     let query = local.rows().map(|r| first + r.to(number));
     let clamped = query.map(|i| i.min(l - 1));
-    let columns = local.columns(first_column, form.columns);
+    let neighbours = form.staged.map_or(1, |s| s.neighbours(scalar, form.columns));
+    let in_part = local.columns(form.columns, neighbours);
+    let columns: Vec<Val> = in_part.iter().map(|c| first_column + c.to(number)).collect();
     let clamped_columns: Vec<Val> = columns.iter().map(|c| c.min(e - 1) * v.strides[3]).collect();
     let q_side = q.side(clamped.map(|i| q.row([batch, own, i])).to_vec());
     // The query whose statistics this invocation shares, and which part of them.
@@ -129,18 +149,41 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let n = visited(form.causal, first, s);
     let block = ATTENTION_BLOCK as i64;
     let zero = k.int(scalar, 0);
+    // The keys, and values, of a block.
+    let bring = |held: &Held<'k>, begin: Val<'k>| {
+        held.bring(&local, &|p| {
+            let j = begin + p.to(number);
+            ([batch, kept, j], j.lt(n))
+        });
+    };
+    if let (Some(staged), Some([queries, keys, values])) = (form.staged, &held) {
+        queries.pad(&local, -0.0);
+        keys.pad(&local, 0.0);
+        values.pad(&local, 0.0);
+        queries.bring(&local, &|p| {
+            let i = first + p.to(number);
+            ([batch, own, i], i.lt(l))
+        });
+        bring(keys, n.like(0));
+        staged.commit(k);
+        bring(values, n.like(0));
+        staged.commit(k);
+        staged.wait(k, 1);
+        k.barrier();
+    }
     let mut init = vec![scoring.number(f64::NEG_INFINITY), zero];
     init.extend(vec![zero; EACH * form.columns as usize]);
     let end = k.for_(n.like(0), n, n.like(block), &init, |begin, carried| {
         let (m, sum, o) = (carried[0], carried[1], &carried[2..]);
         let at = local.places().map(|p| begin + p.to(number));
         let keys = at.map(|j| j.min(s - 1));
-        let products = scoring.products(
-            d,
-            form.many,
-            &q_side,
-            &key.side(keys.map(|j| key.row([batch, kept, j])).to_vec()),
-        );
+        let products = match &held {
+            Some([queries, keys, _]) => queries.products(&local, keys),
+            None => {
+                let side = key.side(keys.map(|j| key.row([batch, kept, j])).to_vec());
+                scoring.products(d, form.many, &q_side, &side)
+            }
+        };
         for (i, product) in products.into_iter().enumerate() {
             let (u, w) = (i / EACH, i % EACH);
             let score = scoring.score(product, [batch, own, clamped[u]], keys[w]);
@@ -149,6 +192,11 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
             k.store(scores, local.rows()[u] * PITCH + local.places()[w], score);
         }
         k.barrier();
+        if let (Some(staged), Some([_, keys, _])) = (form.staged, &held) {
+            // While weights are made and values are taken.
+            bring(keys, begin + block);
+            staged.commit(k);
+        }
         let place = |i: usize| asking * PITCH + part + (i * PARTS) as i64;
         let mine: Vec<Val> = (0..ATTENTION_BLOCK / PARTS).map(|i| k.load(scores, place(i), 1)).collect();
         let highest = mine[1..].iter().fold(mine[0], |m, &s| m.max(s));
@@ -163,7 +211,11 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
                 let weight = scoring.exp(s - shift);
                 let there = (begin + (part + (i * PARTS) as i64).to(number)).lt(n);
                 let weight = there.select(weight, zero);
-                k.store(scores, place(i), weight);
+                let left = match form.staged {
+                    Some(_) => there.select(weight, scoring.number(-0.0)),
+                    None => weight,
+                };
+                k.store(scores, place(i), left);
                 weight
             })
             .collect();
@@ -173,35 +225,62 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
         }
         k.store(parts[1], local.index, weights[0]);
         k.if_(part.eq(k.u32(0)), || k.store(factors, asking, alpha));
+        if let Some(staged) = form.staged {
+            // Values have come; the next keys may be on their way.
+            staged.wait(k, 1);
+        }
         k.barrier();
         let [a, b, c, d] = [0, 1, 2, 3].map(|i| of_query(parts[1], i));
         let sum = sum * alpha + ((a + c) + (b + d));
         let alphas = local.rows().map(|r| k.load(factors, r, 1));
         let scaled: Vec<Val> =
             o.iter().enumerate().map(|(i, &o)| o * alphas[i / form.columns as usize]).collect();
-        let right = |t: Val<'k>| v.row([batch, kept, begin + t]);
         let count = (n - begin).min(n.like(block));
-        let mut next = vec![highest, sum];
-        next.extend(accumulate(k, &local, scores, count, (v.place, &right), &clamped_columns, &scaled));
+        let next_o = match (form.staged, &held) {
+            (Some(staged), Some([.., values])) => {
+                let count = count.to(Scalar::U32);
+                let o = values.accumulate(&local, scores, count, (&in_part, neighbours), &scaled);
+                staged.wait(k, 0);
+                o
+            }
+            _ => {
+                let right = |t: Val<'k>| v.row([batch, kept, begin + t]);
+                accumulate(k, &local, scores, count, (v.place, &right), &clamped_columns, &scaled)
+            }
+        };
         // The next block's numbers are written over these.
         k.barrier();
-        next
+        if let (Some(staged), Some([.., values])) = (form.staged, &held) {
+            // While scores are made.
+            bring(values, begin + block);
+            staged.commit(k);
+        }
+        [&[highest, sum][..], &next_o[..]].concat()
     });
+    if let Some(staged) = form.staged {
+        staged.wait(k, 0);
+    }
 
     let (m, sum, o) = (end[0], end[1], &end[2..]);
     k.if_(part.eq(k.u32(0)), || {
         k.store(factors, asking, sum.eq(zero).select(scoring.number(1.0), sum));
         let i = first + asking.to(number);
-        let stores = i.lt(l) & asked.lt(heads) & first_column.eq(first_column.like(0));
+        let stores = i.lt(l) & exists & first_column.eq(first_column.like(0));
         k.if_(stores, || k.store(lse, head * l + i, m + scoring.log(sum)));
     });
     k.barrier();
     for (u, &i) in query.iter().enumerate() {
         let divisor = k.load(factors, local.rows()[u], 1);
-        for (w, &c) in columns.iter().enumerate() {
-            let there = i.lt(l) & c.lt(e) & asked.lt(heads);
-            let value = o[u * columns.len() + w] / divisor;
-            k.if_(there, || k.store(y, (head * l + i) * e + c, value));
+        let stores = form.staged.map_or(1, |s| s.stores(scalar, form.columns));
+        for (w, sums) in
+            o[u * form.columns as usize..][..form.columns as usize].chunks(stores as usize).enumerate()
+        {
+            // Neighbours that are stored at once are there together, or not at all.
+            let w = w as u32 * stores;
+            let c = columns[(w / neighbours) as usize] + i64::from(w % neighbours);
+            let there = i.lt(l) & c.lt(e) & exists;
+            let values: Vec<Val> = sums.iter().map(|&sum| sum / divisor).collect();
+            k.if_(there, || k.store(y, (head * l + i) * e + c, k.join(&values)));
         }
     }
 }

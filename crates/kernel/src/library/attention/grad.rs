@@ -9,8 +9,10 @@
 //! Weights of a tile of rows and 64 others are computed anew in each kernel, go to shared memory, and are the left factor
 //! of the contraction, whose chunks are eight blocks. D, the sum of g * y of each query, is computed before, by a fold.
 
+use super::staged::{BLOCK, Held};
 use super::{
-    ACROSS, EACH, Local, Operand, PITCH, Scoring, accumulate, buffer, columns, mask_elem, push, rows,
+    ACROSS, EACH, How, Local, Operand, Order, PITCH, Scoring, Share, Staged, accumulate, buffer, columns,
+    mask_elem, push, rows,
 };
 use super::{down, scale, visited, words};
 use crate::build::{Builder, Val};
@@ -52,6 +54,8 @@ pub struct Form {
     pub many: [bool; 2],
     /// May there be more terms than a chunk?
     pub long: bool,
+    /// Do rows go through shared memory?
+    pub staged: Option<Staged>,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
@@ -76,19 +80,19 @@ pub struct Given<'a> {
 }
 
 /// The work of the gradient. Operands: q, k, v, o, lse, g and, if there is one, the mask. Results: dq, dk, dv.
-pub fn attention_grad(a: &Attention, dtype: DType, x: Given<'_>) -> Steps<'static> {
+pub fn attention_grad(a: &Attention, dtype: DType, x: Given<'_>, how: How) -> Steps<'static> {
     let elem = Elem::from(dtype);
     let room = |l: &Layout| Room::of(elem, l.shape().numel());
     let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
     let scalar = Compute::from(dtype).scalar();
     let queries: usize = x.q.shape()[..3].iter().product();
     all.scratch = vec![Room::of(row::elem(scalar), queries)];
-    let sums = rows_to(&Products, dtype, &[(x.g, dtype), (x.o, dtype)], 3, row::elem(scalar));
+    let sums = rows_to(&Products, dtype, &[(x.g, dtype), (x.o, dtype)], 3, row::elem(scalar), row::Hold::One);
     if let Some(work) = sums {
         all.push(work, &[Slot::Operand(5), Slot::Operand(3), Slot::Scratch(0)]);
     }
     for (i, of) in [Of::Q, Of::K, Of::V].into_iter().enumerate() {
-        let Some(work) = launch(of, a, dtype, &x) else { continue };
+        let Some(work) = launch(of, a, dtype, &x, how) else { continue };
         let mut buffers = vec![Slot::Operand(0), Slot::Operand(1)];
         if of != Of::V {
             buffers.push(Slot::Operand(2));
@@ -104,7 +108,7 @@ pub fn attention_grad(a: &Attention, dtype: DType, x: Given<'_>) -> Steps<'stati
     all
 }
 
-fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>) -> Option<Work<'static>> {
+fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>, how: How) -> Option<Work<'static>> {
     let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
     let (j, s, e) = (x.k.shape()[1], x.k.shape()[2], x.v.shape()[3]);
     let group = h / j.max(1);
@@ -131,6 +135,9 @@ fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>) -> Option<Work<'st
         columns: each,
         many: [d > order::CHUNK, e > order::CHUNK],
         long: terms > order::CHUNK,
+        staged: Staged::of(how, dtype, [d, e], &[x.q, x.k, x.v, x.g], &|pitch| {
+            shared_elements(of, scalar, pitch)
+        }),
         wide: operands.iter().any(|l| index::is_wide(l)) || index::are_many(b * heads * n * width),
     };
     let tiles = n.div_ceil(rows(scalar));
@@ -140,6 +147,12 @@ fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>) -> Option<Work<'st
     let groups = grid((b * heads * tiles * across) as u64);
     let key = Key::of("attention_grad").with(&form);
     Some(numbers::work(key, move || build(&form), groups, index::scalar(form.wide), &all))
+}
+
+/// Elements of shared memory of the staged form, by the pitches of rows.
+fn shared_elements(of: Of, s: Scalar, [d, e]: [u32; 2]) -> u32 {
+    let (rows, own) = (rows(s) as u32, if of == Of::V { d } else { d + e });
+    rows * (own + PITCH as u32) + BLOCK * (d + e)
 }
 
 impl Form {
@@ -158,7 +171,8 @@ impl Form {
             (self.wide, "_wide"),
         ];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-        format!("attention_grad_{of}_{}_c{}{mask}{flags}", self.dtype, self.columns)
+        let staged = self.staged.map(Staged::word).unwrap_or_default();
+        format!("attention_grad_{of}_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
     }
 }
 
@@ -210,15 +224,31 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let tile_rows = rows(scalar) as u32;
     let weights = k.shared("weights", wide_elem, tile_rows * PITCH as u32);
 
-    // Which head, rows and columns. The last row of a grid may have workgroups too many: they store nothing.
-    let unit = group_number(k, number);
-    let asked = unit / (tiles * across);
-    let head = asked.min(heads - 1);
-    let first = unit / across % tiles * i64::from(tile_rows);
-    let first_column = unit % across * i64::from(form.columns * ACROSS);
+    // Own rows, and those of a block: of the factors of scores, and of those of slopes.
+    let held = form.staged.map(|f| {
+        let hold = |name, from, rows, side| Held::new(k, name, f, scalar, (from, rows, side));
+        let (own, others) = match form.of {
+            Of::Q => ([Some(reads.q), Some(reads.g)], [reads.k, reads.v.expect("it is read")]),
+            Of::K => ([Some(reads.k), reads.v], [reads.q, reads.g]),
+            Of::V => ([Some(reads.k), None], [reads.q, reads.g]),
+        };
+        let [x, y] = [0, 1].map(|i| own[i].map(|o| hold(["own", "own_slopes"][i], o, tile_rows, i)));
+        let others = [0, 1].map(|i| hold(["others", "others_slopes"][i], others[i], BLOCK, i));
+        (x.into_iter().chain(y).collect::<Vec<_>>(), others)
+    });
+    // Which of a block's rows are the right factor of the result.
+    let taken = usize::from(form.of == Of::V);
+
+    // Which head, rows and columns.
+    let by_query = form.of == Of::Q;
+    let longest = if by_query { Order::Descending } else { Order::Ascending };
+    let order = Order::of(form.causal, form.staged.is_some(), longest);
+    let share = Share::new(group_number(k, number), [heads, tiles, across], order);
+    let (head, exists) = (share.head, share.exists);
+    let first = share.tile * i64::from(tile_rows);
+    let first_column = share.part * i64::from(form.columns * ACROSS);
     let local = Local::new(k, scalar);
     let own = local.rows().map(|r| first + r.to(number));
-    let by_query = form.of == Of::Q;
     let (row_count, width) = match form.of {
         Of::Q => (l, d),
         Of::K => (s, d),
@@ -227,7 +257,9 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let per_batch = if by_query { h } else { j };
     let (batch, own_head) = (head / per_batch, head % per_batch);
     let clamped = own.map(|i| i.min(row_count - 1));
-    let columns = local.columns(first_column, form.columns);
+    let neighbours = form.staged.map_or(1, |s| s.neighbours(scalar, form.columns));
+    let in_part = local.columns(form.columns, neighbours);
+    let columns: Vec<Val> = in_part.iter().map(|c| first_column + c.to(number)).collect();
     let right = match form.of {
         Of::Q => reads.k,
         Of::K => reads.q,
@@ -247,6 +279,32 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
         let each = listed.max(listed.like(1));
         (own_head * group + t / each, begin + t % each)
     };
+
+    // Rows of the block that begins there.
+    let bring = |held: &Held<'k>, from: Val<'k>| {
+        held.bring(&local, &|p| {
+            let t = from + p.to(number);
+            if by_query {
+                return ([batch, kept, t], t.lt(count));
+            }
+            let (head, i) = query_at(t);
+            ([batch, head, i], t.lt(count))
+        });
+    };
+    if let (Some(staged), Some((own_rows, others))) = (form.staged, &held) {
+        for held in own_rows {
+            held.pad(&local, -0.0);
+            held.bring(&local, &|p| {
+                let i = first + p.to(number);
+                ([batch, own_head, i], i.lt(row_count))
+            });
+        }
+        for held in others {
+            held.pad(&local, 0.0);
+            bring(held, zero);
+        }
+        staged.commit(k);
+    }
 
     let none = vec![k.int(scalar, 0); EACH * form.columns as usize];
     let one_block = |from: Val<'k>, carried: &[Val<'k>]| -> Vec<Val<'k>> {
@@ -274,12 +332,23 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
                 (of_key.side(left), of_query.side(right))
             }
         };
-        let (left, others) = sides(&reads.q, &reads.k);
-        let products = scoring.products(d, form.many[0], &left, &others);
-        let slopes = reads.v.as_ref().map(|v| {
-            let (left, others) = sides(&reads.g, v);
-            scoring.products(e, form.many[1], &left, &others)
-        });
+        let (products, slopes) = match (form.staged, &held) {
+            (Some(staged), Some((own_rows, others))) => {
+                staged.wait(k, 0);
+                k.barrier();
+                let mut all = own_rows.iter().zip(others).map(|(own, others)| own.products(&local, others));
+                (all.next().expect("there are scores"), all.next())
+            }
+            _ => {
+                let (left, others) = sides(&reads.q, &reads.k);
+                let products = scoring.products(d, form.many[0], &left, &others);
+                let slopes = reads.v.as_ref().map(|v| {
+                    let (left, others) = sides(&reads.g, v);
+                    scoring.products(e, form.many[1], &left, &others)
+                });
+                (products, slopes)
+            }
+        };
         for (i, &product) in products.iter().enumerate() {
             let (u, w) = (i / EACH, i % EACH);
             let (query, at) = pair(u, w);
@@ -293,6 +362,12 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
                 }
                 _ => p,
             };
+            let weight = match form.staged {
+                Some(_) => {
+                    (from + local.places()[w].to(number)).lt(count).select(weight, scoring.number(-0.0))
+                }
+                None => weight,
+            };
             k.store(weights, local.rows()[u] * PITCH + local.places()[w], weight);
         }
         k.barrier();
@@ -304,9 +379,21 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
             right.row([batch, head, i])
         };
         let here = (count - from).min(count.like(block));
-        let next = accumulate(k, &local, weights, here, (right.place, &row), &clamped_columns, carried);
+        let next = match (form.staged, &held) {
+            (Some(_), Some((_, others))) => {
+                // While the result's terms are added.
+                bring(&others[1 - taken], from + block);
+                let here = here.to(Scalar::U32);
+                others[taken].accumulate(&local, weights, here, (&in_part, neighbours), carried)
+            }
+            _ => accumulate(k, &local, weights, here, (right.place, &row), &clamped_columns, carried),
+        };
         // The next block's weights are written over these.
         k.barrier();
+        if let (Some(staged), Some((_, others))) = (form.staged, &held) {
+            bring(&others[taken], from + block);
+            staged.commit(k);
+        }
         next
     };
     let chunk = |from: Val<'k>, to: Val<'k>| k.for_(from, to, from.like(block), &none, one_block);
@@ -320,12 +407,20 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     } else {
         chunk(zero, count)
     };
+    if let Some(staged) = form.staged {
+        staged.wait(k, 0);
+    }
+    let stores = form.staged.map_or(1, |s| s.stores(scalar, form.columns));
     for (u, &i) in own.iter().enumerate() {
-        for (w, &c) in columns.iter().enumerate() {
-            let there = i.lt(row_count) & c.lt(width) & asked.lt(heads);
-            let sum = sums[u * columns.len() + w];
-            let sum = if form.of == Of::V { sum } else { sum * scale };
-            k.if_(there, || k.store(y, (head * row_count + i) * width + c, sum));
+        let sums = &sums[u * form.columns as usize..][..form.columns as usize];
+        for (w, sums) in sums.chunks(stores as usize).enumerate() {
+            // Neighbours that are stored at once are there together, or not at all.
+            let w = w as u32 * stores;
+            let c = columns[(w / neighbours) as usize] + i64::from(w % neighbours);
+            let there = i.lt(row_count) & c.lt(width) & exists;
+            let scaled = |&sum: &Val<'k>| if form.of == Of::V { sum } else { sum * scale };
+            let values: Vec<Val> = sums.iter().map(scaled).collect();
+            k.if_(there, || k.store(y, (head * row_count + i) * width + c, k.join(&values)));
         }
     }
 }

@@ -6,17 +6,20 @@
 //! of a tile visit the same others, and only scores on the diagonal are chosen element by element.
 //!
 //! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
+//! * `staged`: rows in shared memory, for both.
 //! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
 //!   queries are few.
 
 mod forward;
 mod grad;
 pub mod parts;
+mod staged;
 pub mod units;
 pub mod units_grad;
 
 pub use forward::attention;
 pub use grad::{Given, Of, attention_grad};
+pub use staged::{How, Staged};
 
 use super::fill;
 use super::index;
@@ -116,10 +119,13 @@ impl<'k> Local<'k> {
     fn places(&self) -> [Val<'k>; EACH] {
         std::array::from_fn(|w| self.across + w as i64 * i64::from(ACROSS))
     }
-    /// Its columns of a result, `first` being the workgroup's first.
-    fn columns(&self, first: Val<'k>, each: u32) -> Vec<Val<'k>> {
-        let s = first.scalar();
-        (0..each).map(|w| first + (self.across + i64::from(w * ACROSS)).to(s)).collect()
+    /// Its columns of a result: where so many neighbours begin.
+    fn columns(&self, each: u32, neighbours: u32) -> Vec<Val<'k>> {
+        let first = self.across * i64::from(neighbours);
+        (0..each).step_by(neighbours.max(1) as usize).map(|w| first + i64::from(w * ACROSS)).collect()
+    }
+    fn invocations(&self) -> u32 {
+        self.down * ACROSS
     }
 }
 
@@ -145,9 +151,7 @@ impl<'k> Scoring<'k> {
                 let load = |s: &Side<'k>| -> Vec<Val<'k>> {
                     s.rows.iter().map(|&r| k.load(s.place, r + e * s.step, 1)).collect()
                 };
-                let (a, b) = (load(x), load(w));
-                let each = |(i, &sum): (usize, &Val<'k>)| a[i / b.len()].fma(b[i % b.len()], sum);
-                sums.iter().enumerate().map(each).collect()
+                chains(&load(x), &load(w), sums)
             })
         };
         let zero = n.like(0);
@@ -189,6 +193,12 @@ impl<'k> Scoring<'k> {
     }
 }
 
+/// One more term for every sum.
+fn chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+    let each = |(i, &sum): (usize, &Val<'k>)| a[i / b.len()].fma(b[i % b.len()], sum);
+    sums.iter().enumerate().map(each).collect()
+}
+
 /// sums[u, w] = fma(left[u, t], right[t, w], sums[u, w]) for the places `0..count` of a block; left in shared memory, right
 /// where `row` says, at `columns`.
 fn accumulate<'k>(
@@ -205,8 +215,7 @@ fn accumulate<'k>(
         let a = rows.map(|r| k.load(left, r * PITCH + t.to(Scalar::U32), 1));
         let first = (right.1)(t);
         let b: Vec<Val> = columns.iter().map(|&c| k.load(right.0, first + c, 1)).collect();
-        let each = |(i, &sum): (usize, &Val<'k>)| a[i / b.len()].fma(b[i % b.len()], sum);
-        sums.iter().enumerate().map(each).collect()
+        chains(&a, &b, sums)
     })
 }
 
@@ -228,4 +237,52 @@ fn scale<'k>(numbers: &Numbers<'k>, s: Scalar) -> Val<'k> {
 fn visited<'k>(causal: bool, i: Val<'k>, keys: Val<'k>) -> Val<'k> {
     let block = ATTENTION_BLOCK as i64;
     if causal { keys.min((i / block + 1) * block) } else { keys }
+}
+
+/// In which order workgroups take tiles of rows.
+#[derive(Clone, Copy)]
+enum Order {
+    /// Head by head: neighbours read the same.
+    ByHead,
+    /// The first tiles of all heads first, or the last ones: those with the most to do, so that the end is short.
+    Ascending,
+    Descending,
+}
+
+impl Order {
+    /// Of a form: where all tiles have as much to do, head by head.
+    fn of(causal: bool, staged: bool, longest: Order) -> Order {
+        if causal && staged { longest } else { Order::ByHead }
+    }
+}
+
+/// What a workgroup does: which head, which tile of rows, and which part of their columns.
+struct Share<'k> {
+    /// The last row of a grid may have workgroups too many: they do as another one does, and store nothing.
+    exists: Val<'k>,
+    head: Val<'k>,
+    tile: Val<'k>,
+    part: Val<'k>,
+}
+
+impl<'k> Share<'k> {
+    fn new(unit: Val<'k>, [heads, tiles, across]: [Val<'k>; 3], order: Order) -> Self {
+        let (whole, part) = (unit / across, unit % across);
+        let by_tile = || {
+            let asked = whole / heads;
+            (asked.lt(tiles), whole % heads, asked.min(tiles - 1))
+        };
+        let (exists, head, tile) = match order {
+            Order::ByHead => {
+                let asked = unit / (tiles * across);
+                (asked.lt(heads), asked.min(heads - 1), whole % tiles)
+            }
+            Order::Ascending => by_tile(),
+            Order::Descending => {
+                let (exists, head, tile) = by_tile();
+                (exists, head, tiles - 1 - tile)
+            }
+        };
+        Share { exists, head, tile, part }
+    }
 }

@@ -146,6 +146,10 @@ impl Form {
 pub fn build(form: &Form) -> Kernel {
     let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
     k.subgroup(LANES);
+    // With a sixteen of queries for each subgroup, registers for three workgroups hold all that a block needs.
+    if form.tiles() == 1 && form.width == 128 {
+        k.resident(3);
+    }
     write(&k, *form);
     k.finish()
 }

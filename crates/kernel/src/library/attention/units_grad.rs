@@ -14,6 +14,7 @@ use crate::ir::{Access, Builtin, Elem, Fragment, Kernel, Layout as Order, Matrix
 use crate::library::contract::flow::Flow;
 use crate::library::contract::stage::Stage;
 use crate::library::numbers::{self, Numbers};
+use crate::library::row::Hold;
 use crate::library::rows::{Products, rows_to};
 use crate::library::steps::{Room, Slot, Steps};
 use crate::library::{Key, Work, grid, group_number, index};
@@ -53,7 +54,7 @@ pub fn attention_grad(a: &Attention, dtype: DType, x: &Given<'_>) -> Steps<'stat
     let room = |l: &elinvar_core::Layout| Room::of(dtype.into(), l.shape().numel());
     let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
     all.scratch = vec![Room::of(Elem::F32, x.q.shape()[..3].iter().product())];
-    if let Some(work) = rows_to(&Products, dtype, &[(x.g, dtype), (x.o, dtype)], 3, Elem::F32) {
+    if let Some(work) = rows_to(&Products, dtype, &[(x.g, dtype), (x.o, dtype)], 3, Elem::F32, Hold::One) {
         all.push(work, &[Slot::Operand(5), Slot::Operand(3), Slot::Scratch(0)]);
     }
     for (i, of) in [Of::Q, Of::K, Of::V].into_iter().enumerate() {
@@ -123,6 +124,8 @@ impl Form {
 pub fn build(form: &Form) -> Kernel {
     let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
     k.subgroup(LANES);
+    // As many as registers hold without that a block's numbers wait in memory.
+    k.resident(if form.width == 128 { 3 } else { 4 });
     write(&k, *form);
     k.finish()
 }

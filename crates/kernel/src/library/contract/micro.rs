@@ -9,6 +9,9 @@ use crate::library::formula::Compute;
 use crate::library::row::elem;
 use elinvar_core::{DType, order};
 
+/// Sums of an invocation of the larger tiles, at least.
+const MANY_SUMS: usize = 32;
+
 /// What is known of an invocation's rows and columns while a kernel is built.
 #[derive(Clone, Copy)]
 pub(in crate::library) struct Micro<'k> {
@@ -68,8 +71,15 @@ impl<'k> Micro<'k> {
         vec![zero; (self.tile.each[0] * self.tile.each[1]) as usize]
     }
     /// Shared memory for both sides.
+    ///
+    /// With the totals of chunks, an invocation of the largest tiles has 128 sums, and a multiprocessor of NVIDIA's room for one
+    /// workgroup, which issues two instructions in three cycles. Half of the registers hold all that an inner loop reads: the totals wait
+    /// in memory for a chunk's end.
     pub fn shared(&self) -> [Place; 2] {
         let held = elem(self.scalar());
+        if self.scalar() == Scalar::F32 && self.none().len() >= MANY_SUMS {
+            self.k.resident(2);
+        }
         [(0, "rows"), (1, "columns")].map(|(side, name)| self.k.shared(name, held, self.held(side)))
     }
     fn held(&self, side: usize) -> u32 {

@@ -9,6 +9,7 @@
 //! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
 //! computed and thrown away.
 
+pub mod beside;
 pub(super) mod flow;
 pub(super) mod head;
 pub(super) mod micro;
@@ -149,13 +150,17 @@ pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
     launch(p, tile, None)
 }
 
+/// Do neighbouring terms lie side by side in x, and in w?
+fn along(p: &Product<'_, '_>) -> [bool; 2] {
+    [p.x.strides()[2].unsigned_abs() == 1, p.w.strides()[1].unsigned_abs() == 1]
+}
+
 /// One launch. With `apart`, the sums of so many chunks come out instead.
 fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<Work<'a>> {
     if p.is_empty() {
         return None;
     }
-    let (x, w) = (p.x, p.w);
-    let along = [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1];
+    let (x, w, along) = (p.x, p.w, along(p));
     let tile = tile.for_layouts(p.dtype, [x, w], along);
     let wide = p.is_wide(apart.unwrap_or(1));
     let form = Form {

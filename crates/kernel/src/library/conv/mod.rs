@@ -23,7 +23,7 @@ mod plain;
 mod planes;
 mod table;
 mod tiled;
-mod turn;
+pub(super) mod turn;
 mod units;
 
 pub use super::contract::Tile;

@@ -31,7 +31,7 @@ struct Form {
 /// How x, and its groups of channels, lie: the axis that counts y's first part, the one that counts channels, and channels of a
 /// group in x and in y.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(in crate::library) struct Turn {
     pub outer: usize,
     pub channel: usize,
     pub channels: usize,
@@ -39,7 +39,7 @@ pub(super) struct Turn {
 }
 
 /// The work of turning: x, then y. There are elements, fewer than 2^30.
-pub(super) fn turn(x: &Layout, dtype: DType, t: Turn) -> Work<'static> {
+pub(in crate::library) fn turn(x: &Layout, dtype: DType, t: Turn) -> Work<'static> {
     let (dims, strides) = (x.shape(), x.strides());
     let positions: usize = dims[2..].iter().product();
     let groups = dims[t.channel] / t.channels;

@@ -16,7 +16,7 @@ use super::compact;
 use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
 use std::collections::HashMap;
 use std::fmt;
-use writer::Writer;
+pub(super) use writer::Writer;
 
 /// What a target needs to have built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
