@@ -53,7 +53,20 @@ string() { printf '%s' "$1" | head -n 1 | strings | sed 's/^$/""/'; }
 
 step gpu 20 nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm --format=csv,noheader
 step devices 60 ./elinvar devices
-step conformance 150 ./elinvar conformance --device "$device" --golden golden
+# In parts side by side: most of the time goes into compiling kernels, which takes one processor each.
+cat >"$work/parts.sh" <<'EOF'
+device=$1 work=$2 parts=$(nproc 2>/dev/null || echo 2)
+[ "$parts" -le 14 ] || parts=14
+for k in $(seq "$parts"); do
+    ./elinvar conformance --device "$device" --golden golden --part "$k/$parts" >"$work/part.$k" 2>&1 || touch "$work/bad" &
+done
+wait
+for k in $(seq "$parts"); do cat "$work/part.$k"; done
+cat "$work"/part.* | awk '/ passed, .* failed, .* skipped/ { p += $1; f += $3; s += $5 }
+    END { print p " passed, " f " failed, " s " skipped, in all parts" }'
+[ ! -e "$work/bad" ]
+EOF
+step conformance 150 sh "$work/parts.sh" "$device" "$work"
 for model in mlp cnn transformer; do
     for on in "$device" cpu; do
         step "weights-$model-$on" 45 ./elinvar train digits --quiet --epochs 1 --batch 64 --seed 1 --model $model \
@@ -61,7 +74,7 @@ for model in mlp cnn transformer; do
     done
 done
 # Calls of every kind, drawn by chance; of the cases, those of one op.
-step random 40 ./elinvar conformance --device "$device" --op matmul --random 60
+step random 40 ./elinvar conformance --device "$device" --op matmul --random 25
 step bench 170 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
 # NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
 if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then
@@ -82,6 +95,9 @@ step tiles 5 sh -c 'cat "$ELINVAR_CACHE_DIR"/*.tiles'
 # Without a torch that knows the GPU it says so, and nothing is lost.
 step torch 60 python3 torch_rows.py
 step torch-large 40 python3 torch_rows.py --large
+# The processor beside the GPU, with all of its cores.
+step cpu 60 ./elinvar bench --device cpu --seconds "${CPU_SECONDS:-0.1}" gemm elementwise reductions attention
+step torch-cpu 60 python3 torch_rows.py --device cpu --seconds "${CPU_SECONDS:-0.1}"
 # NVIDIA's checkers on a part of the cases, where its tools are installed: accesses out of bounds, races in workgroups.
 for tool in memcheck racecheck; do
     step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 ./elinvar conformance --device "$device" \
@@ -125,5 +141,5 @@ file=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -c 'a-z0-9' '-' | sed 's/--*/-/
 } >"$out/$file.log"
 echo "$out/$file.json"
 # What is not installed, or came too late, is no fault.
-awk '/^(gpu|tiles|torch|torch-large) / || $2 == 0 { next } /^(memcheck|racecheck) / && $2 >= 124 { next } { bad = 1 }
+awk '/^(gpu|tiles|torch|torch-large|torch-cpu) / || $2 == 0 { next } /^(memcheck|racecheck) / && $2 >= 124 { next } { bad = 1 }
     END { exit bad }' "$steps" && [ "$same" = true ]

@@ -1,5 +1,6 @@
 //! `cargo xtask results`: a page of measurements, ours beside those of other libraries and of the machine.
 
+mod gpu;
 mod lines;
 mod page;
 mod target;
@@ -13,16 +14,19 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const USAGE: &str = "usage: cargo xtask results --name NAME [--page PAGE] FILES...
+       cargo xtask results --gpu FILE --page PAGE
 
   NAME    the device in short, such as cpu-amd-zen4-2c: the raw lines are kept in results/NAME-DATE.jsonl
   PAGE    the page is results/PAGE.md, and what bounds its rows is read from PAGE-bounds.md beside it; without it README.md, and
           bounds.md
   FILES   JSON lines: of `elinvar bench --all` and `cargo xtask footprint`, of other libraries, of the machine's limits.
-          Of lines about the same, the last counts";
+          Of lines about the same, the last counts
+  FILE    what the folder of `cargo xtask bundle` wrote on a machine with an NVIDIA GPU; it is kept in results/, too";
 
 /// Reads files of lines, keeps them, and writes the page.
 pub fn results(args: &[&str]) -> ExitCode {
     let (name, place, files) = match args {
+        ["--gpu", file, "--page", page] => return told(write_gpu(file, &Place::named(page))),
         ["--name", name, "--page", page, files @ ..] => (name, Place::named(page), files),
         ["--name", name, files @ ..] => (name, Place::first(), files),
         _ => {
@@ -34,7 +38,12 @@ pub fn results(args: &[&str]) -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     }
-    match write(name, &place, files) {
+    told(write(name, &place, files))
+}
+
+/// Says what came of it.
+fn told(done: Result<String, String>) -> ExitCode {
+    match done {
         Ok(said) => {
             println!("{said}");
             ExitCode::SUCCESS
@@ -85,6 +94,18 @@ fn write(name: &str, place: &Place, files: &[&str]) -> Result<String, String> {
     put(&dir.join(&raw), &lines.text())?;
     put(&dir.join(&place.page), &page)?;
     Ok(format!("{} and {raw}", dir.join(&place.page).display()))
+}
+
+/// The page of what a machine with an NVIDIA GPU found out, and its file beside it.
+fn write_gpu(file: &str, place: &Place) -> Result<String, String> {
+    let text = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    let run = gpu::Run::parse(&text).map_err(|e| format!("{file}: {e}"))?;
+    let raw = Path::new(file).file_name().and_then(|n| n.to_str()).ok_or("the file's name is no text")?;
+    let dir = root().join("results");
+    let bounds = fs::read_to_string(dir.join(&place.bounds)).unwrap_or_default();
+    put(&dir.join(raw), &text)?;
+    put(&dir.join(&place.page), &run.page(raw, &bounds))?;
+    Ok(format!("{} and {raw}, of {}", dir.join(&place.page).display(), run.day()))
 }
 
 fn put(path: &Path, text: &str) -> Result<(), String> {

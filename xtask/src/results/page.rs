@@ -210,7 +210,7 @@ fn number(value: f64) -> String {
 }
 
 /// Seconds with three digits and a unit.
-fn time(t: f64) -> String {
+pub(super) fn time(t: f64) -> String {
     let (x, unit) = match t {
         1.0.. => (t, "s"),
         1e-3.. => (t * 1e3, "ms"),

@@ -61,7 +61,11 @@ impl Case {
             let l: &Layout = &all[of];
             let len = 1
                 + l.offset()
-                + l.shape().iter().zip(l.strides()).map(|(n, s)| (n - 1) * *s as usize).sum::<usize>();
+                + l.shape()
+                    .iter()
+                    .zip(l.strides())
+                    .map(|(n, s)| n.saturating_sub(1) * *s as usize)
+                    .sum::<usize>();
             host(dtype, (0..len).map(|i| number(of, i)))
         })
     }
