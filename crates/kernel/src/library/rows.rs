@@ -46,11 +46,13 @@ pub trait RowFormula {
     /// The result at an element from the term of the last statistic there, if it can be told.
     fn result_of_term<'k>(
         &self,
-        c: Compute,
-        term: Term<'k>,
-        s: &[Term<'k>; STATS],
-        n: Term<'k>,
-    ) -> Option<Term<'k>>;
+        _: Compute,
+        _: Term<'k>,
+        _: &[Term<'k>; STATS],
+        _: Term<'k>,
+    ) -> Option<Term<'k>> {
+        None
+    }
 }
 
 /// A row-wise op of the catalogue.
@@ -180,15 +182,6 @@ impl RowFormula for Products {
     }
     fn result<'k>(&self, _: Compute, _: &[Term<'k>], s: &[Term<'k>; STATS], _: Term<'k>) -> Term<'k> {
         s[0]
-    }
-    fn result_of_term<'k>(
-        &self,
-        _: Compute,
-        _: Term<'k>,
-        _: &[Term<'k>; STATS],
-        _: Term<'k>,
-    ) -> Option<Term<'k>> {
-        None
     }
 }
 
