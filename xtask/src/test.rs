@@ -9,6 +9,9 @@ use std::env;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Places beside the project where a directory of golden cases is looked for, unless `ELINVAR_GOLDEN` names one.
@@ -31,7 +34,7 @@ pub(crate) struct Row {
 pub fn test() -> ExitCode {
     vulkan::install();
     // What users run takes longest to build, and tests leave a core free as often as not.
-    let program = Beside::start(&cuda::BUILD);
+    let program = Beside::start(&mut crate::cargo(&cuda::BUILD));
     let mut rows = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
@@ -53,7 +56,7 @@ pub fn test() -> ExitCode {
     }
     step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
     // The tests of the GPU backend, which ran before, say for themselves that there was no device; they ran on none.
-    step("vulkan", &|| vulkan::there().unwrap_or_else(|| on_golden("vulkan:0", &[])));
+    step("vulkan", &|| vulkan::there().unwrap_or_else(vulkan_on_golden));
     step("vulkan, random calls", &|| {
         vulkan::there().unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[]))
     });
@@ -142,6 +145,27 @@ fn emulated(step: impl FnOnce(&[(&str, &str)]) -> Outcome) -> Outcome {
     }
 }
 
+fn vulkan_on_golden() -> Outcome {
+    match golden() {
+        Ok(dir) => in_parts("vulkan:0", &["--golden", &dir.to_string_lossy()], &[]),
+        Err(outcome) => outcome,
+    }
+}
+
+/// The same as [`conformance`], half of the cases in each of two processes: on a software device most of the time goes into
+/// compiling kernels, which one thread does.
+fn in_parts(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
+    let all = [&PROGRAM[..], &["conformance", "--device", device], args].concat();
+    let start = |part: &&str| {
+        let mut program = crate::cargo(&[&all[..], &["--part", part]].concat());
+        Beside::start(program.envs(vars.iter().copied()))
+    };
+    let parts: Vec<Beside> = ["1/2", "2/2"].iter().map(start).collect();
+    // All are waited for, also behind one that failed.
+    let ended: Vec<Outcome> = parts.iter().map(Beside::ended).collect();
+    ended.into_iter().find(|o| !matches!(o, Outcome::Passed)).unwrap_or(Outcome::Passed)
+}
+
 fn on_golden(device: &str, vars: &[(&str, &str)]) -> Outcome {
     match golden() {
         Ok(dir) => conformance(device, &["--golden", &dir.to_string_lossy()], vars),
@@ -162,7 +186,7 @@ fn watch_kernels() -> Outcome {
         other @ (Outcome::Failed(_) | Outcome::Skipped(_)) => return other,
     }
     let ops: Vec<&str> = OPS.iter().flat_map(|op| ["--op", op]).collect();
-    conformance("vulkan:0", &ops, &vars)
+    in_parts("vulkan:0", &ops, &vars)
 }
 
 /// Whole training runs, short ones, end with the same weights on every device, instruction set and number of threads.
@@ -170,41 +194,68 @@ fn same_weights() -> Outcome {
     compare_weights().map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }
 
+/// A short training run of a model on a device.
+struct TrainingRun {
+    model: &'static str,
+    device: &'static str,
+    /// What it runs with, for who reads it.
+    with: String,
+    vars: Vec<(&'static str, String)>,
+}
+
+/// All of them: of each model the reference's first.
+fn training_runs() -> Result<Vec<TrainingRun>, String> {
+    let mut devices = vec![("reference", String::new(), vec![(THREADS, String::from("1"))])];
+    match vulkan::there() {
+        None => devices.push(("vulkan:0", String::new(), Vec::new())),
+        Some(_) => println!("vulkan:0 left out: this machine has none"),
+    }
+    devices.push(("cuda:0", String::from("emulated"), cuda::emulated()?.to_vec()));
+    for isa in ISAS {
+        if !isa.is_there()? {
+            println!("{} left out: this processor has none", isa.isa);
+            continue;
+        }
+        // Without an instruction for fma, these take as long as the reference, each.
+        let slow = isa.isa == "plain" && cfg!(target_arch = "x86_64");
+        for threads in if slow { &["2"][..] } else { &["1", "2", "3", "8"] } {
+            let vars = vec![(ISA, isa.isa.to_string()), (THREADS, threads.to_string())];
+            devices.push(("cpu", format!("{:6} {threads} threads", isa.isa), vars));
+        }
+    }
+    let run = |model| {
+        let of = move |(device, with, vars): &(&'static str, String, Vec<_>)| TrainingRun {
+            model,
+            device,
+            with: with.clone(),
+            vars: vars.clone(),
+        };
+        devices.iter().map(of).collect::<Vec<_>>()
+    };
+    Ok(["mlp", "cnn", "transformer"].into_iter().flat_map(run).collect())
+}
+
 fn compare_weights() -> Result<(), String> {
-    let scratch = Scratch::new("weights");
-    for model in ["mlp", "cnn", "transformer"] {
-        let want = weights(crate::cargo(&PROGRAM).env(THREADS, "1"), &scratch, model, "reference")?;
-        println!("{model:12} reference           {want}");
-        if vulkan::there().is_none() {
-            let got = weights(&mut crate::cargo(&PROGRAM), &scratch, model, "vulkan:0")?;
-            println!("{model:12} vulkan:0            {got}");
-            if got != want {
-                return Err(format!("{model} on vulkan:0 has other weights"));
-            }
-        } else {
-            println!("{model:12} vulkan:0 left out: this machine has none");
+    let runs = training_runs()?;
+    let (next, hashes) = (AtomicUsize::new(0), Mutex::new(vec![None; runs.len()]));
+    let work = || {
+        while let Some((i, run)) = Some(next.fetch_add(1, Relaxed)).and_then(|i| Some((i, runs.get(i)?))) {
+            let TrainingRun { model, device, with, vars } = run;
+            let scratch = Scratch::new(&format!("weights-{i}"));
+            let got = weights(crate::cargo(&PROGRAM).envs(vars.iter().cloned()), &scratch, model, device);
+            println!("{model:12} {device:10} {with:18} {}", got.as_deref().unwrap_or("failed"));
+            hashes.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(got);
         }
-        let mut program = crate::cargo(&PROGRAM);
-        let got = weights(program.envs(cuda::emulated()?), &scratch, model, "cuda:0")?;
-        println!("{model:12} cuda:0, emulated    {got}");
-        if got != want {
-            return Err(format!("{model} on cuda:0, emulated, has other weights"));
-        }
-        for isa in ISAS {
-            if !isa.is_there()? {
-                println!("{model:12} {:6} left out: this processor has none", isa.isa);
-                continue;
-            }
-            // Without an instruction for fma, these take as long as the reference, each.
-            let slow = isa.isa == "plain" && cfg!(target_arch = "x86_64");
-            for threads in if slow { &["2"][..] } else { &["1", "2", "3", "8"] } {
-                let mut program = crate::cargo(&PROGRAM);
-                let got = weights(program.env(ISA, isa.isa).env(THREADS, threads), &scratch, model, "cpu")?;
-                println!("{model:12} {:6} {threads} threads    {got}", isa.isa);
-                if got != want {
-                    return Err(format!("{model} on {} with {threads} threads has other weights", isa.isa));
-                }
-            }
+    };
+    // Two at a time: most of them keep one core busy.
+    thread::scope(|s| [0, 1].map(|_| s.spawn(work)).into_iter().for_each(|worker| drop(worker.join())));
+    let mut want = String::new();
+    for (run, got) in runs.iter().zip(hashes.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+        let got = got.ok_or_else(|| format!("{} on {} was not run", run.model, run.device))??;
+        if run.device == "reference" {
+            want = got;
+        } else if got != want {
+            return Err(format!("{} on {} {} has other weights", run.model, run.device, run.with));
         }
     }
     Ok(())
@@ -270,12 +321,12 @@ struct Beside {
 }
 
 impl Beside {
-    fn start(args: &[&str]) -> Beside {
-        let start = || {
-            let said = Scratch::new("build.log");
+    fn start(cargo: &mut Command) -> Beside {
+        let mut start = || {
+            static COUNT: AtomicUsize = AtomicUsize::new(0);
+            let said = Scratch::new(&format!("beside-{}.log", COUNT.fetch_add(1, Relaxed)));
             let log = File::create(&said.0)?;
-            let child =
-                crate::cargo(args).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+            let child = cargo.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
             Ok((RefCell::new(child), said))
         };
         Beside { started: start() }
