@@ -26,6 +26,7 @@ mod operand;
 mod parallel;
 mod pool;
 mod random;
+mod scatter;
 mod simd;
 mod update;
 mod walk;
@@ -378,7 +379,7 @@ impl Backend for Cpu {
         src: Look<'_>,
     ) -> Result<CpuBuffer> {
         let (base, index, src) = (host(&base)?, host(&index)?, host(&src)?);
-        own(match index::scatter(d, how, &base, axis, &index, &src)? {
+        own(match scatter::scatter(d, how, &base, axis, &index, &src)? {
             Some(y) => Ok(y),
             // An index is out of range: the reference says which.
             None => Reference::scatter(&ReferenceDevice, how, to(base), axis, to(index), to(src)),

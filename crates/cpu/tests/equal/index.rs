@@ -157,3 +157,40 @@ fn what_is_not_zero() {
         }
     }
 }
+
+#[test]
+fn columns_with_indices_of_their_own() {
+    // Stripes of a target, the last one narrower; a base of zeros or of numbers; some sums of several sources.
+    let mut dice = Dice::new(8, 0);
+    for (dtype, [size, inner, count], missing) in [
+        (DType::F32, [3000, 50, 40], false),
+        (DType::F64, [900, 70, 1000], false),
+        (DType::BF16, [5, 33, 60], false),
+        (DType::I32, [2000, 90, 30], true),
+    ] {
+        let layout = |n: usize| Layout::contiguous(Shape::new(&[n, inner]).unwrap());
+        let mut at: Vec<i64> = (0..count * inner).map(|_| dice.below(size.min(100)) as i64).collect();
+        if missing {
+            at[count * inner - 1] = dice.pick(&[-1, size as i64, i64::MAX]);
+        }
+        let index = Operand { data: HostData::I64(at.into()).into(), layout: layout(count) };
+        let src =
+            Operand { data: dice.data(dtype, count * inner, Values::Wild).into(), layout: layout(count) };
+        let one = Layout::contiguous(Shape::new(&[1]).unwrap()).broadcast_to(layout(size).shape(), "t");
+        let bases = [
+            Operand { data: dice.data(dtype, size * inner, Values::Wild).into(), layout: layout(size) },
+            Operand { data: dice.data(dtype, 1, Values::Tame).into(), layout: one.unwrap() },
+        ];
+        for base in bases {
+            for how in [Scatter::Add, Scatter::Set] {
+                let [x, i, s] = [&base, &index, &src].map(Operand::reference);
+                let want = Reference::scatter(&ReferenceDevice, how, x, 0, i, s);
+                assert_eq!(want.is_err(), missing);
+                for d in devices() {
+                    let got = Cpu::scatter(&d, how, base.cpu(), 0, index.cpu(), src.cpu());
+                    same(&got, &want, &format!("{how:?} {size} {inner} {count} {dtype} {d:?}"));
+                }
+            }
+        }
+    }
+}

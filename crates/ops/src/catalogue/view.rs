@@ -176,12 +176,14 @@ pub(super) fn numbers<V: Value>(like: &V, n: usize, v: impl IntoIterator<Item = 
     Ok(V::from_array(Array::from_vec(like.device(), all, &[n])?))
 }
 
-/// Zeros of `shape`, of the dtype and on the device of `like`.
+/// Zeros of `shape`, of the dtype and on the device of `like`: one number, repeated, which what is scattered into a copy of them reads
+/// from no memory.
 ///
 /// # Errors
 /// `OutOfMemory`.
 pub(super) fn zeros<V: Value>(like: &V, shape: &Shape) -> Result<V> {
-    full(like, shape, Scalar::Int(0))
+    let zero = Array::scalar(like.device(), Scalar::Int(0), like.dtype())?;
+    Ok(V::from_array(zero.broadcast_to(shape, "zeros")?))
 }
 
 /// A tensor of one value, of the dtype and on the device of `like`.

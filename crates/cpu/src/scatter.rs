@@ -1,0 +1,322 @@
+//! Writing and adding by index.
+//!
+//! An element of the source goes somewhere along one axis, and stays where it is along all others. So the target is shared out
+//! without two threads meeting, and each element's sources come in their order:
+//! * by what lies before the axis: each slab is made in the cache, from the base and what its own indices say ([`slabs`]);
+//! * where the index is the same along all that lies behind the axis (the gradient of an embedding), by rows: which of them go to a
+//!   part of the target is found first, and each part is made in the cache ([`by_parts`]);
+//! * where it is not, by columns ([`by_columns`]).
+//!
+//! An index out of range gets no sentence here: the caller asks the reference for it.
+
+use crate::copy::{Elements, cast_halves, elements, own};
+use crate::memory::{Scratch, filled, with_capacity};
+use crate::operand::misuse;
+use crate::simd::room::{Room, fresh, fresh_pieces};
+use crate::simd::stripes::{Matrices, fresh_stripes};
+use crate::walk::Walk;
+use crate::{CpuDevice, View};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
+use elinvar_ops::backend::Scatter;
+use elinvar_ops::int::Int;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Bytes of a part of the target that is made at once: they stay in a core's L2, beside what is added to them.
+const PART: usize = 256 << 10;
+/// So many elements behind the axis are worth a way of their own.
+const WIDE: usize = 16;
+
+/// What goes where. The target has `outer` slabs of `size` times `inner` elements, the source as many of `count` times `inner`.
+struct Plan<'a> {
+    index: Elements<'a, i64>,
+    /// Numbers in the index from slab to slab: 0 if all have the same.
+    per_slab: usize,
+    /// Is an index for all of the `inner` elements?
+    for_all: bool,
+    outer: usize,
+    size: usize,
+    inner: usize,
+    count: usize,
+    /// Was an index out of range?
+    missed: AtomicBool,
+}
+
+impl<'a> Plan<'a> {
+    /// For a target of this shape, with elements.
+    fn new(d: &CpuDevice, shape: &[usize], axis: usize, index: &'a View<'_>) -> Result<Self> {
+        let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
+        let given = index.layout;
+        let repeats = |axis: usize| given.strides()[axis] == 0 || given.shape()[axis] == 1;
+        let for_all = (axis + 1..shape.len()).all(repeats);
+        let for_slabs = (0..axis).all(repeats);
+        let mut layout = given.clone();
+        if for_all {
+            (axis + 1..shape.len()).rev().for_each(|last| layout = layout.select(last, 0));
+        }
+        if for_slabs {
+            (0..axis).for_each(|_| layout = layout.select(0, 0));
+        }
+        let (inner, count) = (shape[axis + 1..].iter().product(), given.shape()[axis]);
+        let of_slab = count * if for_all { 1 } else { inner };
+        Ok(Plan {
+            index: elements(d, all, &layout)?,
+            per_slab: if for_slabs { 0 } else { of_slab },
+            for_all,
+            outer: shape[..axis].iter().product(),
+            size: shape[axis],
+            inner,
+            count,
+            missed: AtomicBool::new(false),
+        })
+    }
+    /// The indices of a slab.
+    fn of_slab(&self, slab: usize) -> &[i64] {
+        let of_slab = self.count * if self.for_all { 1 } else { self.inner };
+        &self.index[slab * self.per_slab..][..of_slab]
+    }
+    fn miss(&self) {
+        self.missed.store(true, Relaxed);
+    }
+}
+
+/// What a target is before anything is written or added.
+struct Base<'a, T> {
+    elements: &'a [T],
+    /// Is it one number everywhere?
+    is_one: bool,
+}
+
+impl<T: Element> Base<'_, T> {
+    /// The elements from number `start` on.
+    fn part<'r>(&self, start: usize, n: usize, room: &'r mut Room<'_, T>) -> &'r mut [T] {
+        if self.is_one { room.zeroed(n, self.elements[0]) } else { room.copied(&self.elements[start..][..n]) }
+    }
+}
+
+/// A copy of `base` into which `src` is written or added at `index`; nothing if an index is out of range.
+pub(crate) fn scatter(
+    d: &CpuDevice,
+    how: Scatter,
+    base: &View<'_>,
+    axis: usize,
+    index: &View<'_>,
+    src: &View<'_>,
+) -> Result<Option<HostData>> {
+    let dtype = base.buffer.dtype();
+    if src.buffer.dtype() != dtype {
+        return Err(misuse("a scatter of another type", src.buffer.dtype()));
+    }
+    if index.shape().contains(&0) {
+        return own(d, base).map(Some);
+    }
+    if base.shape().contains(&0) {
+        return Ok(None);
+    }
+    if how == Scatter::Add && dtype.is_half() {
+        // The sums run in f32.
+        fn view<'a>(buffer: &'a HostData, layout: &'a Layout) -> View<'a> {
+            View { buffer, layout, dtype: DType::F32 }
+        }
+        let (y, x) = (cast_halves(d, base, DType::F32)?, cast_halves(d, src, DType::F32)?);
+        let [layout, of_src] = [base, src].map(|v| Layout::contiguous(v.shape().clone()));
+        let y = scatter(d, how, &view(&y, &layout), axis, index, &view(&x, &of_src))?;
+        return y.map(|y| cast_halves(d, &view(&y, &layout), dtype)).transpose();
+    }
+    let plan = Plan::new(d, base.shape(), axis, index)?;
+    let y = match how {
+        Scatter::Set => each_data!(base.buffer, v => run(d, v, base.layout, src, &plan, |y, x| *y = x)),
+        Scatter::Add => match base.buffer {
+            HostData::F32(v) => run(d, v, base.layout, src, &plan, |y, x| *y += x),
+            HostData::F64(v) => run(d, v, base.layout, src, &plan, |y, x| *y += x),
+            HostData::I64(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::I32(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::U8(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::Bool(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::F16(_) | HostData::BF16(_) => return Err(misuse("adding", dtype)),
+        },
+    }?;
+    Ok((!plan.missed.load(Relaxed)).then_some(y))
+}
+
+/// With `f`, which writes or adds.
+fn run<T: Element>(
+    d: &CpuDevice,
+    base: &[T],
+    layout: &Layout,
+    src: &View<'_>,
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostData> {
+    let x = T::slice(src.buffer).ok_or_else(|| misuse("a scatter of another type", src.buffer.dtype()))?;
+    let x = elements(d, x, src.layout)?;
+    let is_one = Walk::new(layout).is_one();
+    let all = if is_one { Elements::There(&base[layout.offset()..]) } else { elements(d, base, layout)? };
+    let base = Base { elements: &all, is_one };
+    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < WIDE {
+        slabs(d, &base, &x, plan, f)
+    } else if plan.for_all {
+        by_parts(d, &base, &x, plan, f)
+    } else {
+        by_columns(d, &base, &x, plan, f)
+    };
+    y.map(T::wrap)
+}
+
+/// Slab by slab.
+fn slabs<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &[T],
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let (inner, of_slab) = (plan.inner, plan.size * plan.inner);
+    fresh(d, plan.outer * of_slab, of_slab, &|start, room: &mut Room<'_, T>| {
+        let mut missed = false;
+        for slab in start / of_slab..(start + room.left()) / of_slab {
+            let y = base.part(slab * of_slab, of_slab, room);
+            let (index, x) = (plan.of_slab(slab), &x[slab * plan.count * inner..][..plan.count * inner]);
+            // A negative index becomes a large one.
+            if inner == 1 {
+                for (&at, &x) in index.iter().zip(x) {
+                    match y.get_mut(at as usize) {
+                        Some(y) => f(y, x),
+                        None => missed = true,
+                    }
+                }
+                continue;
+            }
+            for (row, x) in x.chunks_exact(inner).enumerate() {
+                missed |= if plan.for_all {
+                    add_row(y, x, index[row], plan.size, f)
+                } else {
+                    add_each(y, x, &index[row * inner..][..inner], [plan.size, inner], f)
+                };
+            }
+        }
+        if missed {
+            plan.miss();
+        }
+        Ok(())
+    })
+}
+
+/// A row of `size` rows, all elements by one index. Whether that is out of range.
+#[inline(always)]
+fn add_row<T: Element>(y: &mut [T], x: &[T], at: i64, size: usize, f: impl Fn(&mut T, T)) -> bool {
+    let Some(at) = usize::try_from(at).ok().filter(|&at| at < size) else { return true };
+    y[at * x.len()..][..x.len()].iter_mut().zip(x).for_each(|(y, &x)| f(y, x));
+    false
+}
+
+/// A row, each element by an index of its own, to `size` rows of `pitch` elements. Whether one is out of range.
+#[inline(always)]
+fn add_each<T: Element>(
+    y: &mut [T],
+    x: &[T],
+    index: &[i64],
+    [size, pitch]: [usize; 2],
+    f: impl Fn(&mut T, T),
+) -> bool {
+    let mut missed = false;
+    for (column, (&x, &at)) in x.iter().zip(index).enumerate() {
+        // As an unsigned number, a negative one is beyond any size.
+        if at as usize >= size {
+            missed = true;
+        } else {
+            f(&mut y[at as usize * pitch + column], x);
+        }
+    }
+    missed
+}
+
+/// Rows, by the part of the target that they go to.
+fn by_parts<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &[T],
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let Plan { outer, size, inner, count, .. } = *plan;
+    let rows = outer * size;
+    // Rows of a part, a power of two: enough parts for threads to share.
+    let most = (PART / (inner * size_of::<T>())).min(rows.div_ceil(4 * d.threads())).max(1);
+    let bits = most.ilog2();
+    let mut ends = host::filled((rows >> bits) + 2, 0usize)?;
+    let each = |f: &mut dyn FnMut(usize, usize)| {
+        for slab in 0..outer {
+            for (row, &at) in plan.of_slab(slab).iter().enumerate() {
+                f(slab * count + row, slab * size + at as usize);
+            }
+        }
+    };
+    let is_in = |&at: &i64| (0..size as i64).contains(&at);
+    if !(0..outer).all(|slab| plan.of_slab(slab).iter().all(is_in)) {
+        plan.miss();
+        // What is there is given back to nobody.
+        return with_capacity(0);
+    }
+    // How many go to each part, then where those of each begin, then, as they are written down, where they end.
+    each(&mut |_, to| ends[(to >> bits) + 1] += 1);
+    (1..ends.len()).for_each(|part| ends[part] += ends[part - 1]);
+    let mut moves = host::filled(outer * count, [0usize; 2])?;
+    each(&mut |row, to| {
+        let end = &mut ends[to >> bits];
+        moves[*end] = [row, to];
+        *end += 1;
+    });
+    let ns = 0.3 * (1.0 + count as f64 / size as f64);
+    fresh_pieces(d, rows * inner, inner << bits, ns, &|start, room: &mut Room<'_, T>| {
+        let first = start / inner;
+        let y = base.part(start, room.left(), room);
+        let part = first >> bits;
+        let begin = if part == 0 { 0 } else { ends[part - 1] };
+        for &[row, to] in &moves[begin..ends[part]] {
+            let (y, x) = (&mut y[(to - first) * inner..][..inner], &x[row * inner..][..inner]);
+            y.iter_mut().zip(x).for_each(|(y, &x)| f(y, x));
+        }
+        Ok(())
+    })
+}
+
+/// Some columns of a slab at a time, in memory of their own.
+fn by_columns<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &[T],
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let Plan { outer, size, inner, count, .. } = *plan;
+    let width = (PART / (size * size_of::<T>()) / WIDE * WIDE).clamp(WIDE, inner);
+    let matrices = Matrices { count: outer, rows: size, columns: inner, width };
+    let ns = 1.0 + 1.5 * count as f64 / size as f64;
+    fresh_stripes(d, matrices, ns, &|stripes| {
+        let mut room = Scratch::of(filled(size * width, T::ZERO)?);
+        while let Some(stripe) = stripes.next() {
+            let slab = stripe.matrix;
+            let columns = stripe.column..stripe.column + stripe.width;
+            let y = &mut room[..size * stripe.width];
+            if base.is_one {
+                y.fill(base.elements[0]);
+            } else {
+                let rows = base.elements[slab * size * inner..].chunks(inner);
+                y.chunks_exact_mut(stripe.width)
+                    .zip(rows)
+                    .for_each(|(y, row)| y.copy_from_slice(&row[columns.clone()]));
+            }
+            let mut missed = false;
+            let (index, x) = (plan.of_slab(slab), &x[slab * count * inner..][..count * inner]);
+            for (index, x) in index.chunks_exact(inner).zip(x.chunks_exact(inner)) {
+                let to = [size, stripe.width];
+                missed |= add_each(y, &x[columns.clone()], &index[columns.clone()], to, f);
+            }
+            if missed {
+                plan.miss();
+            }
+            y.chunks_exact(stripe.width).for_each(|row| stripes.row(|room| room.copy(row)));
+        }
+        Ok(())
+    })
+}
