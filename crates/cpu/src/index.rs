@@ -10,7 +10,7 @@ use crate::memory::with_capacity;
 use crate::operand::misuse;
 use crate::simd::room::{BLOCK, Room, fresh};
 use crate::walk::{self, Walk};
-use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
+use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data, host};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.
@@ -75,6 +75,49 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// [`gather`] along the last axis by one index for all rows, which lie one after the other: elements that were neighbours are copied together,
+/// as when an image is mirrored at its edges. `Some(None)` if an index is out of range, None if the views are of another kind.
+fn picked(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<Option<HostData>>> {
+    /// Elements for each that are copied together, on the average, from which it is worth it.
+    const TOGETHER: usize = 4;
+    fn one<T: Element>(
+        d: &CpuDevice,
+        v: &[T],
+        [rows, size, count]: [usize; 3],
+        runs: &[(usize, usize)],
+    ) -> Result<HostVec<T>> {
+        fresh(d, rows * count, count, &|start, room: &mut Room<'_, T>| {
+            for row in start / count..(start + room.left()) / count {
+                let row = &v[row * size..][..size];
+                runs.iter().for_each(|&(from, n)| room.copy(&row[from..from + n]));
+            }
+            Ok(())
+        })
+    }
+    let (shape, at) = (x.shape(), index.layout);
+    let shared = axis + 1 == shape.rank() && at.strides()[..axis].iter().all(|&s| s == 0);
+    let (size, count) = (shape[axis], at.shape()[axis]);
+    if !shared || !x.layout.is_contiguous() || at.shape().numel() <= count || shape.numel() == 0 {
+        return Ok(None);
+    }
+    let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
+    let mut runs: Vec<(usize, usize)> = host::with_capacity(count)?;
+    for i in 0..count {
+        let at = all[at.offset().wrapping_add_signed(i as isize * at.strides()[axis])];
+        let Some(at) = usize::try_from(at).ok().filter(|&at| at < size) else { return Ok(Some(None)) };
+        match runs.last_mut() {
+            Some((from, n)) if *from + *n == at => *n += 1,
+            _ => runs.push((at, 1)),
+        }
+    }
+    if runs.len() * TOGETHER > count {
+        return Ok(None);
+    }
+    let (offset, rows) = (x.layout.offset(), shape.numel() / size);
+    let y = each_data!(x.buffer, v => Element::wrap(one(d, &v[offset..], [rows, size, count], &runs)?));
+    Ok(Some(Some(y)))
+}
+
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
 pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<HostVec<T>> {
@@ -100,6 +143,9 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
             });
             Ok(())
         })
+    }
+    if let Some(y) = picked(d, x, axis, index)? {
+        return Ok(y);
     }
     let Some(rows) = Rows::new(x.layout, axis, index)? else {
         return index.shape().contains(&0).then(|| HostData::full(x.dtype, 0, 0.into())).transpose();

@@ -1,7 +1,7 @@
 //! Where the largest or smallest element of each row is: the extreme of each block by vectors, then its first place in the
 //! first block that has it.
 
-use super::lanes::{self, Combine};
+use super::lanes::Combine;
 use super::stage::{Number, either, turned};
 use crate::CpuDevice;
 use crate::View;
@@ -89,8 +89,7 @@ fn find<T: Number + PartialOrd, F: Combine<T>>(
             for start in (0..n).step_by(BLOCK) {
                 let len = BLOCK.min(n - start);
                 let row = stage.block(d.isa(), (first + i) * n + start, len, len, &mut buffer);
-                let mut top = F::start();
-                lanes::short_rows::<T, F>(d.isa(), row, len, far, std::slice::from_mut(&mut top));
+                let top = F::block(d.isa(), row, far);
                 if best.is_none_or(|(b, _)| better(top, b) || (is_nan(top) && !is_nan(b))) {
                     best = Some((top, start + dispatch(d.isa(), Place { row, of: top })));
                 }

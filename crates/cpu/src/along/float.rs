@@ -71,7 +71,7 @@ macro_rules! float {
                 lanes::sixteen::<$t, Sum>(terms.map(|t| 0.0 + t))
             }
             fn sum_rows(isa: Isa, terms: &[$t], n: usize, sums: &mut [$t]) {
-                lanes::short_rows::<$t, Sum>(isa, terms, n, false, sums);
+                <Sum as Combine<$t>>::rows(isa, terms, n, false, sums);
             }
             fn join(f: Fold, blocks: &[$t]) -> $t {
                 each_fold!(f, F => lanes::join::<$t, F>(blocks))

@@ -84,7 +84,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
             for (i, part) in part.chunks_mut(group).enumerate() {
                 let len = part.len() * n;
                 let terms = x.block(d.isa(), (first + i * group) * n, len, len, &mut buffer);
-                lanes::short_rows::<T, F>(d.isa(), terms, n, far, part);
+                F::rows(d.isa(), terms, n, far, part);
             }
             return Ok(());
         }

@@ -5,11 +5,11 @@
 
 use super::stage::{Number, Stage};
 use crate::isa::{Isa, Kernel, formula_or_plain};
-use crate::simd::folds::Folds;
+use crate::simd::folds::{Folds, IN_REGISTERS};
 use elinvar_core::Element;
+use elinvar_core::order::LANES;
 #[cfg(target_arch = "x86_64")]
 use elinvar_core::order::fold_block;
-use elinvar_core::order::{BLOCK, LANES};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
@@ -35,6 +35,16 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
     {
         let _ = far;
         formula_or_plain::<T, _>(isa, Block { terms, f: PhantomData::<Self> })
+    }
+    /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `far`: as for [`Combine::block`].
+    #[inline]
+    fn rows(isa: Isa, x: &[T], n: usize, far: bool, out: &mut [T])
+    where
+        T: Element,
+    {
+        for (row, out) in x.chunks_exact(n).zip(out) {
+            *out = Self::block(isa, row, far);
+        }
     }
     /// At most a block of terms that lie in several parts, if they need not be copied first.
     #[inline]
@@ -80,6 +90,15 @@ macro_rules! float {
             #[inline]
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
                 if terms.len() <= 16 { formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
+            }
+            #[inline]
+            fn rows(isa: Isa, x: &[$t], n: usize, far: bool, out: &mut [$t]) {
+                if IN_REGISTERS.contains(&n) {
+                    return <$t as Folds>::sum_rows(isa, x, n, out);
+                }
+                for (row, out) in x.chunks_exact(n).zip(out) {
+                    *out = Self::block(isa, row, far);
+                }
             }
             #[inline]
             fn block_of(isa: Isa, parts: &[&[$t]]) -> Option<$t> {
@@ -252,7 +271,7 @@ pub(crate) fn sure<T: Copy, F: Combine<T>>(mut best: [T; 16], mut doubt: [T; 16]
     F::is_sure(best, doubt).then_some(best)
 }
 
-/// A block of at most [`BLOCK`] contiguous terms.
+/// A block of at most `BLOCK` contiguous terms.
 #[inline(always)]
 pub(crate) fn block<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     if terms.len() <= 16 {
@@ -275,7 +294,7 @@ pub(crate) fn plain<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     block::<T, F>(terms)
 }
 
-/// A block of at most [`BLOCK`] contiguous terms.
+/// A block of at most `BLOCK` contiguous terms.
 struct Block<'a, T, F> {
     terms: &'a [T],
     f: PhantomData<F>,
@@ -308,14 +327,6 @@ pub(super) fn lying<T: Number, F: Combine<T>>(
     match x.padded(start, len, len) {
         Some(terms) => Some(F::block(isa, terms, far)),
         None => F::block_of(isa, &x.parts::<PARTS>(start, len)?),
-    }
-}
-
-/// Folds contiguous rows of `n` terms, `0 < n <= BLOCK`; `far`: they are not in a cache, and others follow.
-pub(crate) fn short_rows<T: Element, F: Combine<T>>(isa: Isa, x: &[T], n: usize, far: bool, out: &mut [T]) {
-    debug_assert!(0 < n && n <= BLOCK);
-    for (row, out) in x.chunks_exact(n).zip(out) {
-        *out = F::block(isa, row, far);
     }
 }
 

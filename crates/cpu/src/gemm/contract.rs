@@ -1,7 +1,7 @@
 //! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), from views.
 
 use super::finish::Follow;
-use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product, split_k};
+use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product, split_k, tiny};
 use crate::CpuDevice;
 use crate::View;
 use crate::convert;
@@ -70,6 +70,9 @@ pub(super) fn run<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<HostVec<T>> {
     if let Some(y) = split_k::products(d, [batch, m, k, n], &left, &right, finish)? {
+        return Ok(y);
+    }
+    if let Some(y) = tiny::products(d, [batch, m, k, n], &left, &right, finish)? {
         return Ok(y);
     }
     let share = match right.kept {

@@ -20,6 +20,7 @@ mod scratch;
 pub(crate) mod source;
 mod special;
 mod split_k;
+mod tiny;
 
 pub(crate) use finish::{Extra, Finish, Nothing};
 pub(crate) use kernels::{

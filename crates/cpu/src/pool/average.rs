@@ -8,7 +8,7 @@ use crate::buffer::View;
 use crate::isa::{Isa, Kernel, formula};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
-use elinvar_core::order::BLOCK;
+use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result};
 use elinvar_ops::backend::{Fold, Pool};
 use std::ops::Range;
@@ -20,9 +20,14 @@ struct Averages<'a, C> {
     isa: Isa,
     x: &'a [C],
     y: &'a mut [C],
-    /// For windows of many elements.
+    /// For the lanes of windows that go side by side, and for the elements of one that has many.
     terms: &'a mut HostVec<C>,
+    many: &'a mut HostVec<C>,
 }
+
+/// Even windows that are summed at once: a register of the widest, and what is left of rows of few windows.
+const WIDE: usize = 16;
+const NARROW: usize = 4;
 
 impl<C: Float> Kernel for Averages<'_, C> {
     type Out = ();
@@ -30,22 +35,19 @@ impl<C: Float> Kernel for Averages<'_, C> {
     fn run(mut self) {
         let (plane, even) = (self.plane, self.even);
         let width = plane.axes[2].len();
+        let count = plane.axes[2].get(even.from).map_or(0, |c| c.count);
         let mut row = 0;
         for &a in &plane.axes[0] {
             for &b in &plane.axes[1] {
-                let count = plane.axes[2].get(even.from).map_or(0, |c| c.count);
                 let (mut from, to) = (even.from, even.to);
                 self.some(a, b, row, 0..from);
-                if a.count * b.count * count <= FEW && to - from >= FEW {
-                    while from < to {
-                        // The last ones overlap with those before.
-                        let start = from.min(to - FEW);
-                        match even.step {
-                            1 => self.block::<1>(a, b, row, start),
-                            2 => self.block::<2>(a, b, row, start),
-                            _ => self.block::<0>(a, b, row, start),
-                        }
-                        from = start + FEW;
+                if (1..=LANES).contains(&(a.count * b.count * count)) {
+                    if to - from >= WIDE {
+                        self.windows::<WIDE>(a, b, row, from..to);
+                        from = to;
+                    } else if to - from >= NARROW {
+                        self.windows::<NARROW>(a, b, row, from..to);
+                        from = to;
                     }
                 }
                 self.some(a, b, row, from..width);
@@ -53,6 +55,15 @@ impl<C: Float> Kernel for Averages<'_, C> {
             }
         }
     }
+}
+
+/// The sums of each two.
+#[inline(always)]
+fn two<C: Float, const L: usize>(mut a: [C; L], b: [C; L]) -> [C; L] {
+    for l in 0..L {
+        a[l] = a[l] + b[l];
+    }
+    a
 }
 
 impl<C: Float> Averages<'_, C> {
@@ -71,51 +82,110 @@ impl<C: Float> Averages<'_, C> {
                 });
                 C::few(few)
             } else {
-                self.terms.clear();
-                self.plane.elements(taps, |e| self.terms.push(self.x[e]));
-                sum(self.isa, self.terms)
+                let mut all = std::mem::take(self.many);
+                all.clear();
+                self.plane.elements(taps, |e| all.push(self.x[e]));
+                *self.many = all;
+                sum(self.isa, self.many)
             };
             self.y[row + w] = sum / C::lit(divisor(&taps) as f64);
         }
     }
-    /// As many even windows of few elements as a window's sum has lanes: each step of that sum is one for all windows. Lanes
-    /// without a term add +0 to sums that are no -0, so they may be left out.
-    #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
+    /// Even windows of a row, `L` at a time; the last ones overlap with those before.
     #[inline(always)]
-    fn block<const STEP: usize>(&mut self, a: Taps, b: Taps, row: usize, window: usize) {
+    fn windows<const L: usize>(&mut self, a: Taps, b: Taps, row: usize, windows: Range<usize>) {
+        let (c, step) = (self.plane.axes[2][windows.start], self.even.step);
+        let divisor = C::lit(divisor(&[a, b, c]) as f64);
+        let mut from = windows.start;
+        while from < windows.end {
+            let start = from.min(windows.end - L);
+            let taps = [a, b, self.plane.axes[2][start]];
+            let sums = match (a.count * b.count * c.count, step) {
+                (4, 2) if const { Self::OFTEN } => self.of_four::<L>(taps),
+                (9, 1) if const { Self::OFTEN } => self.of_nine::<L, 1>(taps),
+                (9, 2) if const { Self::OFTEN } => self.of_nine::<L, 2>(taps),
+                (_, 1) => self.of_many::<L, 1>(taps),
+                (_, 2) => self.of_many::<L, 2>(taps),
+                _ => self.of_many::<L, 0>(taps),
+            };
+            for (y, sum) in self.y[row + start..][..L].iter_mut().zip(sums) {
+                *y = sum / divisor;
+            }
+            from = start + L;
+        }
+    }
+    /// Networks pool f32; f64 has fewer kinds of windows to compile.
+    const OFTEN: bool = size_of::<C>() == 4;
+
+    /// One tap of `L` windows, of which the first begins at `at`; the lane of a sum that it begins.
+    #[inline(always)]
+    fn tap<const L: usize, const STEP: usize>(&self, at: usize, [i, j, k]: [usize; 3]) -> [C; L] {
         let (p, step) = (self.plane, self.even.step);
-        let c = p.axes[2][window];
-        let at = (a.first * p.size[1] + b.first) * p.size[2] + c.first;
-        let (mut sums, mut n) = ([[C::NOTHING; FEW]; FEW], 0);
-        for i in 0..a.count {
-            for j in 0..b.count {
-                let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
-                for k in 0..c.count {
-                    let v = lanes::<C, FEW, STEP>(self.x, at + line + k * p.dilation[2], k == 0, step);
-                    for l in 0..FEW {
-                        sums[n][l] = C::NOTHING + v[l];
-                    }
+        let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
+        let v = lanes::<C, L, STEP>(self.x, at + line + k * p.dilation[2], k == 0, step);
+        two([C::NOTHING; L], v)
+    }
+    /// Where windows begin.
+    #[inline(always)]
+    fn begin(&self, [a, b, c]: [Taps; 3]) -> usize {
+        (a.first * self.plane.size[1] + b.first) * self.plane.size[2] + c.first
+    }
+    /// The sums of four taps, two apart.
+    #[inline(always)]
+    fn of_four<const L: usize>(&self, taps: [Taps; 3]) -> [C; L] {
+        let (at, [_, b, c]) = (self.begin(taps), taps.map(|t| t.count));
+        let mut t = [[0; 3]; 4];
+        for (n, t) in t.iter_mut().enumerate() {
+            *t = [n / c / b, n / c % b, n % c];
+        }
+        let [t0, t1, t2, t3] = t;
+        let left = two(self.tap::<L, 2>(at, t0), self.tap::<L, 2>(at, t2));
+        two(left, two(self.tap::<L, 2>(at, t1), self.tap::<L, 2>(at, t3)))
+    }
+    /// The sums of nine taps.
+    #[inline(always)]
+    fn of_nine<const L: usize, const STEP: usize>(&self, taps: [Taps; 3]) -> [C; L] {
+        let (at, [_, b, c]) = (self.begin(taps), taps.map(|t| t.count));
+        let mut t = [[0; 3]; 9];
+        for (n, t) in t.iter_mut().enumerate() {
+            *t = [n / c / b, n / c % b, n % c];
+        }
+        let first = two(self.tap::<L, STEP>(at, t[0]), self.tap::<L, STEP>(at, t[8]));
+        let evens = two(
+            two(first, self.tap::<L, STEP>(at, t[4])),
+            two(self.tap::<L, STEP>(at, t[2]), self.tap::<L, STEP>(at, t[6])),
+        );
+        let odds = two(
+            two(self.tap::<L, STEP>(at, t[1]), self.tap::<L, STEP>(at, t[5])),
+            two(self.tap::<L, STEP>(at, t[3]), self.tap::<L, STEP>(at, t[7])),
+        );
+        two(evens, odds)
+    }
+    /// The sums of up to 128 taps: each step of a sum is one for all windows. Lanes without a term add +0 to sums that are no -0, so
+    /// they may be left out.
+    #[inline(always)]
+    fn of_many<const L: usize, const STEP: usize>(&mut self, taps: [Taps; 3]) -> [C; L] {
+        let at = self.begin(taps);
+        let mut all = std::mem::take(self.terms);
+        let (sums, mut n) = (all.as_chunks_mut::<L>().0, 0);
+        for i in 0..taps[0].count {
+            for j in 0..taps[1].count {
+                for k in 0..taps[2].count {
+                    sums[n] = self.tap::<L, STEP>(at, [i, j, k]);
                     n += 1;
                 }
             }
         }
-        for half in [8, 4] {
-            if n > half {
-                for j in 0..half {
-                    for l in 0..FEW {
-                        sums[j][l] = sums[j][l] + sums[j + half][l];
-                    }
-                }
+        while n > 1 {
+            let half = n.next_power_of_two() / 2;
+            for j in 0..n - half {
+                sums[j] = two(sums[j], sums[j + half]);
             }
+            n = half;
         }
-        let [s0, s1, s2, s3, ..] = sums;
-        let y = &mut self.y[row + window..][..FEW];
-        for l in 0..FEW {
-            y[l] = (s0[l] + s2[l]) + (s1[l] + s3[l]);
-        }
-        for (y, c) in y.iter_mut().zip(&p.axes[2][window..]) {
-            *y = *y / C::lit((a.divisor * b.divisor * c.divisor) as f64);
-        }
+        let sum = sums[0];
+        *self.terms = all;
+        sum
     }
 }
 
@@ -138,14 +208,16 @@ pub(super) fn average<C: Float>(
     let together = (4096 / windows).max(1);
     let ns = (n / windows + 20) as f64;
     try_pieces(d, &mut y, together * windows, ns, &|start, part| {
-        let (mut buffer, mut terms) = (HostVec::new(), HostVec::new());
+        let (mut buffer, mut many) = (HostVec::new(), HostVec::new());
+        let mut terms = filled(WIDE * LANES, C::NOTHING)?;
         for (i, y) in part.chunks_mut(windows).enumerate() {
             let plane_at = (start / windows + i) * n;
             if buffer.is_empty() && !x.lies(plane_at, n) {
                 buffer = filled(n, C::NOTHING)?;
             }
             let x = if n == 0 { &[] } else { x.block(d.isa(), plane_at, n, n, &mut buffer) };
-            let averages = Averages { plane, even, isa: d.isa(), x, y, terms: &mut terms };
+            let (terms, many) = (&mut terms, &mut many);
+            let averages = Averages { plane, even, isa: d.isa(), x, y, terms, many };
             formula::<C, _>(d.isa(), averages);
         }
         Ok::<(), Error>(())

@@ -146,6 +146,7 @@ impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
                 match (self.even.to - self.even.from, self.even.step) {
                     (16.., 1) if const { Self::OFTEN } => self.row::<16, 1>(a, b),
                     (16.., 2) if const { Self::OFTEN } => self.row::<16, 2>(a, b),
+                    (16.., 4) if const { Self::OFTEN } => self.row::<16, 4>(a, b),
                     (16.., _) if const { Self::OFTEN } => self.row::<16, 0>(a, b),
                     (8.., 1) if const { Self::FLOATS } => self.row::<8, 1>(a, b),
                     (8.., 2) if const { Self::FLOATS } => self.row::<8, 2>(a, b),

@@ -135,7 +135,8 @@ pub(crate) fn pool(
     Ok((CpuBuffer::new(y), Some(places)))
 }
 
-/// Windows along the last axis of which each begins `step` elements after the one before, and all have as many taps.
+/// Windows along the last axis of which each begins `step` elements after the one before, and all have as many taps, and the same
+/// divisor.
 #[derive(Clone, Copy, Debug)]
 struct Even {
     from: usize,
@@ -152,6 +153,7 @@ impl Even {
             let step = |i: usize| windows[i].first.checked_sub(windows[i - 1].first).filter(|s| *s > 0);
             let ends = i == windows.len()
                 || windows[i].count != windows[from].count
+                || windows[i].divisor != windows[from].divisor
                 || step(i).is_none()
                 || step(i) != step(from + 1);
             if ends {
@@ -160,7 +162,8 @@ impl Even {
                     best = Even { from, to: i, step };
                 }
                 // The window that ended a run may begin the next.
-                from = if i < windows.len() && i - from > 1 && windows[i - 1].count == windows[i].count {
+                let alike = |a: Taps, b: Taps| (a.count, a.divisor) == (b.count, b.divisor);
+                from = if i < windows.len() && i - from > 1 && alike(windows[i - 1], windows[i]) {
                     i - 1
                 } else {
                     i
@@ -189,6 +192,11 @@ fn lanes<T: Copy, const L: usize, const STEP: usize>(x: &[T], at: usize, head: b
         2 => {
             let x = &x[at - 1..at - 1 + 2 * L];
             return std::array::from_fn(|l| x[2 * l + 1]);
+        }
+        4 => {
+            if let Some(x) = x.get(at..at + 4 * L) {
+                return std::array::from_fn(|l| x[4 * l]);
+            }
         }
         _ => {}
     }

@@ -16,6 +16,7 @@ use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
 /// A register whose numbers have extremes.
 ///
@@ -229,6 +230,70 @@ where
     lanes::sixteen::<V::T, Sum>(std::array::from_fn(|j| all[j]))
 }
 
+/// Terms of a row that [`SumOfRows`] takes.
+pub(crate) const IN_REGISTERS: RangeInclusive<usize> = 17..=64;
+
+/// The sums of rows of `n` terms each, one after the other, whose lanes are all in registers. Made by [`Folds`] alone.
+struct SumOfRows<'a, V: Vector> {
+    x: &'a [V::T],
+    n: usize,
+    /// A number whose bits are all set.
+    set: V::T,
+    sums: &'a mut [V::T],
+}
+
+impl<V: Vector> Kernel for SumOfRows<'_, V>
+where
+    V::T: Copy,
+    Sum: Combine<V::T>,
+{
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        const MOST: usize = 16;
+        let SumOfRows { x, n, set, sums } = self;
+        assert!(IN_REGISTERS.contains(&n), "rows whose lanes have room");
+        let (whole, rest, registers) = (n / V::LANES, n % V::LANES, const { *IN_REGISTERS.end() / V::LANES });
+        let mut mask: [V::T; 16] = [<Sum as Combine<V::T>>::start(); 16];
+        mask[..rest].fill(set);
+        // The last register of a row reaches into the next, if there is one.
+        let reach = n.next_multiple_of(V::LANES);
+        let quick = if x.len() < reach { 0 } else { ((x.len() - reach) / n + 1).min(sums.len()) };
+        let (quick, slow) = sums.split_at_mut(quick);
+        let read = quick.len() * n;
+        for (row, sum) in quick.iter_mut().enumerate() {
+            // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for. A row that is quick has `reach` terms
+            // behind its first one; no register has more than 16 lanes, and no row more than 64 terms.
+            unsafe {
+                let (from, zero) = (x.as_ptr().add(row * n), V::splat(<Sum as Combine<V::T>>::start()));
+                let mut lanes: [V; MOST] = [zero; MOST];
+                for (i, lane) in lanes[..registers].iter_mut().enumerate() {
+                    if i < whole {
+                        *lane = zero.add(V::load(from.add(i * V::LANES)));
+                    } else if i == whole && rest > 0 {
+                        *lane = zero.add(V::load(from.add(i * V::LANES)).keep(V::load(mask.as_ptr())));
+                    }
+                }
+                let mut half = registers / 2;
+                while half * V::LANES >= 16 {
+                    for i in 0..half {
+                        lanes[i] = lanes[i].add(lanes[i + half]);
+                    }
+                    half /= 2;
+                }
+                let mut few: [V::T; 16] = [<Sum as Combine<V::T>>::start(); 16];
+                for (i, lane) in lanes[..16 / V::LANES].iter().enumerate() {
+                    lane.store(few.as_mut_ptr().add(i * V::LANES));
+                }
+                *sum = lanes::sixteen::<V::T, Sum>(few);
+            }
+        }
+        for (row, sum) in x[read..].chunks_exact(n).zip(slow) {
+            *sum = lanes::block::<V::T, Sum>(row);
+        }
+    }
+}
+
 /// A sum of at most a block, whose terms lie in several parts. Made by [`Folds`] alone.
 struct SumOfParts<'a, V: Vector, S>(&'a [&'a [V::T]], PhantomData<(V, S)>);
 
@@ -324,6 +389,8 @@ impl<V: Extremes, F: Wins<V::T>> Kernel for ExtremeOf<'_, V, F> {
 pub(crate) trait Folds: Sized {
     /// The sum of at most a block; `far`: what follows is fetched.
     fn sum(isa: Isa, x: &[Self], far: bool) -> Self;
+    /// The sums of rows of so many terms ([`IN_REGISTERS`]), one after the other.
+    fn sum_rows(isa: Isa, x: &[Self], n: usize, sums: &mut [Self]);
     /// The sum of at most a block that lies in several parts.
     fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
     /// The largest, if there is no doubt about it: no NaN, no zero.
@@ -344,6 +411,22 @@ macro_rules! folds {
                     Level::Avx512 => dispatch(isa, SumOf::<$v512, $tail512, HELD>(x, far, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, SumOf::<$v128, $v128, HELD>(x, far, PhantomData)),
+                }
+            }
+            fn sum_rows(isa: Isa, x: &[$t], n: usize, sums: &mut [$t]) {
+                let set = <$t>::from_bits(!0);
+                match isa.level() {
+                    Level::Plain => {
+                        for (row, sum) in x.chunks_exact(n).zip(sums) {
+                            *sum = lanes::plain::<$t, Sum>(row);
+                        }
+                    }
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => dispatch(isa, SumOfRows::<$v256> { x, n, set, sums }),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512 => dispatch(isa, SumOfRows::<$v512> { x, n, set, sums }),
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => dispatch(isa, SumOfRows::<$v128> { x, n, set, sums }),
                 }
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {

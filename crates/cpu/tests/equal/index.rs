@@ -194,3 +194,31 @@ fn columns_with_indices_of_their_own() {
         }
     }
 }
+
+#[test]
+fn one_index_for_all_rows() {
+    // Mirrored at its edges, shifted, and one by one; a row that begins within the memory.
+    let mut dice = Dice::new(10, 0);
+    for (rows, size, at) in [
+        (70, 32, (0..34).map(|i: i64| (i - 1).abs().min(62 - (i - 1).abs())).collect::<Vec<_>>()),
+        (9, 1000, (500..1000).chain(0..500).collect()),
+        (5, 7, vec![6, 5, 4, 3, 2, 1, 0]),
+        (5, 7, vec![0, 1, 2, 3, 4, 5, 6, 7]),
+        (5, 7, vec![0, 1, 2, 3, 4, 5, -1]),
+    ] {
+        for dtype in [DType::F32, DType::BF16, DType::Bool] {
+            let whole = Layout::contiguous(Shape::new(&[rows + 1, size]).unwrap());
+            let data = dice.data(dtype, (rows + 1) * size, Values::Wild);
+            let x = Operand { data: data.into(), layout: whole.slice(0, 1, rows, 1) };
+            let wide = Shape::new(&[rows, at.len()]).unwrap();
+            let one = Layout::contiguous(Shape::new(&[at.len()]).unwrap());
+            let layout = one.broadcast_to(&wide, "test").unwrap();
+            let index = Operand { data: HostData::I64(at.clone().into()).into(), layout };
+            let want = Reference::gather(&ReferenceDevice, x.reference(), 1, index.reference());
+            for d in devices() {
+                let got = Cpu::gather(&d, x.cpu(), 1, index.cpu());
+                same(&got, &want, &format!("{rows} {size} {at:?} {dtype} {d:?}"));
+            }
+        }
+    }
+}

@@ -179,6 +179,35 @@ fn any_strides_dtypes_epilogues_and_values() {
 }
 
 #[test]
+fn many_products_of_a_few_numbers() {
+    let (mut dice, on) = (Dice::new(9), devices());
+    for [m, k, n] in [
+        [1, 1, 1],
+        [2, 2, 2],
+        [3, 3, 3],
+        [4, 4, 4],
+        [4, 4, 1],
+        [3, 3, 1],
+        [2, 4, 3],
+        [5, 3, 4],
+        [1, 8, 5],
+        [4, 5, 8],
+        [4, 9, 3],
+        [6, 2, 6],
+    ] {
+        for b in [31, 32, 700] {
+            let dtype = dice.pick(&[DType::F32, DType::F64]);
+            sized(&mut dice, &on, dtype, [b, m, k, n]);
+            let dtype = dice.pick(&[DType::F32, DType::F64, DType::BF16]);
+            let x = dice.operand(dtype, &[b, m, k], true);
+            let w = dice.operand(dtype, &[b, k, n], true);
+            let extra = [dice.operand(dtype, &[b, m, n], true), dice.operand(dtype, &[b, m, n], true)];
+            check(&on, &x, &w, &extra, dice.below(4));
+        }
+    }
+}
+
+#[test]
 fn a_batch_with_one_right_factor() {
     let (mut dice, on) = (Dice::new(5), devices());
     for (b, m, k, n) in [(5, 7, 30, 20), (3, 80, 40, 33), (4, 1, 50, 40), (2, 100, 520, 65)] {

@@ -35,8 +35,8 @@ pub(in crate::along) fn fold<T: Number, F: Combine<T>>(
         return Ok(None);
     };
     let x = &lines[0];
-    if let (true, true, Some(all)) = (grid.n > LANES, x.is_near(), x.own) {
-        return tall::fold::<T, F>(d, x, all, &grid).map(Some);
+    if grid.n > LANES && x.step == 1 {
+        return tall::fold::<T, F>(d, x, &grid).map(Some);
     }
     let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(WINDOW));
     if n <= BLOCK {

@@ -1,4 +1,4 @@
-//! Folds of many terms of rows side by side, read where they lie.
+//! Folds of many terms of rows side by side, read where they lie, or converted term by term on the way.
 //!
 //! The tree of the canonical order is walked depth first, for many rows at once: a leaf is one of the 128 lanes, a chain over every 128th
 //! term, and the two halves of the tree meet in the buffer of the left one. So what waits stays in the first-level cache, and what is read
@@ -26,7 +26,6 @@ const NS: f64 = 0.2;
 pub(super) fn fold<T: Number, F: Combine<T>>(
     d: &CpuDevice,
     x: &Lines<'_, T>,
-    all: &[T],
     grid: &Grid,
 ) -> Result<HostVec<T>> {
     let Grid { matrices, columns, n, .. } = *grid;
@@ -35,7 +34,7 @@ pub(super) fn fold<T: Number, F: Combine<T>>(
         let width = (rows / (2 * d.threads())).next_multiple_of(NARROW).clamp(NARROW, WIDE);
         let stripes = Matrices { count: matrices, rows: 1, columns, width };
         return fresh_stripes(d, stripes, n as f64 * NS, &|stripes| {
-            let mut walk = Walk::<T, F>::new(d.isa(), x, all, n)?;
+            let mut walk = Walk::<T, F>::new(d.isa(), x, n)?;
             walk.block(x, 0, n);
             while let Some(stripe) = stripes.next() {
                 walk.at(x, stripe.matrix, stripe.column, stripe.width);
@@ -48,7 +47,7 @@ pub(super) fn fold<T: Number, F: Combine<T>>(
     let blocks = n.div_ceil(BLOCK);
     let mut parts = Scratch::of(filled(blocks * rows, F::start())?);
     try_pieces(d, &mut parts, rows, BLOCK as f64 * NS, &|at, part| {
-        let (mut walk, start) = (Walk::<T, F>::new(d.isa(), x, all, n)?, at / rows * BLOCK);
+        let (mut walk, start) = (Walk::<T, F>::new(d.isa(), x, n)?, at / rows * BLOCK);
         walk.block(x, start, BLOCK.min(n - start));
         for (matrix, part) in part.chunks_mut(columns).enumerate() {
             for (number, part) in part.chunks_mut(WIDE).enumerate() {
@@ -79,30 +78,32 @@ fn join<T: Copy, F: Combine<T>>(isa: Isa, parts: &mut [T], blocks: usize, rows: 
 /// A walk through the tree of a block, for some rows.
 struct Walk<'a, T, F> {
     isa: Isa,
-    all: &'a [T],
+    x: &'a Lines<'a, T>,
     /// Where the block's terms lie, from a row's first.
     places: Vec<isize>,
     len: usize,
     /// Where the first row's first term lies, and how many rows there are.
     base: usize,
     width: usize,
-    /// Room for each level of the tree.
+    /// Room for each level of the tree, and for a term of all rows that is converted.
     stack: HostVec<T>,
+    converted: HostVec<T>,
     f: PhantomData<F>,
 }
 
 impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
-    fn new(isa: Isa, x: &Lines<'_, T>, all: &'a [T], n: usize) -> Result<Self> {
-        debug_assert!(x.is_near(), "they are read where they lie");
+    fn new(isa: Isa, x: &'a Lines<'a, T>, n: usize) -> Result<Self> {
+        debug_assert!(x.step == 1, "rows lie side by side");
         let levels = LANES.ilog2() as usize + 1;
         Ok(Walk {
             isa,
-            all,
+            x,
             places: host::filled(BLOCK.min(n), 0)?,
             len: 0,
             base: 0,
             width: 0,
             stack: filled(levels * WIDE, F::start())?,
+            converted: filled(if x.own.is_some() { 0 } else { WIDE }, F::start())?,
             f: PhantomData,
         })
     }
@@ -118,25 +119,31 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
     }
     fn folded(&mut self) -> &[T] {
         let mut stack = std::mem::take(&mut self.stack);
-        self.lanes(0, 1, &mut stack);
-        self.stack = stack;
+        let mut converted = std::mem::take(&mut self.converted);
+        self.lanes(0, 1, &mut stack, &mut converted);
+        (self.stack, self.converted) = (stack, converted);
         &self.stack[..self.width]
     }
     /// The lanes `lane`, `lane + step`, ... in the first level of the stack.
-    fn lanes(&self, lane: usize, step: usize, stack: &mut [T]) {
+    fn lanes(&self, lane: usize, step: usize, stack: &mut [T], converted: &mut [T]) {
         if step == LANES {
             let (acc, places) = (&mut stack[..self.width], &self.places[lane..self.len]);
             acc.fill(F::start());
-            return dispatch(
-                self.isa,
-                Leaf { acc, all: self.all, base: self.base, places, f: PhantomData::<F> },
-            );
+            if let Some(all) = self.x.own {
+                return dispatch(self.isa, Leaf { acc, all, base: self.base, places, f: PhantomData::<F> });
+            }
+            for &place in places.iter().step_by(LANES) {
+                let (at, term) = (self.base.wrapping_add_signed(place), &mut converted[..self.width]);
+                T::load(self.isa, self.x.data, at, 1, term);
+                dispatch(self.isa, Meet { left: &mut *acc, right: term, f: PhantomData::<F> });
+            }
+            return;
         }
-        self.lanes(lane, 2 * step, stack);
+        self.lanes(lane, 2 * step, stack, converted);
         // A lane without a term takes no part.
         if lane + step < self.len {
             let (left, right) = stack.split_at_mut(self.width);
-            self.lanes(lane + step, 2 * step, right);
+            self.lanes(lane + step, 2 * step, right, converted);
             dispatch(self.isa, Meet { left, right: &right[..self.width], f: PhantomData::<F> });
         }
     }

@@ -1,0 +1,127 @@
+//! Many products of a few numbers each, such as rotations: a tile for each costs more than what it multiplies. (Ten thousand of 4 x 4 by 4 took
+//! 64 nanoseconds each.)
+
+use super::{Finish, Matrix, Numbers, PER_NS, Real};
+use crate::CpuDevice;
+use crate::isa::{Kernel, dispatch};
+use crate::simd::room::{Room, fresh_pieces};
+use elinvar_core::{HostVec, Result};
+
+/// Products of a batch, at least; results and terms of each, at most.
+const MANY: usize = 32;
+const RESULTS: usize = 32;
+const TERMS: usize = 8;
+/// Products of a task.
+const TASK: usize = 256;
+/// How many times as long as in tiles a multiplication takes.
+const ALONE: f64 = 32.0;
+
+/// The products of a batch, sizes b, m, k, n, if they are of this kind.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn products<T: Real>(
+    d: &CpuDevice,
+    [b, m, k, n]: [usize; 4],
+    left: &Matrix<'_, T>,
+    right: &Matrix<'_, T>,
+    finish: &dyn Finish<T>,
+) -> Result<Option<HostVec<T>>> {
+    let (Numbers::Own(x), Numbers::Own(w)) = (left.data, right.data) else { return Ok(None) };
+    let results = m.saturating_mul(n);
+    let fits = b >= MANY && (1..=RESULTS).contains(&results) && (1..=TERMS).contains(&k);
+    if !fits || !d.isa().has_fma() || right.kept.is_some() {
+        return Ok(None);
+    }
+    let ns = k as f64 * ALONE / PER_NS;
+    let y = fresh_pieces(d, b * results, TASK * results, ns, &|start, room: &mut Room<'_, T>| {
+        let first = start / results;
+        let y = room.zeroed(room.left(), T::ZERO);
+        dispatch(d.isa(), Tiny { x, w, left, right, first, sizes: [m, k, n], y });
+        if !finish.nothing() {
+            y.chunks_exact_mut(results)
+                .enumerate()
+                .for_each(|(i, y)| finish.rows(d.isa(), first + i, 0, n, y));
+        }
+        Ok(())
+    })?;
+    Ok(Some(y))
+}
+
+/// Some products, from number `first` on.
+struct Tiny<'a, T> {
+    x: &'a [T],
+    w: &'a [T],
+    left: &'a Matrix<'a, T>,
+    right: &'a Matrix<'a, T>,
+    first: usize,
+    sizes: [usize; 3],
+    y: &'a mut [T],
+}
+
+impl<T: Real> Kernel for Tiny<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let [_, k, n] = self.sizes;
+        match (k, n) {
+            (2, 2) => self.of::<2, 2>(),
+            (3, 1) => self.of::<3, 1>(),
+            (3, 3) => self.of::<3, 3>(),
+            (3, 4) => self.of::<3, 4>(),
+            (4, 1) => self.of::<4, 1>(),
+            (4, 3) => self.of::<4, 3>(),
+            (4, 4) => self.of::<4, 4>(),
+            _ => self.of_any(),
+        }
+    }
+}
+
+impl<T: Real> Tiny<'_, T> {
+    /// Where an element of a product is.
+    #[inline(always)]
+    fn place(x: &Matrix<'_, T>, product: usize) -> isize {
+        if x.inner == 1 { x.offset as isize + product as isize * x.batch.0 } else { x.at(product, 0, 0) }
+    }
+    /// Of `K` terms and `N` columns each, which are in registers.
+    #[inline(always)]
+    fn of<const K: usize, const N: usize>(self) {
+        let Tiny { x, w, left, right, first, sizes: [m, ..], y } = self;
+        for (i, y) in y.chunks_exact_mut(m * N).enumerate() {
+            let (at, from) = (Self::place(left, first + i), Self::place(right, first + i));
+            let mut columns = [[T::ZERO; N]; K];
+            for t in 0..K {
+                for j in 0..N {
+                    columns[t][j] = w[(from + t as isize * right.row + j as isize * right.col) as usize];
+                }
+            }
+            for (row, y) in y.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+                let mut sums = [T::ZERO; N];
+                for (t, column) in columns.iter().enumerate() {
+                    let x = x[(at + row as isize * left.row + t as isize * left.col) as usize];
+                    for j in 0..N {
+                        sums[j] = x.fma(column[j], sums[j]);
+                    }
+                }
+                *y = sums;
+            }
+        }
+    }
+    /// Of any size.
+    #[inline(always)]
+    fn of_any(self) {
+        let Tiny { x, w, left, right, first, sizes: [m, k, n], y } = self;
+        for (i, y) in y.chunks_exact_mut(m * n).enumerate() {
+            let (at, from) = (Self::place(left, first + i), Self::place(right, first + i));
+            for (row, y) in y.chunks_exact_mut(n).enumerate() {
+                for t in 0..k {
+                    let x = x[(at + row as isize * left.row + t as isize * left.col) as usize];
+                    for (j, y) in y.iter_mut().enumerate() {
+                        let w = w[(from + t as isize * right.row + j as isize * right.col) as usize];
+                        *y = x.fma(w, *y);
+                    }
+                }
+            }
+        }
+    }
+}
