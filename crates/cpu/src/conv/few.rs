@@ -15,14 +15,21 @@ const BAND: usize = 1 << 16;
 /// Rows that take more than this go another way: the memory would be worth more than the time.
 const MOST: usize = 1 << 22;
 
+/// Output channels of a group, of which several passes are made over a band that is padded: few enough that packing patches, and tiles of
+/// so few rows, cost more.
+const SOME: usize = 16;
+
 /// Is a convolution with `o` output channels in a group one of these?
 pub(super) fn is_few<T: Real>(patches: &Patches<'_, T>, o: usize) -> bool {
     let terms = patches.channels * patches.taps.len();
-    if !(1..=FEW).contains(&o) || terms == 0 || patches.positions() == 0 {
+    if !(1..=SOME).contains(&o) || terms == 0 || patches.positions() == 0 {
         return false;
     }
     // Planes that are the matrix themselves need no packing.
-    let cheap = terms <= 16 || !patches.is_plain();
+    let cheap = terms <= 16 && o < FEW || !patches.is_plain();
+    // A unit that reaches far beyond a row is computed for nothing.
+    let row = patches.grid[2];
+    let cheap = cheap && (o < FEW || 4 * row >= 3 * row.next_multiple_of(UNIT));
     cheap && Padded::new(patches, 0..1).size().saturating_mul(patches.channels) <= MOST
 }
 
@@ -41,10 +48,13 @@ pub(super) fn few<T: Real>(
 ) -> Result<HostVec<T>> {
     let (terms, n) = (patches.channels * patches.taps.len(), patches.positions());
     let bands = bands(patches);
+    // Passes that are alike.
+    let together = o.div_ceil(o.div_ceil(FEW));
     // Planes of a piece share what is zero around them.
     let planes = ((1 << 16) / (o * n)).clamp(1, (batch / (4 * d.threads())).max(1));
-    // Nanoseconds for an element: a tenth of one for a term.
-    fresh_pieces(d, batch * o * n, planes * o * n, terms as f64 * 0.1 + 0.3, &|start, room| {
+    // Nanoseconds for an element: a tenth of one for a term, less where what is loaded serves several results.
+    let ns = terms as f64 * if o < FEW { 0.1 } else { 0.02 } + 0.3;
+    fresh_pieces(d, batch * o * n, planes * o * n, ns, &|start, room| {
         let largest = bands.iter().map(|b| b.padded.size()).max().unwrap_or(0);
         // A unit may reach over the end of the last row.
         scratch(patches.channels * largest + UNIT, |x| {
@@ -58,11 +68,14 @@ pub(super) fn few<T: Real>(
                     }
                     let planes = patches.planes(b, 0..patches.channels);
                     band.padded.fill(d.isa(), patches.plane, planes, x, size);
-                    for (chunk, places) in band.places.chunks(CHUNK).enumerate() {
-                        let w = &w[b % groups * o * terms + chunk * CHUNK..];
-                        let (x, units, y, first) = (&*x, &band.units[..], &mut *y, chunk == 0);
-                        let all = Windows { x, places, w, across: terms, units, o, y, plane: n, first };
-                        windows(d.isa(), all);
+                    for (pass, y) in y.chunks_mut(together * n).enumerate() {
+                        let (o, w) = (y.len() / n, &w[(b % groups * o + pass * together) * terms..]);
+                        for (chunk, places) in band.places.chunks(CHUNK).enumerate() {
+                            let w = &w[chunk * CHUNK..];
+                            let (x, units, y, first) = (&*x, &band.units[..], &mut *y, chunk == 0);
+                            let all = Windows { x, places, w, across: terms, units, o, y, plane: n, first };
+                            windows(d.isa(), all);
+                        }
                     }
                 }
                 if !finish.nothing() {

@@ -193,7 +193,7 @@ pub(crate) fn windows<T: Real>(
         if let Some(windows) = depthwise::of(patches) {
             return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
         }
-        if few::is_few(patches, o) {
+        if together.is_none() && few::is_few(patches, o) {
             return few::few(d, patches, images * groups, groups, o, w, finish);
         }
     }

@@ -13,8 +13,8 @@ use elinvar_core::Element;
 
 /// Chains side by side: a register of AVX-512, two of AVX2, of f32.
 pub(crate) const UNIT: usize = 16;
-/// Results of one position at most: with four units they take twelve registers of AVX-512.
-pub(crate) const FEW: usize = 3;
+/// Results of one position at most: with four units they take sixteen registers of AVX-512.
+pub(crate) const FEW: usize = 4;
 
 /// Positions that follow one another.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub(crate) fn windows<T: Registers>(isa: Isa, all: Windows<'_, T>) {
     let (Some(place), Some(from)) = (all.places.iter().max(), all.units.iter().map(|u| u.from).max()) else {
         return;
     };
-    assert!((1..=FEW).contains(&all.o), "one to three results for a position");
+    assert!((1..=FEW).contains(&all.o), "one to four results for a position");
     let reach = place.checked_add(from).and_then(|n| n.checked_add(UNIT));
     assert!(reach.is_some_and(|n| n <= all.x.len()), "a window leaves its planes");
     assert!((all.o - 1) * all.across + all.places.len() <= all.w.len(), "a weight is missing");
@@ -71,16 +71,20 @@ impl<T: Registers> InRegisters for Positions<'_, T> {
             match (UNIT / V::LANES, self.0.o) {
                 (1, 1) => self.all::<V, 4, 1, 1>(),
                 (1, 2) => self.all::<V, 4, 1, 2>(),
-                (1, _) => self.all::<V, 4, 1, 3>(),
+                (1, 3) => self.all::<V, 4, 1, 3>(),
+                (1, _) => self.all::<V, 4, 1, 4>(),
                 (2, 1) => self.all::<V, 4, 2, 1>(),
                 (2, 2) => self.all::<V, 2, 2, 2>(),
-                (2, _) => self.all::<V, 2, 2, 3>(),
+                (2, 3) => self.all::<V, 2, 2, 3>(),
+                (2, _) => self.all::<V, 1, 2, 4>(),
                 (4, 1) => self.all::<V, 1, 4, 1>(),
                 (4, 2) => self.all::<V, 1, 4, 2>(),
-                (4, _) => self.all::<V, 1, 4, 3>(),
+                (4, 3) => self.all::<V, 1, 4, 3>(),
+                (4, _) => self.all::<V, 1, 4, 4>(),
                 (_, 1) => self.all::<V, 1, 8, 1>(),
                 (_, 2) => self.all::<V, 1, 8, 2>(),
-                (_, _) => self.all::<V, 1, 8, 3>(),
+                (_, 3) => self.all::<V, 1, 8, 3>(),
+                (_, _) => self.all::<V, 1, 8, 4>(),
             }
         }
     }

@@ -584,6 +584,32 @@ fn many_groups_side_by_side() {
 }
 
 #[test]
+fn groups_of_some_channels() {
+    // Passes of three and four channels over rows that units fill, or nearly; more terms than a chunk has.
+    let (mut dice, on) = (Dice::new(23), devices());
+    for (outs, channels, groups, width) in
+        [(4, 4, 3, 14), (5, 2, 2, 30), (8, 8, 2, 14), (7, 58, 1, 16), (16, 3, 1, 12), (9, 6, 2, 13)]
+    {
+        for stride in [1, 2] {
+            let c = Conv {
+                stride: vec![stride; 2],
+                padding: vec![1; 2],
+                dilation: vec![1; 2],
+                groups,
+                precision: Precision::Exact,
+            };
+            let plane = vec![5 * stride, width * stride];
+            let case = Case { images: 2, channels, outs, plane, taps: vec![3; 2], c };
+            for dtype in [DType::F32, DType::F64] {
+                let awkward = dice.once_in(2);
+                let d = [on[dice.below(on.len())].clone(), on[dice.below(on.len())].clone()];
+                case.check(&mut dice, &d, dtype, awkward);
+            }
+        }
+    }
+}
+
+#[test]
 fn few_results_of_many_terms() {
     // Forward with one to four results, and with as many channels the gradient by x; 64 channels of 9 taps are 576 terms,
     // and several bands of rows.
