@@ -151,7 +151,7 @@ pub fn functions() -> &'static [Function] {
         function!(cosh, f64::cosh, 1.0),
         function!(tanh, f64::tanh, 2.0),
         function!(erf, libm::erf, 1.0),
-        function!(sigmoid, sigmoid, 1.0),
+        function!(sigmoid, sigmoid, 2.0),
         function!(rsqrt, |x| 1.0 / x.sqrt(), 1.0),
     ];
     FUNCTIONS

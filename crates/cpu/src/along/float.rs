@@ -8,7 +8,8 @@ use crate::View;
 use crate::convert::{self, store};
 use crate::isa::Isa;
 use crate::simd::reading::Read;
-use elinvar_core::{DType, HostData, HostVec, Result};
+use crate::simd::room::{Room, fresh_pieces};
+use elinvar_core::{DType, Element, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
 
@@ -41,10 +42,26 @@ pub(crate) trait Float: Number + Read + PartialOrd {
     /// # Errors
     /// `DTypeMismatch` for a type that the op should have converted; `OutOfMemory`.
     fn stored(d: &CpuDevice, v: HostVec<Self>, to: DType) -> Result<HostData>;
+    /// As many results, made in pieces, as they are stored: of those of 16 bits no array is made first. `cut`: parts of a piece are multiples of
+    /// the first number; pieces have as many as the second says.
+    ///
+    /// # Errors
+    /// As for [`Float::stored`]; those of `f`.
+    fn pieces(
+        d: &CpuDevice,
+        len: usize,
+        cut: (usize, usize),
+        ns: f64,
+        to: DType,
+        f: &Make<'_, Self>,
+    ) -> Result<HostData>;
 }
 
+/// Fills a room with the results from a number on.
+pub(crate) type Make<'a, T> = dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync + 'a;
+
 macro_rules! float {
-    ($t:ty, $store:expr) => {
+    ($t:ty, $store:expr, $pieces:expr) => {
         impl Float for $t {
             const NOTHING: $t = 0.0;
             #[inline(always)]
@@ -79,11 +96,24 @@ macro_rules! float {
             fn stored(d: &CpuDevice, v: HostVec<$t>, to: DType) -> Result<HostData> {
                 $store(d, v, to)
             }
+            fn pieces(
+                d: &CpuDevice,
+                len: usize,
+                (unit, piece): (usize, usize),
+                ns: f64,
+                to: DType,
+                f: &Make<'_, $t>,
+            ) -> Result<HostData> {
+                if to == <$t>::DTYPE {
+                    return Ok(<$t>::wrap(fresh_pieces(d, len, piece, ns, f)?));
+                }
+                $pieces(d, [len, unit, piece], ns, to, f)
+            }
         }
     };
 }
-float!(f32, convert::stored);
-float!(f64, |_, v, to| store(v, to));
+float!(f32, convert::stored, convert::in_pieces);
+float!(f64, |_, v, to| store(v, to), |_, _, _, to, _| store(HostVec::<f64>::new(), to));
 
 /// Runs the body with the type alias `$C` bound to the type in which a float dtype is computed.
 macro_rules! each_float {

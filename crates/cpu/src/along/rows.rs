@@ -17,7 +17,7 @@ use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::LINE;
 use crate::simd::reading::{folds, read};
-use crate::simd::room::{Room, fresh_pieces};
+use crate::simd::room::Room;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, HostVec, Result};
 use elinvar_ops::backend::{Fold, Placed};
@@ -40,10 +40,7 @@ pub(crate) fn rows<R: Rows<N>, const N: usize>(
     kept: usize,
     dtype: DType,
 ) -> Result<Placed<HostData>> {
-    each_float!(R::NAME, dtype, C => {
-        let Placed { buffer, layout } = compute::<C, R, N>(d, r, x, kept)?;
-        Ok(Placed { buffer: C::stored(d, buffer, dtype)?, layout })
-    })
+    each_float!(R::NAME, dtype, C => compute::<C, R, N>(d, r, x, kept, dtype))
 }
 
 fn compute<C: Float, R: Rows<N>, const N: usize>(
@@ -51,20 +48,21 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
     r: &R,
     x: &[View<'_>; N],
     kept: usize,
-) -> Result<Placed<HostVec<C>>> {
+    dtype: DType,
+) -> Result<Placed<HostData>> {
     debug_assert!(!R::PLAIN || says_the_truth::<C, R, N>(r), "{}: its first terms are no operand", R::NAME);
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     if rows * R::OUT.width(n, R::FOLDS.len()) == 0 {
-        return Ok(HostVec::new().into());
+        return Ok(HostData::full(dtype, 0, 0.into())?.into());
     }
     if let Some(y) = plain_sums(d, r, x, kept)? {
-        return Ok(y.into());
+        return Ok(C::stored(d, y, dtype)?.into());
     }
-    if let Some(y) = abreast::rows(d, r, x, kept)? {
-        return Ok(y);
+    if let Some(Placed { buffer, layout }) = abreast::rows(d, r, x, kept)? {
+        return Ok(Placed { buffer: C::stored(d, buffer, dtype)?, layout });
     }
-    one_by_one(d, r, x, kept).map(Placed::from)
+    one_by_one::<C, R, N>(d, r, x, kept, dtype).map(Placed::from)
 }
 
 /// The sums of columns, if that is what the formula is: what they are folded of need not be copied.
@@ -95,7 +93,8 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
     r: &R,
     x: &[View<'_>; N],
     kept: usize,
-) -> Result<HostVec<C>> {
+    dtype: DType,
+) -> Result<HostData> {
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     let each = R::OUT == RowOut::Each;
@@ -126,9 +125,9 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
             for s in &all {
                 y.extend_from_slice(&work.of_row(s)[..width]);
             }
-            return Ok(y);
+            return C::stored(d, y, dtype);
         }
-        return fresh_pieces(d, rows * n, 4 * BLOCK, NS, &|mut at, room| {
+        return C::pieces(d, rows * n, (1, 4 * BLOCK), NS, dtype, &|mut at, room| {
             let mut scratch = Scratch::new();
             while room.left() > 0 {
                 let some = (n - at % n).min(room.left());
@@ -142,7 +141,7 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
     let task = (rows * n / (8 * d.threads())).clamp(*TASK.start(), *TASK.end());
     let together = (task / n.max(1)).max(1);
     let ns = passes * NS * n as f64 / width as f64;
-    fresh_pieces(d, rows * width, together * width, ns, &|first, room| {
+    C::pieces(d, rows * width, (width, together * width), ns, dtype, &|first, room| {
         let mut scratch = Scratch::new();
         let mut row = first / width;
         // Several short rows are taken at once.

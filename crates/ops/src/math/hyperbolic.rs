@@ -93,7 +93,7 @@ pub fn tanh<L: Lane>(x: L) -> L {
 ///
 /// 2|x| = n ln 2 + 2 r: ln 2 in 32 bits is off by 2^-28 of itself, so that r is exact for the small n for which it counts.
 ///
-/// The one function whose bound is 2 ULP: 1 would take two polynomials, near zero and far out, 22 multiplications instead of 11 and a quotient, and
+/// Its bound is 2 ULP: 1 would take two polynomials, near zero and far out, 22 multiplications instead of 11 and a quotient, and
 /// half as long again. (Of all results 0.44 % are not the nearest float.)
 #[inline(always)]
 fn tanh_32<L: Lane>(x: L) -> L {

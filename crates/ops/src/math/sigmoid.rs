@@ -1,21 +1,37 @@
 //! 1 / (1 + exp(-x)), the logistic function.
 
-use super::exp::exp_pair;
+use super::exp::{exp, exp_pair};
 use super::parts::{Pair, clamp, power_of_two, sign_is_set};
 use crate::lane::{Lane, LaneInt};
 
 /// 1 / (1 + exp(-x)); 0 at -inf, 1/2 at zeros, 1 at inf. Small results keep all their digits.
 ///
-/// With E = exp(-|x|) in two pieces: 1 / (1 + E) for positive x, E / (1 + E) for negative. The divisor is kept
-/// in two pieces, and the quotient corrected by its exact remainder.
-///
-/// Measured: 0.77 ULP in 32 bits, 0.75 in 64.
+/// Measured: 1.65 ULP in 32 bits, 0.75 in 64.
 #[inline(always)]
 pub fn sigmoid<L: Lane>(x: L) -> L {
+    if L::BITS == 32 { sigmoid_32(x) } else { sigmoid_64(x) }
+}
+
+/// With E = exp(-|x|), which is at most 1, and q = E / (1 + E): 1 - q for positive x, E - E q for negative. So what q is off counts
+/// half at most, and little where E is small.
+///
+/// Its bound is 2 ULP: 1 would take the exponential and the divisor in two pieces each, and twice as long.
+#[inline(always)]
+fn sigmoid_32<L: Lane>(x: L) -> L {
+    let one = L::lit(1.0);
+    let e = exp(-x.abs());
+    let q = e / (one + e);
+    let whole = L::select(sign_is_set(x), e, one);
+    (-whole).fma(q, whole)
+}
+
+/// With E in two pieces: 1 / (1 + E) for positive x, E / (1 + E) for negative. The divisor is kept in two pieces, and the quotient
+/// corrected by its exact remainder.
+#[inline(always)]
+fn sigmoid_64<L: Lane>(x: L) -> L {
     let one = L::lit(1.0);
     let magnitude = -x.abs();
-    let magnitude = if L::BITS == 32 { clamp(magnitude, -104.0, 0.0) } else { clamp(magnitude, -746.0, 0.0) };
-    let (n, e) = exp_pair(magnitude);
+    let (n, e) = exp_pair(clamp(magnitude, -746.0, 0.0));
     let half = n.shr(1);
     let (s1, s2) = (power_of_two::<L>(half), power_of_two::<L>(n - half));
     let s = s1 * s2;
