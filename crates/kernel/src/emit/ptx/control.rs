@@ -25,14 +25,31 @@ impl Emitter<'_> {
         other: &Region,
         results: &[Value],
     ) -> Result<(), Lacking> {
-        let (no, after) = (self.label(), self.label());
         let to: Vec<Vec<Register>> = results.iter().map(|&v| self.fresh(v)).collect();
         let c = self.one(c);
+        // Where there is nothing to do otherwise, results are what they would be before anybody branches. A load under a condition is so
+        // one instruction; with a copy on either side, NVIDIA's assembler keeps the condition until the load is done, and there are seven
+        // registers for conditions.
+        let nothing = other.insts.is_empty();
+        let no = self.label();
+        if nothing {
+            for (to, &v) in to.iter().zip(&other.yields) {
+                self.assign(to, v);
+            }
+        }
         self.line(&format!("@!{c} bra {no}"));
         self.region(then)?;
         for (to, &v) in to.iter().zip(&then.yields) {
             self.assign(to, v);
         }
+        if nothing {
+            self.place(&no);
+            for (&v, to) in results.iter().zip(to) {
+                self.values[v.0 as usize] = to;
+            }
+            return Ok(());
+        }
+        let after = self.label();
         self.line(&format!("bra {after}"));
         self.place(&no);
         self.region(other)?;
