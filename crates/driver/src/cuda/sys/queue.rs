@@ -12,6 +12,7 @@ use crate::cuda::Cuda;
 use crate::{Product, Slice};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::interp::Launch;
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -86,6 +87,8 @@ pub struct Queue {
     down: Vec<Pinned>,
     /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
     numbers: Option<(Address, usize, usize)>,
+    /// What lies there since they began to be used from the front: a launch that is done again finds its numbers.
+    sent: HashMap<Box<[u8]>, Address>,
     /// NVIDIA's products, if somebody asked for one; nothing inside if they are not installed.
     blas: Option<Option<Blas>>,
 }
@@ -105,14 +108,22 @@ impl Queue {
     ) -> Result<()> {
         shared.enter()?;
         let numbers = match numbers {
-            Some(bytes) => {
-                let at = self.place(shared, bytes.len())?;
-                self.up(shared, at, bytes)?;
-                Some(Operand::At(at))
-            }
+            Some(bytes) => Some(Operand::At(self.send(shared, bytes)?)),
             None => None,
         };
         start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(numbers), launch)
+    }
+
+    /// Where the numbers of a launch lie, once it begins. A copy in front of a launch takes the device some microseconds, so what was
+    /// copied and not written over is not copied again.
+    fn send(&mut self, shared: &Shared, bytes: &[u8]) -> Result<Address> {
+        if let Some(&at) = self.sent.get(bytes) {
+            return Ok(at);
+        }
+        let at = self.place(shared, bytes.len())?;
+        self.up(shared, at, bytes)?;
+        self.sent.insert(bytes.into(), at);
+        Ok(at)
     }
 
     /// Device memory for the numbers of a launch. It is used again without waiting: what comes later in the stream writes it
@@ -131,6 +142,9 @@ impl Queue {
         };
         let from = used.next_multiple_of(16);
         let from = if from + bytes > room { 0 } else { from };
+        if from == 0 {
+            self.sent.clear();
+        }
         self.numbers = Some((at, room, from + bytes));
         Ok(at + from as u64)
     }
