@@ -7,7 +7,7 @@
 use super::formula::Compute;
 use super::index::{self, Axes, Joined, is_wide};
 use super::numbers::{self, Numbers};
-use super::row::{Hold, Length, Row, Tile, combine, elem, lanes, start};
+use super::row::{self, Hold, Length, Row, Tile, combine, elem, lanes, start};
 use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
@@ -62,7 +62,7 @@ pub fn steps(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType, hold: Ho
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
     let mut all = Steps { results: vec![Room::of(to.into(), rows)], ..Steps::default() };
-    if rows >= MANY_ROWS || n <= 2 * order::BLOCK {
+    if rows >= MANY_ROWS || row::is_enough(rows, n, hold) {
         if let Some(work) = fold(f, x, dtype, kept, to, Choice { tile: None, hold }) {
             all.push(work, &[Slot::Operand(0), Slot::Result(0)]);
         }
@@ -197,16 +197,18 @@ fn launch(
         return None;
     }
     let [outer, inner] = [index::join(&[x], 0, kept), index::join(&[x], kept, x.rank())];
+    let tile = choice.tile.map_or_else(
+        || Tile::of(n, crossed(&outer, &inner), choice.hold),
+        |t| Tile { lanes: t.lanes.min(lanes(n)), ..t },
+    );
+    let of_one = if apart { n.min(order::BLOCK) } else { n };
     let form = Form {
         fold: f,
         elem: dtype.into(),
         to,
         scalar: scalar(f, dtype),
-        tile: choice.tile.map_or_else(
-            || Tile::of(n, crossed(&outer, &inner), choice.hold),
-            |t| Tile { lanes: t.lanes.min(lanes(n)), ..t },
-        ),
-        length: Length::of(if apart { n.min(order::BLOCK) } else { n }, choice.hold),
+        tile,
+        length: Length::of(of_one, choice.hold).beside(of_one, tile, choice.hold),
         apart,
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: is_wide(x),
@@ -267,7 +269,7 @@ struct Part<'k> {
 
 /// The kernel of a form.
 pub fn build(form: &Form) -> Kernel {
-    let k = Builder::new(&form.name(), [form.tile.invocations(), 1, 1]);
+    let k = Builder::new(&form.name(), [form.length.invocations(form.tile), 1, 1]);
     let x = k.buffer("x", form.elem, Access::Read);
     let y = k.buffer("y", form.to, Access::Write);
     let count = 3
@@ -301,7 +303,7 @@ pub fn build(form: &Form) -> Kernel {
         k.load(x, at, 1).to(form.scalar)
     });
     k.if_(unit.lt(units), || {
-        k.if_(r.lane.eq(r.lane.like(0)), || k.store(y, unit, result.to(form.to.scalar())));
+        k.if_(r.leads(), || k.store(y, unit, result.to(form.to.scalar())));
     });
     k.finish()
 }

@@ -8,7 +8,7 @@ use super::fold;
 use super::formula::Compute;
 use super::index::{self, Axes, is_wide};
 use super::numbers::{self, Numbers};
-use super::row::{Hold, Length, Row, Tile, elem};
+use super::row::{self, Hold, Length, Row, Tile, elem};
 use super::rows::{RowFormula, rows};
 use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
@@ -55,7 +55,7 @@ pub fn steps<'a>(
     let len = count * f.out().width(n, f.folds().len());
     let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
     let operands: Vec<Slot> = (0..x.len()).map(Slot::Operand).collect();
-    if count >= MANY_ROWS || n <= 2 * order::BLOCK {
+    if count >= MANY_ROWS || row::is_enough(count, n, hold) {
         if let Some(work) = rows(f, dtype, x, kept, hold) {
             all.push(work, &[&operands[..], &[Slot::Result(0)]].concat());
         }

@@ -9,7 +9,8 @@
 //! memory is as fast as it can be only while enough of it is on its way.
 //!
 //! Blocks are joined pairwise as they come, by the first invocation of the row, with a stack of one number per level: after
-//! block b, as many groups are joined as b ends in ones.
+//! block b, as many groups are joined as b ends in ones. Where a row has a workgroup for itself that may be large, four blocks go side by
+//! side, each with invocations of its own, and come joined to the stack: what a block lacks at the end is what a fold starts from.
 
 use crate::build::{Builder, Val};
 use crate::ir::{Binary, Constant, Elem, Place, Scalar};
@@ -38,6 +39,9 @@ pub enum Hold {
 /// Invocations of a workgroup at most, if they hold many elements.
 pub const MANY_INVOCATIONS: u32 = 512;
 
+/// Blocks side by side: of as many invocations.
+const BESIDE: u32 = MANY_INVOCATIONS / order::LANES as u32;
+
 /// What a kernel knows about how many terms rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Length {
@@ -45,8 +49,10 @@ pub struct Length {
     pub lanes: u32,
     /// Terms of a lane that are loaded before they are combined, a power of two; 0 if each waits for its own condition.
     pub turns: u32,
-    /// May there be several blocks?
+    /// May there be several blocks, or several rounds of blocks side by side?
     pub many: bool,
+    /// Blocks side by side.
+    pub beside: u32,
 }
 
 impl Length {
@@ -56,12 +62,25 @@ impl Length {
             Hold::One => 0,
             Hold::Many => n.div_ceil(order::LANES).next_power_of_two().clamp(1, TURNS as usize) as u32,
         };
-        Length { lanes: lanes(n), turns, many: n > order::BLOCK }
+        Length { lanes: lanes(n), turns, many: n > order::BLOCK, beside: 1 }
+    }
+    /// The same for rows that are given to invocations so, with blocks side by side if there are enough.
+    pub fn beside(self, n: usize, tile: Tile, hold: Hold) -> Length {
+        let alone = (tile.lanes, tile.rows) == (order::LANES as u32, 1);
+        if hold == Hold::One || !alone || n <= 2 * order::BLOCK {
+            return self;
+        }
+        Length { beside: BESIDE, many: n > BESIDE as usize * order::BLOCK, ..self }
+    }
+    /// Invocations of a workgroup.
+    pub fn invocations(self, tile: Tile) -> u32 {
+        tile.invocations() * self.beside
     }
     /// What tells lengths apart in a kernel's name.
     pub fn words(self) -> String {
         let turns = if self.turns == 0 { String::new() } else { format!("t{}", self.turns) };
-        format!("{}{turns}{}", self.lanes, if self.many { "many" } else { "" })
+        let beside = if self.beside > 1 { format!("b{}", self.beside) } else { String::new() };
+        format!("{}{turns}{beside}{}", self.lanes, if self.many { "many" } else { "" })
     }
 }
 
@@ -96,6 +115,16 @@ impl Tile {
         self.lanes * self.rows
     }
 }
+
+/// Is it enough that each row has a workgroup? Of a few long rows, blocks have. Where blocks go side by side, a row of eight takes some
+/// 4 us each time that it is read (100 KiB at some 25 bytes a nanosecond), and two launches more that wait for each other as long.
+pub fn is_enough(rows: usize, n: usize, hold: Hold) -> bool {
+    n <= 2 * order::BLOCK
+        || (hold == Hold::Many && rows >= ROWS_BESIDE && n <= 2 * BESIDE as usize * order::BLOCK)
+}
+
+/// So many rows keep enough multiprocessors busy.
+const ROWS_BESIDE: usize = 32;
 
 /// Lanes of the tree that can have a term.
 pub fn lanes(n: usize) -> u32 {
@@ -148,6 +177,8 @@ pub struct Row<'k> {
     pub row: Val<'k>,
     /// Where this invocation's number is in shared memory.
     mine: Val<'k>,
+    /// Which of the blocks side by side, in the type of numbers.
+    part: Option<Val<'k>>,
     scalar: Scalar,
     shared: Place,
     /// The stack of blocks, if rows may be longer than one.
@@ -157,16 +188,32 @@ pub struct Row<'k> {
 impl<'k> Row<'k> {
     /// The row of an invocation. Elements are counted in `number`, terms are of type `scalar`.
     pub fn new(k: &'k Builder, tile: Tile, length: Length, number: Scalar, scalar: Scalar) -> Self {
-        let index = k.builtin(crate::ir::Builtin::LocalIndex);
+        let whole = k.builtin(crate::ir::Builtin::LocalIndex);
+        let all = i64::from(tile.invocations());
+        let (part, index) = if length.beside > 1 { (Some(whole / all), whole % all) } else { (None, whole) };
         let (lane, row) = if tile.crossed {
             (index / i64::from(tile.rows), index % i64::from(tile.rows))
         } else {
             (index % i64::from(tile.lanes), index / i64::from(tile.lanes))
         };
-        let shared = k.shared("lanes", elem(scalar), tile.invocations());
+        let shared = k.shared("lanes", elem(scalar), length.invocations(tile));
         let stack = length.many.then(|| k.shared("blocks", elem(scalar), LEVELS * tile.rows));
         let mine = lane * i64::from(tile.rows) + row;
-        Row { k, tile, length, lane: lane.to(number), row, mine, scalar, shared, stack }
+        let mine = part.map_or(mine, |part| part * all + mine);
+        let part = part.map(|part| part.to(number));
+        Row { k, tile, length, lane: lane.to(number), row, mine, part, scalar, shared, stack }
+    }
+
+    /// Is this the row's first invocation?
+    pub fn leads(&self) -> Val<'k> {
+        let leads = self.lane.eq(self.lane.like(0));
+        self.part.map_or(leads, |part| leads & part.eq(part.like(0)))
+    }
+    /// Which invocation of the row it is, of how many.
+    pub fn of_row(&self) -> (Val<'k>, i64) {
+        let lanes = i64::from(self.tile.lanes);
+        let which = self.part.map_or(self.lane, |part| part * lanes + self.lane);
+        (which, lanes * i64::from(self.length.beside))
     }
 
     /// The fold of the row's `n` terms, for all of its invocations. The whole workgroup comes here; rows may differ in how many terms
@@ -175,18 +222,23 @@ impl<'k> Row<'k> {
         let k = self.k;
         let op = combine(f);
         match self.stack {
-            None => self.block(f, n.like(0), n, term),
+            None if self.length.beside == 1 => self.block(f, n.like(0), n, term),
+            None => {
+                self.round(f, n.like(0), n, term);
+                k.if_(self.leads(), || k.store(self.shared, self.row, self.joined(op)));
+                k.barrier();
+            }
             Some(stack) => {
                 let level = |l: Val<'k>| l * i64::from(self.tile.rows) + self.row;
-                let size = order::BLOCK as i64;
+                // Of blocks, or of rounds of them.
+                let size = order::BLOCK as i64 * i64::from(self.length.beside);
                 let blocks = (n + (size - 1)) / size;
-                let leads = self.lane.eq(self.lane.like(0));
+                let leads = self.leads();
                 k.each(blocks.like(0), blocks, blocks.like(1), |b| {
-                    let first = b * size;
-                    self.block(f, first, (n - first).min(n.like(size)), term);
+                    self.round(f, b * size, n, term);
                     k.if_(leads, || {
                         let b = b.to(Scalar::U32);
-                        let carry = k.load(self.shared, self.row, 1);
+                        let carry = self.joined(op);
                         let ones = trailing_ones(b);
                         let joined = k.for_(k.u32(0), ones, k.u32(1), &[carry], |l, c| {
                             vec![k.load(stack, level(l), 1).binary(op, c[0])]
@@ -217,6 +269,33 @@ impl<'k> Row<'k> {
             }
         }
         self.result()
+    }
+
+    /// The folds of the block that begins with a term, or of as many as go side by side, of `n` terms.
+    fn round(&self, f: Fold, first: Val<'k>, n: Val<'k>, term: &dyn Fn(Val<'k>) -> Val<'k>) {
+        let size = order::BLOCK as i64;
+        let of = |first: Val<'k>| (n - first).min(n.like(size));
+        match self.part {
+            None => self.block(f, first, of(first), term),
+            Some(part) => {
+                let first = first + part * size;
+                self.block(f, first, of(first).max(n.like(0)), term);
+            }
+        }
+    }
+
+    /// What a round was folded to, for the row's first invocation.
+    fn joined(&self, op: Binary) -> Val<'k> {
+        let of = |part: u32| match part {
+            0 => self.k.load(self.shared, self.row, 1),
+            // Those that end a round with no terms hold what a fold starts from.
+            _ => self.k.load(self.shared, self.k.u32(part * self.tile.invocations()), 1),
+        };
+        let mut all: Vec<Val> = (0..self.length.beside).map(of).collect();
+        while all.len() > 1 {
+            all = all.chunks(2).map(|pair| pair[0].binary(op, pair[1])).collect();
+        }
+        all[0]
     }
 
     /// What is in the shared memory of the row's first invocation, for all of its invocations.

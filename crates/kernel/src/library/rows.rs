@@ -221,7 +221,7 @@ pub(super) fn rows_to<'a>(
     let length = match held {
         // However many blocks there are, there is no loop over them.
         Some(_) => Length { many: false, ..Length::of(n, Hold::One) },
-        None => Length::of(n, hold),
+        None => Length::of(n, hold).beside(n, tile, hold),
     };
     let form = Form {
         dtype,
@@ -283,7 +283,7 @@ struct Operand<'k> {
 
 /// The kernel of a form.
 pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
-    let k = Builder::new(&form.name(f), [form.tile.invocations(), 1, 1]);
+    let k = Builder::new(&form.name(f), [form.length.invocations(form.tile), 1, 1]);
     let c = Compute::from(form.dtype);
     let places: Vec<Place> = (form.operands.iter().enumerate())
         .map(|(i, &e)| k.buffer(&format!("x{i}"), e, Access::Read))
@@ -365,9 +365,8 @@ impl<'k> Code<'k, '_> {
         let n = self.n;
         let results = || {
             let store = |i: Val<'k>, v: Val<'k>| self.k.store(self.y, self.row * n + i, v);
-            let lanes = i64::from(self.r.tile.lanes);
+            let (mut from, lanes) = self.r.of_row();
             let turns = i64::from(self.r.length.turns);
-            let mut from = self.r.lane;
             if turns > 1 {
                 // As for folds, some are loaded before the first is stored.
                 let whole = n & -(lanes * turns);
@@ -422,7 +421,7 @@ impl<'k> Code<'k, '_> {
 
     /// Stores what comes out of a row that exists: each element in its own way.
     fn store(&self, each: impl FnOnce()) {
-        let (k, leads) = (self.k, self.r.lane.eq(self.r.lane.like(0)));
+        let (k, leads) = (self.k, self.r.leads());
         k.if_(self.exists, || match self.f.out() {
             RowOut::Once => k.if_(leads, || {
                 let none = vec![Term::Number(Constant::float(self.c.scalar(), f64::NAN)); self.f.arity()];
