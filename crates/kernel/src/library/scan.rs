@@ -1,12 +1,16 @@
 //! `y[row, i]` = the row's elements 0..=i combined, in the order of `elinvar_core::order::scan`.
 //!
-//! A workgroup takes a row, block by block. Each of its 64 invocations scans one group of 16 elements in registers, by
-//! steps of 1, 2, 4, 8; the first invocation chains the last elements of the groups; then each group gets the chain
+//! A workgroup takes a few rows, block by block. An invocation scans a group of 16 elements in registers, by
+//! steps of 1, 2, 4, 8; the first invocation of a row chains the last elements of the groups; then each group gets the chain
 //! of those before it on its left, and all get what the blocks before ended with, further to the left.
+//!
+//! Elements come and go through shared memory: neighbours load and store neighbours in memory, along a row, or across rows that lie side
+//! by side. Each for itself, invocations read and wrote every 16th element.
 //!
 //! A few long rows are scanned block by block side by side; then what blocks end with is chained, and each block gets the
 //! chain of those before it.
 
+use super::fold;
 use super::formula::Compute;
 use super::index::{self, Axes, is_wide};
 use super::numbers::{self, Numbers};
@@ -14,13 +18,41 @@ use super::row::elem;
 use super::steps::{Room, Slot, Steps};
 use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
-use crate::ir::{Access, Binary, Elem, Kernel, Scalar};
+use crate::ir::{Access, Binary, Elem, Kernel, Place, Scalar};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, Layout};
 use elinvar_ops::backend::Scan;
 
-/// Invocations of a workgroup: one per group of a block.
-const GROUP: u32 = (SCAN_BLOCK / SCAN_GROUP) as u32;
+/// Invocations of a workgroup whose rows lie one after the other, and of one whose rows lie side by side: four of whole blocks, or of
+/// 64-bit numbers two, so that its elements fit 18 KiB.
+const ALONG: u32 = 128;
+const CROSSED: u32 = 256;
+
+/// How rows are given to the invocations of a workgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Tile {
+    /// Groups of a row's block, at most as many as the order has: a power of two. One of fewer is the only one.
+    groups: u32,
+    rows: u32,
+    /// Are neighbours in a workgroup neighbours in a column? So it should be if rows are side by side in memory.
+    crossed: bool,
+}
+
+impl Tile {
+    fn of(n: usize, crossed: bool, scalar: Scalar) -> Tile {
+        let groups = n.clamp(1, SCAN_BLOCK).div_ceil(SCAN_GROUP).next_power_of_two() as u32;
+        let invocations = if crossed { CROSSED * 32 / scalar.bits() } else { ALONG };
+        Tile { groups, rows: invocations / groups, crossed }
+    }
+    fn invocations(self) -> u32 {
+        self.groups * self.rows
+    }
+    /// From row to row in shared memory. Groups are 17 apart, so that those of neighbours are in different banks; with rows side
+    /// by side, four of them and eight groups.
+    fn pitch(self) -> u32 {
+        self.groups * (SCAN_GROUP as u32 + 1) + if self.crossed { 8 } else { 0 }
+    }
+}
 
 /// Rows that fill a device without being cut, and blocks of a row that are not worth cutting.
 const MANY_ROWS: usize = 128;
@@ -103,11 +135,17 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
         k.barrier();
         // In the place of its end, a block gets what stands before it.
         k.if_(t.eq(k.u32(0)), || {
-            k.for_(k.u32(0), k.u32(SPREAD), k.u32(1), carried, |i, c| {
-                let own = k.load(shared, i, 1);
-                k.store(shared, i, c[0]);
+            let some = SCAN_GROUP as u32;
+            k.for_(k.u32(0), k.u32(SPREAD), k.u32(some), carried, |i, c| {
+                let mut sum = c[0];
                 let is_first = from.eq(first) & i.eq(k.u32(0));
-                vec![is_first.select(own, c[0].binary(op, own))]
+                in_turn(&k, shared, i, some, &mut |e, own| {
+                    let before = sum;
+                    let next = sum.binary(op, own);
+                    sum = if e == 0 { is_first.select(own, next) } else { next };
+                    before
+                });
+                vec![sum]
             });
         });
         k.barrier();
@@ -123,6 +161,26 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
         vec![next]
     });
     k.finish()
+}
+
+/// Replaces some neighbours in shared memory, first to last: a power of two, at a multiple of as many. All are loaded before the first
+/// is looked at; one after the other, each would wait for the memory.
+fn in_turn<'k>(
+    k: &'k Builder,
+    place: Place,
+    first: Val<'k>,
+    count: u32,
+    with: &mut dyn FnMut(u32, Val<'k>) -> Val<'k>,
+) {
+    let width = (16 / k.elem(place).size()).min(count);
+    let pieces: Vec<(u32, Val)> = (0..count)
+        .step_by(width as usize)
+        .map(|e| (e, k.load(place, first + i64::from(e), width as u8)))
+        .collect();
+    for (e, piece) in pieces {
+        let new: Vec<Val> = (0..width).map(|i| with(e + i, piece.extract(i as u8))).collect();
+        k.store(place, first + i64::from(e), k.join(&new));
+    }
 }
 
 /// The kernel that gives every element what stands before its block.
@@ -161,57 +219,102 @@ fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, apart: bool) -> Option<Wo
     let rows: usize = x.shape()[..kept].iter().product();
     let wide = is_wide(x);
     let outer = index::join(&[x], 0, kept);
+    let inner = index::join(&[x], kept, x.rank());
+    let crossed = !apart && fold::crossed(&outer, &inner);
+    let tile = Tile::of(n, crossed, scalar(dtype));
     let mut all = vec![rows as i64, n as i64, x.offset() as i64, stride as i64];
     all.extend(index::sizes(&outer.dims, wide));
     all.extend(outer.strides[0].iter().map(|&s| s as i64));
-    let rank = outer.dims.len();
-    let key = Key::of("scan").with(&(f, dtype, to, rank, apart, wide));
-    let build = move || build(f, dtype, to, rank, apart, wide);
-    let units = if apart { rows * n.div_ceil(SCAN_BLOCK) } else { rows };
+    let form = Form { f, dtype, to, tile, rank: outer.dims.len(), apart, wide };
+    let key = Key::of("scan").with(&form);
+    let build = move || build(&form);
+    let units = if apart { rows * n.div_ceil(SCAN_BLOCK) } else { rows }.div_ceil(tile.rows as usize);
     Some(numbers::work(key, build, grid(units as u64), index::scalar(wide), &all))
 }
 
-/// The kernel for rows with so many joined axes; with `apart`, for blocks of rows that know nothing of each other.
-pub fn build(f: Scan, dtype: DType, to: Elem, rank: usize, apart: bool, wide: bool) -> Kernel {
-    let (word, op) = op(f);
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Form {
+    f: Scan,
+    dtype: DType,
+    to: Elem,
+    tile: Tile,
+    /// Joined axes of the rows.
+    rank: usize,
+    /// Is it for blocks of rows that know nothing of each other?
+    apart: bool,
+    wide: bool,
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let Form { f, dtype, to, tile: Tile { groups, rows, crossed }, rank, apart, wide } = *self;
+        let flags = [(crossed, "_crossed"), (apart, "_apart"), (wide, "_wide")];
+        let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        format!("scan_{}_{dtype}_{to}_{groups}of{rows}_{rank}{flags}", op(f).0)
+    }
+}
+
+/// The kernel of a form.
+fn build(form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(), [form.tile.invocations(), 1, 1]);
+    write(&k, form);
+    k.finish()
+}
+
+fn write<'k>(k: &'k Builder, form: &Form) {
+    let Form { f, dtype, to, tile, rank, apart, wide } = *form;
+    let (_, op) = op(f);
     let scalar = scalar(dtype);
-    let apart_word = if apart { "_apart" } else { "" };
-    let name = format!("scan_{word}_{dtype}_{to}_{rank}{apart_word}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let Tile { groups, rows: in_group, crossed } = tile;
     let x = k.buffer("x", dtype.into(), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let number = index::scalar(wide);
-    let numbers = Numbers::new(&k, number, 4 + index::count(rank, wide) + rank);
+    let numbers = Numbers::new(k, number, 4 + index::count(rank, wide) + rank);
     let [rows, n, offset, stride] = ["rows", "n", "offset", "stride"].map(|n| numbers.get(n));
     let axes = Axes::read(&numbers, "row", rank, wide);
     let strides = index::strides(&numbers, "row_stride", rank);
-    let last = k.shared("last", elem(scalar), GROUP);
+    let (pitch, each) = (i64::from(tile.pitch()), SCAN_GROUP as i64);
+    let held = k.shared("elements", elem(scalar), tile.pitch() * in_group);
+    let last = k.shared("last", elem(scalar), tile.invocations());
 
-    let unit = group_number(&k, number);
     let size = SCAN_BLOCK as i64;
-    // A row and all of it, or a block.
     let blocks = (n + (size - 1)) / size;
-    let (asked, begin, end) = if apart {
-        let begin = unit % blocks * size;
-        (unit / blocks, begin, (begin + size).min(n))
-    } else {
-        (unit, n.like(0), n)
+    let first_unit = group_number(k, number) * i64::from(in_group);
+    // A row of the workgroup, if there is one; and of a row whose blocks stand apart, where its block begins.
+    let unit = |of: Val<'k>| {
+        let unit = first_unit + of.to(number);
+        if apart { (unit / blocks, unit % blocks * size) } else { (unit, n.like(0)) }
     };
-    let row = asked.min(rows - 1);
-    let from = index::position(offset, &axes.index(row), &strides);
-    let t = k.local_id(0);
+    let index = k.local_id(0);
+    let [across, along] = [
+        (index % i64::from(in_group), index / i64::from(in_group)),
+        (index / i64::from(groups), index % i64::from(groups)),
+    ];
+    let (q, t) = if crossed { across } else { along };
+    let (asked, begin) = unit(q);
+    let from = index::position(offset, &axes.index(asked.min(rows - 1)), &strides);
+    // Whose elements it stores: always neighbours in a row.
+    let (stored_row, stored) = along;
+    let (asked_to_store, stored_begin) = unit(stored_row);
     let leads = t.eq(k.u32(0));
     let zero = k.int(scalar, 0);
-    k.for_(begin, end, n.like(size), &[zero], |block, carried| {
-        let first = block + t.to(number) * SCAN_GROUP as i64;
-        let mut v: Vec<Val> = (0..SCAN_GROUP as i64)
-            .map(|e| {
-                // No branch: all loads are under way at once. What is behind the end of the row is not used.
-                let i = first + e;
-                let v = k.load(x, from + i.min(n - 1) * stride, 1).to(scalar);
-                i.lt(n).select(v, zero)
-            })
-            .collect();
+    // The place of an element in shared memory, from its place in a block.
+    let padded = |row: Val<'k>, e: Val<'k>| row * pitch + e + e / each;
+    // A block, which begins there for who loads and for who stores; and what those before it ended with, if there are any.
+    let scan = |block: Val<'k>, to_store: Val<'k>, carried: Option<[Val<'k>; 2]>| {
+        let places: Vec<Val> = (0..each).map(|e| t + e * i64::from(groups)).collect();
+        // No branch: all loads are under way at once. What is behind the end of the row is not used.
+        let load = |&e: &Val<'k>| {
+            let i = block + e.to(number);
+            let v = k.load(x, from + i.min(n - 1) * stride, 1).to(scalar);
+            i.lt(n).select(v, zero)
+        };
+        let loaded: Vec<Val> = places.iter().map(load).collect();
+        places.iter().zip(&loaded).for_each(|(&e, &v)| k.store(held, padded(q, e), v));
+        k.barrier();
+        let own = q * pitch + t * (each + 1);
+        let mut v: Vec<Val> = (0..each).map(|e| k.load(held, own + e, 1)).collect();
         let mut d = 1;
         while d < SCAN_GROUP {
             for e in (d..SCAN_GROUP).rev() {
@@ -219,30 +322,50 @@ pub fn build(f: Scan, dtype: DType, to: Elem, rank: usize, apart: bool, wide: bo
             }
             d *= 2;
         }
-        k.store(last, t, v[SCAN_GROUP - 1]);
+        let ends = q * i64::from(groups);
+        k.store(last, ends + t, v[SCAN_GROUP - 1]);
         k.barrier();
         // What stands behind the end of the row is chained, too, and read by nobody.
         k.if_(leads, || {
-            let begin = k.load(last, k.u32(0), 1);
-            k.for_(k.u32(1), k.u32(GROUP), k.u32(1), &[begin], |g, c| {
-                let sum = c[0].binary(op, k.load(last, g, 1));
-                k.store(last, g, sum);
-                vec![sum]
-            });
+            let mut sum: Option<Val> = None;
+            for some in (0..groups).step_by(SCAN_GROUP) {
+                in_turn(k, last, ends + i64::from(some), groups.min(SCAN_GROUP as u32), &mut |_, own| {
+                    let next = sum.map_or(own, |sum| sum.binary(op, own));
+                    sum = Some(next);
+                    next
+                });
+            }
         });
         k.barrier();
-        let before = k.load(last, leads.select(t, t - 1), 1);
-        let whole = k.load(last, k.u32(GROUP - 1), 1);
-        let later = begin.lt(block);
-        for (e, v) in v.iter().enumerate() {
-            let chained = leads.select(*v, before.binary(op, *v));
-            let all = later.select(carried[0].binary(op, chained), chained);
-            let i = first + e as i64;
-            k.if_(i.lt(n) & asked.lt(rows), || k.store(y, row * n + i, all.to(to.scalar())));
+        let before = k.load(last, ends + leads.select(t, t - 1), 1);
+        let whole = k.load(last, ends + i64::from(groups - 1), 1);
+        let joined = |v: Val<'k>| match carried {
+            Some([later, carried]) => later.select(carried.binary(op, v), v),
+            None => v,
+        };
+        for (e, v) in (0..).zip(&v) {
+            k.store(held, own + e, joined(leads.select(*v, before.binary(op, *v))));
         }
-        // The next block's groups are written over these.
         k.barrier();
-        vec![later.select(carried[0].binary(op, whole), whole)]
-    });
-    k.finish()
+        for e in (0..each).map(|e| stored + e * i64::from(groups)) {
+            let i = to_store + e.to(number);
+            let there = i.lt(n) & asked_to_store.lt(rows);
+            let v = k.load(held, padded(stored_row, e), 1);
+            k.if_(there, || k.store(y, asked_to_store * n + i, v.to(to.scalar())));
+        }
+        joined(whole)
+    };
+    if apart {
+        scan(begin, stored_begin, None);
+    } else {
+        // All rows of a workgroup have as many blocks.
+        k.for_(begin, n, n.like(size), &[zero], |block, carried| {
+            let carried = scan(block, block, Some([begin.lt(block), carried[0]]));
+            // The next block's elements are written over these: along rows, by who has read them.
+            if crossed {
+                k.barrier();
+            }
+            vec![carried]
+        });
+    }
 }
