@@ -74,7 +74,7 @@ fn variants(tile: Tile) -> [Tile; 3] {
 /// So many invocations keep a large device busy.
 const INVOCATIONS: f64 = 32768.0;
 /// Fewer rows share too little of what a column's terms cost.
-const FEWEST_ROWS: usize = 8;
+pub(super) const FEWEST_ROWS: usize = 8;
 /// Fewer products are over before a tile is staged.
 const FEWEST_PRODUCTS: usize = 1 << 12;
 
@@ -284,8 +284,8 @@ impl Plan {
     /// See [`super::ways`]: those without matrix units.
     pub(super) fn ways(&self, how: How) -> Vec<Way> {
         let (How::Within(limits) | How::Fast(Units { limits, .. })) = how else { return vec![Way::Chosen] };
-        // Planes are always the best that there is.
-        if self.has_planes() || self.len == 0 {
+        // Planes are always the best that there is, and so is what is made for few rows.
+        if self.has_planes() || self.few(limits).is_some() || self.len == 0 {
             return vec![Way::Chosen];
         }
         let chosen = self.staged_tile(limits);

@@ -18,6 +18,7 @@
 
 mod choice;
 mod fast;
+mod few;
 mod head;
 mod plain;
 mod planes;
@@ -329,6 +330,11 @@ impl Plan {
     fn further(&self, extra: &[(&Layout, DType)]) -> Vec<Factor> {
         extra.iter().map(|(l, _)| factor(l, self.rows, 1, [1, 0])).collect()
     }
+    /// Taps of a term, at most: in the gradient by x those that a class meets.
+    fn taps_met(&self) -> usize {
+        let every = |a: usize| self.classes.get(a).map_or(1, |c| c[4] as usize);
+        (1..self.terms.len()).map(|a| self.terms[a].div_ceil(every(a - 1))).product()
+    }
     fn class_count(&self) -> usize {
         self.classes.iter().map(|c| c[0] as usize).product()
     }
@@ -358,6 +364,11 @@ impl Plan {
             all.push(self.planes(a.epilogue, elems, &further), &buffers.collect::<Vec<_>>());
             return all;
         }
+        if let How::Within(limits) | How::Fast(Units { limits, .. }) = how
+            && let Some(cut) = self.few(limits)
+        {
+            return self.in_chunks(a, self.chunks() > 1, |chunks| Some(self.few_launch(cut, chunks)));
+        }
         self.tiled(a, self.tile(how), !exactly)
     }
     /// No launches yet.
@@ -366,28 +377,41 @@ impl Plan {
     }
     /// The launches with a tile; `several`: there may be more than one.
     fn tiled<'a>(&self, a: &Asked<'a, '_>, tile: Tile, several: bool) -> Steps<'a> {
-        let (epilogue, extra) = (a.epilogue, a.extra);
-        let (order, further) = (a.factors([0, 1]), self.further(extra));
-        let (mut all, chunks) = (self.none(), self.chunks());
         // A few long chains: their chunks are computed side by side, and added in order afterwards.
         let apart = self.are_apart(tile) && several;
-        let mut buffers = order.map(Slot::Operand).to_vec();
-        let others: Vec<Slot> = (0..extra.len()).map(|i| Slot::Operand(2 + i)).collect();
+        let (epilogue, further) = (a.epilogue, self.further(a.extra));
+        self.in_chunks(a, apart, |chunks| match chunks {
+            Some(_) => self.launch(&PLAIN, Vec::new(), &[], tile, chunks),
+            None => {
+                let elems = a.extra.iter().map(|(_, d)| Elem::from(*d)).collect();
+                self.launch(epilogue, elems, &further, tile, None)
+            }
+        })
+    }
+    /// One launch, or with `apart` one that makes the sums of so many chunks, and one that joins them.
+    fn in_chunks<'a>(
+        &self,
+        a: &Asked<'a, '_>,
+        apart: bool,
+        launch: impl Fn(Option<usize>) -> Option<Work<'a>>,
+    ) -> Steps<'a> {
+        let (mut all, chunks) = (self.none(), self.chunks());
+        let mut buffers = a.factors([0, 1]).map(Slot::Operand).to_vec();
+        let others: Vec<Slot> = (0..a.extra.len()).map(|i| Slot::Operand(2 + i)).collect();
         if !apart {
-            let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-            if let Some(work) = self.launch(epilogue, elems, &further, tile, None) {
+            if let Some(work) = launch(None) {
                 buffers.extend(others);
                 buffers.push(Slot::Result(0));
                 all.push(work, &buffers);
             }
             return all;
         }
-        if let Some(work) = self.launch(&PLAIN, Vec::new(), &[], tile, Some(chunks)) {
+        if let Some(work) = launch(Some(chunks)) {
             let sums = Slot::Scratch(0);
             all.scratch.push(Room::of(chunks::elem(self.dtype), chunks * self.len));
             buffers.push(sums);
             all.push(work, &buffers);
-            let join = chunks::join(epilogue, self.dtype, chunks, self.len, extra);
+            let join = chunks::join(a.epilogue, self.dtype, chunks, self.len, a.extra);
             all.push(join, &[&[sums], &others[..], &[Slot::Result(0)]].concat());
         }
         all
@@ -417,10 +441,7 @@ impl Plan {
             tile,
             rank: self.windows.len(),
             padded: self.padded,
-            masked: staged.is_none()
-                && self.padded
-                && self.of != Of::Weight
-                && product(&self.terms[1..]) <= 32,
+            masked: staged.is_none() && self.padded && self.of != Of::Weight && self.taps_met() <= 32,
             void: self.void,
             many: product(&self.terms) > order::CHUNK && apart.is_none(),
             apart: apart.is_some(),
