@@ -1,10 +1,11 @@
 //! Each kind of work, as launches of the library's kernels.
 
 use crate::Gpu;
-use crate::buffer::GpuBuffer;
+use crate::buffer::{GpuBuffer, Winners};
 use crate::chain;
 use crate::device::GpuDevice;
-use crate::fast::{Fast, limits, unit_of};
+use crate::fast::{Fast, limits};
+use crate::how::{attention_how, attention_unit, conv_how, hold};
 use crate::pool::Part;
 use crate::range::Range;
 use crate::record::Graph;
@@ -12,17 +13,16 @@ use crate::tune::{Case, How};
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
-use elinvar_driver::{Driver, Info, Kind};
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_driver::{Driver, Kind};
+use elinvar_kernel::ir::Elem;
 use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile, beside};
 use elinvar_kernel::library::conv::{self, Asked, Of};
 use elinvar_kernel::library::formula::{Floats, Ints};
-use elinvar_kernel::library::row::{Hold, MANY_INVOCATIONS};
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::OfUpdate;
 use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, nonzero, pool, random,
-    scan, scatter, sort,
+    Room, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, nonzero, pool,
+    pool_grad, random, scan, scatter, sort,
 };
 use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
@@ -45,7 +45,15 @@ pub(crate) fn parts<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Part<'a, D>>
 
 /// The view, contiguous, as this dtype.
 fn converted<D: Driver>(d: &GpuDevice<D>, x: Look<'_, D>, to: DType) -> Result<GpuBuffer<D>> {
-    one(d, copy::copy(x.layout, x.dtype, to), &[x], to, x.shape().numel())
+    let turned = match d.info()?.kind {
+        // Its barriers cost more than they save.
+        Kind::Software => None,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => {
+            (x.dtype == to).then(|| copy::turned(x.layout, to)).flatten()
+        }
+    };
+    let work = turned.or_else(|| copy::copy(x.layout, x.dtype, to));
+    one(d, work, &[x], to, x.shape().numel())
 }
 
 /// Runs a work with one result, which comes after its operands.
@@ -117,30 +125,6 @@ pub(crate) fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)
     x.iter().map(|v| (v.layout, v.dtype)).collect()
 }
 
-/// How a convolution of such numbers is done.
-fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
-    let limits = limits(i);
-    if c.precision == Precision::Fast
-        && let Some(unit) = unit_of(i, dtype)
-    {
-        return conv::How::Fast(conv::Units { unit, lanes: i.subgroup[1], limits });
-    }
-    match i.kind {
-        // Its barriers cost more than they save.
-        Kind::Software => conv::How::Plain,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits),
-    }
-}
-
-/// What an invocation may hold of rows.
-fn hold(i: &Info) -> Hold {
-    match i.kind {
-        Kind::Discrete if !i.short && i.invocations >= MANY_INVOCATIONS => Hold::Many,
-        // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has next to none.
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => Hold::One,
-    }
-}
-
 /// A convolution or a gradient of one, in the way that is known to be the fastest.
 fn convolve<D: Driver>(
     d: &GpuDevice<D>,
@@ -170,24 +154,6 @@ fn convolve<D: Driver>(
         Some(y) => Ok(y),
         // Of one size, some can be done in a way and others not.
         None => Ok(run(conv::Way::Chosen)?.expect("there is always this way")),
-    }
-}
-
-/// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
-/// known of those devices that have asynchronous copies.
-fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<MatrixUnit> {
-    let fits =
-        a.precision == Precision::Fast && i.asynchronous && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
-    let is = |u: &&MatrixUnit| u.elem == Elem::from(dtype) && u.shape == [16; 3];
-    if fits { i.units.iter().find(is).copied() } else { None }
-}
-
-/// How exact attention is done.
-fn attention_how(i: &Info) -> attention::How {
-    match i.kind {
-        // Its barriers cost more than they save.
-        Kind::Software => attention::How::Plain,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => attention::How::Within(i.shared),
     }
 }
 
@@ -457,7 +423,11 @@ impl<D: Driver> Backend for Gpu<D> {
         let plane: usize = x.shape()[x.shape().rank() - p.axes.len()..].iter().product();
         let y = GpuBuffer::room(d, x.dtype, len)?;
         let winners = match p.kind {
-            PoolKind::Max => Some(GpuBuffer::room(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]))),
+            PoolKind::Max => {
+                let spatial = x.shape()[x.shape().rank() - p.axes.len()..].to_vec();
+                let winners = GpuBuffer::room(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]));
+                Some(winners.won(Winners { pool: p.clone(), spatial }))
+            }
             PoolKind::Avg => None,
         };
         if let Some(work) = pool::pool(p, x.dtype, x.layout) {
@@ -472,7 +442,7 @@ impl<D: Driver> Backend for Gpu<D> {
     fn avg_pool_grad(d: &Self::Device, p: &Pool, g: Look<'_, D>, spatial: &[usize]) -> Result<Self::Buffer> {
         let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
         let len = planes * spatial.iter().product::<usize>();
-        one(d, pool::avg_pool_grad(p, g.dtype, g.layout, spatial), &[g], g.dtype, len)
+        one(d, pool_grad::average(p, g.dtype, g.layout, spatial), &[g], g.dtype, len)
     }
     fn attention(
         d: &Self::Device,
@@ -567,6 +537,14 @@ impl<D: Driver> Backend for Gpu<D> {
         index: Look<'_, D>,
         src: Look<'_, D>,
     ) -> Result<Self::Buffer> {
+        if let Some(winners) = &index.buffer.node.winners
+            && how == Scatter::Add
+            && winners.fit(&base, axis, &index)
+        {
+            let (p, spatial) = (&winners.pool, &winners.spatial);
+            let work = pool_grad::maximum(p, base.dtype, base.layout, [index.layout, src.layout], spatial);
+            return one(d, work, &[base, index, src], base.dtype, base.shape().numel());
+        }
         let work = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
         let [y, buffer] = steps(d, &work, &[base, index, src])?;
         Refused::seen(buffer, &index, base.shape()[axis]).check(

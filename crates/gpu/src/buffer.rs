@@ -1,10 +1,12 @@
 //! What a tensor on a device holds: memory, or what its numbers will be computed from.
 
+use crate::backend::Look;
 use crate::chain::{self, Plan};
 use crate::device::GpuDevice;
 use crate::pool::{Part, Piece};
 use elinvar_core::{DType, HostData, Layout, Result};
 use elinvar_driver::{Driver, Slice};
+use elinvar_ops::backend::Pool;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use zerocopy::IntoBytes;
@@ -20,8 +22,30 @@ pub(crate) struct Node<D: Driver> {
     pub(crate) len: usize,
     /// The smallest and the largest number, if they are known without asking the device: of i64, which are indices.
     pub(crate) range: Option<[i64; 2]>,
+    /// Of places that a pool's largest elements have: which pool's.
+    pub(crate) winners: Option<Box<Winners>>,
     pub(crate) piece: OnceLock<Arc<Piece<D>>>,
     plan: Mutex<Option<Arc<Plan<D>>>>,
+}
+
+/// Where indices come from: the places of largest elements, in planes of these sizes. Who adds at them knows so which windows
+/// can have named an element, and need not sort them.
+pub(crate) struct Winners {
+    pub(crate) pool: Pool,
+    pub(crate) spatial: Vec<usize>,
+}
+
+impl Winners {
+    /// Do indices name, along an axis, elements of such planes, all of a pool's results at once?
+    pub(crate) fn fit<D: Driver>(&self, base: &Look<'_, D>, axis: usize, index: &Look<'_, D>) -> bool {
+        let last = base.shape().rank() - 1;
+        let results: usize = self.pool.axes.iter().map(|a| a.start.len()).product();
+        axis == last
+            && index.buffer.node.is_whole(index.layout)
+            && base.shape()[..last] == index.shape()[..last]
+            && base.shape()[last] == self.spatial.iter().product::<usize>()
+            && index.shape()[last] == results
+    }
 }
 
 impl<D: Driver> Node<D> {
@@ -80,12 +104,15 @@ impl<D: Driver> GpuBuffer<D> {
     }
     /// Numbers whose range is known.
     pub(crate) fn known(dtype: DType, len: usize, piece: Piece<D>, range: Option<[i64; 2]>) -> Self {
-        let node = Node { dtype, len, range, piece: OnceLock::from(Arc::new(piece)), plan: Mutex::new(None) };
+        let piece = OnceLock::from(Arc::new(piece));
+        let node = Node { dtype, len, range, winners: None, piece, plan: Mutex::new(None) };
         GpuBuffer { node: Arc::new(node) }
     }
     pub(crate) fn put_off(dtype: DType, len: usize, plan: Plan<D>) -> Self {
         let plan = Mutex::new(Some(Arc::new(plan)));
-        GpuBuffer { node: Arc::new(Node { dtype, len, range: None, piece: OnceLock::new(), plan }) }
+        GpuBuffer {
+            node: Arc::new(Node { dtype, len, range: None, winners: None, piece: OnceLock::new(), plan }),
+        }
     }
     /// Memory for so many numbers, which nothing is said about.
     pub(crate) fn room(d: &GpuDevice<D>, dtype: DType, len: usize) -> Result<Self> {
@@ -102,6 +129,13 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn within(mut self, range: Option<[i64; 2]>) -> Self {
         if let Some(node) = Arc::get_mut(&mut self.node) {
             node.range = range;
+        }
+        self
+    }
+    /// The same numbers, which are a pool's winners.
+    pub(crate) fn won(mut self, winners: Winners) -> Self {
+        if let Some(node) = Arc::get_mut(&mut self.node) {
+            node.winners = Some(Box::new(winners));
         }
         self
     }

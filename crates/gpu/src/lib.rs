@@ -24,6 +24,7 @@ mod buffer;
 mod chain;
 mod device;
 mod fast;
+mod how;
 mod pool;
 mod range;
 mod record;

@@ -8,6 +8,7 @@ mod graph;
 mod memory;
 mod queue;
 mod short;
+mod winners;
 
 use elinvar_core::ErrorKind;
 use elinvar_driver::{Cuda, Driver, Interp, Vulkan, cuda::use_library};

@@ -29,6 +29,7 @@ pub mod matrix_units;
 pub mod nonzero;
 pub mod numbers;
 pub mod pool;
+pub mod pool_grad;
 pub mod random;
 pub mod row;
 pub mod rows;

@@ -1,4 +1,4 @@
-//! Pools over the last one to three axes, and the gradient of an average.
+//! Pools over the last one to three axes. (Their gradients are in `pool_grad`.)
 //!
 //! Windows are tables, an entry for each place along an axis, so windows of any kind are one kernel. Taps outside of the
 //! tensor are left out, and those inside are neighbours in the table's order; so an entry says where the first of them lies
@@ -7,7 +7,9 @@
 //! * A maximum walks over its window in row-major order, one result an invocation, as the definition does.
 //! * An average is a fold of the window's elements in the canonical order (see `row`), in which windows at the edge have
 //!   fewer terms: what is missing adds +0 at the end, which changes no bit. Up to 16 elements are one invocation's.
-//! * The gradient of an average walks, for each element, over the windows that may hold it, in row-major order.
+//!
+//! Small windows are written out, so that all of their elements are loaded at once, of several windows: in a loop each waits for the
+//! one before it. Where no window lies at an edge, nobody asks which taps there are.
 
 use super::arg_fold::{beats, compared};
 use super::formula::Compute;
@@ -20,10 +22,14 @@ use crate::ir::{Access, Elem, Kernel, Scalar};
 use elinvar_core::{DType, Layout};
 use elinvar_ops::backend::{ArgFold, Fold, Pool, PoolKind, Windows};
 
-/// Invocations of a workgroup of a maximum or a gradient.
+/// Invocations of a workgroup of a maximum.
 const GROUP: u32 = 128;
-/// So many terms are folded by one invocation.
+/// So many terms are folded by one invocation, and written out.
 const ALONE: usize = 16;
+/// Elements that an invocation has under way, of several windows that are written out.
+const AT_ONCE: usize = 16;
+/// Windows of an invocation then, at most.
+const MOST_EACH: usize = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,17 +49,60 @@ pub struct Form {
 /// What comes out of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Of {
-    /// The largest elements, and their places.
-    Max,
+    /// The largest elements, and their places; of windows that are written out, or not.
+    Max(Option<Written>),
     /// The averages.
     Average {
         /// How results are given to invocations.
         tile: Tile,
         /// How many elements windows have.
         length: Length,
+        /// Are windows written out, all of whose taps are inside?
+        written: Option<Written>,
     },
-    /// The gradient of an average.
-    Grad,
+}
+
+/// How many places of each axis are written out, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Written {
+    counts: [u8; 3],
+    whole: bool,
+}
+
+impl Written {
+    /// For counts between the least and the most of each axis; `None` if they are too many to be written out.
+    pub(super) fn of(counts: &[[usize; 2]]) -> Option<Written> {
+        let all: usize = counts.iter().map(|c| c[1]).try_fold(1usize, |n, c| n.checked_mul(c))?;
+        let one = |a: usize| counts.get(a).map_or(1, |c| c[1] as u8);
+        let written = || Written {
+            counts: [0, 1, 2].map(one),
+            whole: counts.iter().all(|[least, most]| least == most),
+        };
+        (all <= ALONE).then(written)
+    }
+    /// Is there always something in all of them?
+    pub(super) fn is_whole(self) -> bool {
+        self.whole
+    }
+    /// How many there are.
+    pub(super) fn count(self) -> usize {
+        self.counts.iter().map(|&c| usize::from(c)).product()
+    }
+    /// How many windows an invocation has under way.
+    pub(super) fn each(self) -> usize {
+        (AT_ONCE / self.count().max(1)).clamp(1, MOST_EACH)
+    }
+    /// The places, in row-major order.
+    pub(super) fn places(self, rank: usize) -> Vec<Vec<i64>> {
+        self.counts[..rank].iter().fold(vec![Vec::new()], |all, &count| {
+            all.iter().flat_map(|at| (0..i64::from(count)).map(move |t| [&at[..], &[t]].concat())).collect()
+        })
+    }
+    /// A word for kernels.
+    pub(super) fn words(self) -> String {
+        let [a, b, c] = self.counts;
+        format!("_{a}x{b}x{c}{}", if self.whole { "whole" } else { "" })
+    }
 }
 
 /// The numbers that all pools begin with: `len`, then of the operand offset, axes of the planes and of a plane.
@@ -71,7 +120,7 @@ fn numbers_of(x: &Layout, rank: usize, dims: &[usize], wide: bool) -> (Vec<i64>,
 }
 
 /// The taps of a window that lie inside: the place of the first, and how many.
-fn inside(w: &Windows, i: usize, size: usize) -> (usize, usize) {
+pub(super) fn inside(w: &Windows, i: usize, size: usize) -> (usize, usize) {
     let at = |t: usize| w.start[i] + (t * w.dilation) as isize;
     let within = |t: &usize| (0..size as isize).contains(&at(*t));
     match (0..w.len[i]).find(within) {
@@ -91,19 +140,22 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     }
     let wide = index::is_wide(x) || index::are_many(len);
     let (mut all, lead) = numbers_of(x, rank, &outs, wide);
-    let (mut table, mut most) = (Vec::new(), 1);
+    let (mut table, mut most, mut counts) = (Vec::new(), 1, Vec::new());
     for (w, &size) in p.axes.iter().zip(spatial) {
         all.extend([table.len() as i64, w.dilation as i64, size as i64]);
-        let mut longest = 0;
+        let [mut shortest, mut longest] = [usize::MAX, 0];
         for i in 0..w.start.len() {
             let (first, count) = inside(w, i, size);
             table.extend([first, count, w.divisor[i]].map(|v| v as i64));
             longest = longest.max(count);
+            shortest = shortest.min(count);
         }
         most *= longest;
+        counts.push([shortest, longest]);
     }
+    let written = Written::of(&counts);
     let (of, per) = match p.kind {
-        PoolKind::Max => (Of::Max, GROUP as usize),
+        PoolKind::Max => (Of::Max(written), GROUP as usize * written.map_or(1, Written::each)),
         PoolKind::Avg => {
             // Most of what an element costs is to find out where it is.
             let length = Length::of(most, Hold::One);
@@ -111,7 +163,10 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
             let own = if most <= ALONE { 1 } else { length.lanes };
             let tile = Tile { lanes: own, rows: GROUP / own, crossed: false };
             all.push(most as i64);
-            (Of::Average { tile, length }, tile.rows as usize)
+            // With fewer terms, the others' lanes hold what changes no bit; which they are has to be the same for all.
+            let written = written.filter(|w| w.whole && own == 1);
+            let each = written.map_or(1, Written::each);
+            (Of::Average { tile, length, written }, tile.rows as usize * each)
         }
     };
     let form = Form { of, dtype, rank, lead, wide };
@@ -119,55 +174,22 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     Some(numbers::work_with_table(key, move || build(&form), groups, index::scalar(wide), &all, &table))
 }
 
-/// The work of an average's gradient: g, then the gradient by x, of spatial sizes `spatial`. `None` if that has no elements.
-pub fn avg_pool_grad(p: &Pool, dtype: DType, g: &Layout, spatial: &[usize]) -> Option<Work<'static>> {
-    let rank = p.axes.len();
-    let len: usize =
-        g.shape()[..g.rank() - rank].iter().product::<usize>() * spatial.iter().product::<usize>();
-    if len == 0 {
-        return None;
-    }
-    let wide = index::is_wide(g) || index::are_many(len);
-    let (mut all, lead) = numbers_of(g, rank, spatial, wide);
-    let mut table = Vec::new();
-    for (w, &size) in p.axes.iter().zip(spatial) {
-        // The first and behind the last window that holds an element.
-        let mut held = vec![[0i64; 2]; size];
-        for i in 0..w.start.len() {
-            let (first, count) = inside(w, i, size);
-            for t in 0..count {
-                let [from, to] = &mut held[first + t * w.dilation];
-                *from = if *to == 0 { i as i64 } else { *from };
-                *to = i as i64 + 1;
-            }
-        }
-        all.extend([table.len() as i64, w.dilation as i64, size as i64]);
-        table.extend(held.into_iter().flatten());
-        all.push(table.len() as i64);
-        for i in 0..w.start.len() {
-            table.extend([w.start[i] as i64, w.len[i] as i64, w.divisor[i] as i64]);
-        }
-    }
-    let form = Form { of: Of::Grad, dtype, rank, lead, wide };
-    let (key, groups) = (Key::of("pool").with(&form), grid(len.div_ceil(GROUP as usize) as u64));
-    Some(numbers::work_with_table(key, move || build(&form), groups, index::scalar(wide), &all, &table))
-}
-
 impl Form {
     fn name(&self) -> String {
         let of = match self.of {
-            Of::Max => "max_pool".to_string(),
-            Of::Average { tile, length } => format!("avg_pool_l{}of{}", tile.lanes, length.words()),
-            Of::Grad => "avg_pool_grad".to_string(),
+            Of::Max(written) => format!("max_pool{}", written.map_or(String::new(), Written::words)),
+            Of::Average { tile, length, written } => {
+                let written = written.map_or(String::new(), Written::words);
+                format!("avg_pool_l{}of{}{written}", tile.lanes, length.words())
+            }
         };
         let wide = if self.wide { "_wide" } else { "" };
         format!("{of}_{}_{}d_{}{wide}", self.dtype, self.rank, self.lead)
     }
     fn count(&self) -> usize {
         let more = match self.of {
-            Of::Max => 0,
+            Of::Max(_) => 0,
             Of::Average { .. } => 1,
-            Of::Grad => self.rank,
         };
         let axes = index::count(self.rank + 1, self.wide) + index::count(self.lead, self.wide);
         2 + axes + self.lead + self.rank + 3 * self.rank + more
@@ -181,10 +203,7 @@ struct Axis<'k> {
     /// Where its entries begin in the table.
     table: Val<'k>,
     dilation: Val<'k>,
-    /// Of the larger tensor.
     size: Val<'k>,
-    /// In a gradient: where the entries of windows begin.
-    windows: Val<'k>,
 }
 
 /// What all pools know.
@@ -204,19 +223,47 @@ struct Plan<'k> {
 /// The kernel of a form.
 pub fn build(form: &Form) -> Kernel {
     let invocations = match form.of {
-        Of::Max | Of::Grad => GROUP,
+        Of::Max(_) => GROUP,
         Of::Average { tile, .. } => tile.invocations(),
     };
     let k = Builder::new(&form.name(), [invocations, 1, 1]);
     let x = k.buffer("x", form.dtype.into(), Access::Read);
     let y = k.buffer("y", form.dtype.into(), Access::Write);
-    let winners = (form.of == Of::Max).then(|| k.buffer("winners", Elem::I64, Access::Write));
+    let winners = matches!(form.of, Of::Max(_)).then(|| k.buffer("winners", Elem::I64, Access::Write));
     let p = Plan::read(&k, form);
     let s = p.len.scalar();
     let c = Compute::from(form.dtype);
     let alone = || group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s);
+    // Those of an invocation that has several windows: neighbours have neighbours.
+    let several = |written: Written| -> Vec<Val> {
+        let first = group_number(&k, s) * (i64::from(GROUP) * written.each() as i64) + k.local_id(0).to(s);
+        (0..written.each() as i64).map(|e| first + e * i64::from(GROUP)).collect()
+    };
     match form.of {
-        Of::Max => {
+        Of::Max(Some(written)) => {
+            let all = several(written);
+            let winners = winners.expect("a maximum has them");
+            let loaded: Vec<_> = all.iter().map(|&i| p.taps(written, i, &|at| k.load(x, at, 1))).collect();
+            for (&i, taps) in all.iter().zip(&loaded) {
+                let mut best: Option<[Val; 2]> = None;
+                for &(v, place, there) in taps {
+                    let v = v.to(compared(form.dtype));
+                    let [most, at] = best.unwrap_or([v.like(0), place.like(-1)]);
+                    let wins = at.lt(at.like(0)) | beats(ArgFold::Max, v, most);
+                    let wins = there.map_or(wins, |there| there & wins);
+                    best = Some(match (best, there) {
+                        (None, None) => [v, place],
+                        _ => [wins.select(v, most), wins.select(place, at)],
+                    });
+                }
+                let [most, at] = best.unwrap_or_else(|| [k.int(compared(form.dtype), 0), k.int(s, -1)]);
+                k.if_(i.lt(p.len), || {
+                    k.store(y, i, most.to(Elem::from(form.dtype).scalar()));
+                    k.store(winners, i, at.to(Scalar::I64));
+                });
+            }
+        }
+        Of::Max(None) => {
             let i = alone();
             k.if_(i.lt(p.len), || {
                 let (base, windows) = p.windows(i);
@@ -230,7 +277,19 @@ pub fn build(form: &Form) -> Kernel {
                 k.store(winners.expect("a maximum has them"), i, best[1].to(Scalar::I64));
             });
         }
-        Of::Average { tile, length } if tile.lanes == 1 => {
+        Of::Average { length, written: Some(written), .. } => {
+            let all = several(written);
+            let loaded: Vec<_> = all.iter().map(|&i| p.taps(written, i, &|at| k.load(x, at, 1))).collect();
+            for (&i, taps) in all.iter().zip(&loaded) {
+                let zero = k.int(c.scalar(), 0);
+                let mut sums: Vec<Val> = taps.iter().map(|&(v, ..)| zero + v).collect();
+                sums.resize(length.lanes as usize, zero);
+                let (_, windows) = p.windows(i.min(p.len - 1));
+                let divisor = windows[1..].iter().fold(windows[0].divisor, |n, w| n * w.divisor);
+                k.if_(i.lt(p.len), || k.store(y, i, halved(sums) / divisor.to(c.scalar())));
+            }
+        }
+        Of::Average { tile, length, written: None } if tile.lanes == 1 => {
             let i = alone();
             k.if_(i.lt(p.len), || {
                 let (base, windows) = p.windows(i);
@@ -239,7 +298,7 @@ pub fn build(form: &Form) -> Kernel {
                 k.store(y, i, sum / divisor.to(c.scalar()));
             });
         }
-        Of::Average { tile, length } => {
+        Of::Average { tile, length, written: None } => {
             let most = p.most.expect("an average has it");
             let r = Row::new(&k, tile, length, most.scalar(), c.scalar());
             let i = group_number(&k, s) * i64::from(tile.rows) + r.row.to(s);
@@ -259,16 +318,6 @@ pub fn build(form: &Form) -> Kernel {
             let divisor = windows[1..].iter().fold(windows[0].divisor, |n, w| n * w.divisor);
             let leads = i.lt(p.len) & r.lane.eq(r.lane.like(0));
             k.if_(leads, || k.store(y, i, sum / divisor.to(c.scalar())));
-        }
-        Of::Grad => {
-            let i = alone();
-            k.if_(i.lt(p.len), || {
-                let (base, at) = p.place(i);
-                let sum = p.held(&at, 0, base, i.like(1), k.int(c.scalar(), 0), &|at, divisor, sum| {
-                    sum + k.load(x, at, 1) / divisor.to(c.scalar())
-                });
-                k.store(y, i, sum);
-            });
         }
     }
     k.finish()
@@ -296,8 +345,7 @@ impl<'k> Plan<'k> {
         let axis = |(a, stride): (usize, Val<'k>)| {
             let [table, dilation, size] =
                 ["table", "dilation", "size"].map(|n| numbers.get(&format!("{n}{a}")));
-            let windows = if form.of == Of::Grad { numbers.get(&format!("windows{a}")) } else { table };
-            Axis { stride, table, dilation, size, windows }
+            Axis { stride, table, dilation, size }
         };
         let axes = strides.into_iter().enumerate().map(axis).collect();
         let most = matches!(form.of, Of::Average { .. }).then(|| numbers.get("most"));
@@ -367,35 +415,39 @@ impl<'k> Plan<'k> {
                 more = over.to(moved.scalar());
             }
         }
-        while sums.len() > 1 {
-            let half = sums.split_off(sums.len() / 2);
-            sums = sums.iter().zip(half).map(|(&a, b)| a + b).collect();
-        }
-        sums[0]
+        halved(sums)
     }
-    /// Visits the windows that hold an element, in row-major order, with their divisors.
-    fn held(
+    /// The elements of a result's window, in row-major order: each with its place in the plane, and whether it is there, if that is not
+    /// sure. Results beyond the last have the last one's.
+    fn taps(
         &self,
-        element: &[Val<'k>],
-        a: usize,
-        at: Val<'k>,
-        divisor: Val<'k>,
-        sum: Val<'k>,
-        visit: &dyn Fn(Val<'k>, Val<'k>, Val<'k>) -> Val<'k>,
-    ) -> Val<'k> {
-        let Some(&s) = element.get(a) else { return visit(at, divisor, sum) };
-        let axis = &self.axes[a];
-        let entry = axis.table + s * 2;
-        let (from, to) = (self.numbers.entry(entry), self.numbers.entry(entry + 1));
-        self.k.for_(from, to, s.like(1), &[sum], |i, sum| {
-            let entry = axis.windows + i * 3;
-            let [start, len, own] = [0, 1, 2].map(|e| self.numbers.entry(entry + e));
-            let away = s - start;
-            let tap = away / axis.dilation;
-            let holds = !away.lt(away.like(0)) & tap.lt(len) & (tap * axis.dilation).eq(away);
-            let deeper =
-                || vec![self.held(element, a + 1, at + i * axis.stride, divisor * own, sum[0], visit)];
-            self.k.if_else(holds, deeper, || sum.to_vec())
-        })[0]
+        written: Written,
+        i: Val<'k>,
+        load: &dyn Fn(Val<'k>) -> Val<'k>,
+    ) -> Vec<(Val<'k>, Val<'k>, Option<Val<'k>>)> {
+        let (base, windows) = self.windows(i.min(self.len - 1));
+        let one = |taps: Vec<i64>| {
+            let (mut at, mut place, mut there) = (base, i.like(0), None::<Val<'k>>);
+            for ((&t, w), axis) in taps.iter().zip(&windows).zip(&self.axes) {
+                let s = w.first + axis.dilation * t;
+                (at, place) = (at + s * axis.stride, place * axis.size + s);
+                if !written.whole {
+                    let is = w.count.like(t).lt(w.count);
+                    there = Some(there.map_or(is, |before| before & is));
+                }
+            }
+            // What is not there reads the first element of the plane.
+            (load(there.map_or(at, |there| there.select(at, base))), place, there)
+        };
+        written.places(windows.len()).into_iter().map(one).collect()
     }
+}
+
+/// The sum of lanes, by halves.
+fn halved<'k>(mut sums: Vec<Val<'k>>) -> Val<'k> {
+    while sums.len() > 1 {
+        let half = sums.split_off(sums.len() / 2);
+        sums = sums.iter().zip(half).map(|(&a, b)| a + b).collect();
+    }
+    sums[0]
 }

@@ -18,7 +18,7 @@ use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::update::{self, OfUpdate};
 use elinvar_kernel::library::{
     Key, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, map, nonzero, pool,
-    random, scan, scatter, sort,
+    pool_grad, random, scan, scatter, sort,
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
@@ -522,7 +522,7 @@ impl Backend for Interpreted {
     fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
         let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
         let len = planes * spatial.iter().product::<usize>();
-        match pool::avg_pool_grad(p, g.dtype, g.layout, spatial) {
+        match pool_grad::average(p, g.dtype, g.layout, spatial) {
             Some(work) => Ok(start(&work, &[g.buffer], &[(g.dtype, len)]).remove(0)),
             None => HostData::full(g.dtype, 0, 0.into()),
         }

@@ -1,12 +1,12 @@
 //! Calls around edges that random ones do not reach: several chunks, blocks of a fold, merges, workgroups along a result.
 
-use crate::backend::{Device, Interpreted};
+use crate::backend::{Device, Interpreted, start};
 use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
-use elinvar_kernel::library::contract;
-use elinvar_kernel::library::row::Hold;
+use elinvar_kernel::library::row::{Hold, Tile};
+use elinvar_kernel::library::{contract, conv as convs, copy, pool_grad};
 use elinvar_ops::backend::{
     Attention, Backend, Conv, Fold, Placed, Pool, PoolKind, Random, Scan, Scatter, View, Windows,
 };
@@ -111,8 +111,38 @@ fn depthwise_convolutions() {
             let (x, w) = (make(sizes(2, c.groups, &spatial)), make(sizes(outs, 1, &taps)));
             let g = make(sizes(2, outs, &out));
             let (c, bias) = (c.clone(), Some(g.clone()));
-            same(&Call::Conv { c: c.clone(), x, w: w.clone(), out: out.clone(), bias });
-            same(&Call::ConvInputGrad { c, g, w, spatial: spatial.clone() });
+            same(&Call::Conv { c: c.clone(), x: x.clone(), w: w.clone(), out: out.clone(), bias });
+            same(&Call::ConvInputGrad { c: c.clone(), g: g.clone(), w, spatial: spatial.clone() });
+            same_on(&roomy(), &Call::ConvWeightGrad { c, x, g, taps: taps.clone() });
+        }
+    }
+}
+
+/// A device with room for staged terms.
+fn roomy() -> Device {
+    let limits = convs::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    Device { conv: Some(convs::How::Within(limits)), ..Device::default() }
+}
+
+/// Gradients by w of few filters in a group.
+#[test]
+fn convolutions_of_few_rows() {
+    let mut dice = Dice::new(11, 15);
+    let rows = [
+        // More groups than a workgroup has, several chunks.
+        (conv(&[1, 1], &[1, 1], &[1, 1], 31), [3, 31, 31], vec![14, 14], vec![3, 3], vec![14, 14]),
+        // Several filters and channels, strides and dilations, windows beyond both ends.
+        (conv(&[2, 1], &[2, 3], &[1, 2], 3), [2, 6, 21], vec![9, 13], vec![3, 2], vec![6, 17]),
+        // More columns than a workgroup has, and more taps than a word has bits.
+        (conv(&[2], &[20], &[1], 1), [2, 8, 2], vec![50], vec![40], vec![26]),
+        (conv(&[1, 2, 1], &[1, 0, 1], &[1, 1, 2], 2), [2, 2, 2], vec![5, 9, 7], vec![3, 2, 2], vec![5, 4, 7]),
+    ];
+    for (c, [n, channels, outs], spatial, taps, out) in rows {
+        let sizes = |a: usize, b: usize, rest: &[usize]| [&[a, b], rest].concat();
+        for dtype in [DType::F32, DType::F16, DType::F64] {
+            let mut make = |dims: Vec<usize>| operand(&mut dice, dtype, &dims, Values::Tame);
+            let (x, g) = (make(sizes(n, channels, &spatial)), make(sizes(n, outs, &out)));
+            same_on(&roomy(), &Call::ConvWeightGrad { c: c.clone(), x, g, taps: taps.clone() });
         }
     }
 }
@@ -150,6 +180,66 @@ fn pools_with_large_windows() {
     }
     let x = operand(&mut dice, DType::I32, &[1, 3, 12], Values::Few);
     same(&Call::Pool { p: Pool { kind: PoolKind::Max, axes: vec![pieces(12, 5)] }, x });
+}
+
+/// Windows of `len` taps, `by` apart, over an axis of `size` with `padding` on its left.
+fn windows(size: usize, count: usize, [len, by, padding, dilation]: [usize; 4]) -> Windows {
+    let start: Vec<isize> = (0..count).map(|i| (i * by) as isize - padding as isize).collect();
+    let inside =
+        |&s: &isize| (0..len).filter(move |t| (0..size as isize).contains(&(s + (t * dilation) as isize)));
+    let divisor = start.iter().map(|s| inside(s).count().max(1)).collect();
+    Windows { start, len: vec![len; count], divisor, dilation }
+}
+
+/// Small windows are written out, large ones are not; some lie at edges, have gaps, or are in no order.
+#[test]
+fn gradients_of_pools() {
+    let mut dice = Dice::new(11, 16);
+    let shuffled =
+        Windows { start: vec![4, 0, 2, 0], len: vec![3, 2, 1, 5], divisor: vec![3, 2, 1, 5], dilation: 1 };
+    let rows: [(Vec<usize>, Vec<Windows>); 8] = [
+        (vec![8, 6], vec![windows(8, 4, [2, 2, 0, 1]), windows(6, 3, [2, 2, 0, 1])]),
+        (vec![9, 7], vec![windows(9, 5, [3, 2, 1, 1]), windows(7, 4, [3, 2, 1, 1])]),
+        // Elements that no window holds.
+        (vec![9, 5], vec![windows(9, 3, [2, 3, 0, 1]), windows(5, 2, [1, 2, 0, 1])]),
+        (vec![20], vec![windows(20, 14, [3, 1, 1, 3])]),
+        (vec![30], vec![windows(30, 12, [19, 1, 0, 1])]),
+        (vec![5, 4, 6], [5, 4, 6].map(|n| windows(n, n, [3, 1, 1, 1])).to_vec()),
+        (vec![7], vec![shuffled]),
+        (vec![7, 11], vec![pieces(7, 3), pieces(11, 4)]),
+    ];
+    for (spatial, axes) in rows {
+        for dtype in [DType::F32, DType::BF16] {
+            let outs: Vec<usize> = axes.iter().map(|a| a.start.len()).collect();
+            let p = |kind| Pool { kind, axes: axes.clone() };
+            let sizes = |rest: &[usize]| [&[2, 3], rest].concat();
+            let mut make = |dims: Vec<usize>, v| operand(&mut dice, dtype, &dims, v);
+            // Many are equally large.
+            let x = make(sizes(&spatial), Values::Few);
+            let call = Call::Pool { p: p(PoolKind::Max), x };
+            same(&call);
+            let g = make(sizes(&outs), Values::Tame);
+            same(&Call::AvgPoolGrad { p: p(PoolKind::Avg), g: g.clone(), spatial: spatial.clone() });
+            let won = call.run::<Reference>(&Default::default()).expect("it runs").remove(1);
+            let flat = |rest: &[usize]| sizes(&[rest.iter().product()]);
+            let base = make(flat(&spatial), Values::Tame);
+            let g = make(flat(&outs), Values::Tame);
+            let index = Operand {
+                data: won.data().clone(),
+                layout: Layout::contiguous(Shape::new(&flat(&outs)).expect("small")),
+            };
+            let layouts = [&index.layout, &g.layout];
+            let work = pool_grad::maximum(&p(PoolKind::Max), dtype, &base.layout, layouts, &spatial);
+            let work = work.expect("there are elements");
+            let outs = [(dtype, base.layout.shape().numel())];
+            let got = start(&work, &[&base.data, &index.data, &g.data], &outs).remove(0);
+            let flat = Shape::new(&[outs[0].1]).expect("small");
+            let got = HostTensor::new(flat, got).expect("as many");
+            let call = Call::Scatter { how: Scatter::Add, base, axis: 2, index, src: g };
+            let want = call.run::<Reference>(&Default::default()).expect("it runs");
+            bits(&got, &want[0]).unwrap_or_else(|m| panic!("{spatial:?} {axes:?}: {m}"));
+        }
+    }
 }
 
 #[test]
@@ -327,6 +417,28 @@ fn folds_around_what_is_loaded_at_once() {
     }
 }
 
+/// Of rows that have a workgroup each, blocks go side by side: a last one with few terms, one with none, several rounds.
+#[test]
+fn blocks_side_by_side() {
+    let mut dice = Dice::new(11, 18);
+    let tile = Some(Tile { lanes: 128, rows: 1, crossed: false });
+    let device = Device { tile, hold: Hold::Many, ..Device::default() };
+    for n in [2 * 4096 + 1, 3 * 4096, 4 * 4096 + 70, 11 * 4096 + 200] {
+        for f in [Fold::Sum, Fold::Max] {
+            let x = special_rows(&mut dice, DType::F32, n);
+            same_on(&device, &Call::Fold { f, x, kept: 1, to: DType::F32 });
+        }
+    }
+    let [x, y] = [0, 1].map(|_| tame(&mut dice, &[32, 2 * 4096 + 3]));
+    for once in [false, true] {
+        let x = [x.clone(), y.clone()];
+        same_on(
+            &Device { hold: Hold::Many, ..Device::default() },
+            &Call::Rows { once, x, kept: 1, dtype: DType::F32 },
+        );
+    }
+}
+
 #[test]
 fn row_wise_ops_around_what_is_held() {
     let mut dice = Dice::new(11, 21);
@@ -377,6 +489,49 @@ fn scans_of_a_few_long_rows() {
         same(&Call::Scan { f: Scan::Sum, x: x.clone(), to });
         if shape.len() > 1 {
             same(&Call::Scan { f: Scan::Prod, x, to });
+        }
+    }
+}
+
+/// Copies of what lies across, by way of shared memory.
+#[test]
+fn turned_copies() {
+    let mut dice = Dice::new(11, 19);
+    for (dtype, dims, step) in [
+        (DType::F32, [1, 70, 36], 1),
+        (DType::F16, [3, 33, 40], 1),
+        (DType::BF16, [2, 100, 32], 1),
+        (DType::I32, [2, 64, 68], 2_usize),
+    ] {
+        let [outer, p, c] = dims;
+        let layout = Layout::contiguous(Shape::new(&[outer, c * step, p]).expect("small"));
+        let layout = layout.slice(1, 0, c, step as isize).transpose(1, 2);
+        let data = dice.data(dtype, outer * c * step * p, Values::Tame);
+        let work = copy::turned(&layout, dtype).expect("it lies across");
+        let got = start(&work, &[&data], &[(dtype, outer * p * c)]).remove(0);
+        let view = View { buffer: &data, layout: &layout, dtype };
+        let want = Reference::copy(&Default::default(), view).expect("it runs");
+        let tensor = |data| HostTensor::new(layout.shape().clone(), data).expect("as many");
+        bits(&tensor(got), &tensor(want)).unwrap_or_else(|m| panic!("{dtype} {dims:?}: {m}"));
+    }
+    let plain = Layout::contiguous(Shape::new(&[64, 64]).expect("small"));
+    assert!(copy::turned(&plain, DType::F32).is_none());
+    assert!(copy::turned(&plain.transpose(0, 1), DType::I64).is_none());
+}
+
+/// Rows that lie side by side, and several in a workgroup.
+#[test]
+fn scans_of_many_rows() {
+    let mut dice = Dice::new(11, 17);
+    for (dtype, to) in [(DType::F32, DType::F32), (DType::BF16, DType::BF16), (DType::U8, DType::I64)] {
+        for (n, rows, more) in [(1030, 5, 1), (2060, 3, 1), (20, 70, 2), (5, 3, 50), (90, 9, 3)] {
+            for crossed in [false, true] {
+                let sizes = if crossed { [more, n, rows] } else { [more, rows, n] };
+                let layout = Layout::contiguous(Shape::new(&sizes).expect("small"));
+                let data = dice.data(dtype, more * rows * n, Values::Tame);
+                let layout = if crossed { layout.transpose(1, 2) } else { layout };
+                same(&Call::Scan { f: Scan::Sum, x: Operand { data, layout }, to });
+            }
         }
     }
 }

@@ -1,21 +1,23 @@
 //! Does the suite see what is wrong? Each kernel here is spoiled in one place after the other; either the interpreter
 //! says what is wrong, or the numbers differ.
 
+use crate::backend::run_work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Region, Type, Value};
 use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
-use elinvar_kernel::library::conv::Asked;
+use elinvar_kernel::library::conv::{Asked, Of};
 use elinvar_kernel::library::formula::Floats;
 use elinvar_kernel::library::row::Hold;
 use elinvar_kernel::library::rows::OfRows;
 use elinvar_kernel::library::{
-    Steps, Work, arg_fold, attention, boxes, conv, fold, map, matrix_units, nonzero, rows, scan, sort,
+    Steps, Work, arg_fold, attention, boxes, conv, fold, map, matrix_units, nonzero, pool, pool_grad, rows,
+    scan, sort,
 };
 use elinvar_kernel::pass::{compact, remove_dead};
-use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Scan};
+use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Pool, PoolKind, Scan, Windows};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
 use elinvar_ops::op::Context;
@@ -118,6 +120,14 @@ fn some_zero(n: usize) -> Memory {
     Memory { elem: Elem::F32, cells }
 }
 
+/// Windows of three taps, two apart, the first with one element of padding.
+fn windows(count: usize) -> Windows {
+    let start: Vec<isize> = (0..count).map(|i| 2 * i as isize - 1).collect();
+    // Not what a window has of them.
+    let divisor = (5..5 + count).collect();
+    Windows { start, len: vec![3; count], divisor, dilation: 1 }
+}
+
 fn cases() -> Vec<Case> {
     const TWICE: Floats<Twice, 3> = Floats(Twice);
     const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
@@ -166,6 +176,14 @@ fn cases() -> Vec<Case> {
         let choice = fold::Choice { hold: Hold::Many, ..Default::default() };
         some(fold::fold(Fold::Sum, &layout(&[3, n]), d, 1, d, choice))
     };
+    // Three taps, two apart, with one of padding.
+    let pooled = |kind| Pool { kind, axes: [4, 5].map(windows).to_vec() };
+    // So many elements that an invocation has several.
+    let image = layout(&[8, 8, 9]);
+    let mut won = vec![z(8 * 72), f32s(8 * 20), Memory::zeros(Elem::I64, 8 * 20)];
+    run_work(&some(pool::pool(&pooled(PoolKind::Max), d, &image)), &mut won);
+    let winners = &won[2];
+    let roomy = conv::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
     vec![
@@ -193,12 +211,55 @@ fn cases() -> Vec<Case> {
         ),
         // Terms of several turns at once: some that end with the row, and turns in which all lanes have one.
         case("fold of many", folded(300), vec![x(900), f32s(3)]).and(folded(512), vec![x(1536), f32s(3)]),
+        case("fold of blocks side by side", folded(3 * 4096 + 40), vec![x(3 * (3 * 4096 + 40)), f32s(3)]),
         case(
             "held rows",
             some(rows::rows(&OfRows::<Shares, 1>(Shares), d, &[(&layout(&[2, 300]), d)], 1, Hold::Many)),
             vec![x(600), f32s(600)],
         ),
-        case("scan", some(scan::scan(Scan::Sum, &layout(&[1100]), d, d)), vec![x(1100), f32s(1100)]),
+        case("scan", some(scan::scan(Scan::Sum, &layout(&[3, 1100]), d, d)), vec![x(3300), f32s(3300)]),
+        case(
+            "scan of rows side by side",
+            some(scan::scan(Scan::Sum, &layout(&[1100, 5]).transpose(0, 1), d, d)),
+            vec![x(5500), f32s(5500)],
+        ),
+        case("max_pool", some(pool::pool(&pooled(PoolKind::Max), d, &image)), {
+            vec![x(8 * 72), f32s(8 * 20), Memory::zeros(Elem::I64, 8 * 20)]
+        })
+        .lean(),
+        case(
+            "gradient of max_pool",
+            some(pool_grad::maximum(
+                &pooled(PoolKind::Max),
+                d,
+                &layout(&[8, 72]),
+                [&layout(&[8, 20]); 2],
+                &[8, 9],
+            )),
+            vec![x(8 * 72), winners.clone(), y(8 * 20), f32s(8 * 72)],
+        ),
+        case(
+            "gradient of avg_pool",
+            some(pool_grad::average(&pooled(PoolKind::Avg), d, &layout(&[8, 4, 5]), &[8, 9])),
+            vec![x(8 * 20), f32s(8 * 72)],
+        ),
+        case(
+            "conv of few rows",
+            launch(
+                conv::steps(
+                    &Asked::gradient(
+                        Of::Weight,
+                        &Conv { groups: 3, ..c.clone() },
+                        d,
+                        [&layout(&[2, 6, 41]), &layout(&[2, 6, 21])],
+                        &[3],
+                    ),
+                    conv::How::Within(roomy),
+                ),
+                0,
+            ),
+            vec![y(252), x(492), f32s(36)],
+        ),
         case("product", product(plain), vec![x(60), y(60), f32s(25)]),
         case(
             "copied product",
@@ -419,7 +480,10 @@ fn a_barrier_is_missing() {
         let (count, missed) = unseen(&c, &mut |inst, _| matches!(inst.op, Op::Barrier).then(Vec::new));
         barriers += count;
         // The last barrier of a fold, and of sums side by side, is for what follows, and here nothing does.
-        let idle = if matches!(c.name, "fold" | "fold of many" | "held rows" | "nonzero") {
+        let idle = if matches!(
+            c.name,
+            "fold" | "fold of many" | "fold of blocks side by side" | "held rows" | "nonzero"
+        ) {
             vec![count - 1]
         } else {
             Vec::new()

@@ -1,4 +1,4 @@
-//! `y[i, p, g, c] = x[i, g, c, p]`: channels side by side, for matrix units.
+//! `y[i, p, g, c] = x[i, g, c, p]`: channels side by side, for matrix units and for copies.
 //!
 //! Positions p of several axes count row by row. Each group has as many channels as a multiple of 16 bytes, zeros behind its own.
 //! A workgroup turns a tile of positions by channels in shared memory, so that it reads and writes neighbours.
@@ -100,7 +100,7 @@ fn build(form: &Form) -> Kernel {
         let v = k.if_else(
             there,
             || vec![k.load(x, from + (g * channels + c) * by_channel, width)],
-            || vec![k.float(elem.scalar(), 0.0).splat(width)],
+            || vec![k.int(elem.scalar(), 0).splat(width)],
         )[0];
         for i in 0..width {
             k.store(staged, row * i64::from(PITCH) + place + i64::from(i), v.extract(i));
