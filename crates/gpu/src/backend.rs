@@ -453,12 +453,21 @@ impl<D: Driver> Backend for Gpu<D> {
         mask: Option<Look<'_, D>>,
     ) -> Result<(Self::Buffer, Self::Buffer)> {
         let layouts = [q.layout, k.layout, v.layout];
-        if let Some(unit) = attention_unit(d.info()?, a, q.dtype)
-            && attention::units::fits(unit, q.dtype, layouts, mask.is_some())
-        {
-            let all = attention::parts::steps(a, q.dtype, layouts);
-            let [y, lse] = steps(d, &all, &[q, k, v])?;
-            return Ok((y, lse));
+        if let Some(unit) = attention_unit(d.info()?, a, q.dtype) {
+            let (dtype, masked, info) = (q.dtype, mask.is_some(), d.info()?);
+            let boxes = info.boxes
+                && !attention::parts::are_few(a, layouts)
+                && attention::boxes::fits(a, dtype, layouts, masked, info.shared);
+            let all = if boxes {
+                Some(attention::boxes::steps(a, dtype, layouts))
+            } else {
+                attention::units::fits(unit, dtype, layouts, masked)
+                    .then(|| attention::parts::steps(a, dtype, layouts))
+            };
+            if let Some(all) = all {
+                let [y, lse] = steps(d, &all, &[q, k, v])?;
+                return Ok((y, lse));
+            }
         }
         let rows: usize = q.shape()[..3].iter().product();
         let y = GpuBuffer::room(d, q.dtype, rows * v.shape()[3])?;

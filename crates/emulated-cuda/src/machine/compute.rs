@@ -14,6 +14,23 @@ fn f(bits: u32) -> f32 {
 fn bits(x: f32) -> u32 {
     if x.is_nan() { NAN } else { x.to_bits() }
 }
+/// 2^x, to the nearest number: what a device gives is within two units in the last place of it. Small results are 0.
+fn exp2(x: f32) -> f32 {
+    let (x, least) = (f64::from(x), f64::from(f32::MIN_POSITIVE));
+    let whole = x.clamp(-200.0, 200.0).floor();
+    let t = (x - whole) * std::f64::consts::LN_2;
+    let (mut power, mut term) = (1.0, 1.0);
+    for n in 1..24 {
+        term *= t / f64::from(n);
+        power += term;
+    }
+    let all = power * 2f64.powi(whole as i32);
+    match x {
+        x if x > 130.0 => f32::INFINITY,
+        x if x < -126.0 || all < least => 0.0,
+        _ => all as f32,
+    }
+}
 fn d(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
@@ -261,6 +278,7 @@ impl Warp {
             Narrow1::Neg => self.n1(to, a, u32::wrapping_neg),
             Narrow1::NegF => self.n1(to, a, |a| a ^ 0x8000_0000),
             Narrow1::AbsF => self.n1(to, a, |a| a & 0x7fff_ffff),
+            Narrow1::Exp2F => self.n1(to, a, |a| bits(exp2(f(a)))),
             Narrow1::SqrtF => self.n1(to, a, |a| bits(f(a).sqrt())),
             Narrow1::FloorF => self.n1(to, a, |a| bits(f(a).floor())),
             Narrow1::CeilF => self.n1(to, a, |a| bits(f(a).ceil())),
@@ -319,6 +337,17 @@ impl Warp {
             Narrow2::SubF => self.n2(all, |a, b| bits(f(a) - f(b))),
             Narrow2::MulF => self.n2(all, |a, b| bits(f(a) * f(b))),
             Narrow2::DivF => self.n2(all, |a, b| bits(f(a) / f(b))),
+            Narrow2::MinF => self.n2(all, |a, b| match (f(a), f(b)) {
+                (x, y) if x.is_nan() || y.is_nan() => bits(f32::NAN),
+                // Of zeros the one with the sign.
+                (x, y) if x == y => a | b,
+                (x, y) => bits(x.min(y)),
+            }),
+            Narrow2::MaxF => self.n2(all, |a, b| match (f(a), f(b)) {
+                (x, y) if x.is_nan() || y.is_nan() => bits(f32::NAN),
+                (x, y) if x == y => a & b,
+                (x, y) => bits(x.max(y)),
+            }),
         }
     }
     #[inline(always)]

@@ -10,7 +10,7 @@ use super::signal::Flight;
 use super::tensor::{self, TensorMap};
 use super::{Fault, FaultKind, Group, LANES, Warp};
 use crate::ptx::PARAM_WINDOW;
-use crate::ptx::inst::{Column, Factor, Inst};
+use crate::ptx::inst::{Column, Factor, Inst, Left};
 use std::collections::VecDeque;
 
 /// Bytes of the terms of an instruction, and rows of a warp.
@@ -25,9 +25,19 @@ struct Product {
     /// The list of its registers.
     sums: u32,
     factor: Factor,
-    /// Rows and columns: descriptions of where they are, and what was there.
-    blocks: [Block; 2],
+    /// Rows and columns: where they are, and what was there.
+    rows: Rows,
+    columns: Block,
     found: [Vec<f32>; 2],
+    /// Do the sums that are there count?
+    adds: bool,
+}
+
+/// Where rows are.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    Memory(Block),
+    Registers([Column; 4]),
 }
 
 /// Lines of factors, as a description says where they are.
@@ -52,6 +62,8 @@ pub struct Products {
     /// The sums that are under way, by their registers' list.
     sums: Vec<(u32, Vec<[u32; LANES]>)>,
     fenced: bool,
+    /// Was there a fence since the last group was closed?
+    fenced_group: bool,
     /// How many were begun: the same for four warps.
     pub begun: u64,
 }
@@ -146,12 +158,14 @@ impl Warp {
             Inst::GroupFence => {
                 self.together("a fence of products")?;
                 self.products.fenced = true;
+                self.products.fenced_group = true;
             }
-            Inst::GroupMma { factor, sums, a, b, scaled, turned } => {
-                self.begin_product((factor, sums), [a, b], scaled, turned, group)?;
+            Inst::GroupMma { factor, sums, a, b, scaled } => {
+                self.begin_product((factor, sums), a, b, scaled, group)?;
             }
             Inst::GroupCommit => {
                 self.together("the end of a group of products")?;
+                self.products.fenced_group = false;
                 let open = std::mem::take(&mut self.products.open);
                 self.products.groups.push_back(open);
             }
@@ -164,34 +178,60 @@ impl Warp {
     fn begin_product(
         &mut self,
         (factor, sums): (Factor, u32),
-        descriptions: [Column; 2],
+        left: Left,
+        (b, b_turned): (Column, bool),
         scaled: Column,
-        turned: [bool; 2],
         group: &mut Group<'_>,
     ) -> Result<(), Fault> {
-        if self.mask() != u32::MAX || self.predicates[scaled as usize] != u32::MAX {
+        let adds = self.predicates[scaled as usize];
+        if self.mask() != u32::MAX || !matches!(adds, 0 | u32::MAX) {
             return wrong(
-                "a product of four warps that a part of the lanes reaches, or that forgets its sums",
+                "a product of four warps that a part of the lanes reaches, or that forgets a part of its sums",
             );
         }
-        if !self.products.fenced {
+        // Rows in registers were put there by instructions, which a fence orders before the products of a group.
+        let held = matches!(left, Left::Registers(_));
+        if !self.products.fenced || (held && !self.products.fenced_group) {
             return wrong("a product is begun without a fence behind what touched its registers");
         }
         let columns = &group.program.lists[sums as usize];
         let (warp, n) = (usize::from(self.first) / LANES % 4, 2 * columns.len());
-        let [a, b] = descriptions;
-        let [a, b] =
-            [self.uniform(a, "a description of rows")?, self.uniform(b, "a description of columns")?];
-        let blocks = [Block::of(a, turned[0], ROWS * warp, ROWS)?, Block::of(b, turned[1], 0, n)?];
-        let [x, w] = blocks.map(|b| b.read(factor, self.first, &mut group.shared));
+        let rows = match left {
+            Left::Registers(all) => Rows::Registers(all),
+            Left::Memory(a, turned) => {
+                let a = self.uniform(a, "a description of rows")?;
+                Rows::Memory(Block::of(a, turned, ROWS * warp, ROWS)?)
+            }
+        };
+        let columns_at = Block::of(self.uniform(b, "a description of columns")?, b_turned, 0, n)?;
+        let found =
+            [self.rows(rows, factor, group)?, columns_at.read(factor, self.first, &mut group.shared)?];
+        let columns = &group.program.lists[sums as usize];
         if !self.products.sums.iter().any(|(s, _)| *s == sums) {
             let now = columns.iter().map(|&c| self.narrow[c as usize]).collect();
             self.products.sums.push((sums, now));
         }
         columns.iter().for_each(|&c| self.narrow[c as usize] = [NOBODYS; LANES]);
-        self.products.open.push(Product { sums, factor, blocks, found: [x?, w?] });
+        self.products.open.push(Product { sums, factor, rows, columns: columns_at, found, adds: adds != 0 });
         self.products.begun += 1;
         Ok(())
+    }
+
+    /// The numbers of a warp's rows, those of a row side by side.
+    fn rows(&self, rows: Rows, factor: Factor, group: &mut Group<'_>) -> Result<Vec<f32>, Fault> {
+        let columns = match rows {
+            Rows::Memory(block) => return block.read(factor, self.first, &mut group.shared),
+            Rows::Registers(columns) => columns,
+        };
+        let terms = TERMS / factor.bytes();
+        let mut all = vec![0.0; ROWS * terms];
+        for (i, &column) in columns.iter().enumerate() {
+            for (lane, &both) in self.narrow[column as usize].iter().enumerate() {
+                let at = (lane / 4 + 8 * (i % 2)) * terms + lane % 4 * 2 + 8 * (i / 2);
+                (all[at], all[at + 1]) = (number(factor, both), number(factor, both >> 16));
+            }
+        }
+        Ok(all)
     }
 
     fn wait_products(&mut self, open: usize, group: &mut Group<'_>) -> Result<(), Fault> {
@@ -222,11 +262,11 @@ impl Warp {
     /// column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). In which order a device adds is not specified; here products are added in
     /// the order of k, each sum rounded.
     fn multiply(&mut self, p: &Product, group: &mut Group<'_>) -> Result<(), Fault> {
-        let [a, b] = p.blocks.map(|b| b.read(p.factor, self.first, &mut group.shared));
-        let (a, b) = (a?, b?);
+        let (a, b) =
+            (self.rows(p.rows, p.factor, group)?, p.columns.read(p.factor, self.first, &mut group.shared)?);
         let same = |x: &[f32], y: &[f32]| x.iter().zip(y).all(|(x, y)| x.to_bits() == y.to_bits());
         if !same(&a, &p.found[0]) || !same(&b, &p.found[1]) {
-            return wrong("shared memory was changed while a product was reading it");
+            return wrong("shared memory, or a register, was changed while a product was reading it");
         }
         let terms = TERMS / p.factor.bytes();
         let found = self.products.sums.iter_mut().find(|(list, _)| *list == p.sums);
@@ -235,8 +275,9 @@ impl Warp {
             for (lane, sum) in sums.iter_mut().enumerate() {
                 let row = lane / 4 + i / 2 % 2 * 8;
                 let column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+                let before = if p.adds { f32::from_bits(*sum) } else { 0.0 };
                 let (x, w) = (&a[row * terms..][..terms], &b[column * terms..][..terms]);
-                let all = x.iter().zip(w).fold(f32::from_bits(*sum), |sum, (x, w)| sum + x * w);
+                let all = x.iter().zip(w).fold(before, |sum, (x, w)| sum + x * w);
                 *sum = if all.is_nan() { 0x7fff_ffff } else { all.to_bits() };
             }
         }

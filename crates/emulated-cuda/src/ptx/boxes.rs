@@ -1,7 +1,7 @@
 //! Boxes of tensors, barriers in memory, products of four warps: lines to instructions.
 
 use super::decode::Decoder;
-use super::inst::{Column, Factor, Inst, Space};
+use super::inst::{Column, Factor, Inst, Left, Space};
 
 /// Where parameters are, among addresses of all kinds of memory.
 pub const PARAM_WINDOW: u64 = 0xa000_0000_0000_0000;
@@ -89,21 +89,29 @@ impl Decoder {
                     _ => return Err(format!("a product of {x} and {y}")),
                 };
                 self.touches(Space::Shared, factor.bytes());
-                // Of 16-bit numbers alone it is said how they lie.
+                // Of 16-bit numbers alone it is said how they lie, and of registers it is known.
+                let held = a.starts_with('{');
                 let turned = match (factor, turned) {
-                    (Factor::F16 | Factor::BF16, [a @ ("0" | "1"), b @ ("0" | "1")]) => {
+                    (Factor::F16 | Factor::BF16, [a @ ("0" | "1"), b @ ("0" | "1")]) if !held => {
                         [*a == "1", *b == "1"]
                     }
-                    (Factor::Tf32, []) => [false; 2],
+                    (Factor::F16 | Factor::BF16, [b @ ("0" | "1")]) if held => [false, *b == "1"],
+                    (Factor::Tf32, []) if !held => [false; 2],
                     _ => return Err(format!("how factors lie: {turned:?}")),
                 };
                 let terms = if factor == Factor::Tf32 { "k8" } else { "k16" };
                 let columns =
                     shape.strip_prefix("m64n").and_then(|s| s.strip_suffix(terms)?.parse::<usize>().ok());
                 let columns = columns.filter(|n| n % 8 == 0 && (8..=256).contains(n)).ok_or("a shape")?;
-                let (a, b, scaled) = (self.w(a)?, self.w(b)?, self.p(scaled)?);
+                let left = if held {
+                    Left::Registers(self.list(a, Self::n)?)
+                } else {
+                    Left::Memory(self.w(a)?, turned[0])
+                };
+                let (b, scaled) = ((self.w(b)?, turned[1]), self.p(scaled)?);
                 let names = d.trim_start_matches('{').trim_end_matches('}').split(',').map(str::trim);
-                let sums = names.map(|n| self.changes(n)).collect::<Result<Vec<Column>, String>>()?;
+                // What sums of nothing stand in before does not matter.
+                let sums = names.map(|n| self.gives32(n)).collect::<Result<Vec<Column>, String>>()?;
                 if sums.len() != columns / 2 {
                     return Err(format!("{} registers for {columns} columns", sums.len()));
                 }
@@ -111,15 +119,9 @@ impl Decoder {
                     self.lists.push(sums);
                     self.lists.len() - 1
                 });
-                Inst::GroupMma { factor, sums: number as u32, a, b, scaled, turned }
+                Inst::GroupMma { factor, sums: number as u32, a: left, b, scaled }
             }
             _ => return Err("this instruction is not known".into()),
         })
-    }
-
-    /// A register that is read and written.
-    fn changes(&mut self, text: &str) -> Result<Column, String> {
-        self.n(text)?;
-        self.gives32(text)
     }
 }

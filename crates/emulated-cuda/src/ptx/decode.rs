@@ -225,7 +225,10 @@ impl Decoder {
             return Ok(Inst::Wide1(op, self.gives64(to)?, a));
         }
         let a = self.n(a)?;
-        let op = pick!(Narrow1);
+        let op = match parts {
+            ["ex2", "approx", "ftz", "f32"] => Narrow1::Exp2F,
+            _ => pick!(Narrow1),
+        };
         Ok(Inst::Narrow1(op, self.gives32(to)?, a))
     }
 
@@ -270,6 +273,10 @@ impl Decoder {
             ["shl", _] => Narrow2::Shl,
             ["shr", _] if signed => Narrow2::ShrS,
             ["shr", _] => Narrow2::ShrU,
+            [most @ ("min" | "max"), "NaN", "f32"] => {
+                self.needs(80)?;
+                if *most == "min" { Narrow2::MinF } else { Narrow2::MaxF }
+            }
             _ => pick!(Narrow2),
         };
         Ok(Inst::Narrow2(op, [self.gives32(to)?, a, b]))

@@ -13,6 +13,8 @@ pub enum Narrow1 {
     NegF,
     AbsF,
     SqrtF,
+    /// 2^x, to the nearest; 0 where that would be subnormal.
+    Exp2F,
     FloorF,
     CeilF,
     TruncF,
@@ -55,6 +57,9 @@ pub enum Narrow2 {
     SubF,
     MulF,
     DivF,
+    /// NaN if one is; zeros have an order.
+    MinF,
+    MaxF,
 }
 
 /// Three operands.
@@ -225,6 +230,15 @@ impl Factor {
     }
 }
 
+/// Rows that four warps multiply together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// A description of where they are, turned or not.
+    Memory(Column, bool),
+    /// As those of `Mma`, of 16-bit numbers.
+    Registers([Column; 4]),
+}
+
 /// An instruction. Results come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inst {
@@ -319,16 +333,16 @@ pub enum Inst {
     },
     /// Orders what touches registers before the products of four warps that do.
     GroupFence,
-    /// sums += a * b of 64 rows, 16 terms and as many columns as the list of sums has twice; a and b are descriptions of where they
-    /// are, turned or not.
+    /// sums = sums * (0 or 1) + a * b of 64 rows, 16 terms and as many columns as the list of sums has twice.
     GroupMma {
         factor: Factor,
         /// The number of a list.
         sums: u32,
-        a: Column,
-        b: Column,
+        a: Left,
+        /// A description of where they are, turned or not.
+        b: (Column, bool),
+        /// Do the sums that are there count?
         scaled: Column,
-        turned: [bool; 2],
     },
     /// Closes a group of products.
     GroupCommit,

@@ -95,12 +95,14 @@ fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
 /// Attention and its gradients, fast beside exact: as near as weights of 16 bits allow, by other kernels where the device has such,
 /// and by no others with a mask. (How near the kernels are to the truth is tested where they are.)
 fn attention<D: Driver>(d: &GpuDevice<D>, has: bool) {
-    for (dtype, causal, near) in [(DType::F16, true, 0.004), (DType::BF16, false, 0.03)] {
+    // Of 64 numbers by boxes, where a device has such.
+    let rows = [(DType::F16, true, 0.004, 32), (DType::BF16, false, 0.03, 32), (DType::F16, true, 0.004, 64)];
+    for (dtype, causal, near, width) in rows {
         let make = |seed: usize, dims: &[usize]| {
             let x = whole(d, DType::F32, seed, dims) * 0.21 + whole(d, DType::F32, seed + 1, dims) * 0.037;
             x.to_dtype(dtype).requires_grad()
         };
-        let (q, kv) = ([1, 2, 70, 32], [1, 1, 70, 32]);
+        let (q, kv) = ([1, 2, 70, width], [1, 1, 70, width]);
         let x = [make(1, &q), make(3, &kv), make(5, &kv)];
         let run = |p: Precision, mask: Option<&On<D>>| {
             let before = d.kernels().unwrap();

@@ -25,7 +25,8 @@ macro_rules! int {
                     | Unary::Trunc
                     | Unary::Round
                     | Unary::RoundF16
-                    | Unary::RoundBF16 => None,
+                    | Unary::RoundBF16
+                    | Unary::Exp2 => None,
                 }
             }
             pub fn binary(op: Binary) -> Option<Two> {

@@ -43,7 +43,8 @@ pub fn unary(op: Unary, s: Scalar) -> Option<One> {
             | Unary::Trunc
             | Unary::Round
             | Unary::RoundF16
-            | Unary::RoundBF16 => None,
+            | Unary::RoundBF16
+            | Unary::Exp2 => None,
         },
         Scalar::I32 => int::i32::unary(op),
         Scalar::U32 => int::u32::unary(op),

@@ -262,6 +262,21 @@ impl Builder {
         let types = self.types(&sums);
         self.push_many(Op::BoxMulAdd { a: (a_lies, a, a_at.id), b: (b_lies, b, b_at.id), sums }, &types)
     }
+    /// The same with rows in fragments, four for the terms of a block; see [`Op::RowsMulAdd`].
+    ///
+    /// # Panics
+    /// If there are not four.
+    pub fn rows_mul_add<'k>(
+        &'k self,
+        a: &[Val<'k>],
+        (b_lies, b, b_at): (Layout, Place, Val<'k>),
+        sums: &[Val<'k>],
+    ) -> Vec<Val<'k>> {
+        let a: [Val<'k>; 4] = a.try_into().expect("a block has four fragments of terms");
+        let sums: Vec<Value> = sums.iter().map(|v| v.id).collect();
+        let types = self.types(&sums);
+        self.push_many(Op::RowsMulAdd { a: a.map(|v| v.id), b: (b_lies, b, b_at.id), sums }, &types)
+    }
     /// Waits until at most so many of the last products are under way.
     pub fn wait_products(&self, open: u8) {
         self.push_none(Op::WaitProducts(open));

@@ -226,7 +226,7 @@ impl Kernel {
         }
         self.body.each_inst(&mut |inst| {
             f.copies |= matches!(inst.op, Op::Copy { .. });
-            f.boxes |= matches!(inst.op, Op::Fetch { .. } | Op::BoxMulAdd { .. });
+            f.boxes |= matches!(inst.op, Op::Fetch { .. } | Op::BoxMulAdd { .. } | Op::RowsMulAdd { .. });
         });
         f.fragments = self.values.iter().any(|t| matches!(t, Type::Fragment(_)));
         f

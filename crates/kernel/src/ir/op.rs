@@ -26,6 +26,9 @@ pub enum Unary {
     Trunc,
     /// Floats: to the nearest whole number, halves to even; the sign stays on a zero.
     Round,
+    /// f32: near 2^x for x up to 127: wrong by 3e-6 of itself at most, and what is below 2^-126 may be 0. Above, it may be anything;
+    /// NaN stays one. Only work that was asked for as fast may use it. (The interpreter rounds to nearest, and gives 0 below 2^-126.)
+    Exp2,
     /// Bool: the other truth value. Integers: every bit flipped.
     Not,
     /// f32: to the nearest f16, ties to even, and back; beyond 65519.99.. infinity.
@@ -168,8 +171,8 @@ pub enum Layout {
 ///
 /// **Boxes** are fetched by the workgroup, and go on their way as copies do: from its `Fetch` on nobody may touch a box, and the
 /// `Await` of its signal ends that, for all invocations, without a barrier. How a box lies in shared memory only the device knows:
-/// shared memory to which boxes are fetched is for them alone, and products (`BoxMulAdd`) alone read it. These go on, too:
-/// until a `WaitProducts` has waited for one, nobody may change what it reads or look at its sums. A kernel ends with none under way.
+/// shared memory to which boxes are fetched is for them alone, and products (`BoxMulAdd`, `RowsMulAdd`) alone read it. These go on,
+/// too: until a `WaitProducts` has waited for one, nobody may change what it reads or look at its sums. A kernel ends with none under way.
 ///
 /// **Uniform.** What is marked so must be reached by all invocations of a workgroup or by none: inside of branches
 /// and loops whose conditions and bounds are the same for all of them.
@@ -285,7 +288,17 @@ pub enum Op {
         /// c, which becomes c + a * b.
         sums: Vec<Value>,
     },
-    /// Waits until at most so many of the last `BoxMulAdd` are under way. Uniform.
+    /// The same with rows that are not in memory: four fragments of 16-bit floats, side by side, are the 64 terms of a subgroup's 16 rows.
+    /// Until the product was waited for they may not be made anew, as a loop's next turn would. Uniform.
+    RowsMulAdd {
+        /// The rows.
+        a: [Value; 4],
+        /// Where the columns are, and how a block of them lies.
+        b: (Layout, Place, Value),
+        /// c, which becomes c + a * b.
+        sums: Vec<Value>,
+    },
+    /// Waits until at most so many of the last products of boxes are under way. Uniform.
     WaitProducts(u8),
     /// The first region where the condition (one bool) is true, else the second. What a region yields are the results.
     If(Value, Region, Region),

@@ -64,6 +64,7 @@ macro_rules! each_operand {
                 }
             }
             Op::BoxMulAdd { a: (_, _, a), b: (_, _, b), sums } => [a, b].into_iter().chain(sums).for_each($f),
+            Op::RowsMulAdd { a, b: (_, _, b), sums } => a.into_iter().chain([b]).chain(sums).for_each($f),
             Op::Compose(all) | Op::FragmentOf(_, all) => all.into_iter().for_each($f),
             Op::For { start, end, step, init, .. } => {
                 [start, end, step].into_iter().chain(init).for_each($f);
@@ -121,6 +122,7 @@ impl Op {
             | Op::Fetch { .. }
             | Op::Await(..)
             | Op::BoxMulAdd { .. }
+            | Op::RowsMulAdd { .. }
             | Op::WaitProducts(_) => Nature::Change { together: true },
             Op::Shuffle(..)
             | Op::Broadcast(..)

@@ -172,6 +172,7 @@ impl Fold {
             | Op::Fetch { .. }
             | Op::Await(..)
             | Op::BoxMulAdd { .. }
+            | Op::RowsMulAdd { .. }
             | Op::WaitProducts(_)
             | Op::Shuffle(..)
             | Op::Broadcast(..)

@@ -440,6 +440,18 @@ impl<'a> Parser<'a> {
                 let (a, b) = (block()?, block()?);
                 Op::BoxMulAdd { a, b, sums: self.list()? }
             }
+            "rows_mul_add" => {
+                let mut rows = || -> Read<Value> {
+                    let v = self.value()?;
+                    self.expect(",")?;
+                    Ok(v)
+                };
+                let a = [rows()?, rows()?, rows()?, rows()?];
+                let l = self.known("`rows` or `columns`", Layout::of)?;
+                let (p, at) = self.indexed()?;
+                self.expect(",")?;
+                Op::RowsMulAdd { a, b: (l, p, at), sums: self.list()? }
+            }
             "wait_products" => Op::WaitProducts(self.u8()?),
             "shuffle" => {
                 let [v, lane] = self.values()?;

@@ -156,6 +156,16 @@ impl Printer<'_> {
                 let [a, b] = [a, b].map(|(l, p, at)| format!("{} {}[%{}]", l.word(), self.place(*p), at.0));
                 format!("box_mul_add {a}, {b}, {}", list(sums))
             }
+            Op::RowsMulAdd { a, b: (l, p, at), sums } => {
+                format!(
+                    "rows_mul_add {}, {} {}[%{}], {}",
+                    list(a),
+                    l.word(),
+                    self.place(*p),
+                    at.0,
+                    list(sums)
+                )
+            }
             Op::WaitProducts(open) => format!("wait_products {open}"),
             Op::If(c, _, _) => format!("if %{}", c.0),
             Op::For { start, end, step, init, body } => {

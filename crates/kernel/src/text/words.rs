@@ -31,7 +31,7 @@ macro_rules! plain {
 plain! {
     Unary {
         Neg "neg"; Abs "abs"; Sqrt "sqrt"; Floor "floor"; Ceil "ceil"; Trunc "trunc"; Round "round"; Not "not";
-        RoundF16 "round_f16"; RoundBF16 "round_bf16";
+        RoundF16 "round_f16"; RoundBF16 "round_bf16"; Exp2 "exp2";
     }
     Binary {
         Add "add"; Sub "sub"; Mul "mul"; Div "div"; Rem "rem"; Min "min"; Max "max"; And "and"; Or "or"; Xor "xor";

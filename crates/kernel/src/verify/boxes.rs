@@ -63,6 +63,7 @@ fn own_memory(k: &Kernel) -> Check {
             Op::Load(p, ..) | Op::Store(p, ..) | Op::Atomic(_, p, ..) | Op::Copy { to: p, .. } => (false, p),
             Op::FragmentLoad(_, _, p, ..) | Op::FragmentStore(_, p, ..) => (false, p),
             Op::BoxMulAdd { a: (_, a, _), b: (_, b, _), .. } => (true, if holds(a) { b } else { a }),
+            Op::RowsMulAdd { b: (_, b, _), .. } => (true, b),
             _ => return,
         };
         if holds(place) != own {
@@ -86,7 +87,7 @@ fn read_by_one(k: &Kernel) -> Check {
     });
     let mut wrong = None;
     k.body.each_inst(&mut |inst| {
-        if let Op::BoxMulAdd { sums, .. } = &inst.op
+        if let Op::BoxMulAdd { sums, .. } | Op::RowsMulAdd { sums, .. } = &inst.op
             && let Some(v) = sums.iter().find(|v| readers[v.0 as usize] > 1)
         {
             wrong = wrong.or(Some((inst, *v)));
@@ -129,16 +130,8 @@ pub(super) fn product(
     blocks: [&(Layout, Place, Value); 2],
     sums: &[Value],
 ) -> Result<(), String> {
-    if k.subgroup != Some(32) || !k.invocations().is_multiple_of(BLOCK_INVOCATIONS) {
-        return Err(format!("blocks are multiplied by {BLOCK_INVOCATIONS} invocations, in subgroups of 32"));
-    }
-    let mut elems = Vec::new();
-    for (_, place, at) in blocks {
-        super::types::index(k, at)?;
-        let Place::Shared(i) = place else { return Err("blocks lie in shared memory".to_string()) };
-        let shared = k.shared.get(*i as usize).ok_or_else(|| format!("there is no shared memory {i}"))?;
-        elems.push(shared.elem);
-    }
+    workers(k)?;
+    let elems = [block(k, blocks[0])?, block(k, blocks[1])?];
     if elems[0] != elems[1] || !View::fetches(elems[0]) {
         return Err(format!("blocks of {} and of {}; both are f16, bf16 or f32", elems[0], elems[1]));
     }
@@ -146,6 +139,44 @@ pub(super) fn product(
     if !View::turns(elems[0]) && (a, b) != (Layout::Rows, Layout::Columns) {
         return Err(format!("blocks of {}, whose lines are not of terms", elems[0]));
     }
+    are_sums(k, sums)
+}
+
+/// The same of rows in fragments.
+pub(super) fn product_of_rows(
+    k: &Kernel,
+    a: &[Value; 4],
+    b: &(Layout, Place, Value),
+    sums: &[Value],
+) -> Result<(), String> {
+    workers(k)?;
+    let elem = block(k, b)?;
+    if !View::turns(elem) {
+        return Err(format!("rows by blocks of {elem}; f16 or bf16"));
+    }
+    let rows = Type::Fragment(Fragment { role: Role::A, elem, m: 16, n: 16, k: 16 });
+    if let Some(v) = a.iter().find(|v| k.ty(**v) != rows) {
+        return Err(format!("%{} is {}, and should be {rows}", v.0, k.ty(*v)));
+    }
+    are_sums(k, sums)
+}
+
+fn workers(k: &Kernel) -> Result<(), String> {
+    if k.subgroup == Some(32) && k.invocations().is_multiple_of(BLOCK_INVOCATIONS) {
+        return Ok(());
+    }
+    Err(format!("blocks are multiplied by {BLOCK_INVOCATIONS} invocations, in subgroups of 32"))
+}
+
+/// What a block is of.
+fn block(k: &Kernel, (_, place, at): &(Layout, Place, Value)) -> Result<Elem, String> {
+    super::types::index(k, at)?;
+    let Place::Shared(i) = place else { return Err("blocks lie in shared memory".to_string()) };
+    let shared = k.shared.get(*i as usize).ok_or_else(|| format!("there is no shared memory {i}"))?;
+    Ok(shared.elem)
+}
+
+fn are_sums(k: &Kernel, sums: &[Value]) -> Result<(), String> {
     if sums.is_empty() || sums.len() > MOST_SUMS || !sums.len().is_multiple_of(BLOCK_SUMS) {
         return Err(format!("{} sums; a multiple of {BLOCK_SUMS} up to {MOST_SUMS}", sums.len()));
     }

@@ -196,6 +196,10 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             boxes::product(k, [a, b], sums)?;
             return Ok(Gives::Many(sums.iter().map(ty).collect()));
         }
+        Op::RowsMulAdd { a, b, sums } => {
+            boxes::product_of_rows(k, a, b, sums)?;
+            return Ok(Gives::Many(sums.iter().map(ty).collect()));
+        }
         Op::WaitProducts(_) => return Ok(Gives::Nothing),
         Op::Shuffle(v, lane) => {
             lanes(k)?;

@@ -5,27 +5,28 @@ use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_kernel::interp::Memory;
 use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::library::Work;
 use elinvar_kernel::library::attention::{parts, units};
 use elinvar_ops::backend::Attention;
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Batch, heads, heads of keys, queries, keys, width.
-type Sizes = [usize; 6];
+pub type Sizes = [usize; 6];
 
-struct Case {
-    dtype: DType,
-    sizes: Sizes,
-    a: Attention,
+pub struct Case {
+    pub dtype: DType,
+    pub sizes: Sizes,
+    pub a: Attention,
     /// q, k, v, as they lie one after the other.
-    numbers: [Vec<f32>; 3],
+    pub numbers: [Vec<f32>; 3],
 }
 
-fn layout(dims: &[usize]) -> Layout {
+pub fn layout(dims: &[usize]) -> Layout {
     Layout::contiguous(Shape::new(dims).expect("small"))
 }
 
-fn noise(stream: u64, n: usize, most: f32) -> Vec<f32> {
+pub fn noise(stream: u64, n: usize, most: f32) -> Vec<f32> {
     let s = Stream { seed: 23, stream };
     (0..n as u64).map(|i| (unit_f32(s.word(i)) * 2.0 - 1.0) * most).collect()
 }
@@ -42,7 +43,7 @@ fn host(dtype: DType, x: &[f32]) -> HostData {
     }
 }
 
-fn floats(x: &HostData) -> Vec<f32> {
+pub fn floats(x: &HostData) -> Vec<f32> {
     match x {
         HostData::F16(x) => x.iter().map(|x| x.to_f32()).collect(),
         HostData::BF16(x) => x.iter().map(|x| x.to_f32()).collect(),
@@ -52,7 +53,7 @@ fn floats(x: &HostData) -> Vec<f32> {
 }
 
 impl Case {
-    fn layouts(&self) -> [Layout; 3] {
+    pub fn layouts(&self) -> [Layout; 3] {
         let [b, h, j, l, s, d] = self.sizes;
         [layout(&[b, h, l, d]), layout(&[b, j, s, d]), layout(&[b, j, s, d])]
     }
@@ -68,16 +69,19 @@ impl Case {
     }
     /// y and lse by the units' kernel, in the interpreter and on a machine for PTX.
     fn by_units(&self) -> [HostData; 2] {
-        let (layouts, [b, h, _, l, _, d]) = (self.layouts(), self.sizes);
-        let [q, k, v] = &layouts;
-        let work = units::attention(&self.a, self.dtype, [q, k, v]).expect("there are queries");
+        let layouts = self.layouts();
+        self.by(&units::attention(&self.a, self.dtype, layouts.each_ref()).expect("there are queries"))
+    }
+    /// The same by some kernel.
+    pub fn by(&self, work: &Work<'_>) -> [HostData; 2] {
+        let [b, h, _, l, _, d] = self.sizes;
         let mut buffers: Vec<Memory> =
             self.numbers.iter().map(|x| Memory::from_host(&host(self.dtype, x))).collect();
         buffers.extend([Memory::of(self.dtype, b * h * l * d), Memory::of(DType::F32, b * h * l)]);
-        run_work(&work, &mut buffers);
+        run_work(work, &mut buffers);
         [3, 4].map(|i| buffers[i].to_host().expect("it has a dtype"))
     }
-    fn by_definition(&self) -> [HostData; 2] {
+    pub fn by_definition(&self) -> [HostData; 2] {
         let (layouts, all) = (self.layouts(), self.numbers.each_ref().map(|x| host(self.dtype, x)));
         let view = |i: usize| View { buffer: &all[i], layout: &layouts[i], dtype: self.dtype };
         let (y, lse) = Reference::attention(&ReferenceDevice, &self.a, view(0), view(1), view(2), None)
@@ -89,7 +93,7 @@ impl Case {
     fn check(&self) {
         self.is_near(self.by_units());
     }
-    fn is_near(&self, got: [HostData; 2]) {
+    pub fn is_near(&self, got: [HostData; 2]) {
         let [b, h, j, l, s, d] = self.sizes;
         let what = format!("{} {:?} {:?}", self.dtype, self.sizes, self.a);
         let [y, lse] = got.each_ref().map(floats);

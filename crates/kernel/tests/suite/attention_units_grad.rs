@@ -3,13 +3,14 @@
 use crate::backend::run_steps;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Shape};
+use elinvar_kernel::library::Steps;
 use elinvar_kernel::library::attention::{Given, units_grad};
 use elinvar_ops::backend::Attention;
 
 /// Batch, heads, heads of keys, queries, keys, width.
-type Sizes = [usize; 6];
+pub type Sizes = [usize; 6];
 
-fn layout(dims: &[usize]) -> Layout {
+pub fn layout(dims: &[usize]) -> Layout {
     Layout::contiguous(Shape::new(dims).expect("small"))
 }
 
@@ -68,7 +69,10 @@ impl Sums {
     }
 }
 
-fn check(dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
+/// How a gradient is computed.
+pub type How = fn(&Attention, DType, &Given<'_>) -> Steps<'static>;
+
+pub fn check(how: How, dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
     let [b, h, j, l, s, d] = sizes;
     let case = format!("{dtype} {sizes:?} {a:?}");
     let eps = if dtype == DType::F16 { 2f64.powi(-11) } else { 2f64.powi(-8) };
@@ -115,7 +119,7 @@ fn check(dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
 
     let (of_q, of_k, of_lse) = (layout(&[b, h, l, d]), layout(&[b, j, s, d]), layout(&[b, h, l]));
     let given = Given { q: &of_q, k: &of_k, v: &of_k, o: &of_q, lse: &of_lse, g: &of_q, mask: None };
-    let steps = units_grad::attention_grad(a, dtype, &given);
+    let steps = how(a, dtype, &given);
     let got = run_steps(&steps, &[&q_data, &k_data, &v_data, &o_data, &lse_data, &g_data]);
     let got: Vec<Vec<f64>> = got.iter().map(|m| floats(&m.to_host().expect("it has a dtype"))).collect();
     dq.check(&got[0], a.scale, eps, &case);
@@ -137,7 +141,7 @@ fn the_gradient_is_near_the_definition() {
     ];
     for (n, (sizes, causal, scale)) in rows.into_iter().enumerate() {
         for dtype in [DType::F16, DType::BF16] {
-            check(dtype, sizes, &Attention::exact(scale, causal), 4 * n as u64);
+            check(units_grad::attention_grad, dtype, sizes, &Attention::exact(scale, causal), 4 * n as u64);
         }
     }
 }

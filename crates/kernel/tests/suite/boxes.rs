@@ -176,6 +176,106 @@ fn blocks_may_lie_the_other_way() {
     assert!(by_machine(&k, &text) == want, "{text}");
 }
 
+/// Rows in fragments: 64 of 64 terms, which are the first numbers of x, by a block of columns.
+const ROWS: &str = "fetch %0, b[%0] = vw[%3, %3, %3]
+    %17: u32 = const 8
+    %18: u32 = add %13, %17
+    %19: u32 = add %18, %15
+    %20: u32 = add %19, %15
+    %21: u32 = add %20, %15
+    %22: fragment.a.f16.16x16x16 = fragment_load rows x[%18], %14
+    %23: fragment.a.f16.16x16x16 = fragment_load rows x[%19], %14
+    %24: fragment.a.f16.16x16x16 = fragment_load rows x[%20], %14
+    %25: fragment.a.f16.16x16x16 = fragment_load rows x[%21], %14
+    await %0, %0
+    %26: fragment.c.f32.16x16x16, %27: fragment.c.f32.16x16x16, %28: fragment.c.f32.16x16x16, %29: fragment.c.f32.16x16x16 = rows_mul_add %22, %23, %24, %25, columns b[%0], %7, %8, %9, %10
+    wait_products 0
+    fragment_store rows y[%13], %14 = %26
+    %30: u32 = add %13, %15
+    fragment_store rows y[%30], %14 = %27
+    %31: u32 = add %30, %15
+    fragment_store rows y[%31], %14 = %28
+    %32: u32 = add %31, %15
+    fragment_store rows y[%32], %14 = %29";
+
+#[test]
+fn rows_may_be_fragments() {
+    for lies in ["columns", "rows"] {
+        let k = kernel(&ROWS.replace("columns b", &format!("{lies} b")));
+        assert_eq!(parse(&print(&k)).unwrap(), k);
+        let column = |j: usize, t: usize| if lies == "columns" { (j, t) } else { (t, j) };
+        let sum = |i: usize, j: usize| {
+            let term = |t: usize| {
+                let (line, at) = column(j, t);
+                let w = if line < SIZES[1] { number(1, BEFORE + line * LINE + at) } else { 0.0 };
+                number(0, BEFORE + i * 64 + t) * w
+            };
+            (0..64).map(term).sum::<f32>()
+        };
+        let all = (0..64).flat_map(|i| (0..64).map(move |j| (i, j)));
+        let want: Vec<u64> = all.map(|(i, j)| u64::from(sum(i, j).to_bits())).collect();
+        assert!(stored(&k).unwrap() == want, "{lies}");
+        let text = ptx::emit(&k, ptx::BOXES).unwrap();
+        assert!(by_machine(&k, &text) == want, "{lies}\n{text}");
+        // Sums of nothing stand in no registers before.
+        assert!(text.contains("setp.ne.u32 %p") && text.contains(", 0, 0;"), "{text}");
+        let wrongs = |wrong: &str, what: &str| {
+            let seen = std::panic::catch_unwind(|| by_machine(&k, wrong)).map_or(true, |y| y != want);
+            assert!(seen && wrong != text, "{what}: nothing is wrong\n{wrong}");
+        };
+        for word in ["wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"] {
+            let line =
+                text.lines().find(|l| l.contains(word)).unwrap_or_else(|| panic!("no {word} in\n{text}"));
+            wrongs(&text.replacen(&format!("{line}\n"), "", 1), word);
+        }
+        // A register of a factor that is changed while the product reads it.
+        let product = text.lines().find(|l| l.contains("wgmma.mma_async")).expect("there is a product");
+        let register =
+            product.split('{').nth(2).and_then(|l| l.split(',').next()).expect("rows in registers");
+        let wait = text.lines().find(|l| l.contains("wgmma.wait_group")).expect("it is waited for");
+        wrongs(&text.replacen(wait, &format!("  mov.b32 {register}, 0x0;\n{wait}"), 1), "a changed register");
+    }
+}
+
+/// In a loop without a wait, the second turn makes fragments anew while the product of the first one reads them; so it does where
+/// they are carried, and changed at its end.
+#[test]
+fn rows_stay_while_a_product_reads_them() {
+    let head = ROWS.split("await").next().expect("there is one");
+    let sums = "%26: fragment.c.f32.16x16x16, %27: fragment.c.f32.16x16x16, %28: fragment.c.f32.16x16x16, %29: fragment.c.f32.16x16x16";
+    let carried = "%31: fragment.c.f32.16x16x16 = %7, %32: fragment.c.f32.16x16x16 = %8, %33: fragment.c.f32.16x16x16 = %9, %34: fragment.c.f32.16x16x16 = %10";
+    let made = "%36: fragment.a.f16.16x16x16 = fragment_load rows x[%18], %14";
+    let product = |first: &str| {
+        format!(
+            "%37: fragment.c.f32.16x16x16, %38: fragment.c.f32.16x16x16, %39: fragment.c.f32.16x16x16, %40: fragment.c.f32.16x16x16 = rows_mul_add {first}, %23, %24, %25, columns b[%0], %31, %32, %33, %34"
+        )
+    };
+    for (wait, good) in [("", false), ("wait_products 0", true)] {
+        let all = [
+            format!(
+                "{head} await %0, %0 {sums} = for %30: u32 = %0 to %14 step %15 carry {carried} {{ %35: u32 = const 1 {made} {} {wait} yield %37, %38, %39, %40 }} wait_products 0",
+                product("%36")
+            ),
+            format!(
+                "{head} await %0, %0 {sums}, %41: fragment.a.f16.16x16x16 = for %30: u32 = %0 to %14 step %15 carry {carried}, %35: fragment.a.f16.16x16x16 = %22 {{ {made} {} {wait} yield %37, %38, %39, %40, %36 }} wait_products 0",
+                product("%35")
+            ),
+        ];
+        for body in all {
+            let mut k = kernel(&body);
+            pass::compact(&mut k);
+            verify(&k).unwrap_or_else(|e| panic!("{e}\n{body}"));
+            let got = stored(&k).err();
+            match got {
+                None => assert!(good, "{body}"),
+                Some(what) => {
+                    assert!(!good && what.contains("is made anew while a product reads it"), "{what}\n{body}")
+                }
+            }
+        }
+    }
+}
+
 /// Each line that has to do with order is needed, and each that is not there is missed; by the interpreter and by the machine that
 /// runs PTX.
 #[test]
@@ -370,6 +470,18 @@ fn what_is_no_box() {
     for (body, want) in rows {
         let got = verify(&kernel(&body)).err().map_or("valid".to_string(), |e| e.0);
         assert!(got.contains(want), "{body}\n{got}\nshould say: {want}");
+    }
+    let rows = ["a.f16", "a.bf16", "c.f32"].map(|word| {
+        let body = format!(
+            "fetch %0, a[%0] = vx[%3, %3, %3] %17: fragment.{word}.16x16x16 = fragment_fill %6
+             %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16, %21: fragment.c.f32.16x16x16 = rows_mul_add %17, %17, %17, %17, columns a[%0], %7, %8, %9, %10"
+        );
+        verify(&kernel(&body)).err().map_or("valid".to_string(), |e| e.0)
+    });
+    assert_eq!(rows[0], "valid");
+    for (said, word) in rows[1..].iter().zip(["a.bf16", "c.f32"]) {
+        let want = format!("%17 is fragment.{word}.16x16x16, and should be fragment.a.f16.16x16x16");
+        assert!(said.contains(&want), "{said}");
     }
     let heads = [
         ("view v y 64 offset terms rows planes line line", "view v: of f32 that are write"),

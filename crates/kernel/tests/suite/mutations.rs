@@ -366,6 +366,10 @@ fn unit_cases() -> Vec<Case> {
         let others = [noise(280, 4), halves(many, 5), noise(280, 6), Memory::of(d, result)];
         q_k_v.into_iter().chain(others).collect()
     };
+    // Blocks that are seen whole, and in part; three and four through two slots.
+    let heads = layout(&[1, 1, 200, 64]);
+    let tile = attention::boxes::Tile { groups: 3, block: 64, slots: 2 };
+    let of_heads = attention::boxes::attention(&a, d, [&heads; 3], tile).expect("there are queries");
     // Five steps through two slots.
     let tile = boxes::Tile { groups: 1, columns: 64, slots: 2 };
     let (rows, columns) = (layout(&[1, 16, 264]), layout(&[1, 264, 64]));
@@ -376,6 +380,17 @@ fn unit_cases() -> Vec<Case> {
             "product of boxes",
             of_boxes,
             vec![halves(16 * 264, 1), halves(64 * 264, 2), Memory::of(d, 16 * 64)],
+        ),
+        case(
+            "attention by boxes",
+            of_heads,
+            vec![
+                halves(200 * 64, 1),
+                halves(200 * 64, 2),
+                halves(200 * 64, 3),
+                Memory::of(d, 200 * 64),
+                Memory::of(DType::F32, 200),
+            ],
         ),
         case(
             "product by units",

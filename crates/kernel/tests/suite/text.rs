@@ -62,6 +62,8 @@ fn lowering_changes_no_bit_of_random_kernels() {
         division: true,
         shifts: true,
         extremes: true,
+        wide_extremes: true,
+        exp2: true,
         saturation: true,
         copy_sign: true,
         fused: false,

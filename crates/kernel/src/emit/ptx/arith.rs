@@ -30,6 +30,7 @@ impl Emitter<'_> {
             ),
             Unary::Not => format!("not.{}", raw(s)),
             Unary::Abs => format!("abs.{t}"),
+            Unary::Exp2 => format!("ex2.approx.ftz.{t}"),
             Unary::Sqrt => format!("sqrt.rn.{t}"),
             Unary::Floor => format!("cvt.rmi.{t}.{t}"),
             Unary::Ceil => format!("cvt.rpi.{t}.{t}"),
@@ -65,6 +66,9 @@ impl Emitter<'_> {
             Binary::Max if bool => "or.pred".into(),
             Binary::Min if s.is_int() => format!("min.{t}"),
             Binary::Max if s.is_int() => format!("max.{t}"),
+            // NaN if one is, and zeros have an order.
+            Binary::Min if s == Scalar::F32 && self.has_extremes => format!("min.NaN.{t}"),
+            Binary::Max if s == Scalar::F32 && self.has_extremes => format!("max.NaN.{t}"),
             Binary::And => format!("and.{r}"),
             Binary::Or => format!("or.{r}"),
             Binary::Xor => format!("xor.{r}"),

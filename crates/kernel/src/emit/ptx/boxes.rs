@@ -104,27 +104,11 @@ impl Emitter<'_> {
         results: &[Value],
     ) {
         let elem = self.elem(a.1);
-        let word = match elem {
-            Elem::BF16 => "bf16",
-            Elem::F32 => "tf32",
-            _ => "f16",
-        };
+        let word = factor(elem);
         let of_terms = [a.0 == Layout::Rows, b.0 == Layout::Columns];
         let [(mut x, x_step), (mut w, w_step)] =
             [(a, 0), (b, 1)].map(|((_, p, at), i)| self.block(*p, *at, of_terms[i]));
-        // Sums that are not in registers of their own get some.
-        let mut registers = Vec::new();
-        for (&v, &r) in sums.iter().zip(results) {
-            let mut own = self.all(v);
-            if !self.own[v.0 as usize] {
-                own = own.iter().map(|from| self.inst(Scalar::F32, "mov.f32", &[from])).collect();
-            }
-            registers.extend(own.iter().cloned());
-            self.own[r.0 as usize] = true;
-            self.values[r.0 as usize] = own;
-        }
-        let (columns, list) = (16 * sums.len(), registers.join(", "));
-        let always = self.inst(Scalar::Bool, "setp.ne.u32", &["1", "0"]);
+        let (columns, list, mut adds) = self.begin_sums(sums, results);
         let [a_turned, b_turned] = of_terms.map(|along| u32::from(!along));
         // Others than those of 16 bits cannot be turned, and so nothing is said of it.
         let turned = if elem == Elem::F32 { String::new() } else { format!(", {a_turned}, {b_turned}") };
@@ -132,14 +116,75 @@ impl Emitter<'_> {
         self.line("wgmma.fence.sync.aligned");
         for part in 0..BOX_LINE / TERMS {
             if part > 0 {
+                adds = self.always();
                 x = self.inst(Scalar::U64, "add.u64", &[&x, &x_step.to_string()]);
                 w = self.inst(Scalar::U64, "add.u64", &[&w, &w_step.to_string()]);
             }
             self.line(&format!(
-                "wgmma.mma_async.sync.aligned.m64n{columns}k{terms}.f32.{word}.{word} {{{list}}}, {x}, {w}, {always}, 1, \
+                "wgmma.mma_async.sync.aligned.m64n{columns}k{terms}.f32.{word}.{word} {{{list}}}, {x}, {w}, {adds}, 1, \
                  1{turned}"
             ));
         }
         self.line("wgmma.commit_group.sync.aligned");
+    }
+
+    /// The columns and the registers of a product's sums, and whether its first part adds to what stands there: sums of nothing need
+    /// no zeros. Those that are not in registers of their own get some.
+    fn begin_sums(&mut self, sums: &[Value], results: &[Value]) -> (usize, String, Register) {
+        let blank = sums.iter().all(|v| self.blank[v.0 as usize]);
+        let mut registers = Vec::new();
+        for (&v, &r) in sums.iter().zip(results) {
+            let mut own = self.all(v);
+            if blank {
+                own = own.iter().map(|_| self.scalar_register(Scalar::F32)).collect();
+            } else if !self.own[v.0 as usize] {
+                own = own.iter().map(|from| self.inst(Scalar::F32, "mov.f32", &[from])).collect();
+            }
+            registers.extend(own.iter().cloned());
+            self.own[r.0 as usize] = true;
+            self.values[r.0 as usize] = own;
+        }
+        let adds = if blank { self.once(Scalar::Bool, "setp.ne.u32", &["0", "0"]) } else { self.always() };
+        (16 * sums.len(), registers.join(", "), adds)
+    }
+    fn always(&mut self) -> Register {
+        self.once(Scalar::Bool, "setp.ne.u32", &["1", "0"])
+    }
+
+    /// Rows of the left factor are in registers: those of a fragment are those of an instruction. Nobody may change them before the product
+    /// was waited for; the fence makes what was put there before known to it.
+    pub(super) fn rows_mul_add(
+        &mut self,
+        a: [Value; 4],
+        b: &(Layout, Place, Value),
+        sums: &[Value],
+        results: &[Value],
+    ) {
+        let (word, of_terms) = (factor(self.elem(b.1)), b.0 == Layout::Columns);
+        let (mut w, step) = self.block(b.1, b.2, of_terms);
+        let (columns, list, mut adds) = self.begin_sums(sums, results);
+        let turned = u32::from(!of_terms);
+        self.line("wgmma.fence.sync.aligned");
+        for (part, rows) in a.into_iter().enumerate() {
+            if part > 0 {
+                adds = self.always();
+                w = self.inst(Scalar::U64, "add.u64", &[&w, &step.to_string()]);
+            }
+            let rows = self.all(rows).join(", ");
+            self.line(&format!(
+                "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{word}.{word} {{{list}}}, {{{rows}}}, {w}, {adds}, 1, 1, \
+                 {turned}"
+            ));
+        }
+        self.line("wgmma.commit_group.sync.aligned");
+    }
+}
+
+/// The word for factors.
+fn factor(elem: Elem) -> &'static str {
+    match elem {
+        Elem::BF16 => "bf16",
+        Elem::F32 => "tf32",
+        _ => "f16",
     }
 }

@@ -46,6 +46,9 @@ pub const MATRIX_UNITS: Target = Target { capability: 80, version: (7, 0), alone
 /// The oldest devices that copy to shared memory while a kernel goes on (Ampere).
 pub const COPIES: Target = Target { capability: 80, version: (7, 0), alone: false };
 
+/// The oldest devices with a smaller and a larger f32 that know NaN and the order of zeros (Ampere).
+const EXTREMES: Target = Target { capability: 80, version: (7, 0), alone: false };
+
 /// The devices that fetch boxes of tensors and multiply them in shared memory (Hopper). Later ones do it in other ways.
 pub const BOXES: Target = Target { capability: 90, version: (8, 0), alone: true };
 
@@ -101,7 +104,8 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
     let wants = Wants {
         division: true,
         shifts: true,
-        extremes: true,
+        extremes: target.capability < EXTREMES.capability,
+        wide_extremes: true,
         // NaN to 64 bits is not 0.
         saturation: true,
         copy_sign: true,
@@ -131,6 +135,9 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
         own: vec![false; k.values.len()],
         indices: Indices::of(&k),
         rounds_bf16: target.capability >= MATRIX_UNITS.capability,
+        has_extremes: target.capability >= EXTREMES.capability,
+        blank: vec![false; k.values.len()],
+        zero: vec![false; k.values.len()],
         body: String::new(),
         registers: [0; 6],
         values: vec![Vec::new(); k.values.len()],
@@ -216,6 +223,12 @@ struct Emitter<'a> {
     indices: Indices<'a>,
     /// Has the target an instruction that rounds to bf16?
     rounds_bf16: bool,
+    /// Has it a smaller and a larger f32?
+    has_extremes: bool,
+    /// Which values are sums of nothing: products that begin with these need no zeros in registers.
+    blank: Vec<bool>,
+    /// Which values are the constant 0.
+    zero: Vec<bool>,
     body: String,
     /// How many of each class there are.
     registers: [u32; 6],
@@ -352,7 +365,10 @@ impl Emitter<'_> {
 
     fn op(&mut self, op: &Op, results: &[Value]) -> Result<(), Lacking> {
         let made = match op {
-            Op::Const(c) => vec![self.constant(*c)],
+            Op::Const(c) => {
+                self.zero[results[0].0 as usize] = c.bits == 0;
+                vec![self.constant(*c)]
+            }
             Op::Param(i) => {
                 let s = self.k.params[*i as usize].scalar;
                 vec![self.inst(s, &format!("ld.param.{}", ty(s)), &[&format!("[p{i}]")])]
@@ -426,7 +442,10 @@ impl Emitter<'_> {
                 self.each([*v], |e, [v]| e.reduce(*op, s, v))
             }
             Op::FragmentLoad(f, order, p, at, stride) => self.fragment_load(*f, *order, *p, *at, *stride)?,
-            Op::FragmentFill(f, v) => self.fragment_fill(*f, *v)?,
+            Op::FragmentFill(f, v) => {
+                self.blank[results[0].0 as usize] = self.zero[v.0 as usize];
+                self.fragment_fill(*f, *v)?
+            }
             Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(*a, *b, *c)?,
             Op::FragmentNumbers(v, i) => {
                 let first = 4 * usize::from(*i);
@@ -447,6 +466,10 @@ impl Emitter<'_> {
             }
             Op::BoxMulAdd { a, b, sums } => {
                 self.box_mul_add([a, b], sums, results);
+                return Ok(());
+            }
+            Op::RowsMulAdd { a, b, sums } => {
+                self.rows_mul_add(*a, b, sums, results);
                 return Ok(());
             }
             Op::WaitProducts(open) => {

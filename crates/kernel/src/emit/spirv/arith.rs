@@ -38,6 +38,7 @@ impl Emitter<'_> {
             Unary::Ceil => self.extended(GLOp::Ceil, ty, &[a]),
             Unary::Trunc => self.extended(GLOp::Trunc, ty, &[a]),
             Unary::Round => self.extended(GLOp::RoundEven, ty, &[a]),
+            Unary::Exp2 => unreachable!("it is lowered before"),
             Unary::RoundF16 => self.round_f16(t, a),
             Unary::RoundBF16 => {
                 let bits = self.round_bf16(t, a);

@@ -73,6 +73,8 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
         division: true,
         shifts: true,
         extremes: true,
+        wide_extremes: true,
+        exp2: true,
         saturation: true,
         copy_sign: true,
         fused: !device.fused,
@@ -388,7 +390,11 @@ impl<'a> Emitter<'a> {
             Op::FragmentLoad(f, l, p, at, stride) => self.fragment_load(*f, *l, *p, [*at, *stride]),
             Op::FragmentFill(f, v) => self.fragment_fill(*f, *v),
             Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(made(), [*a, *b, *c]),
-            Op::Fetch { .. } | Op::Await(..) | Op::BoxMulAdd { .. } | Op::WaitProducts(_) => {
+            Op::Fetch { .. }
+            | Op::Await(..)
+            | Op::BoxMulAdd { .. }
+            | Op::RowsMulAdd { .. }
+            | Op::WaitProducts(_) => {
                 return self.lacking("boxes of tensors");
             }
             Op::FragmentNumbers(..) | Op::FragmentOf(..) => {

@@ -19,13 +19,20 @@ type Piece = (u32, usize, usize);
 /// What is on its way under a signal: where to, and the elements.
 type Flight = Vec<(u32, usize, Vec<u64>)>;
 
+/// What a product reads: pieces of shared memory, by those who work together, and values.
+#[derive(Default)]
+struct Reads {
+    pieces: Vec<(usize, Piece)>,
+    values: Vec<Value>,
+}
+
 /// Signals, and products under way.
 #[derive(Default)]
 pub struct Boxes {
     /// In which phase each signal is, and what is on its way in it.
     signals: Vec<(u64, Option<Flight>)>,
     /// What each product that is under way reads.
-    products: VecDeque<Vec<Piece>>,
+    products: VecDeque<Reads>,
     /// How many were begun.
     begun: u64,
     /// The product that made a value, counted from 1; 0: none.
@@ -37,6 +44,13 @@ impl Boxes {
     pub fn new(signals: usize, values: usize) -> Boxes {
         let signals = (0..signals).map(|_| (0, None)).collect();
         Boxes { signals, makers: vec![0; values], ..Boxes::default() }
+    }
+    /// That no product under way reads a value, which is made anew.
+    pub fn is_free(&self, v: Value) -> Result<(), Problem> {
+        if !self.products.iter().any(|p| p.values.contains(&v)) {
+            return Ok(());
+        }
+        Err(Problem { lane: 0, what: format!("%{} is made anew while a product reads it", v.0) })
     }
     /// Values are others from now on, all at once.
     pub fn hand_over(&mut self, from: &[Value], to: &[Value]) {
@@ -54,6 +68,7 @@ impl Machine<'_> {
             Op::Fetch { signal, boxes } => self.fetch(*signal, boxes),
             Op::Await(signal, phase) => self.await_signal(*signal, *phase),
             Op::BoxMulAdd { a, b, sums } => self.box_mul_add([*a, *b], sums, results),
+            Op::RowsMulAdd { a, b, sums } => self.rows_mul_add(*a, *b, sums, results),
             Op::WaitProducts(open) => self.wait_products(usize::from(*open)),
             _ => unreachable!("it has nothing to do with boxes"),
         }
@@ -194,7 +209,7 @@ impl Machine<'_> {
             let columns = self.block(b, b_at, first, sums.len() * 16 / side)?;
             for piece in [rows, columns] {
                 self.read_together(piece, first)?;
-                reads.push(piece);
+                reads.push((first, piece));
             }
             let number =
                 |(memory, at, _): Piece, i: usize| decode(self.shared[memory as usize].cells[at + i]);
@@ -211,7 +226,49 @@ impl Machine<'_> {
                 }
             }
         }
-        for &(memory, at, len) in &reads {
+        self.begun(Reads { pieces: reads, values: Vec::new() }, new, results);
+        Ok(())
+    }
+
+    fn rows_mul_add(
+        &mut self,
+        a: [Value; 4],
+        (b_lies, b, b_at): (Layout, Place, Value),
+        sums: &[Value],
+        results: &[Value],
+    ) -> Done {
+        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), BLOCK_LINES as usize);
+        let elem = self.memory(b).elem;
+        let (decode, line) = (arith::decode(elem), box_elements(elem) as usize);
+        let mut new: Vec<Vec<u64>> = sums.iter().map(|&v| self.slot(v).to_vec()).collect();
+        let mut pieces = Vec::new();
+        for (group, first) in (0..self.n).step_by(BLOCK_INVOCATIONS as usize).enumerate() {
+            let columns = self.block(b, b_at, first, sums.len() * 16 / side)?;
+            self.read_together(columns, first)?;
+            pieces.push((first, columns));
+            let (memory, at, _) = columns;
+            let cells = &self.shared[memory as usize].cells;
+            // Rows and terms of a fragment, subgroup after subgroup.
+            let rows = a.map(|v| self.slot(v));
+            for (f, new) in new.iter_mut().enumerate() {
+                for (row, column) in (0..side).flat_map(|i| (0..16).map(move |j| (i, j))) {
+                    let (row, j) = (group * side + row, 16 * f + column);
+                    let sum = &mut new[row * 16 + column];
+                    *sum = (0..line).fold(*sum, |sum, t| {
+                        let (block, j) = (j / side * side * line, j % side);
+                        let b = block + if b_lies == Layout::Columns { j * line + t } else { t * line + j };
+                        fma(rows[t / 16][row * 16 + t % 16], decode(cells[at + b]), sum)
+                    });
+                }
+            }
+        }
+        self.begun(Reads { pieces, values: a.to_vec() }, new, results);
+        Ok(())
+    }
+
+    /// A product was begun, and its sums will be these.
+    fn begun(&mut self, reads: Reads, new: Vec<Vec<u64>>, results: &[Value]) {
+        for &(_, (memory, at, len)) in &reads.pieces {
             self.shared_traces[memory as usize][at..at + len].iter_mut().for_each(|t| t.hold());
         }
         self.boxes.products.push_back(reads);
@@ -220,17 +277,14 @@ impl Machine<'_> {
             self.put(r, new);
             self.boxes.makers[r.0 as usize] = self.boxes.begun;
         }
-        Ok(())
     }
 
     fn wait_products(&mut self, open: usize) -> Done {
         while self.boxes.products.len() > open {
-            for (number, piece) in self.boxes.products.pop_front().unwrap_or_default().into_iter().enumerate()
-            {
+            for (first, piece) in self.boxes.products.pop_front().unwrap_or_default().pieces {
                 let (memory, at, len) = piece;
                 self.shared_traces[memory as usize][at..at + len].iter_mut().for_each(|t| t.release());
-                // Each of those who worked together has two pieces.
-                self.read_together(piece, number / 2 * BLOCK_INVOCATIONS as usize)?;
+                self.read_together(piece, first)?;
             }
         }
         Ok(())

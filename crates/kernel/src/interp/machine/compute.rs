@@ -174,7 +174,11 @@ impl Machine<'_> {
             | Op::FragmentNumbers(..)
             | Op::FragmentOf(..)
             | Op::FragmentStore(..) => self.together(&inst.op, r, lanes)?,
-            Op::Fetch { .. } | Op::Await(..) | Op::BoxMulAdd { .. } | Op::WaitProducts(_) => {
+            Op::Fetch { .. }
+            | Op::Await(..)
+            | Op::BoxMulAdd { .. }
+            | Op::RowsMulAdd { .. }
+            | Op::WaitProducts(_) => {
                 self.all_here(lanes)?;
                 self.boxes(&inst.op, &inst.results)?;
             }

@@ -86,6 +86,7 @@ impl<'a> Machine<'a> {
 
     fn region(&mut self, r: &Region, active: &[usize]) -> Result<(), Fault> {
         for inst in &r.insts {
+            inst.results.iter().try_for_each(|&v| self.boxes.is_free(v)).map_err(|p| self.fault(inst, &p))?;
             match &inst.op {
                 Op::If(cond, then, other) => {
                     let mask = std::mem::take(&mut self.slots[cond.0 as usize]);
@@ -179,6 +180,7 @@ impl<'a> Machine<'a> {
                 break;
             }
             self.region(body, &going)?;
+            carried.iter().try_for_each(|&v| self.boxes.is_free(v)).map_err(|p| self.fault(inst, &p))?;
             self.hand_over(&body.yields, carried, &going);
             for &l in &going {
                 let (old, by) = (self.slots[slot(index)][l], self.slots[slot(step)][l]);

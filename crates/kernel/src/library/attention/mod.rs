@@ -7,9 +7,12 @@
 //!
 //! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
 //! * `staged`: rows in shared memory, for both.
+//! * `boxes`: forward by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: its operands.
 //! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
 //!   queries are few.
 
+pub mod boxes;
+mod fetched;
 mod forward;
 mod grad;
 pub mod parts;

@@ -86,7 +86,7 @@ fn build(dtype: DType, wide: bool) -> Kernel {
         })[0];
         // Where a NaN is, all is one.
         let sums = k.for_(zero, parts, one, &[float(0.0), float(0.0)], |part, old| {
-            let weight = exp2(&k, maximum(part) - largest);
+            let weight = exp2(maximum(part) - largest);
             let sum = k.load(statistics, (parts + part) * rows + row, 1);
             let result = k.load(results, (part * rows + row) * d + column, 1);
             vec![sum.fma(weight, old[0]), result.fma(weight, old[1])]

@@ -6,15 +6,15 @@
 //! lanes, which find its maximum together and keep a part of its sum each. Weights, rounded to 16 bits, are put into fragments
 //! again, as the left factor of the product with values.
 //!
-//! Exponents are of 2, and a polynomial: the weights are rounded to eleven bits at most, of which it leaves none wrong but the
-//! last, rarely. What rows hold knows nothing of other rows, and blocks follow one another in order.
+//! Exponents are of 2, and computed nearly (`Unary::Exp2`): the weights are rounded to eleven bits at most, of which that leaves none
+//! wrong but the last, rarely. What rows hold knows nothing of other rows, and blocks follow one another in order.
 
 use super::parts::PART;
 use super::{Operand, buffer, push, scale, words};
 use crate::build::{Builder, Val};
 use crate::ir::{
     Access, Builtin, Compare, Constant, Elem, Fragment, Kernel, Layout as Order, MatrixUnit, Place, Role,
-    Scalar,
+    Scalar, Unary,
 };
 use crate::lane::{Float, Term, W32};
 use crate::library::contract::Matrix;
@@ -35,14 +35,6 @@ pub(super) const SIXTEEN: u32 = 16;
 pub(super) const BLOCK: u32 = 32;
 /// Numbers of a copy.
 pub(super) const PIECE: usize = 8;
-
-/// 2^f = 1 + f (c1 + f (c2 + ..)) for f in -1/2..1/2, wrong by 2.9e-6 of itself at most: a fit of four coefficients that makes the
-/// largest error least.
-const EXP2: [f32; 4] = [0.693_124_2, 0.240_241, 0.055_906_437, 0.009_582_848];
-/// Added to a number of at most 2^22 and taken off again, it leaves the nearest whole one, which stands in the lowest bits between.
-const MAGIC: f64 = 12_582_912.0;
-/// Below this, 2^x is nothing: the power of two that is made of it is 0.
-const LEAST: f64 = -127.0;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -398,9 +390,9 @@ impl<'k> Rows<'k> {
         // Where nothing was seen so far, nothing is taken off, and weights are 2^-inf.
         let never = self.number(f64::NEG_INFINITY);
         let shift = m.map(|m| m.eq(never).select(self.number(0.0), m));
-        let alpha = [0, 1].map(|i| exp2(k, old.m[i] - shift[i]));
+        let alpha = [0, 1].map(|i| exp2(old.m[i] - shift[i]));
         let [shifts, alphas] = [shift, alpha].map(|[a, b]| k.compose(&[a, a, b, b]));
-        let weights: Vec<Val> = scores.iter().map(|&s| exp2(k, s - shifts)).collect();
+        let weights: Vec<Val> = scores.iter().map(|&s| exp2(s - shifts)).collect();
         let mut sum = [old.sum[0] * alpha[0], old.sum[1] * alpha[1]];
         for w in &weights {
             for (i, sum) in sum.iter_mut().enumerate() {
@@ -481,20 +473,9 @@ impl<'k> Rows<'k> {
     }
 }
 
-/// 2^x for x below 127, or NaN.
-pub(super) fn exp2<'k>(k: &'k Builder, x: Val<'k>) -> Val<'k> {
-    let number = |v: f64| k.float(Scalar::F32, v);
-    let x = x.lt(number(LEAST)).select(number(LEAST), x);
-    let shifted = x + number(MAGIC);
-    let f = x - (shifted - number(MAGIC));
-    let [c1, c2, c3, c4] = EXP2.map(|c| k.constant(c.into()));
-    let p = f.fma(c4, c3);
-    let p = f.fma(p, c2);
-    let p = f.fma(p, c1);
-    let p = f.fma(p, number(1.0));
-    // The whole part is an exponent; for the least, the power is 0. A NaN stays one in the other factor.
-    let power = ((shifted.bits(Scalar::U32) << 23) + (127 << 23)).bits(Scalar::F32);
-    p * power
+/// 2^x for x of at most 127, or NaN; nearly.
+pub(super) fn exp2(x: Val<'_>) -> Val<'_> {
+    x.unary(Unary::Exp2)
 }
 
 /// The running maximum, and a lane's part of the sum, of two rows.

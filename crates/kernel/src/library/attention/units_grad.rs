@@ -348,7 +348,7 @@ impl<'k> Turns<'k> {
                         [0, 1].map(|i| k.compose(&[a[i], b[i], a[i], b[i]]))
                     }
                 };
-                let p = exp2(k, scores[half] * self.exponents - shift);
+                let p = exp2(scores[half] * self.exponents - shift);
                 let weight = slopes.map_or(p, |slopes| p * (slopes[half] - d));
                 if !masked {
                     return weight;

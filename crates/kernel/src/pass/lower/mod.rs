@@ -6,6 +6,7 @@
 //! gives the same before and after, and that is how it is tested.
 
 mod copies;
+mod exp2;
 mod guards;
 mod products;
 mod quotient;
@@ -25,8 +26,12 @@ pub struct Wants {
     pub division: bool,
     /// Shifts: amounts below the width.
     pub shifts: bool,
-    /// Minimum and maximum of floats: comparisons, selects and bits.
+    /// Minimum and maximum of f32: comparisons, selects and bits.
     pub extremes: bool,
+    /// The same of f64.
+    pub wide_extremes: bool,
+    /// 2^x: a polynomial.
+    pub exp2: bool,
     /// Float to integer: only numbers that fit.
     pub saturation: bool,
     /// The magnitude of one float with the sign of another: bits.
@@ -43,6 +48,16 @@ pub struct Wants {
     pub reductions: bool,
     /// Copies to shared memory: loads and stores where they are begun.
     pub copies: bool,
+}
+
+impl Wants {
+    fn extremes_of(self, s: Scalar) -> bool {
+        match s {
+            Scalar::F32 => self.extremes,
+            Scalar::F64 => self.wide_extremes,
+            Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => false,
+        }
+    }
 }
 
 /// Something that the target lacks, and that cannot be built from what it has.
@@ -133,7 +148,7 @@ impl Lower {
                     Binary::Div if s.is_int() && self.wants.division => Some(guards::divide(w, a, b)),
                     Binary::Rem if self.wants.division => Some(guards::remainder(w, a, b)),
                     Binary::Shl | Binary::Shr if self.wants.shifts => Some(guards::shift(w, op, a, b)),
-                    Binary::Min | Binary::Max if s.is_float() && self.wants.extremes => {
+                    Binary::Min | Binary::Max if self.wants.extremes_of(s) => {
                         Some(guards::extreme(w, op, a, b))
                     }
                     Binary::CopySign if self.wants.copy_sign => Some(guards::copy_sign(w, a, b)),
@@ -148,13 +163,15 @@ impl Lower {
                 Scalar::F32 => Some(quotient::root(w, a)),
                 s => return self.cannot("square root", s),
             },
+            Op::Unary(Unary::Exp2, a) if self.wants.exp2 => Some(exp2::exp2(w, a)),
             Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
                 Scalar::F32 if self.wants.wide => Some(products::fused(w, a, b, c)),
                 _ => Some(whole::fused(w, a, b, c)),
             },
             Op::Reduce(op, a) if w.scalar(a).is_float() && self.wants.reductions => {
                 let op = if op == Reduce::Max { Binary::Max } else { Binary::Min };
-                Some(guards::reduce(w, op, a, self.lanes, self.wants.extremes))
+                let built = self.wants.extremes_of(w.scalar(a));
+                Some(guards::reduce(w, op, a, self.lanes, built))
             }
             // The same everywhere, not asked for, or the emitters' business: they leave no instruction out.
             _ => None,
