@@ -501,29 +501,33 @@ impl<D: Driver> Backend for Gpu<D> {
             g: g.layout,
             mask: mask.map(|m| (m.layout, m.dtype)),
         };
-        let unit = attention_unit(d.info()?, a, q.dtype);
+        let (info, dtype) = (d.info()?, q.dtype);
+        let unit = attention_unit(info, a, dtype);
+        let by_boxes = |x: &attention::Given<'_>| {
+            unit.is_some() && info.boxes && attention::boxes_grad::grad_fits(a, dtype, x, info.shared)
+        };
+        let by_units =
+            |x: &attention::Given<'_>| unit.is_some_and(|u| attention::units_grad::grad_fits(u, dtype, x));
+        let fits = |x: &attention::Given<'_>| by_boxes(x) || by_units(x);
         // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
         let (copied, whole);
         let (g, given) = {
             whole = Layout::contiguous(g.shape().clone());
             let written = attention::Given { g: &whole, ..given };
-            match unit {
-                Some(unit)
-                    if !attention::units_grad::grad_fits(unit, q.dtype, &given)
-                        && attention::units_grad::grad_fits(unit, q.dtype, &written) =>
-                {
-                    copied = Self::copy(d, g)?;
-                    (Look { buffer: &copied, layout: &whole, ..g }, written)
-                }
-                Some(_) | None => (g, given),
+            if !fits(&given) && fits(&written) {
+                copied = Self::copy(d, g)?;
+                (Look { buffer: &copied, layout: &whole, ..g }, written)
+            } else {
+                (g, given)
             }
         };
         let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
-        let all = match unit {
-            Some(unit) if attention::units_grad::grad_fits(unit, q.dtype, &given) => {
-                attention::units_grad::attention_grad(a, q.dtype, &given)
-            }
-            Some(_) | None => attention::attention_grad(a, q.dtype, given, attention_how(d.info()?)),
+        let all = if by_boxes(&given) {
+            attention::boxes_grad::attention_grad(a, dtype, &given)
+        } else if by_units(&given) {
+            attention::units_grad::attention_grad(a, dtype, &given)
+        } else {
+            attention::attention_grad(a, dtype, given, attention_how(info))
         };
         let [q, k, v] = steps(d, &all, &operands)?;
         Ok((q, k, v))

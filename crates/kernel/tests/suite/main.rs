@@ -1,6 +1,7 @@
 //! The kernels of the library against the reference, and the language against its rules.
 
 mod attention_boxes;
+mod attention_boxes_grad;
 mod attention_staged;
 mod attention_units;
 mod attention_units_grad;

@@ -129,6 +129,11 @@ fn windows(count: usize) -> Windows {
 }
 
 fn cases() -> Vec<Case> {
+    // Maxima of two parts and rows so far apart that with another as the largest nothing is right; then sums.
+    let mut apart = positive(2 * 2 * 2);
+    for (cell, m) in apart.cells.iter_mut().zip([10.0, -300.0, 200.0, 20.0f32]) {
+        *cell = u64::from(m.to_bits());
+    }
     const TWICE: Floats<Twice, 3> = Floats(Twice);
     const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
     let f32s = |n| Memory::of(DType::F32, n);
@@ -202,7 +207,7 @@ fn cases() -> Vec<Case> {
                 ),
                 1,
             ),
-            vec![x(2 * 2 * 32), positive(2 * 2 * 2), Memory::of(DType::F16, 64), f32s(2)],
+            vec![x(2 * 2 * 32), apart, Memory::of(DType::F16, 64), f32s(2)],
         ),
         case(
             "fold",
@@ -370,6 +375,24 @@ fn unit_cases() -> Vec<Case> {
     let heads = layout(&[1, 1, 200, 64]);
     let tile = attention::boxes::Tile { groups: 3, block: 64, slots: 2 };
     let of_heads = attention::boxes::attention(&a, d, [&heads; 3], tile).expect("there are queries");
+    // As many blocks; two heads go with one of keys.
+    let (heads_of, three) = (|h: usize| layout(&[1, h, 200, 64]), layout(&[1, 1, 140, 64]));
+    let of_gradient = |number: usize| {
+        let (q, kv) =
+            if number == 1 { (heads_of(1), heads_of(1)) } else { (layout(&[1, 2, 140, 64]), three.clone()) };
+        let lse = layout(&q.shape().dims()[..3]);
+        let given = attention::Given { q: &q, k: &kv, v: &kv, o: &q, lse: &lse, g: &q, mask: None };
+        let groups = if number == 1 { 2 } else { 1 };
+        let tile = attention::boxes::Tile { groups, block: 64, slots: 2 };
+        let steps = attention::boxes_grad::steps_by(&a, d, &given, [tile; 2]);
+        let [n, m] = [&q, &kv].map(|l| l.shape().numel());
+        let mut buffers = vec![halves(n, 1), halves(m, 2), halves(m, 3), halves(n, 5)];
+        buffers.extend([noise(n / 64, 4), noise(n / 64, 6)]);
+        buffers.extend(vec![Memory::of(d, if number == 1 { n } else { m }); if number == 1 { 1 } else { 2 }]);
+        (launch(steps, number), buffers)
+    };
+    let (by_queries, of_queries) = of_gradient(1);
+    let (by_keys, of_keys) = of_gradient(2);
     // Five steps through two slots.
     let tile = boxes::Tile { groups: 1, columns: 64, slots: 2 };
     let (rows, columns) = (layout(&[1, 16, 264]), layout(&[1, 264, 64]));
@@ -392,6 +415,8 @@ fn unit_cases() -> Vec<Case> {
                 Memory::of(DType::F32, 200),
             ],
         ),
+        case("gradient of attention by boxes, by queries", by_queries, of_queries),
+        case("gradient of attention by boxes, by keys", by_keys, of_keys),
         case(
             "product by units",
             product,

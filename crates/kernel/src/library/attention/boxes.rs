@@ -402,7 +402,8 @@ impl<'k> Rows<'k> {
         k.await_signal(self.signal(KEYS, slot), phase);
         let scores = self.scores(slot);
         let scaled = self.scaled(&old.results, old.alpha);
-        // All have read the keys of the block before, and the values of the one before that.
+        // All have read the keys of the block before, and the values of the one before that. And the scores of all stand in line before
+        // anybody's results, and so are there while results are multiplied: behind these, the barrier made 562 microseconds 643.
         k.barrier();
         let before = old.slot.eq(k.u32(0)).select(k.u32(t.slots - 1), old.slot - 1);
         self.fetch(KEYS, number + i64::from(t.slots - 1), old.slot);
