@@ -134,6 +134,40 @@ def attention():
         row("attn_f", shape, lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal), flops=flops)
 
 
+def both(workload, shape, call, inputs, flops=0, bytes=0):
+    """A call, and with its gradients: three times the operations, and some 2.5 times the bytes."""
+    row(f"{workload}_f", shape, call, flops=flops, bytes=bytes)
+    with torch.enable_grad():
+        for x in inputs:
+            x.requires_grad_(True)
+        ones = torch.ones_like(call())
+        row(f"{workload}_fb", shape, lambda: torch.autograd.grad(call(), inputs, ones), flops=3 * flops)
+
+
+def networks():
+    torch.backends.cudnn.allow_tf32 = False
+    for n, c, k, h, r, stride, padding, groups in [
+        (8, 3, 64, 224, 7, 2, 3, 1), (8, 64, 64, 56, 3, 1, 1, 1), (8, 256, 256, 14, 3, 1, 1, 1), (8, 256, 1024, 14, 1, 1, 0, 1),
+        (8, 144, 144, 56, 3, 1, 1, 144),
+    ]:
+        x, w = of(n, c, h, h), of(k, c // groups, r, r)
+        shape = f"n{n}_c{c}_k{k}_h{h}_r{r}_s{stride}_p{padding}_g{groups}"
+        out = (h + 2 * padding - r) // stride + 1
+        flops = 2 * n * k * out * out * (c // groups) * r * r
+        both("conv2d", shape, lambda: F.conv2d(x, w, stride=stride, padding=padding, groups=groups), [x, w], flops)
+    x = of(8, 64, 112, 112)
+    both("maxpool", "8x64x112x112_k2s2", lambda: F.max_pool2d(x, 2), [x])
+    with torch.no_grad():
+        row("maxpool_f", "8x64x112x112_k3s2p1", lambda: F.max_pool2d(x, 3, 2, 1))
+    x, w, b = of(8, 64, 56, 56), of(64), of(64)
+    mean, var = torch.zeros(64, device=device), torch.ones(64, device=device)
+    both("batchnorm", "8x64x56x56", lambda: F.batch_norm(x, mean, var, w, b, training=True), [x, w, b])
+    for (b, h, t, d), causal in [((8, 12, 128, 64), False), ((1, 16, 1024, 64), True)]:
+        qkv = [of(b, h, t, d) for _ in range(3)]
+        shape = f"{b}x{h}x{t}x{d}" + ("_causal" if causal else "")
+        both("attn", shape, lambda: F.scaled_dot_product_attention(*qkv, is_causal=causal), qkv)
+
+
 def moved_by_large():
     n = 1 << 26
     x, y = of(n), of(n)
@@ -212,4 +246,7 @@ with torch.no_grad():
         products()
         elementwise()
         reductions()
-        attention()
+        if device.type == "cuda":
+            networks()
+        else:
+            attention()

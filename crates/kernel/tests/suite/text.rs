@@ -3,6 +3,7 @@
 use crate::random::{Dice, inputs, kernel};
 use elinvar_core::HostData;
 use elinvar_kernel::build::Builder;
+use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Elem, Scalar};
 use elinvar_kernel::text::{parse, print};
@@ -383,5 +384,57 @@ fn a_map_in_text() {
         let mut k = map::map(&add, DType::F16, &operands).unwrap().kernel();
         pass::optimise(&mut k);
         golden(name, &k);
+    }
+}
+
+/// What later devices have an instruction for gives the interpreter's bits, or NaN where it gives NaN; and 2^x is near where it is built.
+#[test]
+fn extremes_and_powers() {
+    let text =
+        "kernel t group 64 1 1 { buffer x f32 read buffer y f32 write buffer z f32 write buffer w f32 write
+        %0: u32 = local_index %1: f32 = load x[%0] %2: u32 = const 8 %3: u32 = div %0, %2 %4: f32 = load x[%3]
+        %5: f32 = max %1, %4 %6: f32 = min %1, %4 %7: f32 = exp2 %1
+        store y[%0] = %5 store z[%0] = %6 store w[%0] = %7 }";
+    let k = parse(text).unwrap();
+    let edges = [0.0, -0.0, f32::NAN, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, -150.0];
+    let more = (8..64).map(|i| (i - 36) as f32 * 4.37);
+    let x: Vec<f32> = edges.into_iter().chain(more).collect();
+    let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
+    let buffers = || {
+        let mut all = vec![Memory::from_host(&HostData::F32(x.clone().into()))];
+        all.extend(vec![Memory::zeros(Elem::F32, 64); 3]);
+        all
+    };
+    let numbers = |m: &Memory| -> Vec<f32> { m.cells.iter().map(|&c| f32::from_bits(c as u32)).collect() };
+    let run_by = |k: &Kernel| {
+        let mut all = buffers();
+        run(k, &launch, &mut all).unwrap_or_else(|e| panic!("{e}"));
+        [1, 2, 3].map(|i| numbers(&all[i]))
+    };
+    let want = run_by(&k);
+    let text = ptx::emit(&k, ptx::MATRIX_UNITS).unwrap();
+    for word in ["max.NaN.f32", "min.NaN.f32", "ex2.approx.ftz.f32"] {
+        assert!(text.contains(word), "{text}");
+    }
+    let mut all = buffers();
+    crate::ptx_machine::run(&k, &text, &launch, &mut all);
+    for (i, want) in want.iter().enumerate() {
+        for (n, (got, want)) in numbers(&all[i + 1]).iter().zip(want).enumerate() {
+            assert!(
+                got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()),
+                "{i}, {n}: {got}, {want}"
+            );
+        }
+    }
+    let mut built = k.clone();
+    let wants = pass::Wants { exp2: true, ..Default::default() };
+    pass::lower(&mut built, wants).unwrap();
+    let powers = run_by(&built);
+    for (x, (got, want)) in x.iter().zip(powers[2].iter().zip(&want[2])) {
+        let near = (got - want).abs() <= 3e-6 * want.abs() + f32::MIN_POSITIVE;
+        assert!(near || (got.is_nan() && want.is_nan()) || *x > 127.0, "2^{x}: {got}, {want}");
+        let exact = f64::from(*x).exp2();
+        let right = (f64::from(*want) - exact).abs() <= 6e-8 * exact + f64::from(f32::MIN_POSITIVE);
+        assert!(right || x.is_nan() || *x > 127.0, "2^{x}: {want}, {exact}");
     }
 }
