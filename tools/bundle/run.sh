@@ -74,7 +74,7 @@ for model in mlp cnn transformer; do
     done
 done
 # Calls of every kind, drawn by chance; of the cases, those of one op.
-step random 40 ./elinvar conformance --device "$device" --op matmul --random 25
+step random 40 ./elinvar conformance --device "$device" --op matmul --random 12
 step bench 170 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
 # NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
 if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then

@@ -7,6 +7,7 @@ use crate::CpuDevice;
 use crate::Isa;
 use crate::isa::{Kernel, dispatch, formula_or_plain};
 use crate::memory::{Scratch, filled};
+use crate::operand::Make;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::halves;
 use crate::simd::room::{At, Block, Compute, Room, Windows, Work, fresh_of, fresh_pieces};
@@ -201,13 +202,13 @@ pub(crate) fn in_pieces(
     sizes: [usize; 3],
     ns: f64,
     to: DType,
-    f: &(dyn Fn(usize, &mut Room<'_, f32>) -> Result<()> + Sync),
+    f: &Make<'_, f32>,
 ) -> Result<HostData> {
     fn one<T: Element>(
         d: &CpuDevice,
         [len, unit, piece]: [usize; 3],
         ns: f64,
-        f: &(dyn Fn(usize, &mut Room<'_, f32>) -> Result<()> + Sync),
+        f: &Make<'_, f32>,
         narrow: impl Fn(&[f32], &mut Room<'_, T>) + Sync,
     ) -> Result<HostVec<T>> {
         /// Results of a part, at least: what makes them makes buffers of its own each time.

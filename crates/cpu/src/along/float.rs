@@ -7,8 +7,9 @@ use crate::CpuDevice;
 use crate::View;
 use crate::convert::{self, store};
 use crate::isa::Isa;
+use crate::operand::Make;
 use crate::simd::reading::Read;
-use crate::simd::room::{Room, fresh_pieces};
+use crate::simd::room::fresh_pieces;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
@@ -56,9 +57,6 @@ pub(crate) trait Float: Number + Read + PartialOrd {
         f: &Make<'_, Self>,
     ) -> Result<HostData>;
 }
-
-/// Fills a room with the results from a number on.
-pub(crate) type Make<'a, T> = dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync + 'a;
 
 macro_rules! float {
     ($t:ty, $store:expr, $pieces:expr) => {
