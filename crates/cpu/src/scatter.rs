@@ -152,7 +152,9 @@ fn run<T: Element>(
     let is_one = Walk::new(layout).is_one();
     let all = if is_one { Elements::There(&base[layout.offset()..]) } else { elements(d, base, layout)? };
     let base = Base { elements: &all, is_one };
-    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < WIDE {
+    // A stripe that is far beyond any cache would be memory twice for nothing.
+    let is_long = !plan.for_all && size_of::<T>() * plan.size > PART;
+    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < WIDE || is_long {
         slabs(d, &base, &x, plan, f)
     } else if plan.for_all {
         by_parts(d, &base, &x, plan, f)
