@@ -14,7 +14,7 @@ pub struct Line {
     /// What kind of work.
     pub group: String,
     /// Which work.
-    pub workload: &'static str,
+    pub workload: String,
     /// On which sizes.
     pub shape: String,
     /// Of which elements.
@@ -68,7 +68,7 @@ mod tests {
             peer: "ours",
             version: "1",
             group: "b. elementwise".into(),
-            workload: "add",
+            workload: "add".into(),
             shape: "4".into(),
             dtype: "f32",
             threads: 2,

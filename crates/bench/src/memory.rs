@@ -40,7 +40,7 @@ pub fn memory_of(workload: &str, device: &Device) -> Result<f64> {
     } else {
         let trained: Vec<Row> = rows().into_iter().filter(|row| row.group == Group::Training).collect();
         let Some(row) = trained.iter().find(|row| row.workload == workload) else {
-            let names: Vec<&str> = trained.iter().map(|row| row.workload).collect();
+            let names: Vec<&str> = trained.iter().map(|row| row.workload.as_str()).collect();
             return Err(Error::argument(format!(
                 "bench: no training step is called \"{workload}\"; there are {}",
                 names.join(", ")

@@ -36,11 +36,13 @@ pub enum Group {
     Overhead,
     /// What fills a large GPU, and takes long elsewhere.
     Large,
+    /// Single ops of every kind, on ordinary sizes.
+    Ops,
 }
 
 impl Group {
     /// All of them, in the order of their letters.
-    pub const ALL: [Group; 9] = [
+    pub const ALL: [Group; 10] = [
         Group::Gemm,
         Group::Elementwise,
         Group::Reductions,
@@ -50,6 +52,7 @@ impl Group {
         Group::Inference,
         Group::Overhead,
         Group::Large,
+        Group::Ops,
     ];
     /// One word, for a command line.
     pub fn word(self) -> &'static str {
@@ -63,7 +66,12 @@ impl Group {
             Group::Inference => "inference",
             Group::Overhead => "overhead",
             Group::Large => "large",
+            Group::Ops => "ops",
         }
+    }
+    /// Is it left out where nobody asks for it by its name? What takes long is.
+    pub fn is_extra(self) -> bool {
+        matches!(self, Group::Large | Group::Ops)
     }
 }
 
@@ -80,6 +88,7 @@ impl fmt::Display for Group {
             Group::Inference => "g. inference",
             Group::Overhead => "h. overhead",
             Group::Large => "i. large",
+            Group::Ops => "j. ops",
         })
     }
 }
@@ -89,7 +98,7 @@ impl fmt::Display for Group {
 pub enum Term {
     /// All of a group.
     Group(Group),
-    /// Those in whose name this text is: see [`Row::name`]. Rows of [`Group::Large`] only if the text begins as their names do.
+    /// Those in whose name this text is: see [`Row::name`]. Rows of groups that [are extra](Group::is_extra) only if the text begins as their names do.
     Text(String),
 }
 
@@ -103,9 +112,9 @@ impl Term {
     pub fn takes(&self, row: &Row) -> bool {
         match self {
             Term::Group(group) => row.group == *group,
-            // What takes long is asked for by its group.
             Term::Text(text) => {
-                row.name().contains(text) && (row.group != Group::Large || text.starts_with("i. large"))
+                let meant = !row.group.is_extra() || text.starts_with(&row.group.to_string());
+                meant && row.name().contains(text)
             }
         }
     }
@@ -131,7 +140,7 @@ pub struct Row {
     /// What kind of work.
     pub group: Group,
     /// Which work.
-    pub workload: &'static str,
+    pub workload: String,
     /// On which sizes.
     pub shape: String,
     /// Of which elements.
@@ -172,7 +181,7 @@ impl Row {
     /// Without operations and bytes, not recorded.
     pub(crate) fn new<F>(
         group: Group,
-        workload: &'static str,
+        workload: impl Into<String>,
         shape: impl Into<String>,
         dtype: DType,
         make: impl Fn(&mut Data<Device>) -> F + 'static,
@@ -182,7 +191,7 @@ impl Row {
     {
         Row {
             group,
-            workload,
+            workload: workload.into(),
             shape: shape.into(),
             dtype,
             flops: 0.0,
@@ -251,7 +260,7 @@ impl Row {
             peer: variant.peer(),
             version: VERSION,
             group: self.group.to_string(),
-            workload: self.workload,
+            workload: self.workload.clone(),
             shape: self.shape.clone(),
             dtype: self.dtype.name(),
             threads: threads(device),

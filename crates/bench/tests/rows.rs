@@ -2,6 +2,7 @@
 
 use elinvar::Device;
 use elinvar_bench::{Group, OURS, STATIC, Term, Variant, rows};
+use std::collections::HashSet;
 
 /// Group, workload, shape, dtype, operations, bytes: what the measurements of other libraries read.
 const CATALOGUE: &str = include_str!("catalogue.tsv");
@@ -23,10 +24,10 @@ fn the_rows_are_those_of_the_shared_catalogue() {
     for row in &shared {
         assert!(ours.iter().any(|our| our == row), "{row} is not among our rows");
     }
-    // Other ways to the same work, which others have no name for; and what is too large for most machines.
-    let large = rows().into_iter().filter(|r| r.group == Group::Large).count();
-    let alone = rows().into_iter().filter(|r| OTHERWISE.contains(&r.workload) && r.group != Group::Large);
-    assert_eq!((ours.len(), alone.count()), (shared.len() + 10 + large, 10));
+    // Other ways to the same work, which others have no name for; and what is asked for by its group's name alone.
+    let (extra, usual): (Vec<_>, Vec<_>) = rows().into_iter().partition(|r| r.group.is_extra());
+    let alone = usual.iter().filter(|r| OTHERWISE.contains(&&*r.workload)).count();
+    assert_eq!((ours.len(), alone), (shared.len() + 10 + extra.len(), 10));
 }
 
 #[test]
@@ -38,9 +39,10 @@ fn rows_are_chosen_by_group_or_text() {
         ("gemm_", 14, "a text"),
         ("attention", 4, "a group"),
         ("|softmax|", 2, "a workload, whole"),
-        ("", 103, "every name has it, but large work is asked for by its group"),
+        ("", 103, "every name has it, but some groups are asked for by their names alone"),
         ("large", 28, "a group"),
         ("i. large|adam", 1, "a text that begins as these names do"),
+        ("j. ops|cumprod|", 3, "a text of the other such group"),
         ("|f16", 1, "a dtype"),
         ("nothing like it", 0, "nothing"),
     ] {
@@ -60,7 +62,7 @@ fn only_overhead_runs_with_a_static_backend_too() {
         if both {
             for (variant, peer) in [(Variant::Ours, OURS), (Variant::Static, STATIC)] {
                 let line = row.measure(variant, &cpu, 1e-3).unwrap();
-                assert_eq!((line.peer, line.workload), (peer, row.workload));
+                assert_eq!((line.peer, &line.workload), (peer, &row.workload));
                 assert!(
                     0.0 < line.min_s && line.min_s <= line.median_s && line.median_s <= line.max_s,
                     "{line:?}"
@@ -92,4 +94,27 @@ fn rows_of_every_group_run() {
         let row = rows().into_iter().find(|r| r.workload == workload && r.shape == shape);
         row.expect(workload).repeat(&cpu, 1).unwrap();
     }
+}
+
+/// Each op's first row, and that with its gradient: a name or an attribute that an op has not would be found out here.
+#[test]
+fn every_single_op_runs() {
+    let cpu = Device::cpu();
+    let mut seen = HashSet::new();
+    for row in rows().into_iter().filter(|r| r.group == Group::Ops) {
+        if seen.insert(row.workload.clone()) {
+            row.repeat(&cpu, 1).unwrap_or_else(|e| panic!("{row:?}: {e}"));
+        }
+    }
+}
+
+/// What joins lines of several libraries.
+#[test]
+fn no_two_rows_have_one_name() {
+    let mut names: Vec<String> =
+        rows().iter().map(|r| format!("{}|{}|{}", r.workload, r.shape, r.dtype)).collect();
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), all);
 }

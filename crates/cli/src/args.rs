@@ -267,8 +267,9 @@ pub struct Conformance {
 /// of them make a page by `cargo xtask results`. The exit status is 1 if a row fails.
 #[derive(Args, Debug)]
 pub struct Bench {
-    /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead), or texts that occur in
-    /// "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas between; else all rows]
+    /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops: single ops of every kind;
+    /// large: what fills a GPU), or texts that occur in "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas
+    /// between; else all groups but ops and large]
     #[arg(value_name = "GROUP|TEXT")]
     pub only: Vec<String>,
     /// Threads of the device [default: one for each processor]

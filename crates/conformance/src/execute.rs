@@ -8,6 +8,7 @@ use crate::compare::bits;
 use crate::golden::{Case, Input};
 use crate::{second, training, view};
 use elinvar_core::{Error, HostTensor, Result, Scalar};
+use elinvar_devices::Any;
 use elinvar_ops::args::Args;
 use elinvar_ops::{Array, Backend, Value, catalogue};
 use elinvar_tensor::{Backward, Gradients, Tensor, backward};
@@ -126,6 +127,15 @@ fn call<B: Backend>(case: &Case, operands: &[Tensor<B>], device: &B::Device) -> 
         name if training::has(name) => training::call(&args, device),
         _ => catalogue::call(&args),
     }
+}
+
+/// An op by its name, on the backend that is chosen at run time. Whatever calls ops by their names on it comes through here, so
+/// that the catalogue is compiled for it once.
+///
+/// # Errors
+/// `Unsupported` if there is no such op; else those of the op.
+pub fn by_name(args: &Args<Tensor<Any>>) -> Result<Vec<Tensor<Any>>> {
+    catalogue::call(args)
 }
 
 /// The gradients of the outputs that have a seed and depend on a variable: others contribute nothing.

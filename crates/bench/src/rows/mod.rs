@@ -6,6 +6,7 @@ mod elementwise;
 mod gemm;
 mod inference;
 mod large;
+mod ops;
 mod overhead;
 mod reductions;
 mod training;
@@ -27,6 +28,7 @@ pub fn rows() -> Vec<Row> {
         inference::rows(),
         overhead::rows(),
         large::rows(),
+        ops::rows(),
     ]
     .into_iter()
     .flatten()

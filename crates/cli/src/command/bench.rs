@@ -50,7 +50,7 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         for row in trained {
             let workload = format!("peak_memory_{}", row.workload);
             progress.next(&workload);
-            let value = ((held(row.workload, &device)? - start) * 10.0).round() / 10.0;
+            let value = ((held(&row.workload, &device)? - start) * 10.0).round() / 10.0;
             let threads = threads(&device);
             let figure = Figure { peer: OURS, version: VERSION, workload, value, unit: "MiB", threads };
             progress.print(out, &figure)?;
