@@ -2,7 +2,6 @@
 
 use elinvar::Device;
 use elinvar_bench::{Group, OURS, STATIC, Term, Variant, rows};
-use std::collections::HashSet;
 
 /// Group, workload, shape, dtype, operations, bytes: what the measurements of other libraries read.
 const CATALOGUE: &str = include_str!("catalogue.tsv");
@@ -93,18 +92,6 @@ fn rows_of_every_group_run() {
     ] {
         let row = rows().into_iter().find(|r| r.workload == workload && r.shape == shape);
         row.expect(workload).repeat(&cpu, 1).unwrap();
-    }
-}
-
-/// Each op's first row, and that with its gradient: a name or an attribute that an op has not would be found out here.
-#[test]
-fn every_single_op_runs() {
-    let cpu = Device::cpu();
-    let mut seen = HashSet::new();
-    for row in rows().into_iter().filter(|r| r.group == Group::Ops) {
-        if seen.insert(row.workload.clone()) {
-            row.repeat(&cpu, 1).unwrap_or_else(|e| panic!("{row:?}: {e}"));
-        }
     }
 }
 

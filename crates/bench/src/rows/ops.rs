@@ -155,6 +155,7 @@ pub(super) fn rows() -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use elinvar::ops::catalogue;
 
     #[test]
     fn operands_are_read_as_they_are_written() {
@@ -175,5 +176,45 @@ mod tests {
         ] {
             assert_eq!(read(text), want, "{text}");
         }
+    }
+
+    fn calls() -> Vec<(Line, Call)> {
+        let call = |text: &str| {
+            let line: Line = serde_json::from_str(text).unwrap();
+            let call = Call::new(&line).expect(text);
+            (line, call)
+        };
+        FILE.lines().map(call).collect()
+    }
+
+    #[test]
+    fn every_line_is_an_op_that_there_is() {
+        for (line, call) in calls() {
+            assert!(catalogue::NAMES.contains(&&*line.op), "{}", line.op);
+            let is_there =
+                |role: &String| call.operands.iter().any(|o| o.role == *role && o.dtype.is_float());
+            assert!(line.gradient.iter().all(is_there), "{} {}", line.op, line.shape);
+        }
+    }
+
+    /// Those on few numbers: not optimised, as tests are, the others take minutes.
+    #[test]
+    fn lines_with_few_numbers_run() {
+        const FEW: usize = 60_000;
+        let mut data = Data::new(Device::cpu());
+        let mut ran = 0;
+        for (line, call) in calls() {
+            let numbers: usize = call.operands.iter().map(|o| o.sizes.iter().product::<usize>()).sum();
+            if numbers > FEW {
+                continue;
+            }
+            forward(&call.with_operands(&mut data, false)).expect(&line.op);
+            if !line.gradient.is_empty() {
+                let args = call.with_operands(&mut data, true);
+                both(&args, &ones(&args)).expect(&line.op);
+            }
+            ran += 1;
+        }
+        assert!(ran >= 7, "{ran} lines ran");
     }
 }

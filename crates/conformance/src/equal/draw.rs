@@ -259,8 +259,10 @@ fn pool(dice: &mut Dice, work: Work, dtype: DType, values: Values) -> Call {
 fn attention(dice: &mut Dice, work: Work, dtype: DType) -> Result<Call> {
     let (b, j) = (dice.between(1, 2), dice.between(1, 2));
     let h = j * dice.between(1, 3);
-    let (l, s) =
-        (dice.pick(&[1, 2, 5, 17, 33]), dice.pick(&[1, 2, 15, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200]));
+    let (l, s) = (
+        dice.pick(&[1, 2, 5, 17, 33, 70]),
+        dice.pick(&[1, 2, 15, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200]),
+    );
     let (d, e) = (dice.pick(&[1, 3, 8, 16, 33]), dice.pick(&[1, 4, 16, 17]));
     let values = dice.pick(&[Values::Tame, Values::Tame, Values::Sparse]);
     let q = operand(dice, dtype, &[b, h, l, d], values);

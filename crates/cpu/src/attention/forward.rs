@@ -1,6 +1,7 @@
 //! The forward: one tile of queries walks over the blocks of keys.
 
 use super::paired::{self, Left, Pairs};
+use super::passing::{self, Passing};
 use super::scores::{Mask, Masking, Row, Running, Weigh};
 use super::{Heads, Number, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
@@ -56,17 +57,36 @@ fn forward<C: Number>(
         Heads::<C>::new(d.isa(), what, k)?,
         Heads::<C>::new(d.isa(), what, v)?,
     );
-    let keys = match kind {
-        Kind::Numbers => turned(d, &k, kv_heads)?,
-        Kind::Pairs => paired::turned(d, &k, kv_heads)?,
+    let blocks = match (kind, passing::fits(a, &z)) {
+        (Kind::Numbers, true) => Source::Passing(Passing::new(k, v)),
+        (Kind::Numbers, false) => {
+            Source::Kept { keys: turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
+        }
+        (Kind::Pairs, _) => {
+            Source::Kept { keys: paired::turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
+        }
     };
-    let values = Terms::new(d, kind, v, kv_heads)?;
-    let tiles = Tiles { isa: d.isa(), a, z, kind, q, keys, values, mask: Mask::new(mask)? };
+    // Heads whose queries are a tile together.
+    let joined = if let Source::Passing(_) = blocks { z.group() } else { 1 };
+    let tiles = Tiles { isa: d.isa(), a, z, kind, q, blocks, mask: Mask::new(mask)? };
     let down = z.l.div_ceil(TILE);
-    let rows = |t: usize| TILE.min(z.l - t % down * TILE);
-    let sizes: Vec<_> = (0..z.b * z.h * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
+    let rows = |t: usize| joined * TILE.min(z.l - t % down * TILE);
+    let sizes: Vec<_> = (0..z.b * z.h / joined * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
     let ns = z.tile_ns() * (z.s.div_ceil(TILE) * sizes.len()) as f64;
-    fresh_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down, t % down * TILE, y, lse))
+    fresh_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down * joined, t % down * TILE, y, lse))
+}
+
+/// Where blocks of keys and values come from.
+enum Source<'a, C: Number> {
+    /// They were made before: several tiles of queries visit each.
+    Kept {
+        /// [b, j, blocks, terms of d, TILE]
+        keys: Scratch<C>,
+        /// [b, j, s, v]
+        values: Terms<'a, C>,
+    },
+    /// They are made when they are visited.
+    Passing(Passing<'a, C>),
 }
 
 struct Tiles<'a, C: Number> {
@@ -77,48 +97,49 @@ struct Tiles<'a, C: Number> {
     kind: Kind,
     /// [b, h, l, d]
     q: Heads<'a, C>,
-    /// [b, j, blocks, terms of d, TILE]
-    keys: Scratch<C>,
-    /// [b, j, s, v]
-    values: Terms<'a, C>,
+    blocks: Source<'a, C>,
     mask: Option<Mask<'a, C>>,
 }
 
-/// Memory of a tile: scores, sums, and room for a second chunk of scores.
+/// Memory of a tile: scores, sums, room for a second chunk of scores, and for a block that passes.
 struct Rooms<'a, C> {
     tile: &'a mut [Row<C>],
     o: &'a mut [C],
     spare: &'a mut [C],
+    passing: &'a mut [C],
 }
 
 impl<C: Number> Tiles<'_, C> {
-    /// A tile of queries of a head, counted through the batch.
+    /// A tile of queries of a head, counted through the batch, or of it and of heads after it.
     fn run(&self, head: usize, query: usize, y: &mut Room<'_, C>, lse: &mut Room<'_, C>) -> Result<()> {
         let (rows, wide) = (lse.left(), self.z.wide_v());
         let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
-        scratch(rows * TILE, |tile| {
-            scratch(rows * wide, |o| {
-                scratch(spare, |spare| {
-                    let (tile, _) = tile.as_chunks_mut();
-                    self.walk(head, query, Rooms { tile, o, spare }, y, lse)
-                })
-            })
-        })???
+        let passing = match &self.blocks {
+            Source::Kept { .. } => 0,
+            Source::Passing(blocks) => blocks.room(),
+        };
+        // One piece of memory: few are kept.
+        scratch(rows * TILE + rows * wide + spare + passing, |all| {
+            let (tile, all) = all.split_at_mut(rows * TILE);
+            let (o, all) = all.split_at_mut(rows * wide);
+            let (spare, passing) = all.split_at_mut(spare);
+            let (tile, _) = tile.as_chunks_mut();
+            self.walk(head, query, Rooms { tile, o, spare, passing }, y, lse)
+        })?
     }
 
     fn walk(
         &self,
         head: usize,
         query: usize,
-        Rooms { tile, o, spare }: Rooms<'_, C>,
+        Rooms { tile, o, spare, passing }: Rooms<'_, C>,
         y: &mut Room<'_, C>,
         lse: &mut Room<'_, C>,
     ) -> Result<()> {
         let (z, isa) = (&self.z, self.isa);
         let (rows, wide) = (lse.left(), z.wide_v());
         let kv = head / z.h * z.j + head % z.h / z.group();
-        let (blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
-        let keys = &self.keys[kv * blocks * terms * TILE..];
+        let (all_blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
         let mut buffer = HostVec::new();
         let q = self.q.rows(head * z.l + query, rows, &mut buffer)?;
         let q = Left::new(self.kind, isa, q, rows, z.d)?;
@@ -133,7 +154,11 @@ impl<C: Number> Tiles<'_, C> {
         let visited = z.visited(self.a, query);
         for key in (0..visited).step_by(TILE) {
             let count = TILE.min(visited - key);
-            let right = (&keys[key * terms..], TILE);
+            let right = match &self.blocks {
+                Source::Kept { keys, .. } => &keys[(kv * all_blocks * TILE + key) * terms..],
+                Source::Passing(blocks) => blocks.keys(kv * z.s + key, count, &mut *passing),
+            };
+            let right = (right, TILE);
             let to = (tile.as_flattened_mut(), TILE);
             C::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
             if let Some(mask) = &self.mask {
@@ -153,7 +178,10 @@ impl<C: Number> Tiles<'_, C> {
                 dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
             }
             let (left, terms) = pairs.of_keys(isa, tile, count);
-            let right = self.values.block(kv, key);
+            let right = match &self.blocks {
+                Source::Kept { values, .. } => values.block(kv, key),
+                Source::Passing(blocks) => blocks.values(kv * z.s + key, count, &mut *passing),
+            };
             C::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
         }
         dispatch(isa, Close { o: &mut *o, wide, run: &mut run });

@@ -7,6 +7,7 @@
 mod backward;
 mod forward;
 mod paired;
+mod passing;
 mod scores;
 
 pub(crate) use backward::{Results, attention_grad};
@@ -114,12 +115,25 @@ impl<'a, C: Number> Heads<'a, C> {
     where
         'a: 'b,
     {
-        if self.lie {
-            return Ok(self.x.rows(first * self.n, self.rows, self.n));
-        }
         let (start, len) = (first * self.n, count * self.n);
-        *buffer = filled(if self.x.lies(start, len) { 0 } else { len }, C::NOTHING)?;
-        Ok((self.x.block(self.isa, start, len, len, buffer), self.n))
+        let there = self.lie_there(first, count) || self.x.lies(start, len);
+        *buffer = filled(if there { 0 } else { len }, C::NOTHING)?;
+        Ok(self.rows_in(first, count, buffer))
+    }
+    /// The same, with a buffer that is large enough.
+    fn rows_in<'b>(&self, first: usize, count: usize, buffer: &'b mut [C]) -> (&'b [C], usize)
+    where
+        'a: 'b,
+    {
+        let (start, len) = (first * self.n, count * self.n);
+        if self.lie_there(first, count) {
+            return self.x.rows(start, self.rows, self.n);
+        }
+        (self.x.block(self.isa, start, len, len, buffer), self.n)
+    }
+    /// Are these rows read where they lie, equally far apart? Those of several heads may not be.
+    fn lie_there(&self, first: usize, count: usize) -> bool {
+        self.lie && first % self.rows + count <= self.rows
     }
 }
 
