@@ -2,13 +2,14 @@
 //!
 //! A line of the file is an op with its operands by role and its attributes. An operand is `SIZES [DTYPE] [RANGE]`: floats are
 //! uniform in -1..1, or in 0.1..1 with the range `>0`; integers are in `A..B`, or from 0 on in `<B`. `gradient` names the operands
-//! of a second row, which computes the op and its gradients by these, with gradients of ones.
+//! of a second row, which computes the op and its gradients by these, with gradients of ones. `flops`, if given, are the operations of
+//! the op; with `fast` a further row is done with [`Precision::Fast`].
 
 use crate::data::Data;
 use crate::harness::done;
 use crate::row::{Group, Row};
 use elinvar::ops::args::Args;
-use elinvar::{Any, Backward, DType, Device, Result, Tensor, backward};
+use elinvar::{Any, Backward, DType, Device, Precision, Result, Tensor, backward};
 use elinvar_conformance::execute::by_name;
 use elinvar_conformance::index::attr;
 use serde::Deserialize;
@@ -31,6 +32,10 @@ struct Line {
     attrs: BTreeMap<String, serde_json::Value>,
     #[serde(default)]
     gradient: Vec<String>,
+    #[serde(default)]
+    flops: usize,
+    #[serde(default)]
+    fast: bool,
 }
 
 /// What an operand is filled with.
@@ -137,7 +142,7 @@ pub(super) fn rows() -> Vec<Row> {
         let call = Rc::new(Call::new(&line).unwrap_or_else(|| panic!("{text}: an operand or an attribute")));
         let dtype = call.dtype();
         let gradients = !line.gradient.is_empty();
-        let one = Rc::clone(&call);
+        let (one, quick) = (Rc::clone(&call), Rc::clone(&call));
         let forwards = Row::new(Group::Ops, &*line.op, &*line.shape, dtype, move |data| {
             let args = one.with_operands(data, false);
             move || forward(&args)
@@ -147,7 +152,16 @@ pub(super) fn rows() -> Vec<Row> {
             let ones = ones(&args);
             move || both(&args, &ones)
         });
-        [Some(forwards), gradients.then(|| both.recorded())].into_iter().flatten()
+        let fast = Row::new(Group::Ops, format!("{}_fast", line.op), &*line.shape, dtype, move |data| {
+            let args = quick.with_operands(data, false);
+            move || Precision::Fast.scope(|| forward(&args))
+        });
+        let rows = [
+            Some(forwards.flops(line.flops)),
+            gradients.then(|| both.flops(3 * line.flops).recorded()),
+            line.fast.then(|| fast.flops(line.flops)),
+        ];
+        rows.into_iter().flatten()
     };
     FILE.lines().flat_map(row).collect()
 }

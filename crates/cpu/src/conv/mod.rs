@@ -2,8 +2,9 @@
 //!
 //! The orders of terms are those of `Backend::conv` and its gradients: (channel, tap), (output channel, tap), (image,
 //! position). With a stride, the gradient by x is several products: input elements that meet the stride's grid through
-//! the same taps make one.
+//! the same taps make one. If windows lie apart, all of these are one.
 
+mod apart;
 mod beside;
 mod depthwise;
 mod few;
@@ -232,6 +233,10 @@ pub(crate) fn input_grad<T: Real>(
         && window.stride == [1; 3]
         && let Some(dx) = scarce::input_grad(d, &window, &gv, &wv, [images, o, channels])?
     {
+        return store(d, dx, g.buffer.dtype());
+    }
+    if kind == Kind::Numbers && apart::is_apart(&window) {
+        let dx = apart::input_grad(d, &window, &gv, &wv, [images, c.groups, o, channels])?;
         return store(d, dx, g.buffer.dtype());
     }
     let mut parts = Vec::new();

@@ -11,14 +11,14 @@ use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Sizes of a convolution.
 #[derive(Clone, Debug)]
-struct Case {
-    images: usize,
+pub(crate) struct Case {
+    pub images: usize,
     /// Channels in and out, of each group.
-    channels: usize,
-    outs: usize,
-    plane: Vec<usize>,
-    taps: Vec<usize>,
-    c: Conv,
+    pub channels: usize,
+    pub outs: usize,
+    pub plane: Vec<usize>,
+    pub taps: Vec<usize>,
+    pub c: Conv,
 }
 
 impl Case {
@@ -32,7 +32,7 @@ impl Case {
             .collect()
     }
     /// Forward and both gradients on all devices. `awkward`: any strides, and numbers that are not finite.
-    fn check(&self, dice: &mut Dice, on: &[CpuDevice], dtype: DType, awkward: bool) {
+    pub fn check(&self, dice: &mut Dice, on: &[CpuDevice], dtype: DType, awkward: bool) {
         self.check_of(on, |shape| {
             if awkward {
                 let wild = dice.once_in(2);

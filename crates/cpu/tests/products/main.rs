@@ -1,5 +1,6 @@
 //! Products of matrices and convolutions: the reference's bits, for every instruction set and number of threads.
 
+mod apart;
 mod contract;
 mod conv;
 #[path = "../common/data.rs"]
