@@ -84,7 +84,7 @@ fn intro(lines: &Lines, Head { machine, date, raw, .. }: &Head) -> String {
          Machine: {machine}. Date: {date}. Raw lines: [{raw}]({raw}).\n\n\
          Versions: {}.\n\n\
          ```sh\n\
-         cargo run --release -- bench --all > ours.jsonl\n\
+         cargo run --release -- bench --all > ours.jsonl      # or: bench ops, and python3 tools/peers/torch_ops.py\n\
          cargo xtask footprint >> ours.jsonl\n\
          cargo xtask results --name NAME ours.jsonl PEERS...\n\
          ```\n\n\
