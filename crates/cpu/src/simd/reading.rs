@@ -147,7 +147,7 @@ type ByRegisters<const K: usize> = Wide<K>;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
 type ByRegisters<const K: usize> = V<f32>;
 
-/// Formulas in f64 have no copy for AVX-512 ([`super::isa::formula`] says why).
+/// Registers of f64 are not written out: what has a copy for AVX-512 ([`Reads::WIDE`]) is left to the compiler.
 impl Read for f64 {
     #[cfg(target_arch = "x86_64")]
     type Long = V<f64>;
@@ -172,6 +172,8 @@ pub(crate) fn folds<T: Read>(isa: Isa) -> bool {
 pub(crate) trait Reads {
     /// The number that is worked on.
     type T: Read;
+    /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
+    const WIDE: bool;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: Reading<Self::T> + Lane, M: Folding<Self::T>, S: Reading<Self::T> + Lane>(self);
 }
@@ -187,7 +189,7 @@ pub(crate) fn read<W: Reads>(isa: Isa, work: W) {
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
         Level::Avx512 => {
-            if const { size_of::<W::T>() == 4 } {
+            if const { size_of::<W::T>() == 4 || W::WIDE } {
                 // SAFETY: as above.
                 unsafe { by_registers(work).avx512() }
             } else {
