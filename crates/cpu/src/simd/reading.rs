@@ -8,10 +8,11 @@
 use super::isa::{Isa, Kernel, Level};
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 use super::wide::Wide;
-use crate::lane::V;
+use crate::lane::{Near, V};
 use elinvar_core::Element;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
+use elinvar_ops::math;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -111,7 +112,18 @@ macro_rules! one_at_a_time {
         }
     )*};
 }
-one_at_a_time! { One V }
+one_at_a_time! { One V Near }
+
+/// Are all of these angles below [`math::moderate_bound`], so that [`Near`] may read them?
+#[inline(always)]
+pub(crate) fn are_near<T: Read, const W: usize>(x: &[T; W]) -> bool {
+    // Without a branch in it, this is vector code.
+    let mut all = true;
+    for x in x {
+        all &= x.abs().lt(math::moderate_bound());
+    }
+    all
+}
 
 /// A type of floats in which formulas are computed.
 pub(crate) trait Read: Element + Lane<Mask = bool> {

@@ -67,6 +67,9 @@ fn turn<L: Lane>(y: L, quadrant: L::Int) -> L::Int {
 /// NaN for infinities and NaN.
 #[inline(always)]
 fn if_finite<L: Lane>(x: L, y: L) -> L {
+    if x.abs().are_moderate() {
+        return y;
+    }
     L::select(x.abs().lt(L::lit(f64::INFINITY)), y, L::lit(f64::NAN))
 }
 
@@ -142,9 +145,11 @@ pub fn tan<L: Lane>(x: L) -> L {
         low: L::select(odd, a.low, b.low),
     };
     let (up, down) = (choose(c, s), choose(s, c));
-    let q = up.high / down.high;
+    // One quotient, and no second one for what is left: it takes as long as all the rest of a polynomial.
+    let inverse = L::lit(1.0) / down.high;
+    let q = up.high * inverse;
     let remainder = q.fma(-down.high, up.high) + q.fma(-down.low, up.low);
-    let y = q + remainder / down.high;
+    let y = remainder.fma(inverse, q);
     // A subnormal quotient has no exact remainder; near zero the tangent is the angle.
     let y = L::select(r.high.abs().lt(L::lit(exact_power(-40))) & !odd, r.high, y);
     let sign = (n & L::Int::lit(1)).shl(L::BITS - 1) ^ (x.to_bits() & L::Int::lit(1).shl(L::BITS - 1));
