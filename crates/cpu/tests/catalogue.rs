@@ -29,6 +29,8 @@ const OPS: &[(&str, &[&str], &[&str])] = &[
     ("gelu", &["x"], &["approximate=none", "approximate=tanh"]),
     ("add sub mul floor_divide fmod remainder pow maximum minimum atan2 copysign eq ne lt le gt ge logical_and \
       logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right", &["x", "y"], &[""]),
+    ("pow", &["x"], &["scalar=2,scalar_side=right", "scalar=3,scalar_side=right", "scalar=-1,scalar_side=right",
+      "scalar=2.5,scalar_side=right", "scalar=2,scalar_side=left"]),
     ("div", &["x", "y"], &["", "rounding_mode=trunc", "rounding_mode=floor"]),
     ("lerp", &["x", "y"], &[""]),
     ("lerp", &["x", "y", "weight"], &[""]),
@@ -60,8 +62,9 @@ fn attributes(choice: &str) -> BTreeMap<String, Attr> {
     ];
     let mut all: BTreeMap<String, Attr> = numbers.map(|(k, v)| (k.to_string(), Attr::Float(v))).into();
     all.insert("log_target".into(), Attr::Bool(false));
-    if let Some((name, value)) = choice.split_once('=') {
-        all.insert(name.into(), Attr::Str(value.into()));
+    for (name, value) in choice.split(',').filter_map(|c| c.split_once('=')) {
+        let attr = value.parse().map_or_else(|_| Attr::Str(value.into()), Attr::Float);
+        all.insert(name.into(), attr);
     }
     all
 }
