@@ -307,7 +307,7 @@ fn powers_by_a_number() {
             check("pow", &attrs, &[("x", x.clone())], f(&want), "a number");
         }
         // What a tensor has is the function of two variables, whose special values are the same.
-        let general = pow::pow(&x, &x.full_like(y).unwrap()).unwrap();
+        let general = pow(&x, &x.full_like(y).unwrap()).unwrap();
         assert_eq!(show(&general)[..6], show(&f(&want))[..6], "to the power of {y}");
     }
     let left = [("scalar", Attr::Float(2.0)), ("scalar_side", Attr::Str("left".into()))];

@@ -58,8 +58,10 @@ pub fn reduce_moderate<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     // Which of them is larger is not known; but the first is a multiple of an ULP of the second, and with that the short form is exact: what
     // it subtracts is a multiple of that ULP, and no more than 2^24 (2^53) of them.
     let sum = fast_two_sum(first, second.high);
+    // The second piece is below 2^-8 of the first (of all floats of 32 bits; in 64 bits below 2^-15, because no angle is nearer to a multiple
+    // of pi/2 than 2^-62), and where the first is not tiny, an ULP or so. Who reads the angle asks for no more, so no last sum.
     let rest = n.fma(-HALF_PI.piece::<L>(2), sum.low + second.low);
-    (whole, fast_two_sum(sum.high, rest))
+    (whole, Pair { high: sum.high, low: rest })
 }
 
 /// Word number `index + offset` of `words`, for an index of as many bits as `levels`.
