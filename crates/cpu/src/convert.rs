@@ -8,18 +8,39 @@ use crate::Isa;
 use crate::isa::{Kernel, dispatch, formula_or_plain};
 use crate::memory::{Scratch, filled};
 use crate::operand::Make;
+use crate::simd::cut::Cut;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::halves;
 use crate::simd::room::{At, Block, Compute, Room, Windows, Work, fresh_of, fresh_pieces};
-use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, bf16, f16, rounding};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, Scalar, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
 use std::mem::MaybeUninit;
 
 /// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.
-pub(crate) trait Simple: Cell {}
-impl Simple for f32 {}
-impl Simple for f64 {}
+pub(crate) trait Simple: Cell {
+    /// The nearest element of another type, as [`Cell::nearest`] says, in steps of which the compiler makes vector code.
+    #[inline(always)]
+    fn to<T: Simple>(self) -> T {
+        T::nearest(self.value())
+    }
+}
+macro_rules! simple_floats {
+    ($($float:ident)*) => {$(
+        impl Simple for $float {
+            #[inline(always)]
+            fn to<T: Simple>(self) -> T {
+                match const { T::DTYPE } {
+                    DType::I64 => T::nearest(Scalar::Int(self.cut())),
+                    DType::I32 => T::nearest(Scalar::Int(Cut::<i32>::cut(self).into())),
+                    DType::U8 => T::nearest(Scalar::Int(Cut::<u8>::cut(self).into())),
+                    DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool => T::nearest(self.value()),
+                }
+            }
+        }
+    )*};
+}
+simple_floats! { f32 f64 }
 impl Simple for i64 {}
 impl Simple for i32 {}
 impl Simple for u8 {}
@@ -83,7 +104,7 @@ fn each_window<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut Room<'_, T>, f: i
 /// memory with AVX2 too.
 pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut Room<'_, T>) {
     room.part(x.len(), |room| {
-        let work = Compute(Each(x, |v: S| T::nearest(v.value())), room);
+        let work = Compute(Each(x, |v: S| v.to::<T>()), room);
         if const {
             matches!(S::DTYPE, DType::F32)
                 || matches!((S::DTYPE, T::DTYPE), (DType::F64, DType::I64) | (DType::I64, DType::F64))

@@ -53,6 +53,7 @@ struct Change<'a, U, T, const M: usize, const R: usize>(U, [&'a mut [T]; M], [&'
 
 impl<U: Update<M, R>, T: Read, const M: usize, const R: usize> Reads for Change<'_, U, T, M, R> {
     type T = T;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<T> + Lane, F: Folding<T>, S: Reading<T> + Lane>(self) {
         if const { S::AT_ONCE > 1 } { self.in_turn::<S>() } else { self.by_tiles() }

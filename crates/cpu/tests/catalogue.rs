@@ -11,7 +11,7 @@ mod dice;
 
 use crate::common::{Operand, devices, same};
 use crate::dice::{Dice, Values};
-use elinvar_core::{DType, HostData, Result};
+use elinvar_core::{DType, Element, HostData, Result};
 use elinvar_cpu::Cpu;
 use elinvar_ops::args::{Args, Attr};
 use elinvar_ops::{Array, Backend, Value, catalogue};
@@ -29,6 +29,8 @@ const OPS: &[(&str, &[&str], &[&str])] = &[
     ("gelu", &["x"], &["approximate=none", "approximate=tanh"]),
     ("add sub mul floor_divide fmod remainder pow maximum minimum atan2 copysign eq ne lt le gt ge logical_and \
       logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right", &["x", "y"], &[""]),
+    ("pow", &["x"], &["scalar=2,scalar_side=right", "scalar=3,scalar_side=right", "scalar=-1,scalar_side=right",
+      "scalar=2.5,scalar_side=right", "scalar=2,scalar_side=left"]),
     ("div", &["x", "y"], &["", "rounding_mode=trunc", "rounding_mode=floor"]),
     ("lerp", &["x", "y"], &[""]),
     ("lerp", &["x", "y", "weight"], &[""]),
@@ -60,8 +62,9 @@ fn attributes(choice: &str) -> BTreeMap<String, Attr> {
     ];
     let mut all: BTreeMap<String, Attr> = numbers.map(|(k, v)| (k.to_string(), Attr::Float(v))).into();
     all.insert("log_target".into(), Attr::Bool(false));
-    if let Some((name, value)) = choice.split_once('=') {
-        all.insert(name.into(), Attr::Str(value.into()));
+    for (name, value) in choice.split(',').filter_map(|c| c.split_once('=')) {
+        let attr = value.parse().map_or_else(|_| Attr::Str(value.into()), Attr::Float);
+        all.insert(name.into(), attr);
     }
     all
 }
@@ -151,6 +154,44 @@ fn every_formula_on_every_dtype() {
                 }
             }
             assert!(ran >= 2, "{name} ran {ran} times");
+        }
+    }
+}
+
+/// Windows of angles that are all moderate, and windows with one that is not, or is as large as moderate ones can be.
+#[test]
+fn angles_around_the_bound() {
+    let len = 2 * 192 + 77;
+    for (dtype, bound) in [(DType::F32, 131_072.0f64), (DType::F64, 1_073_741_824.0)] {
+        let below =
+            if dtype == DType::F32 { f64::from((bound as f32).next_down()) } else { bound.next_down() };
+        let odd = [below, bound, 1e3 * bound, f64::NAN];
+        // At the end of a window, in the middle of one, and in what is left.
+        for (at, odd) in [191, 192 + 100, len - 1].into_iter().flat_map(|at| odd.map(|o| (at, o))) {
+            let mut dice = Dice::new(9, at as u64);
+            let mut x: Vec<f64> =
+                f64::unwrap(dice.data(DType::F64, len, Values::Tame)).unwrap().into_iter().collect();
+            x.iter_mut().for_each(|x| *x *= bound / 4.0);
+            x[at] = odd;
+            let data = if dtype == DType::F32 {
+                HostData::F32(x.iter().map(|x| *x as f32).collect())
+            } else {
+                HostData::F64(x.into())
+            };
+            let layout = elinvar_core::Layout::contiguous(elinvar_core::Shape::new(&[len]).unwrap());
+            let x = [Operand { data: data.into(), layout }];
+            for name in ["sin", "cos", "tan"] {
+                let want = forward::<Reference>(&ReferenceDevice, name, &["x"], "", &x);
+                let slopes = gradients::<Reference>(&ReferenceDevice, name, &["x"], "", &x).unwrap();
+                for d in devices() {
+                    let what = format!("{name} of {odd} among {dtype} at {at} {d:?}");
+                    same(&forward::<Cpu>(&d, name, &["x"], "", &x), &want, &what);
+                    let got = gradients::<Cpu>(&d, name, &["x"], "", &x).unwrap();
+                    for (got, want) in got.into_iter().zip(&slopes) {
+                        same(&Ok(got.unwrap()), &Ok(want.clone().unwrap()), &format!("gradient of {what}"));
+                    }
+                }
+            }
         }
     }
 }

@@ -37,6 +37,11 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// registers? It is measured, and changes no result either.
     const SLIM: bool = false;
 
+    /// Is the first operand an angle whose sine, cosine or tangent it takes, and the only one? Then a backend that sees that a block of
+    /// them is below [`moderate_bound`](crate::math::moderate_bound) may read the formula in a way that says so
+    /// ([`Lane::are_moderate`]). It changes no result.
+    const ANGLES: bool = false;
+
     /// The formula.
     fn lane<L: Lane>(&self, x: [L; N]) -> L;
 
@@ -150,6 +155,7 @@ macro_rules! pointwise {
             const NAME: &'static str = M::NAME;
             const LIGHT: bool = M::LIGHT;
             const SLIM: bool = M::SLIM;
+            const ANGLES: bool = M::ANGLES;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, g]: [L; $with_g]) -> L {
                 let y = if M::SAVES.outputs { self.0.lane([$($x),*]) } else { L::lit(f64::NAN) };
@@ -160,6 +166,7 @@ macro_rules! pointwise {
             const NAME: &'static str = M::NAME;
             const LIGHT: bool = M::LIGHT;
             const SLIM: bool = M::SLIM;
+            const ANGLES: bool = M::ANGLES;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, y, g]: [L; $with_yg]) -> L {
                 self.0.vjp(I, [$($x),*], y, g)

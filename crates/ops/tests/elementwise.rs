@@ -291,6 +291,31 @@ fn binary() {
     }
 }
 
+/// By a number that is a product or a quotient: IEEE 754's special values, and results that are rounded as often as it says.
+#[test]
+fn powers_by_a_number() {
+    let x = f(&[0.0, -0.0, INF, -INF, NAN, -3.0, 1e30, -1e-30, 1.1]);
+    let tiny = 1e-30f32 * 1e-30;
+    let rows = [
+        (2.0, [0.0, 0.0, INF, INF, NAN, 9.0, INF, tiny, 1.1 * 1.1]),
+        (3.0, [0.0, -0.0, INF, -INF, NAN, -27.0, INF, -0.0, 1.1 * 1.1 * 1.1]),
+        (-1.0, [INF, -INF, 0.0, -0.0, NAN, 1.0 / -3.0, 1.0 / 1e30, 1.0 / -1e-30, 1.0 / 1.1]),
+    ];
+    for (y, want) in rows {
+        for attr in [Attr::Float(y), Attr::Int(y as i64)] {
+            let attrs = [("scalar", attr), ("scalar_side", Attr::Str("right".into()))];
+            check("pow", &attrs, &[("x", x.clone())], f(&want), "a number");
+        }
+        // What a tensor has is the function of two variables, whose special values are the same.
+        let general = pow(&x, &x.full_like(y).unwrap()).unwrap();
+        assert_eq!(show(&general)[..6], show(&f(&want))[..6], "to the power of {y}");
+    }
+    let left = [("scalar", Attr::Float(2.0)), ("scalar_side", Attr::Str("left".into()))];
+    check("pow", &left, &[("x", f(&[-3.0, 0.5]))], f(&[0.125, 2f32.sqrt()]), "on the left it is the base");
+    let whole = [("scalar", Attr::Int(-1)), ("scalar_side", Attr::Str("right".into()))];
+    check("pow", &whole, &[("x", i(&[2, -1]))], i(&[0, -1]), "integers");
+}
+
 #[test]
 fn rounded_quotients() {
     // The last quotient is 2.9999999, and as a float it is 3: the whole number is that of the exact quotient.
@@ -469,6 +494,7 @@ fn gradients() {
         ("pow 0^2", gradient(pow::Pow, [0.0, 2.0]), vec![0.0, 0.0]),
         ("pow 0^1", gradient(pow::Pow, [0.0, 1.0]), vec![1.0, 0.0]),
         ("pow 0^-1", gradient(pow::Pow, [0.0, -1.0]), vec![-INF, -INF]),
+        ("cube", gradient(pow::Cube, [-2.0]), vec![12.0]),
         ("pow of a negative", gradient(pow::Pow, [-2.0, 3.0]), vec![12.0, NAN]),
         ("atan2 at the origin", gradient(atan2::Atan2, [0.0, 0.0]), vec![0.0, 0.0]),
         ("atan2, squares overflow", gradient(atan2::Atan2, [1e30, 0.0]), vec![0.0, -1e-30]),
@@ -548,6 +574,7 @@ fn gradients_agree_with_duals() {
     agree(fmod::Fmod, all);
     agree(remainder::Remainder, all);
     agree(pow::Pow, positive);
+    agree(pow::Cube, all);
     agree(maximum::Maximum, all);
     agree(minimum::Minimum, all);
     agree(atan2::Atan2, all);

@@ -257,6 +257,7 @@ pub(super) fn side(n: usize) -> usize {
 
 impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
     type T = C;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         if const { M::AT_ONCE == WINDOW } && self.whole {

@@ -128,6 +128,7 @@ fn weigh<C: Number, M: Folding<C>>(s: &mut Row<C>, shift: C) {
 
 impl<C: Number> Reads for Weigh<'_, C> {
     type T = C;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         let Running { m, l, alpha } = self.run;
@@ -211,6 +212,7 @@ pub(super) struct Slopes<'a, C> {
 
 impl<C: Number> Reads for Slopes<'_, C> {
     type T = C;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
@@ -235,6 +237,7 @@ pub(super) struct Weighted<'a, C> {
 
 impl<C: Number> Reads for Weighted<'_, C> {
     type T = C;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         for (i, sum_of) in self.sums.iter_mut().enumerate() {

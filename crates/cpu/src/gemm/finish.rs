@@ -150,6 +150,7 @@ fn window<T: Real, R: Reading<T> + Lane, E: Epilogue<N>, const N: usize, const W
 
 impl<T: Real, E: Epilogue<N>, const N: usize> Reads for Lanes<'_, T, E, N> {
     type T = T;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
         let zeros = [T::ZERO; WINDOW];

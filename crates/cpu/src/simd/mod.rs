@@ -6,7 +6,7 @@
 //! * `amx`: registers that are matrices.
 //! * [`reading`]: how many elements go through a formula at once; `wide` is AVX-512's.
 //! * [`quad`]: registers filled across rows, and halves widened on the way.
-//! * `halves`: f16 to f32 and back.
+//! * `halves`: f16 to f32 and back; [`cut`]: floats to integers.
 //! * [`fetch`]: memory that is asked for before it is needed.
 //! * [`folds`]: sums and extremes of contiguous numbers.
 //! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
@@ -22,6 +22,7 @@
 pub(crate) mod amx;
 mod board;
 pub(crate) mod chains;
+pub(crate) mod cut;
 pub(crate) mod fetch;
 pub(crate) mod folds;
 #[cfg(target_arch = "x86_64")]

@@ -8,10 +8,11 @@
 use super::isa::{Isa, Kernel, Level};
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 use super::wide::Wide;
-use crate::lane::V;
+use crate::lane::{Near, V};
 use elinvar_core::Element;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
+use elinvar_ops::math;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -111,7 +112,18 @@ macro_rules! one_at_a_time {
         }
     )*};
 }
-one_at_a_time! { One V }
+one_at_a_time! { One V Near }
+
+/// Are all of these angles below [`math::moderate_bound`], so that [`Near`] may read them?
+#[inline(always)]
+pub(crate) fn are_near<T: Read, const W: usize>(x: &[T; W]) -> bool {
+    // Without a branch in it, this is vector code.
+    let mut all = true;
+    for x in x {
+        all &= x.abs().lt(math::moderate_bound());
+    }
+    all
+}
 
 /// A type of floats in which formulas are computed.
 pub(crate) trait Read: Element + Lane<Mask = bool> {
@@ -147,7 +159,7 @@ type ByRegisters<const K: usize> = Wide<K>;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
 type ByRegisters<const K: usize> = V<f32>;
 
-/// Formulas in f64 have no copy for AVX-512 ([`super::isa::formula`] says why).
+/// Registers of f64 are not written out: what has a copy for AVX-512 ([`Reads::WIDE`]) is left to the compiler.
 impl Read for f64 {
     #[cfg(target_arch = "x86_64")]
     type Long = V<f64>;
@@ -172,6 +184,8 @@ pub(crate) fn folds<T: Read>(isa: Isa) -> bool {
 pub(crate) trait Reads {
     /// The number that is worked on.
     type T: Read;
+    /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
+    const WIDE: bool;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: Reading<Self::T> + Lane, M: Folding<Self::T>, S: Reading<Self::T> + Lane>(self);
 }
@@ -187,7 +201,7 @@ pub(crate) fn read<W: Reads>(isa: Isa, work: W) {
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
         Level::Avx512 => {
-            if const { size_of::<W::T>() == 4 } {
+            if const { size_of::<W::T>() == 4 || W::WIDE } {
                 // SAFETY: as above.
                 unsafe { by_registers(work).avx512() }
             } else {

@@ -8,6 +8,7 @@
 use super::reading::{Folding, Reading};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
+use elinvar_ops::math::moderate_bound;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -405,6 +406,15 @@ impl<const K: usize> Lane for Wide<K> {
     #[inline(always)]
     fn scaled(self, n: Self) -> Option<Self> {
         Some(each!(float, i => _mm512_scalef_ps(self.0[i], n.0[i])))
+    }
+    #[inline(always)]
+    fn are_moderate(self) -> bool {
+        let mut all = !0;
+        // SAFETY: the processor has AVX-512, as the registers say.
+        each_register!(i => all &= unsafe {
+            _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0[i], _mm512_set1_ps(moderate_bound()))
+        });
+        all == !0
     }
     /// By the whole part of the quotient, as long as that is so small that it is exact, or one too large: it is if the quotient was rounded
     /// up to it. What is left is then a multiple of the last bit of both numbers and less than the divisor, so the fma is exact. (A million

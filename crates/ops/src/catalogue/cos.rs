@@ -9,6 +9,7 @@ pub struct Cos;
 impl Map<1> for Cos {
     const NAME: &'static str = "cos";
     const SAVES: Saves = Saves::INPUTS;
+    const ANGLES: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.cos()

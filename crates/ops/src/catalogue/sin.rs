@@ -9,6 +9,7 @@ pub struct Sin;
 impl Map<1> for Sin {
     const NAME: &'static str = "sin";
     const SAVES: Saves = Saves::INPUTS;
+    const ANGLES: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.sin()

@@ -9,6 +9,7 @@ pub struct Tan;
 impl Map<1> for Tan {
     const NAME: &'static str = "tan";
     const SAVES: Saves = Saves::OUTPUTS;
+    const ANGLES: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.tan()

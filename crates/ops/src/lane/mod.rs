@@ -148,6 +148,14 @@ pub trait Lane:
         None
     }
 
+    /// Is it known that all of these angles, none of them negative, are below [`moderate_bound`](math::moderate_bound)? A reading
+    /// of several elements may look; one whose reader has looked may say so; all others say no. It changes no result: what large
+    /// angles need is left out, which is two thirds of a sine of f32 and four fifths of one of f64.
+    #[inline(always)]
+    fn are_moderate(self) -> bool {
+        false
+    }
+
     /// 1 where the mask is true, else 0.
     #[inline(always)]
     fn from_mask(mask: Self::Mask) -> Self {

@@ -5,7 +5,8 @@
 
 use super::constants::LN_2;
 use super::parts::{
-    Pair, by_width, clamp, fast_two_sum, polynomial, power_of_two, round_scaled, round_to_scale, two_sum,
+    Pair, by_width, clamp, fast_two_sum, polynomial, power_of_two, round_scaled, round_to_power,
+    round_to_scale, two_sum,
 };
 use crate::lane::{Lane, LaneInt};
 
@@ -83,10 +84,16 @@ pub(super) fn exp_tail<L: Lane>(r: L) -> L {
 #[inline(always)]
 fn reduce<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     let (n, whole) = round_scaled(x, L::lit(core::f64::consts::LOG2_E));
+    (whole, reduce_by(n, x))
+}
+
+/// x - n ln 2 in two pieces.
+#[inline(always)]
+fn reduce_by<L: Lane>(n: L, x: L) -> Pair<L> {
     let r = n.fma(-LN_2.piece::<L>(0), x);
     let high = n.fma(-LN_2.piece::<L>(1), r);
     let low = n.fma(-LN_2.piece::<L>(1), r - high);
-    (whole, Pair { high, low })
+    Pair { high, low }
 }
 
 /// exp(r.high + r.low) in two pieces, for |r| <= 0.42.
@@ -102,6 +109,20 @@ pub(super) fn exp_reduced<L: Lane>(r: Pair<L>) -> Pair<L> {
 pub(super) fn exp_pair<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     let (n, r) = reduce(x);
     (n, exp_reduced(r))
+}
+
+/// The same with 2^n as two powers, for n that may be beyond the exponents of normal numbers.
+#[inline(always)]
+pub(super) fn exp_halves<L: Lane>(x: L) -> ([L; 2], Pair<L>) {
+    let (n, scale) = round_to_scale(x, L::lit(core::f64::consts::LOG2_E));
+    (scale.halves(), exp_reduced(reduce_by(n, x)))
+}
+
+/// The same with 2^n, for n that is within them.
+#[inline(always)]
+pub(super) fn exp_power<L: Lane>(x: L) -> (L, Pair<L>) {
+    let (n, power) = round_to_power(x, L::lit(core::f64::consts::LOG2_E), 0);
+    (power, exp_reduced(reduce_by(n, x)))
 }
 
 /// e to the power of x.

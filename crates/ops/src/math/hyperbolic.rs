@@ -3,7 +3,7 @@
 //! Near zero an odd polynomial, so that the result is x plus a small correction; farther out the exponential in
 //! two pieces (Muller, "Elementary Functions", chapter 11). tanh in 32 bits is one quotient of exp(2|x|) - 1 everywhere.
 
-use super::exp::exp_pair;
+use super::exp::{exp_pair, exp_power};
 use super::parts::{Pair, clamp_above, fast_two_sum, polynomial, power_of_two, round_to_power};
 use crate::lane::{Lane, LaneInt};
 
@@ -123,8 +123,7 @@ fn tanh_64<L: Lane>(x: L) -> L {
     let one = L::lit(1.0);
     // From here on the result rounds to 1.
     let a = clamp_above(x.abs(), 20.0);
-    let (n, e) = exp_pair(a + a);
-    let s = power_of_two::<L>(n);
+    let (s, e) = exp_power(a + a);
     let divisor = fast_two_sum(s * e.high, one);
     let rest = s.fma(e.low, divisor.low);
     let q = L::lit(2.0) / divisor.high;

@@ -108,13 +108,24 @@ impl<L: Lane> Scale<L> {
         if let Some(scaled) = y.scaled(self.whole) {
             return scaled;
         }
+        let [first, second] = self.halves();
+        y * first * second
+    }
+
+    /// Two powers of two, of about the same size, whose product it is.
+    #[inline(always)]
+    pub fn halves(self) -> [L; 2] {
         let bits = self.shifted.to_bits();
         // Halving leaves zeros below where the magic number's own bits begin.
         let half = bits.shr(1);
-        let [first, second] = [half, bits - half];
-        let exponent = fraction_bits::<L>();
-        y * L::from_bits(first.shl(exponent)) * L::from_bits(second.shl(exponent))
+        [power_of_bits(half), power_of_bits(bits - half)]
     }
+}
+
+/// 2 to the power of what the last bits are, without the bias.
+#[inline(always)]
+fn power_of_bits<L: Lane>(bits: L::Int) -> L {
+    L::from_bits(bits.shl(fraction_bits::<L>()))
 }
 
 /// A small integer (below 2^21 in magnitude) as a float, by the same trick backwards.

@@ -6,9 +6,7 @@
 //! There is no table to index: the window is picked by a tree of selects over constants.
 
 use super::constants::HALF_PI;
-use super::parts::{
-    Pair, bias, exact_power, fast_two_sum, fraction_bits, round_scaled, two_product, two_sum,
-};
+use super::parts::{Pair, bias, exact_power, fast_two_sum, fraction_bits, round_scaled, two_product};
 use crate::lane::{Lane, LaneInt};
 
 /// Below this magnitude an angle is moderate: 2^17 in 32-bit lanes, 2^30 in 64-bit lanes.
@@ -57,11 +55,13 @@ pub fn reduce_moderate<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     let (n, whole) = round_scaled(x, L::lit(core::f64::consts::FRAC_2_PI));
     let first = n.fma(-HALF_PI.piece::<L>(0), x);
     let second = two_product(n, -HALF_PI.piece::<L>(1));
-    // The order of their sizes is not known, but first is a multiple of a larger ULP: exact if first is larger,
-    // and if it is not, both are short enough for the sum to be exact.
-    let sum = two_sum(first, second.high);
+    // Which of them is larger is not known; but the first is a multiple of an ULP of the second, and with that the short form is exact: what
+    // it subtracts is a multiple of that ULP, and no more than 2^24 (2^53) of them.
+    let sum = fast_two_sum(first, second.high);
+    // The second piece is below 2^-8 of the first (of all floats of 32 bits; in 64 bits below 2^-15, because no angle is nearer to a multiple
+    // of pi/2 than 2^-62), and where the first is not tiny, an ULP or so. Who reads the angle asks for no more, so no last sum.
     let rest = n.fma(-HALF_PI.piece::<L>(2), sum.low + second.low);
-    (whole, fast_two_sum(sum.high, rest))
+    (whole, Pair { high: sum.high, low: rest })
 }
 
 /// Word number `index + offset` of `words`, for an index of as many bits as `levels`.
@@ -186,8 +186,11 @@ fn pick_64<L: Lane>(offset: usize, bits: &[L::Mask; 4]) -> L::Int {
 /// n modulo 4 and r, for a finite angle at or above zero. Infinities and NaN give anything.
 #[inline(always)]
 pub fn reduce<L: Lane>(x: L) -> (L::Int, Pair<L>) {
-    let moderate = x.lt(moderate_bound());
     let (n, r) = reduce_moderate(x);
+    if x.are_moderate() {
+        return (n, r);
+    }
+    let moderate = x.lt(moderate_bound());
     let (n_large, r_large) = reduce_large(x);
     let high = L::select(moderate, r.high, r_large.high);
     let low = L::select(moderate, r.low, r_large.low);

@@ -1,8 +1,8 @@
 //! 1 / (1 + exp(-x)), the logistic function.
 
-use super::exp::{exp, exp_pair};
-use super::parts::{Pair, clamp, power_of_two, sign_is_set};
-use crate::lane::{Lane, LaneInt};
+use super::exp::{exp, exp_halves};
+use super::parts::{Pair, sign_is_set};
+use crate::lane::Lane;
 
 /// 1 / (1 + exp(-x)); 0 at -inf, 1/2 at zeros, 1 at inf. Small results keep all their digits.
 ///
@@ -30,10 +30,7 @@ fn sigmoid_32<L: Lane>(x: L) -> L {
 #[inline(always)]
 fn sigmoid_64<L: Lane>(x: L) -> L {
     let one = L::lit(1.0);
-    let magnitude = -x.abs();
-    let (n, e) = exp_pair(clamp(magnitude, -746.0, 0.0));
-    let half = n.shr(1);
-    let (s1, s2) = (power_of_two::<L>(half), power_of_two::<L>(n - half));
+    let ([s1, s2], e) = exp_halves((-x.abs()).at_least(L::lit(-746.0)));
     let s = s1 * s2;
     let divisor = s.fma(e.high, one);
     let rest = s.fma(e.low, s.fma(e.high, one - divisor));

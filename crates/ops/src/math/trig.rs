@@ -36,26 +36,23 @@ const COS_64: [f64; 7] = [
     4.647455115071595e-14,
 ];
 
-/// sin(r) as a large piece and a correction, for |r| <= pi/4.
+/// sin(r) and cos(r), each as a large piece and a correction, for |r| <= pi/4.
 #[inline(always)]
-fn sine<L: Lane>(r: Pair<L>) -> Pair<L> {
-    let z = r.high * r.high;
-    let p = if L::BITS == 32 { polynomial(z, &SIN_32) } else { polynomial(z, &SIN_64) };
-    // sin(r + d) = sin(r) + d cos(r), and cos(r) = 1 - r^2 / 2 is near enough for d.
-    let by_low = r.low.fma(L::lit(-0.5) * z, r.low);
-    Pair { high: r.high, low: (r.high * z).fma(p, by_low) }
-}
-
-/// cos(r) as a large piece and a correction, for |r| <= pi/4.
-#[inline(always)]
-fn cosine<L: Lane>(r: Pair<L>) -> Pair<L> {
-    let z = r.high * r.high;
-    let z_rest = r.high.fma(r.high, -z);
-    let p = if L::BITS == 32 { polynomial(z, &COS_32) } else { polynomial(z, &COS_64) };
-    let first = fast_two_sum(L::lit(1.0), L::lit(-0.5) * z);
-    // cos(r + d) = cos(r) - d sin(r), and sin(r) = r is near enough for d.
-    let by_low = L::lit(-0.5).fma(z_rest, first.low) - r.high * r.low;
-    Pair { high: first.high, low: (z * z).fma(p, by_low) }
+fn sine_and_cosine<L: Lane>(r: Pair<L>) -> (Pair<L>, Pair<L>) {
+    let (one, z) = (L::lit(1.0), r.high * r.high);
+    let (p, q) = if L::BITS == 32 {
+        (polynomial(z, &SIN_32), polynomial(z, &COS_32))
+    } else {
+        (polynomial(z, &SIN_64), polynomial(z, &COS_64))
+    };
+    // 1 - r^2 / 2, and what its rounding lost: the difference from 1 is exact, and r^2 is not rounded.
+    let half = L::lit(-0.5) * r.high;
+    let large = half.fma(r.high, one);
+    let lost = half.fma(r.high, one - large);
+    // cos(r + d) = cos(r) - d sin(r), and sin(r) = r is near enough for d; sin(r + d) = sin(r) + d cos(r), and so is 1 - r^2 / 2.
+    let cosine = Pair { high: large, low: (z * z).fma(q, (-r.high).fma(r.low, lost)) };
+    let sine = Pair { high: r.high, low: (r.high * z).fma(p, r.low * large) };
+    (sine, cosine)
 }
 
 /// `y` with its sign flipped where bit 1 of the quadrant is set.
@@ -67,28 +64,32 @@ fn turn<L: Lane>(y: L, quadrant: L::Int) -> L::Int {
 /// NaN for infinities and NaN.
 #[inline(always)]
 fn if_finite<L: Lane>(x: L, y: L) -> L {
+    if x.abs().are_moderate() {
+        return y;
+    }
     L::select(x.abs().lt(L::lit(f64::INFINITY)), y, L::lit(f64::NAN))
 }
 
+/// Asked so, and not whether it is odd, it is one instruction: a mask that is negated goes through registers of integers.
 #[inline(always)]
-fn is_odd<L: Lane>(n: L::Int) -> L::Mask {
-    !(n & L::Int::lit(1)).eq(L::Int::lit(0))
+fn is_even<L: Lane>(n: L::Int) -> L::Mask {
+    (n & L::Int::lit(1)).eq(L::Int::lit(0))
 }
 
 #[inline(always)]
 fn sin_of<L: Lane>(x: L, quadrant: L::Int, r: Pair<L>) -> L {
-    let (s, c) = (sine(r), cosine(r));
-    let odd = is_odd::<L>(quadrant);
-    let y = L::select(odd, c.high, s.high) + L::select(odd, c.low, s.low);
+    let (s, c) = sine_and_cosine(r);
+    let even = is_even::<L>(quadrant);
+    let y = L::select(even, s.high, c.high) + L::select(even, s.low, c.low);
     let sign = x.to_bits() & L::Int::lit(1).shl(L::BITS - 1);
     if_finite(x, L::from_bits(turn(y, quadrant) ^ sign))
 }
 
 #[inline(always)]
 fn cos_of<L: Lane>(x: L, quadrant: L::Int, r: Pair<L>) -> L {
-    let (s, c) = (sine(r), cosine(r));
-    let odd = is_odd::<L>(quadrant);
-    let y = L::select(odd, s.high, c.high) + L::select(odd, s.low, c.low);
+    let (s, c) = sine_and_cosine(r);
+    let even = is_even::<L>(quadrant);
+    let y = L::select(even, c.high, s.high) + L::select(even, c.low, s.low);
     if_finite(x, L::from_bits(turn(y, quadrant + L::Int::lit(1))))
 }
 
@@ -133,20 +134,17 @@ pub fn cos_moderate<L: Lane>(x: L) -> L {
 #[inline(always)]
 pub fn tan<L: Lane>(x: L) -> L {
     let (n, r) = reduce(x.abs());
-    let (s, c) = (sine(r), cosine(r));
-    let s = fast_two_sum(s.high, s.low);
-    let c = fast_two_sum(c.high, c.low);
-    let odd = is_odd::<L>(n);
-    let choose = |a: Pair<L>, b: Pair<L>| Pair {
-        high: L::select(odd, a.high, b.high),
-        low: L::select(odd, a.low, b.low),
-    };
-    let (up, down) = (choose(c, s), choose(s, c));
-    let q = up.high / down.high;
+    let (s, c) = sine_and_cosine(r);
+    let even = is_even::<L>(n);
+    let up = fast_two_sum(L::select(even, s.high, c.high), L::select(even, s.low, c.low));
+    let down = fast_two_sum(L::select(even, c.high, s.high), L::select(even, c.low, s.low));
+    // One quotient, and no second one for what is left: it takes as long as all the rest of a polynomial.
+    let inverse = L::lit(1.0) / down.high;
+    let q = up.high * inverse;
     let remainder = q.fma(-down.high, up.high) + q.fma(-down.low, up.low);
-    let y = q + remainder / down.high;
+    let y = remainder.fma(inverse, q);
     // A subnormal quotient has no exact remainder; near zero the tangent is the angle.
-    let y = L::select(r.high.abs().lt(L::lit(exact_power(-40))) & !odd, r.high, y);
+    let y = L::select(r.high.abs().lt(L::lit(exact_power(-40))) & even, r.high + r.low, y);
     let sign = (n & L::Int::lit(1)).shl(L::BITS - 1) ^ (x.to_bits() & L::Int::lit(1).shl(L::BITS - 1));
     if_finite(x, L::from_bits(y.to_bits() ^ sign))
 }

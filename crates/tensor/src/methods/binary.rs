@@ -9,6 +9,8 @@ use elinvar_ops::value::Value;
 
 /// The other side of a binary op: a tensor, or a number that takes the tensor's dtype and device.
 pub trait Operand<B: Backend> {
+    /// The number, if it is one.
+    fn number(&self) -> Option<Scalar>;
     /// Runs `f` on the operand as a tensor. Lending it, not giving it away, saves the handle on it that an op on a few
     /// numbers would notice.
     ///
@@ -19,17 +21,28 @@ pub trait Operand<B: Backend> {
 
 impl<B: Backend> Operand<B> for &Tensor<B> {
     #[inline]
+    fn number(&self) -> Option<Scalar> {
+        None
+    }
+    #[inline]
     fn with<T>(self, _: &str, _: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T> {
         f(self)
     }
 }
 impl<B: Backend> Operand<B> for Tensor<B> {
     #[inline]
+    fn number(&self) -> Option<Scalar> {
+        None
+    }
+    #[inline]
     fn with<T>(self, _: &str, _: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T> {
         f(&self)
     }
 }
 impl<B: Backend> Operand<B> for Scalar {
+    fn number(&self) -> Option<Scalar> {
+        Some(*self)
+    }
     fn with<T>(self, op: &str, like: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T> {
         if self.is_fractional() && !like.dtype().is_float() {
             return Err(Error::dtype(format!(
@@ -44,6 +57,9 @@ impl<B: Backend> Operand<B> for Scalar {
 macro_rules! scalar_operand {
     ($($t:ty),*) => {$(
         impl<B: Backend> Operand<B> for $t {
+            fn number(&self) -> Option<Scalar> {
+                Some(Scalar::from(*self))
+            }
             fn with<T>(
                 self,
                 op: &str,
@@ -76,7 +92,6 @@ macro_rules! binary {
 binary! {
     "The larger of the two; NaN wins; a tie gives each side half of the gradient" maximum;
     "The smaller of the two; NaN wins; a tie gives each side half of the gradient" minimum;
-    "x to the power of y" pow;
     "The angle of the point (y, x) given as `y.atan2(x)`, in radians" atan2;
     "The exact remainder of x / y with the sign of x" fmod;
     "The remainder of x / y with the sign of y" remainder;
@@ -98,6 +113,18 @@ binary! {
 }
 
 impl<B: Backend> Tensor<B> {
+    /// x to the power of y, elementwise, operands broadcast. Of floats, a number that is 2, 3 or -1 gives x * x, x * x * x or 1 / x.
+    ///
+    /// # Panics
+    /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype, or memory is
+    /// exhausted.
+    #[track_caller]
+    pub fn pow(&self, other: impl Operand<B>) -> Tensor<B> {
+        match other.number() {
+            Some(y) if self.dtype().is_float() => op::pow::pow_by(self, y).or_fail(),
+            _ => other.with("pow", self, |y| op::pow(self, y)).or_fail(),
+        }
+    }
     /// NumPy's matrix product: x[b.., m, k] @ w[b.., k, n] gives [b.., m, n]; vectors stand for a row on the left and a
     /// column on the right, batches broadcast.
     ///

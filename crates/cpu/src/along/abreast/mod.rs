@@ -349,6 +349,7 @@ struct Halves<'a, C> {
 
 impl<C: Float> Reads for Halves<'_, C> {
     type T = C;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         let mut half = LANES / 2;
@@ -390,6 +391,7 @@ fn joined_blocks<C: Float>(isa: Isa, f: Fold, blocks: &mut [Window<C>]) {
     struct Two<'a, C>(Fold, &'a mut Window<C>, &'a Window<C>);
     impl<C: Float> Reads for Two<'_, C> {
         type T = C;
+        const WIDE: bool = false;
         #[inline(always)]
         fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
             join::<C, M>(self.0, self.1, self.2);

@@ -239,6 +239,7 @@ struct Task<'a, C, R, const N: usize> {
 
 impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, C, R, N> {
     type T = C;
+    const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
         macro_rules! statistic {

@@ -7,6 +7,7 @@ use crate::simd::isa::{Kernel, Level, dispatch};
 use crate::simd::reading::Reading;
 use elinvar_core::philox::philox4x32;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
+use elinvar_ops::math::moderate_bound;
 use std::{array, thread};
 
 /// Elements that go through an operation together: all readings divide them.
@@ -228,6 +229,9 @@ operations! { false:
     sin(a, b, c) a.sin();
     cos(a, b, c) a.cos();
     tan(a, b, c) a.tan();
+    sin_of_moderate(a, b, c) moderate(a).sin();
+    cos_of_moderate(a, b, c) moderate(a).cos();
+    tan_of_moderate(a, b, c) moderate(a).tan();
     asin(a, b, c) a.asin();
     acos(a, b, c) a.acos();
     atan(a, b, c) a.atan();
@@ -240,6 +244,12 @@ operations! { false:
     rsqrt(a, b, c) a.rsqrt();
     pow(a, b, c) a.pow(b);
     atan2(a, b, c) a.atan2(b);
+}
+
+/// An angle for which no register takes the way of large ones.
+#[inline(always)]
+fn moderate<L: Lane>(a: L) -> L {
+    L::select(a.abs().lt(moderate_bound()), a, L::lit(0.75))
 }
 
 /// a * 2^n
