@@ -176,9 +176,14 @@ impl<'a, T: Number> Stage<'a, T> {
     pub fn whole(data: &'a HostData) -> Self {
         Stage { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
     }
-    /// Is each row of `n` elements one element, repeated?
-    pub fn repeats(&self, n: usize) -> bool {
-        self.inner.1 == 0 && n > 0 && self.inner.0.is_multiple_of(n)
+    /// The name of the one element that all of these `len` from `start` on are, if they are known to be one.
+    pub fn number(&self, start: usize, len: usize) -> Option<usize> {
+        let (n, stride) = self.inner;
+        (stride == 0 && start % n.max(1) + len <= n).then(|| start / n.max(1))
+    }
+    /// How often an element is repeated, if it is.
+    pub fn run(&self) -> Option<usize> {
+        (self.inner.1 == 0).then_some(self.inner.0)
     }
     /// Is each row of `n` elements the same one?
     pub fn is_one_row(&self, n: usize) -> bool {
