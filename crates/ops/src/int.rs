@@ -79,24 +79,30 @@ fn other_side<I: Int>(r: I, divisor: I) -> I::Mask {
     r.is_true() & (r.lt(zero) ^ divisor.lt(zero))
 }
 
-/// What all host types have in common.
+/// What all host types have in common. All may be inlined, so that a formula's loop is vector code where crates are not optimised as one, too:
+/// with a call for each step a cross entropy of 8 x 21 x 128 x 128 logits, which marks their classes, took 7.8 ms, and takes 1.9.
 macro_rules! host {
     ($t:ty) => {
         type Mask = bool;
+        #[inline]
         fn lt(self, o: Self) -> bool {
             self < o
         }
+        #[inline]
         fn eq(self, o: Self) -> bool {
             self == o
         }
+        #[inline]
         fn select(mask: bool, a: Self, b: Self) -> Self {
             if mask { a } else { b }
         }
+        #[inline]
         fn within(self, min: Option<i64>, max: Option<i64>) -> Self {
             let x = self as i64;
             let above = min.map_or(x, |m| Ord::max(x, m));
             Self::lit(max.map_or(above, |m| Ord::min(above, m)))
         }
+        #[inline]
         fn power(self, n: Self) -> Self {
             let (mut n, mut square, mut product) = (n as i64, self, Self::lit(1));
             if n < 0 {
@@ -122,19 +128,31 @@ macro_rules! int {
     ($($t:ty),*) => {$(
         impl Int for $t {
             host!($t);
+            #[inline]
             fn lit(v: i64) -> Self { v as $t }
+            #[inline]
             fn add(self, o: Self) -> Self { self.wrapping_add(o) }
+            #[inline]
             fn sub(self, o: Self) -> Self { self.wrapping_sub(o) }
+            #[inline]
             fn mul(self, o: Self) -> Self { self.wrapping_mul(o) }
+            #[inline]
             fn div_trunc(self, o: Self) -> Self { if o == 0 { 0 } else { self.wrapping_div(o) } }
+            #[inline]
             fn rem_trunc(self, o: Self) -> Self { if o == 0 { 0 } else { self.wrapping_rem(o) } }
+            #[inline]
             fn and(self, o: Self) -> Self { self & o }
+            #[inline]
             fn or(self, o: Self) -> Self { self | o }
+            #[inline]
             fn xor(self, o: Self) -> Self { self ^ o }
+            #[inline]
             fn not(self) -> Self { !self }
+            #[inline]
             fn shl(self, n: Self) -> Self {
                 u32::try_from(n).ok().and_then(|n| self.checked_shl(n)).unwrap_or(0)
             }
+            #[inline]
             fn shr(self, n: Self) -> Self {
                 // Shifting twice by half of the width leaves only copies of the sign.
                 let gone = self >> (<$t>::BITS / 2) >> (<$t>::BITS / 2);
@@ -147,39 +165,51 @@ int!(i64, i32, u8);
 
 impl Int for bool {
     host!(bool);
+    #[inline]
     fn lit(v: i64) -> Self {
         v != 0
     }
+    #[inline]
     fn add(self, o: Self) -> Self {
         self | o
     }
+    #[inline]
     fn sub(self, o: Self) -> Self {
         self ^ o
     }
+    #[inline]
     fn mul(self, o: Self) -> Self {
         self & o
     }
+    #[inline]
     fn div_trunc(self, o: Self) -> Self {
         self & o
     }
+    #[inline]
     fn rem_trunc(self, _: Self) -> Self {
         false
     }
+    #[inline]
     fn and(self, o: Self) -> Self {
         self & o
     }
+    #[inline]
     fn or(self, o: Self) -> Self {
         self | o
     }
+    #[inline]
     fn xor(self, o: Self) -> Self {
         self ^ o
     }
+    #[inline]
     fn not(self) -> Self {
         !self
     }
+    #[inline]
     fn shl(self, n: Self) -> Self {
         self & !n
     }
+    #[inline]
     fn shr(self, n: Self) -> Self {
         self & !n
     }

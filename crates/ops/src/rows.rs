@@ -145,8 +145,19 @@ pub fn rows_last(shape: &Shape, axes: &[usize]) -> Dims {
 /// statistics are a new last axis.
 /// f16 and bf16 run in f32 and are rounded once.
 ///
+/// A gradient is computed from operands in f32, so what is recorded is converted before. Otherwise backends convert on the way, to the same
+/// bits: on a CPU a layer norm of 4096 x 1024 f16 went through 80 MB of memory with copies in f32, and goes through 16.
+///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn rows<V: Value, R: Rows<N>, const N: usize>(r: R, axes: &[usize], x: [&V; N]) -> Result<V> {
-    crate::value::widen(x, |x| V::apply(RowsOp { rows: r, axes: Dims::from_slice(axes) }, &x))
+    let op = |x: [&V; N]| V::apply(RowsOp { rows: r, axes: Dims::from_slice(axes) }, &x);
+    let dtype = x[0].dtype();
+    if dtype.is_half()
+        && !V::records(&x)
+        && x.iter().all(|x| matches!(x.dtype(), d if d == dtype || d == DType::Bool))
+    {
+        return op(x);
+    }
+    crate::value::widen(x, op)
 }

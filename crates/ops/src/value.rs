@@ -32,6 +32,8 @@ pub trait Value: Clone + Debug + Sized + 'static {
     /// # Errors
     /// Those of the op.
     fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self>;
+    /// Would an op on these be recorded? If not, nobody will ask for its gradient.
+    fn records(x: &[&Self]) -> bool;
     /// The same numbers, depending on nothing.
     fn detached(&self) -> Self {
         Self::from_array(self.array().clone())
@@ -79,6 +81,9 @@ impl<B: Backend> Value for Array<B> {
     }
     fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self> {
         op.forward_one(x)
+    }
+    fn records(_: &[&Self]) -> bool {
+        false
     }
 }
 

@@ -1,7 +1,7 @@
 //! The tensor itself: numbers, and where they came from.
 
 use crate::fail::OrFail;
-use crate::tape::node::{Node, run, run_one};
+use crate::tape::node::{Node, records, run, run_one};
 use crate::tape::{Backward, Gradients, Hook, backward};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::array::Array;
@@ -41,6 +41,9 @@ impl<B: Backend> Value for Tensor<B> {
     }
     fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self> {
         run_one(op, x)
+    }
+    fn records(x: &[&Self]) -> bool {
+        records(x)
     }
 }
 

@@ -35,6 +35,32 @@ fn tracking_is_a_property_of_the_value() {
 }
 
 #[test]
+fn halves_have_the_same_bits_recorded_or_not() {
+    // Rows of f16 and bf16 are computed as they are where nothing records, and from copies in f32 where a gradient may be asked for.
+    for dtype in [DType::F16, DType::BF16] {
+        let some =
+            |n: usize| (0..n).map(|i| ((i * 37) as f64 * 0.618).fract() * 9.0 - 4.0).collect::<Vec<_>>();
+        let x = Tensor::from_vec(some(60), [3, 20], &ReferenceDevice).to_dtype(dtype);
+        let w = t(&some(20)).to_dtype(dtype);
+        let all = |x: &Tensor| {
+            let normal = x.layer_norm(&[20], Some(&w), None, 1e-5);
+            [normal, x.softmax(1), x.log_softmax(0), x.rms_norm(&[20], Some(&w), None), x.mean_dim(1, false)]
+        };
+        for (plain, recorded) in all(&x).iter().zip(all(&x.requires_grad())) {
+            assert!(!plain.is_tracked() && recorded.is_tracked());
+            assert_eq!((plain.dtype(), recorded.dtype()), (dtype, dtype));
+            let numbers = |x: &Tensor| v(&x.to_dtype(DType::F64));
+            assert_eq!(numbers(plain), numbers(&recorded));
+            let one = recorded.backward_with(&recorded.ones_like(), Backward::default());
+            assert!(one.iter().all(|(_, g)| g.dtype() == dtype));
+        }
+        // Operands of two types are converted first, as ever.
+        let wide = x.layer_norm(&[20], Some(&w.to_dtype(DType::F32)), None, 1e-5);
+        assert_eq!(v(&wide.to_dtype(DType::F64)), v(&all(&x)[0].to_dtype(DType::F64)));
+    }
+}
+
+#[test]
 fn gradients_come_by_variable_and_by_name() {
     let (x, w) = (t(&[1.0, 2.0]).requires_grad(), t(&[3.0, 4.0]).named("w"));
     let unused = t(&[0.0]).requires_grad();

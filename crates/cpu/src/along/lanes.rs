@@ -6,10 +6,10 @@
 use super::stage::{Number, Stage};
 use crate::isa::{Isa, Kernel, formula_or_plain};
 use crate::simd::folds::{Folds, IN_REGISTERS};
-use elinvar_core::Element;
 use elinvar_core::order::LANES;
 #[cfg(target_arch = "x86_64")]
 use elinvar_core::order::fold_block;
+use elinvar_core::{Element, HostData};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
@@ -54,6 +54,22 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
     {
         let _ = (isa, parts);
         None
+    }
+
+    /// As [`Number::add_halves`], if terms are added.
+    #[inline]
+    fn join_halves(
+        isa: Isa,
+        data: &HostData,
+        base: usize,
+        places: impl Iterator<Item = isize> + Clone,
+        acc: &mut [T],
+    ) -> bool
+    where
+        T: Number,
+    {
+        let _ = (isa, data, base, places, acc);
+        false
     }
 
     /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what an extreme costs.
@@ -103,6 +119,16 @@ macro_rules! float {
             #[inline]
             fn block_of(isa: Isa, parts: &[&[$t]]) -> Option<$t> {
                 Some(<$t as Folds>::sum_of(isa, parts))
+            }
+            #[inline]
+            fn join_halves(
+                isa: Isa,
+                data: &HostData,
+                base: usize,
+                places: impl Iterator<Item = isize> + Clone,
+                acc: &mut [$t],
+            ) -> bool {
+                <$t as Number>::add_halves(isa, data, base, places, acc)
             }
         }
         impl Combine<$t> for Prod {

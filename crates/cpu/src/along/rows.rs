@@ -178,7 +178,7 @@ struct Scratch<C, const N: usize> {
 /// Elements of an operand that do not lie in memory as they are read.
 struct Copied<C> {
     buffer: HostVec<C>,
-    /// The row whose one element fills the buffer; the first row, if all rows are that one.
+    /// The name of the element that fills a window of the buffer; the first row, if all rows are that one.
     held: Option<usize>,
 }
 
@@ -219,13 +219,22 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn run(&self, task: Task<'_, '_, C, R, N>) {
         read(self.isa, task);
     }
-    /// How many of `len` elements from `start` on all operands have one after the other; all, if these are too few to be
-    /// worth a part of their own.
-    fn stretch(&self, start: usize, len: usize) -> usize {
+    /// How many of `len` elements from `start` on all operands have one after the other, or as one that is repeated; all, if these are too few to
+    /// be worth a part of their own. `even`: the next ones are to begin with a window.
+    ///
+    /// (Weights of channels in groups of several, each repeated for a plane, were a quarter of a group norm as copies.)
+    fn stretch(&self, start: usize, len: usize, even: bool) -> usize {
         /// Elements that are copied in about the time that a part takes to begin.
         const FEW: usize = 256;
         let some = self.x.iter().map(|x| x.stretch(start)).min().unwrap_or(len);
-        if some < FEW { len } else { len.min(some) }
+        let mut some = if some < FEW { len } else { len.min(some) };
+        for run in self.x.iter().filter_map(|x| x.run()) {
+            let left = run - start % run.max(1);
+            if left >= FEW && (!even || run.is_multiple_of(WINDOW)) {
+                some = some.min(left);
+            }
+        }
+        some
     }
     /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows; of one that is
     /// a number, a window.
@@ -233,29 +242,30 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     where
         Self: 'b,
     {
-        let (row, padded) = (start / self.n, len.next_multiple_of(WINDOW));
+        let padded = len.next_multiple_of(WINDOW);
         let mut all: [&[C]; N] = [&[]; N];
         for ((x, stage), Copied { buffer, held }) in all.iter_mut().zip(&self.x).zip(copies) {
-            if !stage.repeats(self.n) {
+            let Some(number) = stage.number(start, len) else {
                 *x = match stage.padded(start, len, padded) {
                     Some(all) => all,
                     None => {
+                        *held = None;
                         let buffer = room(buffer)?;
                         stage.read(self.isa, start, &mut buffer[..len]);
                         &buffer[..padded]
                     }
                 };
                 continue;
-            }
-            // A number for each row, such as the weight of a channel: a window of it, for all parts and passes.
-            let buffer = room_for(buffer, 0)?;
-            if *held != Some(row) {
+            };
+            // A number for each row or part of one, such as the weight of a channel: a window of it, for all parts and passes.
+            let buffer = &mut room_for(buffer, 0)?[..WINDOW];
+            if *held != Some(number) {
                 stage.read(self.isa, start, &mut buffer[..1]);
                 let value = buffer[0];
                 buffer.fill(value);
-                *held = Some(row);
+                *held = Some(number);
             }
-            *x = &buffer[..WINDOW];
+            *x = buffer;
         }
         Ok(all)
     }
@@ -273,7 +283,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     ) -> Result<()> {
         let mut at = 0;
         while at < len {
-            let some = self.stretch(start + at, len - at);
+            let some = self.stretch(start + at, len - at, sums.is_some());
             self.run(Task {
                 r: self.r,
                 n: self.length,
@@ -365,7 +375,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let last = R::FOLDS.len();
         let mut at = 0;
         while at < len {
-            let some = self.stretch(start + at, BLOCK.min(len - at));
+            let some = self.stretch(start + at, BLOCK.min(len - at), false);
             let anew = keeps::<R, N>() && kept.is_none();
             self.run(Task {
                 r: self.r,

@@ -9,12 +9,13 @@ use crate::convert::{store, stored};
 use crate::isa::{Kernel, dispatch};
 use crate::memory::filled;
 use crate::parallel::pieces;
-use crate::simd::room::fresh_pieces;
+use crate::simd::room::{Room, Windows, fresh_pieces};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Placed, Scan};
 use elinvar_ops::fold::{Prod, Sum};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// Prefix sums or products along the last axis.
 pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
@@ -89,6 +90,12 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
     fresh_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
         while room.left() > 0 {
             let some = (rows * n).min(room.left());
+            if n <= SCAN_GROUP && stage.lies(start, some) {
+                let x = stage.block(isa, start, some, some, &mut []);
+                dispatch(isa, Short { x, n, room, f: PhantomData::<F> });
+                start += some;
+                continue;
+            }
             let x = if stage.lies(start, some) {
                 room.copied(stage.block(isa, start, some, some, &mut []))
             } else {
@@ -144,6 +151,47 @@ impl<T: Copy, F: Combine<T>> Kernel for Rows<'_, T, F> {
                 offset = block.last().copied();
             }
         }
+    }
+}
+
+/// Every row of `n` elements, no more than a group: a register of each, which reaches into the next ones. What is scanned of those is written
+/// over by theirs. (Side by side, rows of ten were turned and turned back, which was most of the time.)
+struct Short<'a, 'r, T, F> {
+    x: &'a [T],
+    n: usize,
+    room: &'a mut Room<'r, T>,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Short<'_, '_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Short { x, n, room, f } = self;
+        room.heads::<SCAN_GROUP>(x.len() / n, n, &OfShort { x, n, f });
+    }
+}
+
+/// A group that begins with a row, by number.
+struct OfShort<'a, T, F> {
+    x: &'a [T],
+    n: usize,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Windows<T, SCAN_GROUP> for OfShort<'_, T, F> {
+    #[inline(always)]
+    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; SCAN_GROUP]) {
+        let x = &self.x[number * self.n..];
+        let group = match x.first_chunk() {
+            Some(group) => *group,
+            None => {
+                let mut group = [F::neutral(); SCAN_GROUP];
+                group[..x.len()].copy_from_slice(x);
+                group
+            }
+        };
+        y.write_copy_of_slice(&steps::<T, F>(group));
     }
 }
 

@@ -6,9 +6,11 @@
 use crate::CpuDevice;
 use crate::View;
 use crate::convert;
-use crate::isa::Isa;
+use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::{Held, filled};
 use crate::parallel::pieces;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::halves;
 use crate::simd::room::Room;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
 
@@ -18,6 +20,16 @@ pub(crate) trait Number: Element {
     fn reads(from: DType) -> bool;
     /// The elements at `at`, `at + stride`, ... of storage that [`Number::reads`] accepts.
     fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [Self]);
+    /// Adds the halves from `base + place` on to as many sums, for each of these places; or says that it does not.
+    fn add_halves(
+        _isa: Isa,
+        _data: &HostData,
+        _base: usize,
+        _places: impl Iterator<Item = isize> + Clone,
+        _sums: &mut [Self],
+    ) -> bool {
+        false
+    }
 }
 
 /// Element `i` of a run.
@@ -41,6 +53,19 @@ fn run<S: Copy, T>(v: &[S], at: usize, stride: isize, out: &mut [T], f: impl Fn(
     }
 }
 
+/// Truth values as numbers, in vector code: marks of classes are as many as logits.
+struct Truths<'a>(&'a [bool], &'a mut [f32]);
+
+impl Kernel for Truths<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for (y, &x) in self.1.iter_mut().zip(self.0) {
+            *y = f32::from(u8::from(x));
+        }
+    }
+}
+
 impl Number for f32 {
     fn reads(from: DType) -> bool {
         matches!(from, DType::F32 | DType::F16 | DType::BF16 | DType::Bool)
@@ -54,12 +79,27 @@ impl Number for f32 {
             HostData::BF16(v) if stride == 1 => {
                 convert::from_bf16(isa, &v[at..at + out.len()], &mut Room::over(out));
             }
+            HostData::Bool(v) if stride == 1 => dispatch(isa, Truths(&v[at..at + out.len()], out)),
             HostData::F16(v) => run(v, at, stride, out, f16::to_f32),
             HostData::BF16(v) => run(v, at, stride, out, bf16::to_f32),
             HostData::Bool(v) => run(v, at, stride, out, |x| f32::from(u8::from(x))),
             HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
                 unreachable!("checked when the view was staged")
             }
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    fn add_halves(
+        isa: Isa,
+        data: &HostData,
+        base: usize,
+        places: impl Iterator<Item = isize> + Clone,
+        sums: &mut [f32],
+    ) -> bool {
+        match data {
+            HostData::F16(v) => halves::add(isa, v, base, places, sums),
+            HostData::BF16(v) => halves::add(isa, v, base, places, sums),
+            _ => false,
         }
     }
 }
@@ -176,9 +216,14 @@ impl<'a, T: Number> Stage<'a, T> {
     pub fn whole(data: &'a HostData) -> Self {
         Stage { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
     }
-    /// Is each row of `n` elements one element, repeated?
-    pub fn repeats(&self, n: usize) -> bool {
-        self.inner.1 == 0 && n > 0 && self.inner.0.is_multiple_of(n)
+    /// The name of the one element that all of these `len` from `start` on are, if they are known to be one.
+    pub fn number(&self, start: usize, len: usize) -> Option<usize> {
+        let (n, stride) = self.inner;
+        (stride == 0 && start % n.max(1) + len <= n).then(|| start / n.max(1))
+    }
+    /// How often an element is repeated, if it is.
+    pub fn run(&self) -> Option<usize> {
+        (self.inner.1 == 0).then_some(self.inner.0)
     }
     /// Is each row of `n` elements the same one?
     pub fn is_one_row(&self, n: usize) -> bool {

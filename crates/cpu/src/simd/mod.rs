@@ -14,7 +14,7 @@
 //! * [`side`]: where a tile's rows come from; [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once; [`stripes`]: by columns of matrices.
 //! * [`pages`]: large pages for large memory.
-//! * [`turned`]: blocks of memory turned on their side.
+//! * [`turned`]: blocks of memory turned on their side; [`short`]: short rows, to windows and back.
 //! * [`windows`]: formulas over contiguous operands.
 //! * [`threads`]: work that several threads share; `board` is where it is posted.
 
@@ -37,6 +37,7 @@ pub(crate) mod quad;
 pub(crate) mod reading;
 pub(crate) mod room;
 pub(crate) mod scarce;
+pub(crate) mod short;
 pub(crate) mod side;
 pub(crate) mod stripes;
 pub(crate) mod threads;

@@ -115,6 +115,24 @@ impl<'a, T: Copy> Room<'a, T> {
         self.slots[self.written..][..n].copy_from_slice(&all[..n]);
         self.written += n;
     }
+    /// Writes the first `n` elements of so many windows, one after the other. Where there is room for it a window is written whole: what comes too
+    /// much of it is written over.
+    #[inline(always)]
+    pub(crate) fn heads<const W: usize>(&mut self, count: usize, n: usize, f: &impl Windows<T, W>) {
+        assert!(n <= W, "cpu: a window has not so many elements");
+        let slots = &mut self.slots[self.written..];
+        for number in 0..count {
+            let slots = &mut slots[number * n..];
+            if let Some(slots) = slots.first_chunk_mut() {
+                f.fill(number, slots);
+            } else {
+                let mut all = [MaybeUninit::uninit(); W];
+                f.fill(number, &mut all);
+                slots[..n].copy_from_slice(&all[..n]);
+            }
+        }
+        self.written += count * n;
+    }
     /// Lets `f` fill the next `n` elements.
     #[inline]
     pub(crate) fn part(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) {

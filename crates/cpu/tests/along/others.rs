@@ -49,8 +49,8 @@ fn check_first(x: &(Data, Layout), first: usize) {
 #[test]
 fn rows_of_every_length() {
     let mut dice = Dice::new(21);
-    for n in [0, 1, 2, 15, 16, 17, 31, 1023, 1024, 1025, 4095, 4097, 20000, 40000] {
-        for rows in [1, 3, 30] {
+    for n in [0, 1, 2, 6, 15, 16, 17, 31, 1023, 1024, 1025, 4095, 4097, 20000, 40000] {
+        for rows in [1, 3, 30, 2000] {
             if !affordable(rows * n) {
                 continue;
             }
@@ -62,7 +62,7 @@ fn rows_of_every_length() {
             if n > 0 {
                 check_rows(&x, 1);
             }
-            if n < 5000 {
+            if n < 5000 && rows < 2000 {
                 check_sort(&x);
             }
         }

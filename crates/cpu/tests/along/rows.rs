@@ -248,6 +248,26 @@ fn rows_side_by_side_of_several_axes() {
 }
 
 #[test]
+fn a_number_for_each_part_of_a_row() {
+    // Weights of channels in groups of several: of long rows, parts of whole windows and others, of enough elements to be one number, and fewer.
+    let mut dice = Dice::new(14);
+    for (channels, plane) in [(20, 255), (17, 256), (14, 300), (6, 1000), (3, 1600), (9, 1024), (2, 4100)] {
+        if !affordable(2 * channels * plane) {
+            continue;
+        }
+        let l = Layout::contiguous(Shape::new(&[2, channels, plane]).unwrap());
+        let each =
+            Layout::contiguous(Shape::new(&[channels, 1]).unwrap()).broadcast_to(l.shape(), "t").unwrap();
+        let t = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16]);
+        let x = (dice.data(t, 2 * channels * plane, plane == 255), l);
+        let (w, v) = ((dice.data(t, channels, false), each.clone()), (dice.data(t, channels, false), each));
+        check("weights", &Weighed, &[x.clone(), w.clone()], 1, t);
+        check("weights", &Kept, &[x.clone(), w.clone()], 1, t);
+        check("weights", &Spread, &[w, v, x], 1, t);
+    }
+}
+
+#[test]
 fn products_with_normalized_rows() {
     // The gradient of a weight for each row: one pass has the bits of the two ops.
     use elinvar_ops::catalogue::normalize::{NormalProducts, Normalize, Products};

@@ -442,7 +442,8 @@ fn arrays<'a, B: Backend>(x: &[&'a Tensor<B>]) -> Vec<&'a Array<B>> {
     x.iter().map(|t| t.array()).collect()
 }
 
-fn records<B: Backend>(x: &[&Tensor<B>]) -> bool {
+/// Is what is computed from these recorded?
+pub(crate) fn records<B: Backend>(x: &[&Tensor<B>]) -> bool {
     super::is_grad_enabled() && x.iter().any(|t| t.node().is_some())
 }
 

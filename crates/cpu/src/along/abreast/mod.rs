@@ -21,9 +21,10 @@ use crate::View;
 use crate::isa::{Isa, Kernel, dispatch};
 use crate::memory::filled;
 use crate::simd::LINE;
-use crate::simd::fetch::fetch;
+use crate::simd::fetch::{fetch, fetch_all};
 use crate::simd::reading::{Folding, Reading, Reads, read};
 use crate::simd::room::Room;
+use crate::simd::short;
 use crate::simd::stripes::{Matrices, Stripe, Stripes};
 use elinvar_core::order::LANES;
 use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
@@ -118,6 +119,7 @@ impl Grid {
                 outer: axes(&outer),
                 step: steps[k],
                 inner: axes(&inner),
+                wide: columns > WINDOW,
             })
         });
         let lines = lines.collect::<Result<_>>()?;
@@ -180,18 +182,26 @@ impl Group {
     fn own<T>(self, window: &Window<T>) -> &[T] {
         &window[self.skip..][..self.some]
     }
-    /// Writes the next windows of a result for each element.
-    fn write<T: Copy>(self, grid: &Grid, y: &[Window<T>], stripes: &mut Stripes<'_, T>) {
-        if grid.upright {
-            y.iter().for_each(|y| stripes.row(|room| room.copy(self.own(y))));
-        } else {
-            stripes.row(|room| self.turned(y, room));
+    /// Writes the next windows of a result for each element, the first `n` of these.
+    fn write<T: Copy>(self, isa: Isa, grid: &Grid, y: &[Window<T>], n: usize, stripes: &mut Stripes<'_, T>) {
+        if !grid.upright {
+            return stripes.row(|room| self.turned(isa, y, n, room));
+        }
+        for y in &y[..n] {
+            stripes.row(|room| {
+                if grid.columns > WINDOW {
+                    // Where the next group's results go.
+                    fetch_all(room.place().wrapping_add(WINDOW), WINDOW);
+                }
+                room.copy(self.own(y));
+            });
         }
     }
-    /// Writes windows row by row.
-    fn turned<T: Copy>(self, y: &[Window<T>], room: &mut Room<'_, T>) {
-        for row in self.skip..self.skip + self.some {
-            room.extend(y.len(), |i| y[i][row]);
+    /// Writes the first `n` windows row by row.
+    fn turned<T: Copy>(self, isa: Isa, y: &[Window<T>], n: usize, room: &mut Room<'_, T>) {
+        let done = short::to_rows(isa, y, n, self.skip..self.skip + self.some, room);
+        for row in self.skip + done..self.skip + self.some {
+            room.extend(n, |i| y[i][row]);
         }
     }
 }
@@ -206,6 +216,8 @@ struct Lines<'a, T> {
     /// From a row to the next.
     step: isize,
     inner: Vec<Axis>,
+    /// Are there more than a window of rows?
+    wide: bool,
 }
 
 impl<T: Number> Lines<'_, T> {
@@ -250,15 +262,24 @@ impl<T: Number> Lines<'_, T> {
     /// Elements of `width` rows, of each the one at `place` and those that follow by a stride.
     fn some(&self, isa: Isa, width: usize, place: usize, stride: isize, into: &mut [Window<T>]) {
         if let Some(all) = self.own {
+            if self.step == 0 {
+                return dispatch(isa, Repeated { all, place, stride, into });
+            }
             if self.step == 1 && width == WINDOW {
-                return dispatch(isa, Near { all, place, stride, into });
+                return dispatch(isa, Near { all, place, stride, wide: self.wide, into });
             }
             if stride == 1 {
-                return dispatch(isa, Turned { all, place, step: self.step, width, into });
+                let step = usize::try_from(self.step);
+                let first = step.map_or(0, |step| short::to_windows(isa, &all[place..], step, width, into));
+                if first < width {
+                    dispatch(isa, Turned { all, place, step: self.step, first, width, into });
+                }
+                return;
             }
         }
         for (i, window) in into.iter_mut().enumerate() {
             let at = place.wrapping_add_signed(stride * i as isize);
+            // A number that is converted, for all rows.
             if self.step == 0 {
                 let mut one = [T::ZERO];
                 T::load(isa, self.data, at, 1, &mut one);
@@ -275,6 +296,7 @@ struct Near<'a, T> {
     all: &'a [T],
     place: usize,
     stride: isize,
+    wide: bool,
     into: &'a mut [Window<T>],
 }
 
@@ -290,17 +312,42 @@ impl<T: Copy> Kernel for Near<'_, T> {
             for i in (0..size_of::<Window<T>>()).step_by(LINE) {
                 fetch(far.wrapping_byte_add(i));
             }
+            if self.wide {
+                // The next group's window: rows may be so far apart that no more than a few of their lines have room in the first level.
+                fetch_all(self.all.as_ptr().wrapping_add(at + WINDOW), WINDOW);
+            }
             window.copy_from_slice(&self.all[at..at + WINDOW]);
             at = at.wrapping_add_signed(self.stride);
         }
     }
 }
 
-/// Windows of rows whose elements lie one after the other.
+/// Windows of copies: all rows have the same element, as all columns have a row's mean.
+struct Repeated<'a, T> {
+    all: &'a [T],
+    place: usize,
+    stride: isize,
+    into: &'a mut [Window<T>],
+}
+
+impl<T: Copy> Kernel for Repeated<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let mut at = self.place;
+        for window in self.into {
+            *window = [self.all[at]; WINDOW];
+            at = at.wrapping_add_signed(self.stride);
+        }
+    }
+}
+
+/// Windows of rows whose elements lie one after the other, of those rows that are left: from the `first` on.
 struct Turned<'a, T> {
     all: &'a [T],
     place: usize,
     step: isize,
+    first: usize,
     width: usize,
     into: &'a mut [Window<T>],
 }
@@ -309,7 +356,7 @@ impl<T: Copy> Kernel for Turned<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        for row in 0..self.width {
+        for row in self.first..self.width {
             let at = self.place.wrapping_add_signed(row as isize * self.step);
             let elements = &self.all[at..at + self.into.len()];
             for (window, &x) in self.into.iter_mut().zip(elements) {

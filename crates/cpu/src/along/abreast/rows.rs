@@ -1,6 +1,6 @@
 //! Row-wise formulas of rows side by side.
 
-use super::{FEW, Grid, Group, HELD, Halves, Lines, SOME, Window, Windows, joined_blocks, two};
+use super::{FEW, Grid, Group, HELD, Halves, Lines, SHORT, SOME, Window, Windows, joined_blocks, two};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::float::Float;
@@ -83,7 +83,7 @@ impl<C: Float, const N: usize> Scratch<C, N> {
         Ok(Scratch {
             x,
             lanes: Windows::new(n.min(LANES))?,
-            y: Windows::new(if R::OUT == RowOut::Each { held } else { STATS })?,
+            y: Windows::new(if R::OUT == RowOut::Each { held.next_multiple_of(SHORT) } else { STATS })?,
             blocks: Windows::new(n.div_ceil(BLOCK))?,
             s: [[C::NOTHING; WINDOW]; STATS],
         })
@@ -159,7 +159,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let n = self.grid.n;
         self.statistics(group, scratch);
         match R::OUT {
-            RowOut::Statistics => stripes.row(|room| group.turned(&scratch.s[..R::FOLDS.len()], room)),
+            RowOut::Statistics => {
+                stripes.row(|room| group.turned(self.isa, &scratch.s, R::FOLDS.len(), room));
+            }
             RowOut::Once => {
                 let Scratch { x, y, s, .. } = scratch;
                 read(self.isa, self.task(0, x, s, What::Once(&mut y.all_mut()[0])));
@@ -176,7 +178,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                     let y = &mut y.all_mut()[..count];
                     let what = if keeps::<R, N>() && n <= HELD { What::OfTerms(y) } else { What::Each(y) };
                     read(self.isa, self.task(count, x, s, what));
-                    group.write(self.grid, &scratch.y.all()[..count], stripes);
+                    group.write(self.isa, self.grid, scratch.y.all(), count, stripes);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Prefix sums and products of rows side by side.
 
-use super::{FEW, Grid, HELD, Window, Windows};
+use super::{FEW, Grid, HELD, SHORT, Window, Windows};
 use crate::CpuDevice;
 use crate::View;
 use crate::along::lanes::Combine;
@@ -30,9 +30,13 @@ pub(in crate::along) fn scan<T: Number, F: Combine<T>>(
     let Some((grid, lines)) = Grid::new::<T>("a scan", std::slice::from_ref(x), rank - 1, FEW)? else {
         return Ok(None);
     };
+    if !grid.upright && lines[0].own.is_some() {
+        // Each of such short rows is a register of its own.
+        return Ok(None);
+    }
     let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
     let buffer = fresh_stripes(d, grid.stripes(None), NS, &|stripes| {
-        let mut held = Windows::new(n.min(HELD))?;
+        let mut held = Windows::new(n.min(HELD).next_multiple_of(SHORT))?;
         while let Some(stripe) = stripes.next() {
             let group = grid.group(stripe, width);
             // The scanned last terms of the groups so far, and of the blocks.
@@ -44,7 +48,7 @@ pub(in crate::along) fn scan<T: Number, F: Combine<T>>(
                     d.isa(),
                     Groups { x, start, carry: &mut carry, offset: &mut offset, f: PhantomData::<F> },
                 );
-                group.write(&grid, x, stripes);
+                group.write(d.isa(), &grid, held.all(), HELD.min(n - start), stripes);
             }
         }
         Ok(())

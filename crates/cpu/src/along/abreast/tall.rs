@@ -19,6 +19,8 @@ use std::marker::PhantomData;
 /// Rows that go side by side, at most and at least: eight levels of the tree, of f32, fill half of a first-level cache.
 const WIDE: usize = 512;
 const NARROW: usize = 64;
+/// Rows so few that a call for each lane is most of the work: a subtree of eight lanes goes at once.
+const FEW: usize = 128;
 /// Nanoseconds for a term.
 const NS: f64 = 0.2;
 
@@ -126,11 +128,25 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
     }
     /// The lanes `lane`, `lane + step`, ... in the first level of the stack.
     fn lanes(&self, lane: usize, step: usize, stack: &mut [T], converted: &mut [T]) {
+        if let Some(all) = self.x.own
+            && step == LANES / Eight::<T, F>::COUNT
+            && self.width <= FEW
+        {
+            let (acc, places) = (&mut stack[..self.width], &self.places[..self.len]);
+            return dispatch(
+                self.isa,
+                Eight { acc, all, base: self.base, places, lane, f: PhantomData::<F> },
+            );
+        }
         if step == LANES {
             let (acc, places) = (&mut stack[..self.width], &self.places[lane..self.len]);
             acc.fill(F::start());
             if let Some(all) = self.x.own {
                 return dispatch(self.isa, Leaf { acc, all, base: self.base, places, f: PhantomData::<F> });
+            }
+            let terms = places.iter().copied().step_by(LANES);
+            if F::join_halves(self.isa, self.x.data, self.base, terms, acc) {
+                return;
             }
             for &place in places.iter().step_by(LANES) {
                 let (at, term) = (self.base.wrapping_add_signed(place), &mut converted[..self.width]);
@@ -145,6 +161,74 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
             let (left, right) = stack.split_at_mut(self.width);
             self.lanes(lane + step, 2 * step, right, converted);
             dispatch(self.isa, Meet { left, right: &right[..self.width], f: PhantomData::<F> });
+        }
+    }
+}
+
+/// A subtree of lanes, each as many behind the one before as there are subtrees. Of 64 rows of 256 terms a call for each lane took twice as long.
+struct Eight<'a, T, F> {
+    acc: &'a mut [T],
+    all: &'a [T],
+    base: usize,
+    /// Of all terms of the block.
+    places: &'a [isize],
+    lane: usize,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
+    const COUNT: usize = 8;
+    /// Rows of which a register of lanes is held.
+    const PART: usize = 16;
+    /// The subtree of up to `PART` rows from the one whose first element lies at `base` on. (Lanes without a term hold what changes nothing.)
+    #[inline(always)]
+    fn part(&self, base: usize, width: usize) -> [T; 16] {
+        let mut lanes = [[F::start(); 16]; 8];
+        for terms in self.places.chunks(LANES) {
+            for (j, lane) in lanes.iter_mut().enumerate() {
+                let Some(&place) = terms.get(self.lane + LANES / Self::COUNT * j) else { continue };
+                let terms = &self.all[base.wrapping_add_signed(place)..];
+                let mut both = *lane;
+                match terms.first_chunk::<16>() {
+                    Some(terms) => {
+                        for l in 0..16 {
+                            both[l] = F::two(both[l], terms[l]);
+                        }
+                    }
+                    None => {
+                        for l in 0..width {
+                            both[l] = F::two(both[l], terms[l]);
+                        }
+                    }
+                }
+                *lane = both;
+            }
+        }
+        let mut half = Self::COUNT / 2;
+        while half > 0 {
+            for j in 0..half {
+                let [mut left, right] = [lanes[j], lanes[j + half]];
+                for l in 0..16 {
+                    left[l] = F::two(left[l], right[l]);
+                }
+                lanes[j] = left;
+            }
+            half /= 2;
+        }
+        lanes[0]
+    }
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Eight<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(mut self) {
+        let acc = std::mem::take(&mut self.acc);
+        let mut base = self.base;
+        for acc in acc.chunks_mut(Self::PART) {
+            let part = self.part(base, acc.len());
+            acc.copy_from_slice(&part[..acc.len()]);
+            base += Self::PART;
         }
     }
 }
