@@ -4,9 +4,10 @@ use crate::CpuDevice;
 use crate::buffer::View;
 use crate::copy::{Elements, elements, fill, is_crossed, straight};
 use crate::operand::misuse;
-use crate::simd::room::fresh;
+use crate::simd::room::{Room, fresh};
 use crate::walk::{Walk, gather};
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
+use elinvar_reference::Cell;
 use std::borrow::Cow;
 
 /// A tensor of `shape` filled with `value`, into which the parts are written one after the other.
@@ -19,6 +20,12 @@ pub(crate) fn assemble(
 ) -> Result<HostData> {
     if let Some(slabs) = Slabs::find(shape.numel(), parts) {
         return each_dtype!(dtype, T => slabs.side_by_side::<T>(d));
+    }
+    if let [(part, to)] = parts
+        && part.buffer.dtype() == dtype
+        && let Some(framed) = Framed::find(shape.numel(), part.layout, to)
+    {
+        return each_data!(part.buffer, v => framed.all(d, value, v));
     }
     let mut y = fill(d, value, dtype, shape.numel())?;
     for (part, to) in parts {
@@ -44,6 +51,58 @@ fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout,
         }
     });
     Ok(())
+}
+
+/// One part in the midst of a value, as padding makes it: rows of it and the value in turn, from the front to the back, by several threads.
+struct Framed {
+    /// Elements of a slab of the target, and how many there are. A number along the part's outermost axis is in one of its own.
+    slab: usize,
+    count: usize,
+    both: Walk<2>,
+    /// The part's first slab, how many it has, and its elements in each.
+    first: usize,
+    some: usize,
+    each: usize,
+}
+
+impl Framed {
+    /// None if the part's elements are not rows that follow one another in the target.
+    fn find(len: usize, from: &Layout, to: &Layout) -> Option<Self> {
+        let both = Walk::of([from, to]);
+        let (dims, [from_steps, steps]) = (&both.dims, &both.strides);
+        let last = dims.len() - 1;
+        if last == 0 || from_steps[last] != 1 || steps[last] != 1 || dims.contains(&0) || is_crossed(from) {
+            return None;
+        }
+        // Each axis ends before the one around it goes on, the outermost within a slab.
+        let slab = usize::try_from(steps[0]).ok()?;
+        let (first, at) = (both.offset[1].checked_div(slab)?, both.offset[1] % slab);
+        let ascends = (1..=last).all(|axis| steps[axis - 1] >= steps[axis] * dims[axis] as isize);
+        let reach: isize = (1..=last).map(|axis| (dims[axis] - 1) as isize * steps[axis]).sum();
+        if !ascends || at as isize + reach >= steps[0] || !len.is_multiple_of(slab) {
+            return None;
+        }
+        let (some, each) = (dims[0], dims[1..].iter().product());
+        Some(Framed { slab, count: len / slab, both, first, some, each })
+    }
+    fn all<T: Element + Cell>(&self, d: &CpuDevice, value: Scalar, v: &[T]) -> Result<HostData> {
+        let Framed { slab, first, some, each, .. } = *self;
+        let value = T::nearest(value);
+        let y = fresh(d, self.count * slab, slab, &|start, room: &mut Room<'_, T>| {
+            let end = start + room.left();
+            let before = |slabs: usize| slabs.saturating_sub(first).min(some) * each;
+            let (number, past) = (before(start / slab), before(end / slab));
+            self.both.runs(number, past - number, |[from, to], _, n| {
+                let gap = to - (end - room.left());
+                room.extend(gap, |_| value);
+                room.copy(&v[from..from + n]);
+            });
+            let rest = room.left();
+            room.extend(rest, |_| value);
+            Ok(())
+        })?;
+        Ok(T::wrap(y))
+    }
 }
 
 /// Parts that are the columns of a matrix, all of them, from the left to the right: tensors one after the other along any axis. Nothing

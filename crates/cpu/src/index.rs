@@ -8,9 +8,10 @@ use crate::View;
 use crate::copy::elements;
 use crate::memory::with_capacity;
 use crate::operand::misuse;
-use crate::simd::room::{BLOCK, Room, fresh};
+use crate::simd::room::{BLOCK, Moving, Room, fresh, moving};
 use crate::walk::{self, Walk};
 use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data, host};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.
@@ -75,8 +76,27 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// [`gather`] along the last axis by one index for all rows, which lie one after the other: elements that were neighbours are copied together,
-/// as when an image is mirrored at its edges. `Some(None)` if an index is out of range, None if the views are of another kind.
+/// Elements of rows, of each the same ones.
+struct Picks<'a> {
+    rows: Range<usize>,
+    /// Elements of a row.
+    size: usize,
+    at: &'a [u32],
+}
+
+impl Moving for Picks<'_> {
+    #[inline(never)]
+    fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>) {
+        for row in self.rows {
+            let row = &data[row * self.size..][..self.size];
+            room.extend(self.at.len(), |i| row[self.at[i] as usize]);
+        }
+    }
+}
+
+/// [`gather`] along the last axis by one index for all rows, which lie one after the other, as when an image is mirrored at its edges or
+/// enlarged: the index is looked at once. Elements that were neighbours are copied together, if most are. `Some(None)` if an index is out of
+/// range, None if the views are of another kind.
 fn picked(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<Option<HostData>>> {
     /// Elements for each that are copied together, on the average, from which it is worth it.
     const TOGETHER: usize = 4;
@@ -84,10 +104,15 @@ fn picked(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<
         d: &CpuDevice,
         v: &[T],
         [rows, size, count]: [usize; 3],
-        runs: &[(usize, usize)],
+        (runs, at): (&[(usize, usize)], &[u32]),
     ) -> Result<HostVec<T>> {
         fresh(d, rows * count, count, &|start, room: &mut Room<'_, T>| {
-            for row in start / count..(start + room.left()) / count {
+            let rows = start / count..(start + room.left()) / count;
+            if !at.is_empty() {
+                moving(v, room, Picks { rows, size, at });
+                return Ok(());
+            }
+            for row in rows {
                 let row = &v[row * size..][..size];
                 runs.iter().for_each(|&(from, n)| room.copy(&row[from..from + n]));
             }
@@ -102,6 +127,7 @@ fn picked(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<
     }
     let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
     let mut runs: Vec<(usize, usize)> = host::with_capacity(count)?;
+    let mut picks: Vec<u32> = host::with_capacity(count)?;
     for i in 0..count {
         let at = all[at.offset().wrapping_add_signed(i as isize * at.strides()[axis])];
         let Some(at) = usize::try_from(at).ok().filter(|&at| at < size) else { return Ok(Some(None)) };
@@ -109,13 +135,50 @@ fn picked(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<
             Some((from, n)) if *from + *n == at => *n += 1,
             _ => runs.push((at, 1)),
         }
+        picks.push(at as u32);
     }
-    if runs.len() * TOGETHER > count {
+    if runs.len() * TOGETHER <= count {
+        picks.clear();
+    } else if u32::try_from(size).is_err() {
         return Ok(None);
     }
     let (offset, rows) = (x.layout.offset(), shape.numel() / size);
-    let y = each_data!(x.buffer, v => Element::wrap(one(d, &v[offset..], [rows, size, count], &runs)?));
+    let y =
+        each_data!(x.buffer, v => Element::wrap(one(d, &v[offset..], [rows, size, count], (&runs, &picks))?));
     Ok(Some(Some(y)))
+}
+
+/// An element for each index, from one row or from the neighbour of the one before. Whether an index is out of range is written down once.
+#[inline(always)]
+fn each<T: Element>(
+    v: &[T],
+    rows: &Rows<'_>,
+    (first, step): (usize, usize),
+    index: &[i64],
+    room: &mut Room<'_, T>,
+) {
+    let (size, mut missed) = (rows.size, false);
+    if step == 0 && rows.step == 1 {
+        let row = &v[first..first + size];
+        // As an unsigned number, a negative one is beyond any size.
+        room.extend(index.len(), |k| match row.get(index[k] as usize) {
+            Some(&x) => x,
+            None => {
+                missed = true;
+                row[0]
+            }
+        });
+    } else {
+        room.extend(index.len(), |k| {
+            let named = index[k] as usize;
+            missed |= named >= size;
+            let named = if named < size { named as isize } else { 0 };
+            v[(first + k * step).wrapping_add_signed(named * rows.step)]
+        });
+    }
+    if missed {
+        rows.missed.store(true, Relaxed);
+    }
 }
 
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
@@ -125,6 +188,9 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
         let unit = if wide == 1 { BLOCK } else { wide };
         fresh(d, rows.count * wide, unit, &|start, room: &mut Room<'_, T>| {
             rows.heads.runs(start / wide, room.left() / wide, |[first, i], [step, step_i], n| {
+                if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
+                    return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
+                }
                 let begin = |k: usize| {
                     let k = k as isize;
                     rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))

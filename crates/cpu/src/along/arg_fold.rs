@@ -1,6 +1,7 @@
 //! Where the largest or smallest element of each row is: the extreme of each block by vectors, then its first place in the
-//! first block that has it.
+//! first block that has it. Rows that lie side by side, and short ones, are compared element by element ([`abreast`]).
 
+use super::abreast;
 use super::lanes::Combine;
 use super::stage::{Number, either, turned};
 use crate::CpuDevice;
@@ -30,6 +31,9 @@ where
     Max: Combine<T>,
     Min: Combine<T>,
 {
+    if let Some(y) = abreast::arg_fold::<T>(d, f, x, kept)? {
+        return Ok(HostData::I64(y));
+    }
     match f {
         ArgFold::Max => find::<T, Max>(d, x, kept, |a, b| a > b),
         ArgFold::Min => find::<T, Min>(d, x, kept, |a, b| a < b),

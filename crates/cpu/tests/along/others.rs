@@ -89,6 +89,72 @@ fn scans_side_by_side() {
     }
 }
 
+#[test]
+fn extremes_side_by_side() {
+    let mut dice = Dice::new(29);
+    // Equal elements, zeros of both signs, NaN at first and later; numbers that are all different.
+    let all: [&[f64]; 4] = [&[-1.0, 0.5, 2.0], &[-1.0, -0.0, 0.0], &[f64::NAN, f64::INFINITY, 1.0], &[]];
+    for n in [1, 2, 10, 16, 17, 31, 32, 33, 65, 100] {
+        for columns in [7, 8, 31, 33, 64, 65, 200, 1100] {
+            if !affordable(2 * n * columns) {
+                continue;
+            }
+            let values = dice.pick(&all);
+            let dtype = if values.is_empty() { dice.pick(&DType::ALL) } else { DType::F32 };
+            let data = match values {
+                [] => dice.data(dtype, 2 * n * columns, true),
+                _ => HostData::F32((0..2 * n * columns).map(|_| dice.pick(values) as f32).collect()).into(),
+            };
+            let upright = Layout::contiguous(Shape::new(&[2, n, columns]).unwrap()).transpose(1, 2);
+            let lying = Layout::contiguous(Shape::new(&[2, columns, n]).unwrap());
+            for l in [upright.clone(), upright.flip(2), upright.slice(1, 1, columns - 2, 1), lying] {
+                check_rows(&(data.clone(), l), 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_numbers_that_are_near_and_far() {
+    let mut dice = Dice::new(30);
+    // The difference fits 32 bits, just and not quite; equal ones; both ends of all.
+    for (least, most) in
+        [(5, 5), (-3, 900), (-7, u32::MAX as i64 - 7), (-7, u32::MAX as i64 - 6), (i64::MIN, i64::MAX)]
+    {
+        for n in [3, 2500, 70_000] {
+            if n > 10_000 && cfg!(debug_assertions) && least != -3 {
+                continue;
+            }
+            let number = |dice: &mut Dice| {
+                let high = dice.below(1 << 32) as i128;
+                let all = most as i128 - least as i128 + 1;
+                (least as i128 + ((high << 31 | dice.below(1 << 31) as i128) % all)) as i64
+            };
+            let mut v: Vec<i64> = (0..n).map(|_| number(&mut dice)).collect();
+            (v[n / 2], v[n - 1]) = (most, least);
+            let x = (HostData::I64(v.into()).into(), Layout::contiguous(Shape::new(&[n]).unwrap()));
+            check_first(&x, n);
+            check_first(&x, n / 2);
+        }
+    }
+}
+
+#[test]
+fn few_of_many() {
+    let mut dice = Dice::new(31);
+    // Around the elements that are looked at together, and as many as lanes are asked for; equal ones, and ascending ones.
+    for n in [512, 575, 576, 577, 1000] {
+        for first in [1, 10, 32, 33, 64] {
+            let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::I32, DType::U8, DType::BF16]);
+            let l = Layout::contiguous(Shape::new(&[3, n]).unwrap());
+            check_first(&(dice.data(dtype, 3 * n, n % 2 == 0), l.clone()), first);
+            let few = (0..3 * n).map(|_| dice.pick(&[0.0f32, -0.0, f32::NAN, 1.0]));
+            check_first(&(HostData::F32(few.collect()).into(), l.clone()), first);
+            check_first(&(HostData::F32((0..3 * n).map(|i| i as f32).collect()).into(), l), first);
+        }
+    }
+}
+
 fn dice_wild(n: usize) -> bool {
     n.is_multiple_of(2)
 }

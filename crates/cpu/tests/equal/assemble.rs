@@ -52,3 +52,37 @@ fn parts_along_an_axis() {
         check("twice", dtype, &whole, &parts);
     }
 }
+
+#[test]
+fn a_part_in_the_midst_of_a_value() {
+    for round in 0..80 {
+        let mut dice = Dice::new(8, round);
+        let dtype = dice.pick(&DType::ALL);
+        let rank = dice.between(1, 4);
+        let around: Vec<[usize; 2]> =
+            (0..rank).map(|_| dice.pick(&[[0, 0], [1, 1], [0, 2], [3, 0]])).collect();
+        let shape: Vec<usize> = (0..rank).map(|_| dice.pick(&[1, 2, 5, 17, 40])).collect();
+        // Enough planes for several threads, sometimes.
+        let shape = if round % 4 == 0 && rank > 2 { [&[30][..], &shape[1..]].concat() } else { shape };
+        if shape.iter().product::<usize>() > 30_000 {
+            continue;
+        }
+        let whole: Vec<usize> = shape.iter().zip(&around).map(|(n, [a, b])| a + n + b).collect();
+        let whole = Shape::new(&whole).unwrap();
+        let mut to = Layout::contiguous(whole.clone());
+        for (axis, ([before, _], &n)) in around.iter().zip(&shape).enumerate() {
+            to = to.slice(axis, *before, n, 1);
+        }
+        let x = Operand::draw(&mut dice, dtype, &shape, Values::Wild);
+        let lies = Operand {
+            data: dice.data(dtype, shape.iter().product(), Values::Wild).into(),
+            layout: Layout::contiguous(Shape::new(&shape).unwrap()),
+        };
+        // Every second place along an axis, and backwards: those are no frames.
+        let odd = Layout::contiguous(whole.clone()).flip(rank - 1);
+        let all = Operand::draw(&mut dice, dtype, &whole, Values::Wild);
+        check("anything", dtype, &whole, &[(x, to.clone())]);
+        check("rows", dtype, &whole, &[(lies, to)]);
+        check("backwards", dtype, &whole, &[(all, odd)]);
+    }
+}

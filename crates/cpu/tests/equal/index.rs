@@ -122,6 +122,11 @@ fn rows_with_indices_of_their_own() {
                 Operand { data: dice.data(dtype, 1, Values::Tame).into(), layout: one.unwrap() },
             ];
             for base in bases {
+                let want = Reference::gather(&ReferenceDevice, base.reference(), 1, index.reference());
+                for d in devices() {
+                    let got = Cpu::gather(&d, base.cpu(), 1, index.cpu());
+                    same(&got, &want, &format!("{planes} {size} {count} {dtype} {d:?}"));
+                }
                 for how in [Scatter::Add, Scatter::Set] {
                     let want = Reference::scatter(
                         &ReferenceDevice,
@@ -182,6 +187,11 @@ fn columns_with_indices_of_their_own() {
             Operand { data: dice.data(dtype, 1, Values::Tame).into(), layout: one.unwrap() },
         ];
         for base in bases {
+            let want = Reference::gather(&ReferenceDevice, base.reference(), 0, index.reference());
+            for d in devices() {
+                let got = Cpu::gather(&d, base.cpu(), 0, index.cpu());
+                same(&got, &want, &format!("{size} {inner} {count} {dtype} {d:?}"));
+            }
             for how in [Scatter::Add, Scatter::Set] {
                 let [x, i, s] = [&base, &index, &src].map(Operand::reference);
                 let want = Reference::scatter(&ReferenceDevice, how, x, 0, i, s);
@@ -197,11 +207,15 @@ fn columns_with_indices_of_their_own() {
 
 #[test]
 fn one_index_for_all_rows() {
-    // Mirrored at its edges, shifted, and one by one; a row that begins within the memory.
+    // Mirrored at its edges, shifted, enlarged, and one by one; a row that begins within the memory. What is read so is written and added so,
+    // too, to numbers and to zeros.
     let mut dice = Dice::new(10, 0);
     for (rows, size, at) in [
         (70, 32, (0..34).map(|i: i64| (i - 1).abs().min(62 - (i - 1).abs())).collect::<Vec<_>>()),
         (9, 1000, (500..1000).chain(0..500).collect()),
+        (70, 33, (0..66).map(|i: i64| i / 2).collect()),
+        (70, 33, (0..100).map(|i: i64| (i - 1).max(0) / 4).collect()),
+        (3, 1, vec![0; 70]),
         (5, 7, vec![6, 5, 4, 3, 2, 1, 0]),
         (5, 7, vec![0, 1, 2, 3, 4, 5, 6, 7]),
         (5, 7, vec![0, 1, 2, 3, 4, 5, -1]),
@@ -218,6 +232,21 @@ fn one_index_for_all_rows() {
             for d in devices() {
                 let got = Cpu::gather(&d, x.cpu(), 1, index.cpu());
                 same(&got, &want, &format!("{rows} {size} {at:?} {dtype} {d:?}"));
+            }
+            let zero = Operand {
+                data: dice.data(dtype, 1, Values::Tame).into(),
+                layout: Layout::contiguous(Shape::new(&[1, 1]).unwrap())
+                    .broadcast_to(x.layout.shape(), "test")
+                    .unwrap(),
+            };
+            let src = Operand::draw(&mut dice, dtype, &wide, Values::Wild);
+            for (base, how) in [(&x, Scatter::Add), (&zero, Scatter::Add), (&x, Scatter::Set)] {
+                let [base_, i, s] = [base, &index, &src].map(Operand::reference);
+                let want = Reference::scatter(&ReferenceDevice, how, base_, 1, i, s);
+                for d in devices() {
+                    let got = Cpu::scatter(&d, how, base.cpu(), 1, index.cpu(), src.cpu());
+                    same(&got, &want, &format!("{how:?} {rows} {size} {at:?} {dtype} {d:?}"));
+                }
             }
         }
     }

@@ -5,11 +5,13 @@
 //! Windows are copied to a block in the cache first. What works on them reads one block, whatever the strides and types of its operands
 //! are, and may read it several times.
 
+mod arg_fold;
 mod fold;
 mod rows;
 mod scan;
 mod tall;
 
+pub(super) use arg_fold::arg_fold;
 pub(super) use fold::fold;
 pub(super) use rows::rows;
 pub(super) use scan::scan;
