@@ -233,7 +233,7 @@ pub(crate) fn in_pieces(
         narrow: impl Fn(&[f32], &mut Room<'_, T>) + Sync,
     ) -> Result<HostVec<T>> {
         /// Results of a part, at least: what makes them makes buffers of its own each time.
-        const PART: usize = 1 << 14;
+        const PART: usize = 1 << 15;
         let part = PART.next_multiple_of(unit).min(piece);
         fresh_pieces(d, len, piece, ns, &|mut start, room: &mut Room<'_, T>| {
             let mut made = Scratch::of(filled(part.min(room.left()), 0f32)?);
