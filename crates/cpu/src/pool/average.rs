@@ -5,11 +5,11 @@ use crate::CpuDevice;
 use crate::along::float::{FEW, Float, each_float};
 use crate::along::stage::Stage;
 use crate::buffer::View;
-use crate::isa::{Isa, Kernel, formula};
+use crate::isa::{Isa, Kernel, formula, formula_or_plain};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
 use elinvar_core::order::{BLOCK, LANES};
-use elinvar_core::{Error, HostData, HostVec, Result};
+use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};
 use std::ops::Range;
 
@@ -41,7 +41,9 @@ impl<C: Float> Kernel for Averages<'_, C> {
             for &b in &plane.axes[1] {
                 let (mut from, to) = (even.from, even.to);
                 self.some(a, b, row, 0..from);
-                if (1..=LANES).contains(&(a.count * b.count * count)) {
+                // Of windows that are far apart, a register of neighbours under one tap is read one by one.
+                let apart = even.step > 2 && count > 4 && plane.dilation[2] == 1;
+                if (1..=LANES).contains(&(a.count * b.count * count)) && !apart {
                     if to - from >= WIDE {
                         self.windows::<WIDE>(a, b, row, from..to);
                         from = to;
@@ -81,6 +83,8 @@ impl<C: Float> Averages<'_, C> {
                     i += 1;
                 });
                 C::few(few)
+            } else if count <= LANES && self.plane.dilation[2] == 1 {
+                self.at_an_edge(taps, count)
             } else {
                 let mut all = std::mem::take(self.many);
                 all.clear();
@@ -90,6 +94,43 @@ impl<C: Float> Averages<'_, C> {
             };
             self.y[row + w] = sum / C::lit(divisor(&taps) as f64);
         }
+    }
+    /// The sum of a window that is not like its neighbours, of up to 128 elements: the tree begins in registers. With elements
+    /// put down one by one and a call for each, averages of 7 x 7 in planes of 56 x 56 took 1.2 times as long.
+    #[inline(always)]
+    fn at_an_edge(&self, taps: [Taps; 3], count: usize) -> C {
+        let ([a, b, c], p) = (taps, self.plane);
+        let (mut all, mut n) = ([C::NOTHING; LANES], 0);
+        for i in 0..a.count {
+            for j in 0..b.count {
+                let at =
+                    ((a.first + i * p.dilation[0]) * p.size[1] + b.first + j * p.dilation[1]) * p.size[2];
+                let (eights, rest) = self.x[at + c.first..][..c.count].as_chunks::<8>();
+                for x in eights {
+                    all[n..n + 8].copy_from_slice(x);
+                    n += 8;
+                }
+                for &x in rest {
+                    all[n] = x;
+                    n += 1;
+                }
+            }
+        }
+        // Lanes without a term may take part: +0 is added to what `few` makes a +0, if it is a -0.
+        if count > 64 {
+            for l in 0..64 {
+                all[l] = all[l] + all[l + 64];
+            }
+        }
+        if count > 32 {
+            for l in 0..32 {
+                all[l] = all[l] + all[l + 32];
+            }
+        }
+        for l in 0..FEW {
+            all[l] = all[l] + all[l + FEW];
+        }
+        C::few(std::array::from_fn(|l| all[l]))
     }
     /// Even windows of a row, `L` at a time; the last ones overlap with those before.
     #[inline(always)]
@@ -261,6 +302,100 @@ pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[us
     })
 }
 
+/// Which windows along the last axis hold each column of a plane: the first of them for every column, then the second, and so on. Where a
+/// column has no more, the number behind the last window stands, whose share is +0: a sum that began with +0 is never -0, and adding it
+/// changes nothing.
+struct Holders {
+    /// How many times as many numbers as columns.
+    all: Vec<u32>,
+}
+
+impl Holders {
+    fn new(plane: &Plane) -> Result<Self> {
+        let (width, windows) = (plane.size[2], &plane.axes[2]);
+        let columns = |w: &Taps| (0..w.count).map(|k| w.first + k * plane.dilation[2]).collect::<Vec<_>>();
+        let mut count: Vec<usize> = host::filled(width, 0)?;
+        windows.iter().flat_map(columns).for_each(|column| count[column] += 1);
+        let most = count.iter().copied().max().unwrap_or(0);
+        let mut all = host::filled(most * width, windows.len() as u32)?;
+        count.fill(0);
+        for (number, window) in windows.iter().enumerate() {
+            for column in columns(window) {
+                all[count[column] * width + column] = number as u32;
+                count[column] += 1;
+            }
+        }
+        Ok(Holders { all })
+    }
+}
+
+/// The shares of a row of windows, added to the lines of a plane that they hold: what each column of a line gets is the same for all lines.
+struct Shares<'a, C> {
+    plane: &'a Plane,
+    holders: &'a Holders,
+    /// Of each window.
+    g: &'a [C],
+    divisors: &'a [C],
+    /// Of a row of windows, and a zero behind them.
+    shares: &'a mut [C],
+    /// As many as holders.
+    columns: &'a mut [C],
+    dx: &'a mut [C],
+}
+
+impl<C: Float> Kernel for Shares<'_, C> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Plane { axes, dilation, size } = self.plane;
+        let (width, windows) = (size[2], axes[2].len());
+        let mut rows = self.g.chunks_exact(windows).zip(self.divisors.chunks_exact(windows));
+        for &a in &axes[0] {
+            for &b in &axes[1] {
+                let Some((g, divisors)) = rows.next() else { return };
+                for ((share, &g), &divisor) in self.shares.iter_mut().zip(g).zip(divisors) {
+                    *share = g / divisor;
+                }
+                for (column, &holder) in self.columns.iter_mut().zip(&self.holders.all) {
+                    *column = self.shares[holder as usize];
+                }
+                for i in 0..a.count {
+                    for j in 0..b.count {
+                        let line = (a.first + i * dilation[0]) * size[1] + b.first + j * dilation[1];
+                        add_all(&mut self.dx[line * width..][..width], self.columns);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds rows of numbers to a line, in their order.
+#[inline(always)]
+fn add_all<C: Float>(line: &mut [C], rows: &[C]) {
+    /// Columns whose sums are in registers.
+    const HELD: usize = 16;
+    let width = line.len();
+    let (whole, rest) = line.as_chunks_mut::<HELD>();
+    let mut at = 0;
+    for line in whole {
+        let mut sums = *line;
+        for row in rows.chunks_exact(width) {
+            sums = two(sums, *row[at..].first_chunk::<HELD>().expect("a row is as long as a line"));
+        }
+        *line = sums;
+        at += HELD;
+    }
+    if rest.is_empty() {
+        return;
+    }
+    for row in rows.chunks_exact(width) {
+        for (sum, &share) in rest.iter_mut().zip(&row[at..]) {
+            *sum = *sum + share;
+        }
+    }
+}
+
 fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
     let mut dx = filled(planes * n, C::NOTHING)?;
@@ -268,19 +403,23 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
         return Ok(dx);
     }
     let (ns, whole) = ((n + 4 * windows) as f64 / n as f64, plane.whole());
+    let holders = Holders::new(plane)?;
+    let mut divisors = filled(windows, C::NOTHING)?;
+    plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
     try_pieces(d, &mut dx, n * (4096 / n).max(1), ns, &|start, part| {
         let mut buffer = filled(windows, C::NOTHING)?;
+        let mut shares = filled(plane.axes[2].len() + 1, C::NOTHING)?;
+        let mut columns = filled(holders.all.len(), C::NOTHING)?;
         for (i, dx) in part.chunks_mut(n).enumerate() {
             let g = g.block(d.isa(), (start / n + i) * windows, windows, windows, &mut buffer);
-            if let Some(window) = whole {
+            if whole.is_some() {
                 // As below: it is added to 0.
-                dx.fill(C::NOTHING + g[0] / C::lit(divisor(&window) as f64));
+                dx.fill(C::NOTHING + g[0] / divisors[0]);
                 continue;
             }
-            plane.each(|w, taps| {
-                let share = g[w] / C::lit(divisor(&taps) as f64);
-                plane.elements(taps, |e| dx[e] = dx[e] + share);
-            });
+            let (holders, divisors) = (&holders, &divisors[..]);
+            let (shares, columns) = (&mut shares[..], &mut columns[..]);
+            formula_or_plain::<C, _>(d.isa(), Shares { plane, holders, g, divisors, shares, columns, dx });
         }
         Ok::<(), Error>(())
     })?;
