@@ -2,7 +2,8 @@
 //!
 //! An element of the source goes somewhere along one axis, and stays where it is along all others. So the target is shared out
 //! without two threads meeting, and each element's sources come in their order:
-//! * by what lies before the axis: each slab is made in the cache, from the base and what its own indices say ([`slabs`]);
+//! * by what lies before the axis: each slab is made in the cache, from the base and what its own indices say ([`slabs`]); where all have
+//!   the same index, and rows are what they have, element by element ([`by_target`]);
 //! * where the index is the same along all that lies behind the axis (the gradient of an embedding), by rows: which of them go to a
 //!   part of the target is found first, and each part is made in the cache ([`by_parts`]);
 //! * where it is not, by columns ([`by_columns`]).
@@ -164,6 +165,107 @@ fn run<T: Element>(
     y.map(T::wrap)
 }
 
+/// Which sources go to each element of a row.
+struct Sources {
+    /// Where neighbours go that go to neighbours, which of them is the first, and how many there are, if these are most.
+    runs: Vec<[usize; 3]>,
+    /// So many go to each element at least, or two if there are more.
+    each: usize,
+    /// The first ones of each.
+    first: Vec<u32>,
+    /// Elements with a source of those that are left, in their order.
+    more: Vec<[u32; 2]>,
+}
+
+impl Sources {
+    /// None if an index is out of range, or there are too many.
+    fn new(index: &[i64], size: usize) -> Result<Option<Self>> {
+        /// Neighbours on the average that are worth a loop of their own.
+        const TOGETHER: usize = 4;
+        if u32::try_from(index.len()).is_err() || !index.iter().all(|&at| (at as usize) < size) {
+            return Ok(None);
+        }
+        let mut runs: Vec<[usize; 3]> = host::with_capacity(index.len())?;
+        for (source, &at) in index.iter().enumerate() {
+            match runs.last_mut() {
+                Some([first, _, n]) if *first + *n == at as usize => *n += 1,
+                _ => runs.push([at as usize, source, 1]),
+            }
+        }
+        if runs.len() * TOGETHER <= index.len() {
+            return Ok(Some(Sources { runs, each: 0, first: Vec::new(), more: Vec::new() }));
+        }
+        let mut count = host::filled(size, 0usize)?;
+        index.iter().for_each(|&at| count[at as usize] += 1);
+        let each = count.iter().copied().min().unwrap_or(0).min(2);
+        let (mut first, mut more) =
+            (host::filled(each * size, 0u32)?, host::with_capacity(index.len() - each * size)?);
+        count.fill(0);
+        for (source, &at) in index.iter().enumerate() {
+            let count = &mut count[at as usize];
+            if *count < each {
+                first[at as usize * each + *count] = source as u32;
+            } else {
+                more.push([at as u32, source as u32]);
+            }
+            *count += 1;
+        }
+        Ok(Some(Sources { runs: Vec::new(), each, first, more }))
+    }
+}
+
+/// Rows that all have one index, which is turned once: of most elements what they are and what goes to them meet in a register. In the order of
+/// the sources, neighbours that go to one element, as of an image that was enlarged, each wait for the store of the one before.
+fn by_target<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &[T],
+    plan: &Plan<'_>,
+    sources: &Sources,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let Plan { outer, size, count, .. } = *plan;
+    let Sources { runs, each, first, more } = sources;
+    fresh(d, outer * size, size, &|start, room: &mut Room<'_, T>| {
+        for row in start / size..(start + room.left()) / size {
+            let x = &x[row * count..][..count];
+            let change = |y: &mut [T]| {
+                for &[at, source] in more {
+                    f(&mut y[at as usize], x[source as usize]);
+                }
+            };
+            if *each == 0 {
+                let y = base.part(row * size, size, room);
+                for &[at, source, n] in runs {
+                    y[at..at + n].iter_mut().zip(&x[source..source + n]).for_each(|(y, &x)| f(y, x));
+                }
+                change(y);
+                continue;
+            }
+            let same = [base.elements[0]];
+            let base = if base.is_one { &same[..] } else { &base.elements[row * size..][..size] };
+            let base = |at: usize| base[if base.len() == 1 { 0 } else { at }];
+            let fill = |room: &mut Room<'_, T>| match each {
+                1 => room.extend(size, |at| {
+                    let mut y = base(at);
+                    f(&mut y, x[first[at] as usize]);
+                    y
+                }),
+                _ => {
+                    let first = &first.as_chunks::<2>().0[..size];
+                    room.extend(size, |at| {
+                        let mut y = base(at);
+                        first[at].iter().for_each(|&source| f(&mut y, x[source as usize]));
+                        y
+                    });
+                }
+            };
+            room.made(fill, change);
+        }
+        Ok(())
+    })
+}
+
 /// Slab by slab.
 fn slabs<T: Element>(
     d: &CpuDevice,
@@ -173,6 +275,13 @@ fn slabs<T: Element>(
     f: impl Fn(&mut T, T) + Copy + Sync,
 ) -> Result<HostVec<T>> {
     let (inner, of_slab) = (plan.inner, plan.size * plan.inner);
+    if inner == 1
+        && plan.per_slab == 0
+        && plan.outer > 1
+        && let Some(sources) = Sources::new(plan.of_slab(0), plan.size)?
+    {
+        return by_target(d, base, x, plan, &sources, f);
+    }
     fresh(d, plan.outer * of_slab, of_slab, &|start, room: &mut Room<'_, T>| {
         let mut missed = false;
         for slab in start / of_slab..(start + room.left()) / of_slab {
