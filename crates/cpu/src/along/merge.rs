@@ -2,25 +2,25 @@
 //! whoever is free. A part finds where it begins by bisection (Akl and Santoro, "Optimal parallel merging and sorting
 //! without memory conflicts", 1987).
 
+use super::digits::Key;
 use crate::CpuDevice;
-use crate::parallel::pieces;
-use elinvar_core::{Result, host};
+use crate::parallel::{pieces, try_pieces};
+use elinvar_core::Result;
 
 /// Elements that one task merges: about 30 microseconds.
 const PART: usize = 1 << 14;
 
-/// Sorts keys of which no two are equal.
+/// Sorts keys of which no two are equal, and whose places ascend.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn sort<K: Copy + Ord + Send + Sync>(d: &CpuDevice, mut keys: Vec<K>) -> Result<Vec<K>> {
+pub(super) fn sort<K: Key>(d: &CpuDevice, mut keys: K::Many) -> Result<K::Many> {
     let len = keys.len();
     let mut run = len.div_ceil(d.threads()).next_multiple_of(PART);
     // About so many comparisons, each a few nanoseconds.
-    pieces(d, &mut keys, run, f64::from(len.max(2).ilog2()), &|_, run| run.sort_unstable());
-    let mut merged = host::with_capacity(if run < len { len } else { 0 })?;
+    try_pieces(d, &mut keys, run, f64::from(len.max(2).ilog2()), &|_, run| K::sort(run))?;
+    let mut merged = K::many(if run < len { len } else { 0 })?;
     while run < len {
-        merged.clone_from(&keys);
         pieces(d, &mut merged, PART, 2.0, &|start, out| {
             let first = start / (2 * run) * (2 * run);
             let (a, b) = keys[first..len.min(first + 2 * run)].split_at(run.min(len - first));
@@ -70,10 +70,12 @@ mod tests {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
             for len in [0, 1, PART, 2 * PART + 1, 10 * PART - 7] {
                 // A permutation: 2_654_435_761 is odd and a prime.
-                let keys: Vec<u64> = (0..len as u64).map(|i| i * 2_654_435_761 % (1 << 32)).collect();
-                let mut right = keys.clone();
+                let rank = |i: u64| i * 2_654_435_761 % (1 << 32);
+                let mut keys = i64::many(len).unwrap();
+                keys.iter_mut().enumerate().for_each(|(i, key)| *key = Key::new(rank(i as u64) as u32, i));
+                let mut right = keys.to_vec();
                 right.sort_unstable();
-                assert!(sort(&d, keys).unwrap() == right, "{len} keys, {threads} threads");
+                assert!(*sort::<i64>(&d, keys).unwrap() == right[..], "{len} keys, {threads} threads");
             }
         }
     }

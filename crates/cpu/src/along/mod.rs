@@ -5,6 +5,7 @@
 
 mod abreast;
 mod arg_fold;
+mod digits;
 pub(crate) mod float;
 mod fold;
 mod held;
