@@ -48,8 +48,9 @@ def same(name):
     return lambda f, a, x: getattr(torch, name)(*x.values())
 
 
-def activation(name):
-    return lambda f, a, x: getattr(F, name)(x["x"], **a)
+def functional(name):
+    """One of `torch.nn.functional`, with its operands in the order of the file, and all attributes."""
+    return lambda f, a, x: getattr(F, name)(*x.values(), **a)
 
 
 def scalar_or(name):
@@ -122,11 +123,11 @@ def ctc(f, a, x):
 
 
 PLAIN = """abs neg relu sigmoid selu erf expm1 sin cos tan sinh cosh asin acos atan floor round sign isnan log log2 log1p sqrt rsqrt
-reciprocal exp tanh outer dot bmm matmul add sub div mul maximum atan2 fmod remainder floor_divide eq lt bitwise_and logical_and where
-masked_fill""".split()
+reciprocal exp tanh outer dot bmm matmul add sub mul maximum atan2 fmod remainder floor_divide eq lt bitwise_and logical_and where masked_select
+nonzero""".split()
 
 CALLS = {name: same(name) for name in PLAIN}
-CALLS |= {name: activation(name) for name in ["silu", "mish", "softsign", "hardswish", "softplus", "elu", "leaky_relu", "hardtanh", "gelu"]}
+CALLS |= {name: functional(name) for name in ["silu", "mish", "softsign", "hardswish", "softplus", "elu", "leaky_relu", "hardtanh", "gelu"]}
 CALLS |= {name: scalar_or(name) for name in ["pow"]}
 CALLS |= {name: along(name) for name in ["sum", "mean", "amax", "max", "argmax", "logsumexp", "any", "all", "cumsum", "cumprod", "count_nonzero", "softmax", "log_softmax"]}
 CALLS |= {name: along(name, "correction") for name in ["var", "std"]}
@@ -154,22 +155,20 @@ CALLS |= {
     "index_select": lambda f, a, x: torch.index_select(x["x"], a["dim"], x["index"]),
     "scatter_add": lambda f, a, x: torch.scatter_add(x["x"], a["dim"], x["index"], x["src"]),
     "index_add": lambda f, a, x: torch.index_add(x["x"], a["dim"], x["index"], x["src"], alpha=a["alpha"]),
-    "masked_select": same("masked_select"),
-    "nonzero": same("nonzero"),
     "one_hot": lambda f, a, x: F.one_hot(x["x"], a["num_classes"]),
     "sort": lambda f, a, x: torch.sort(x["x"], dim=a["dim"], descending=a["descending"], stable=True),
     "argsort": lambda f, a, x: torch.argsort(x["x"], dim=a["dim"], descending=a["descending"], stable=True),
     "topk": attributes(torch.topk, "k", "dim", "largest"),
     "unique": lambda f, a, x: torch.unique(x["x"], return_inverse=True, return_counts=True),
-    "unfold": activation("unfold"),
+    "unfold": functional("unfold"),
     "unfold_dim": attributes(torch.Tensor.unfold, "dimension", "size", "step"),
     "cast": lambda f, a, x: x["x"].to(DTYPES[a["to"].lower()]),
-    "max_pool1d": activation("max_pool1d"),
-    "max_pool2d": activation("max_pool2d"),
-    "avg_pool2d": activation("avg_pool2d"),
-    "adaptive_avg_pool2d": activation("adaptive_avg_pool2d"),
-    "adaptive_max_pool2d": activation("adaptive_max_pool2d"),
-    "interpolate": activation("interpolate"),
+    "max_pool1d": functional("max_pool1d"),
+    "max_pool2d": functional("max_pool2d"),
+    "avg_pool2d": functional("avg_pool2d"),
+    "adaptive_avg_pool2d": functional("adaptive_avg_pool2d"),
+    "adaptive_max_pool2d": functional("adaptive_max_pool2d"),
+    "interpolate": functional("interpolate"),
     "layer_norm": lambda f, a, x: F.layer_norm(x["x"], a["normalized_shape"], x["weight"], x["bias"], a["eps"]),
     "rms_norm": lambda f, a, x: F.rms_norm(x["x"], a["normalized_shape"], x["weight"], a["eps"]),
     "group_norm": lambda f, a, x: F.group_norm(x["x"], a["num_groups"], x["weight"], x["bias"], a["eps"]),
@@ -180,16 +179,11 @@ CALLS |= {
     "lstm": recurrent("lstm"),
     "gru": recurrent("gru"),
     "rnn_tanh": recurrent("rnn_tanh"),
-    "cross_entropy": activation("cross_entropy"),
     "ctc_loss": ctc,
 }
 
 
-def loss(name):
-    return lambda f, a, x: getattr(F, name)(*x.values(), **a)
-
-
-CALLS |= {name: loss(name) for name in ["cross_entropy", "mse_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div", "cosine_similarity"]}
+CALLS |= {name: functional(name) for name in ["cross_entropy", "mse_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div", "cosine_similarity"]}
 
 
 def results(y):
