@@ -8,7 +8,8 @@
 //! changes here is a row without a peer there.
 //!
 //! Every workload is written as a user would write it, on [`Tensor`](elinvar::Tensor), whose backend is chosen at run
-//! time; single ops of every kind are called by name, from a list that is data. Rows that measure nothing but the cost of a call run with the backend chosen at compile time, too.
+//! time; single ops of every kind are called by name, from a list that is data. Rows that measure nothing but the cost of a
+//! call run with the backend chosen at compile time, too.
 
 mod data;
 mod harness;

@@ -50,7 +50,7 @@ impl Key for u128 {
     fn many(n: usize) -> Result<Vec<u128>> {
         host::filled(n, 0)
     }
-    /// Six digits, of keys that are twice as large, would hardly take less than comparisons; that is a guess.
+    /// By comparisons: six digits, of keys that are twice as large, were not measured.
     fn sort(keys: &mut [u128]) -> Result<()> {
         keys.sort_unstable();
         Ok(())
