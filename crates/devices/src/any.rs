@@ -138,6 +138,8 @@ fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
     B::pick_mut(b).expect("operands of one op live on one device")
 }
 
+// What is generic over formulas is never inlined: so the compiler has it once, in the first crate that needs it, and all that a formula
+// becomes on each backend behind it. Otherwise each crate of a program had its own.
 impl Backend for Any {
     type Device = Device;
     type Buffer = AnyBuffer;
@@ -184,6 +186,7 @@ impl Backend for Any {
     fn copy(d: &Device, x: View<'_, Self>) -> Result<AnyBuffer> {
         on!(d, B, d => B::copy(d, to::<B>(x)).map(B::wrap))
     }
+    #[inline(never)]
     fn cast<C: Casting>(d: &Device, x: View<'_, Self>, dtype: DType) -> Result<AnyBuffer> {
         on!(d, B, d => B::cast::<C>(d, to::<B>(x), dtype).map(B::wrap))
     }
@@ -220,6 +223,7 @@ impl Backend for Any {
     fn memory_id(d: &Device, buffer: &AnyBuffer) -> Result<usize> {
         on!(d, B, d => B::memory_id(d, pick::<B>(buffer)))
     }
+    #[inline(never)]
     fn map<M: Map<N>, const N: usize>(
         d: &Device,
         m: &M,
@@ -228,6 +232,7 @@ impl Backend for Any {
     ) -> Result<AnyBuffer> {
         on!(d, B, d => B::map(d, m, x.map(to::<B>), dtype).map(B::wrap))
     }
+    #[inline(never)]
     fn map_int<M: IntMap<N>, const N: usize>(
         d: &Device,
         m: &M,
@@ -236,6 +241,7 @@ impl Backend for Any {
     ) -> Result<AnyBuffer> {
         on!(d, B, d => B::map_int(d, m, x.map(to::<B>), dtype).map(B::wrap))
     }
+    #[inline(never)]
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &Device,
         u: &U,
@@ -243,6 +249,7 @@ impl Backend for Any {
     ) -> Result<()> {
         on!(d, B, d => B::update(d, u, items.into_iter().map(|i| i.of(to_mut::<B>, to::<B>)).collect()))
     }
+    #[inline(never)]
     fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, dtype: DType) -> Result<AnyBuffer> {
         on!(d, B, d => B::fold::<F>(d, to::<B>(x), kept, dtype).map(B::wrap))
     }
@@ -252,6 +259,7 @@ impl Backend for Any {
     fn scan(d: &Device, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<Placed<AnyBuffer>> {
         on!(d, B, d => B::scan(d, f, to::<B>(x), dtype).map(|y| y.map(B::wrap)))
     }
+    #[inline(never)]
     fn rows<R: Rows<N>, const N: usize>(
         d: &Device,
         r: &R,
@@ -267,6 +275,7 @@ impl Backend for Any {
     fn precision(d: &Device) -> Precision {
         on!(d, B, d => B::precision(d))
     }
+    #[inline(never)]
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Device,
         p: Precision,
@@ -277,6 +286,7 @@ impl Backend for Any {
     ) -> Result<AnyBuffer> {
         on!(d, B, d => B::contract(d, p, to::<B>(x), to::<B>(w), e, extra.map(to::<B>)).map(B::wrap))
     }
+    #[inline(never)]
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &Device,
         c: &Conv,
