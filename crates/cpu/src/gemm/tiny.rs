@@ -3,7 +3,7 @@
 
 use super::{Finish, Matrix, Numbers, PER_NS, Real};
 use crate::CpuDevice;
-use crate::isa::{Kernel, dispatch};
+use crate::isa::{Copies, Kernel, dispatch};
 use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::{HostVec, Result};
 
@@ -61,6 +61,7 @@ struct Tiny<'a, T> {
 
 impl<T: Real> Kernel for Tiny<'_, T> {
     type Out = ();
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     fn run(self) {
         let [_, k, n] = self.sizes;

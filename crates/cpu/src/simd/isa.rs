@@ -120,6 +120,8 @@ pub(crate) enum Copies {
     All,
     /// Those with an fma: all but plain x86-64. There the fma of a number is a call, beside which it matters little how numbers get to it.
     Fma,
+    /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: such work has no use for longer registers, or for more of them.
+    Middle,
     /// AVX-512, of processors that multiply pairs of bf16 or have AMX.
     Pairs,
 }
@@ -129,15 +131,22 @@ impl Copies {
     pub(crate) const fn has_plain(self) -> bool {
         match self {
             Copies::All => true,
-            Copies::Fma => cfg!(not(target_arch = "x86_64")),
+            Copies::Fma | Copies::Middle => cfg!(not(target_arch = "x86_64")),
             Copies::Pairs => false,
         }
     }
     /// Is there one for AVX2, or for NEON?
     pub(crate) const fn has_middle(self) -> bool {
         match self {
-            Copies::All | Copies::Fma => true,
+            Copies::All | Copies::Fma | Copies::Middle => true,
             Copies::Pairs => false,
+        }
+    }
+    /// Is there one for AVX-512?
+    pub(crate) const fn has_wide(self) -> bool {
+        match self {
+            Copies::All | Copies::Fma | Copies::Pairs => true,
+            Copies::Middle => false,
         }
     }
 }
@@ -212,7 +221,10 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
         Level::Avx2 if const { K::COPIES.has_middle() } => unsafe { kernel.avx2() },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { kernel.avx512() },
+        Level::Avx512 if const { K::COPIES.has_wide() } => unsafe { kernel.avx512() },
+        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { kernel.avx2() },
         #[cfg(target_arch = "x86_64")]
         Level::Plain | Level::Avx2 => no_copy(isa),
         #[cfg(not(target_arch = "x86_64"))]

@@ -186,11 +186,15 @@ pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
         // Compiled for AVX-512: it has 32 of them.
         // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx512() },
+        Level::Avx512 if const { W::COPIES.has_wide() } => unsafe {
+            In::<<W::T as Registers>::V256, W>(work, PhantomData).avx512()
+        },
         // Not by way of `in_registers`, which would have the widest compiled as well.
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2() },
+        Level::Avx512 | Level::Avx2 => unsafe {
+            In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2()
+        },
         Level::Plain if const { W::COPIES.has_plain() } => In::<Four<W::T>, W>(work, PhantomData).plain(),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).plain(),

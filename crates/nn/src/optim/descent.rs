@@ -81,14 +81,14 @@ impl<R: Rule> Plan<R> {
     /// The settings by name, as PyTorch has them.
     fn describe(mut self) -> Map<String, Value> {
         let mut all: Map<String, Value> =
-            self.table().into_iter().map(|(name, s)| (name.to_owned(), s.get())).collect();
+            sorted(self.table().into_iter().map(|(name, s)| (name.to_owned(), s.get())));
         all.insert(DECOUPLED.to_owned(), self.rule.decoupled().into());
         all.insert(OPTIMIZER.to_owned(), R::NAME.into());
         all
     }
     /// Takes the settings of a saved group.
     fn take(&mut self, group: &Map<String, Value>) -> Result<()> {
-        let own: BTreeSet<&str> = self.table().iter().map(|(n, _)| *n).collect();
+        let own: BTreeSet<&str> = sorted(self.table().iter().map(|(n, _)| *n));
         for (name, value) in group {
             if own.contains(name.as_str()) {
                 self.set(name, value)?;
@@ -229,7 +229,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
             fresh.unwrap_or_else(|| old.tensors.remove(key).expect("it was looked at above"))
         });
         let work = Work { name, x, g: gradient.array().clone(), states: states.collect(), scalars };
-        let numbers = names.iter().map(|(n, _)| *n).zip(numbers).collect();
+        let numbers = sorted(names.iter().map(|(n, _)| *n).zip(numbers));
         Ok((work, Rest { index, step, numbers, had, done: false }))
     }
 
@@ -319,7 +319,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
             for (w, rest) in all {
                 let states = plan.rule.keeps().into_iter().map(|(key, _)| key).zip(w.states);
                 if rest.done {
-                    let kept = Kept { step: rest.step, numbers: rest.numbers, tensors: states.collect() };
+                    let kept = Kept { step: rest.step, numbers: rest.numbers, tensors: sorted(states) };
                     self.kept.insert(w.name.to_owned(), kept);
                     moved.push(rest.index);
                 } else if let Some(kept) = self.kept.get_mut(w.name) {
@@ -375,7 +375,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         let mut next = Descent { kept: BTreeMap::new(), ..self.clone() };
         next.take_groups(parameters, &from.param_groups).map_err(place)?;
         let plans = next.plans().map_err(place)?;
-        let by_name: BTreeMap<&str, &Param<B>> = parameters.iter().map(|(n, p)| (n.as_str(), *p)).collect();
+        let by_name: BTreeMap<&str, &Param<B>> = sorted(parameters.iter().map(|(n, p)| (n.as_str(), *p)));
         for (name, keys) in from.state.iter().filter(|(_, keys)| !keys.is_empty()) {
             let p = by_name.get(name.as_str()).ok_or_else(|| place(unknown(name)))?;
             let rule = &plans[next.group_of(name)].rule;
@@ -397,7 +397,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
                 self.groups.len() + 1
             )));
         }
-        let names: BTreeSet<&str> = parameters.iter().map(|(n, _)| n.as_str()).collect();
+        let names: BTreeSet<&str> = sorted(parameters.iter().map(|(n, _)| n.as_str()));
         for (i, group) in saved.iter().enumerate() {
             for name in group.get("params").and_then(Value::as_array).into_iter().flatten() {
                 let name = name.as_str().ok_or_else(|| {
@@ -431,15 +431,17 @@ impl<B: Backend, R: Rule> Descent<B, R> {
                 (None, Rate::Scaled(_)) if base > 0.0 => Rate::Scaled(plan.lr / base),
                 (None, _) => Rate::Fixed(plan.lr),
             };
-            group.settings = plan
-                .table()
-                .into_iter()
-                .filter(|(n, _)| *n != "lr")
-                .map(|(n, s)| (n.to_owned(), s.get()))
-                .collect();
+            let table = plan.table().into_iter().filter(|(n, _)| *n != "lr");
+            group.settings = sorted(table.map(|(n, s)| (n.to_owned(), s.get())));
         }
         Ok(())
     }
+}
+
+/// A map or a set of what an iterator gives. By way of a list: they sort, and a sort is compiled for each kind of iterator. A program that knows
+/// all optimisers had 97 of them, half a MiB.
+fn sorted<T, C: FromIterator<T>>(all: impl Iterator<Item = T>) -> C {
+    all.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// The key of the number of steps.

@@ -9,7 +9,7 @@ use crate::View;
 use crate::along::lanes::Combine;
 use crate::along::stage::Number;
 use crate::along::terms::WINDOW;
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Copies, Isa, Kernel, dispatch};
 use crate::memory::{filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::stripes::fresh_stripes;
@@ -31,6 +31,10 @@ pub(in crate::along) fn fold<T: Number, F: Combine<T>>(
     x: &View<'_>,
     kept: usize,
 ) -> Result<Option<HostVec<T>>> {
+    // On plain x86-64 this is not compiled.
+    if !d.isa().has_fma() {
+        return Ok(None);
+    }
     let Some((grid, lines)) = Grid::new::<T>(what, std::slice::from_ref(x), kept, FEW)? else {
         return Ok(None);
     };
@@ -142,6 +146,7 @@ struct Fold<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Fold<'_, T, F> {
     type Out = ();
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     fn run(mut self) {
         if self.width <= NARROW { self.columns::<NARROW>() } else { self.columns::<WINDOW>() }
@@ -151,36 +156,36 @@ impl<T: Copy, F: Combine<T>> Kernel for Fold<'_, T, F> {
 impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
     #[inline(always)]
     fn columns<const W: usize>(&mut self) {
-        let mut half = LANES / 2;
-        if self.len <= LANES && self.len > 3 {
-            half = self.len.next_power_of_two() / 4;
-            for i in 0..half {
-                let mut left = self.term::<W>(i);
-                if i + 2 * half < self.len {
-                    two::<T, F, W>(&mut left, &self.term(i + 2 * half));
-                }
-                let mut right = self.term::<W>(i + half);
-                if i + 3 * half < self.len {
-                    two::<T, F, W>(&mut right, &self.term(i + 3 * half));
-                }
-                two::<T, F, W>(&mut left, &right);
-                self.lanes[i][..W].copy_from_slice(&left);
-            }
-            self.halve::<W>(half, half);
-            return;
-        }
-        for i in 0..self.places.len() {
+        // Of few terms the four that meet first are joined in registers.
+        let few = (self.len <= LANES && self.len > 3).then(|| self.len.next_power_of_two() / 4);
+        for i in 0..few.unwrap_or(self.places.len()) {
             let number = self.first + i;
             let mut lane = [F::start(); W];
             if number >= LANES {
                 lane.copy_from_slice(&self.lanes[number % LANES][..W]);
             }
             two::<T, F, W>(&mut lane, &self.own(i));
+            if let Some(half) = few {
+                self.meet::<W>(i, half, &mut lane);
+            }
             self.lanes[number % LANES][..W].copy_from_slice(&lane);
         }
         if self.first + self.places.len() == self.len {
-            self.halve::<W>(2 * half, self.len);
+            let (lanes, count) = few.map_or((LANES, self.len), |half| (half, half));
+            self.halve::<W>(lanes, count);
         }
+    }
+    /// Joins lane `i` of a quarter with those of the other three that meet it first.
+    #[inline(always)]
+    fn meet<const W: usize>(&self, i: usize, half: usize, lane: &mut [T; W]) {
+        if i + 2 * half < self.len {
+            two::<T, F, W>(lane, &self.term(i + 2 * half));
+        }
+        let mut right = self.term::<W>(i + half);
+        if i + 3 * half < self.len {
+            two::<T, F, W>(&mut right, &self.term(i + 3 * half));
+        }
+        two::<T, F, W>(lane, &right);
     }
     /// Term `i` here, as it is.
     #[inline(always)]

@@ -8,7 +8,7 @@ use super::{Grid, Lines};
 use crate::CpuDevice;
 use crate::along::lanes::Combine;
 use crate::along::stage::{Number, offset};
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Copies, Isa, Kernel, dispatch};
 use crate::memory::{Scratch, filled, with_capacity};
 use crate::parallel::try_pieces;
 use crate::simd::stripes::{Matrices, fresh_stripes};
@@ -221,6 +221,7 @@ impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Eight<'_, T, F> {
     type Out = ();
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     fn run(mut self) {
         let acc = std::mem::take(&mut self.acc);
@@ -242,6 +243,7 @@ struct Meet<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Meet<'_, T, F> {
     type Out = ();
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     fn run(self) {
         for (a, &b) in self.left.iter_mut().zip(self.right) {
@@ -261,6 +263,7 @@ struct Leaf<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Leaf<'_, T, F> {
     type Out = ();
+    const COPIES: Copies = Copies::Fma;
     #[inline(always)]
     fn run(self) {
         /// Terms that are added while a sum is in a register.

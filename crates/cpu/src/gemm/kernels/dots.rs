@@ -73,7 +73,7 @@ struct Run<'a, T, S: Stored<T>> {
 
 impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     type T = T;
-    const COPIES: Copies = Copies::Fma;
+    const COPIES: Copies = Copies::Middle;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
         let Run { at, step, k, sums } = self;

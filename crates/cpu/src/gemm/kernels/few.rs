@@ -73,9 +73,22 @@ pub(crate) fn few<T: Real>(isa: Isa, b: Few<'_, T>) {
     assert!(b.padded * b.k <= b.x.len(), "rows are missing");
     assert!(b.cols * b.padded <= b.sums.len(), "room is missing");
     if const { may_be_short::<T>() } && are_short::<T>(isa, b.rows) {
-        in_short_registers(isa, b)
+        in_short_registers(isa, Short(b))
     } else {
         in_registers(isa, b)
+    }
+}
+
+/// Of few rows, which fill one short register.
+struct Short<'a, T>(Few<'a, T>);
+
+impl<T: Real> InRegisters for Short<'_, T> {
+    type T = T;
+    const COPIES: Copies = Copies::Middle;
+    #[inline(always)]
+    unsafe fn run<V: Quad<T = T>>(self) {
+        // SAFETY: the caller's.
+        unsafe { self.0.run::<V>() }
     }
 }
 

@@ -80,7 +80,7 @@ struct Run<'a, T, S: Stored<T>> {
 
 impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     type T = T;
-    const COPIES: Copies = Copies::Fma;
+    const COPIES: Copies = Copies::Middle;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
         let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
