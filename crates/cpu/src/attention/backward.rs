@@ -209,7 +209,15 @@ impl<C: Number> Sums<C> {
             let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
             let a = Strided { data: &a.data[done * a.column..], ..a };
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
-            C::chain(isa, self.kind, [rows, wide, some], a, (&b[done * apart..], apart), (c, wide), fresh);
+            paired::chain(
+                isa,
+                self.kind,
+                [rows, wide, some],
+                a,
+                (&b[done * apart..], apart),
+                (c, wide),
+                fresh,
+            );
             done += some;
         }
     }
@@ -247,7 +255,7 @@ impl<C: Number> Walk<'_, C> {
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
         let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
-        let mut pairs = Pairs::new(self.kind)?;
+        let mut pairs = Pairs::new(self.kind, isa)?;
         let mut dq = Sums::new(self.kind, TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
         let terms = z.group() * z.l;
@@ -279,10 +287,10 @@ impl<C: Number> Walk<'_, C> {
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
                     let right = (&keys_turned[key * terms_d..], TILE);
                     let to = (p.as_flattened_mut(), TILE);
-                    C::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
+                    paired::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
                     let right = (&values_turned[key * terms_v..], TILE);
                     let to = (ds.as_flattened_mut(), TILE);
-                    C::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
+                    paired::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
                         mask.read(isa, z, first, rows, key, count, &mut masked);
                     }

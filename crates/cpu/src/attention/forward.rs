@@ -143,7 +143,7 @@ impl<C: Number> Tiles<'_, C> {
         let mut buffer = HostVec::new();
         let q = self.q.rows(head * z.l + query, rows, &mut buffer)?;
         let q = Left::new(self.kind, isa, q, rows, z.d)?;
-        let mut pairs = Pairs::new(self.kind)?;
+        let mut pairs = Pairs::new(self.kind, isa)?;
         let mut masked: Vec<Row<C>> =
             host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
         let mut run = Running {
@@ -160,7 +160,7 @@ impl<C: Number> Tiles<'_, C> {
             };
             let right = (right, TILE);
             let to = (tile.as_flattened_mut(), TILE);
-            C::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
+            paired::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
             if let Some(mask) = &self.mask {
                 mask.read(isa, z, head * z.l + query, rows, key, count, &mut masked);
             }
@@ -182,7 +182,7 @@ impl<C: Number> Tiles<'_, C> {
                 Source::Kept { values, .. } => values.block(kv, key),
                 Source::Passing(blocks) => blocks.values(kv * z.s + key, count, &mut *passing),
             };
-            C::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
+            paired::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
         }
         dispatch(isa, Close { o: &mut *o, wide, run: &mut run });
         if wide == z.v {

@@ -11,12 +11,13 @@ use super::{Heads, Number, Rows, TILE};
 use crate::CpuDevice;
 use crate::View;
 use crate::convert::nearest_bf16;
-use crate::gemm::{pair, turn};
+use crate::gemm::{After, Lines, Panels, are_multiplied, multiply_into, pair, turn, width};
 use crate::isa::{Copies, Isa, Kernel, dispatch};
 use crate::memory::{Scratch, filled};
 use crate::simd::room::fresh_pieces;
 use crate::simd::tile::Strided;
 use crate::simd::vector::Kind;
+use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;
 
@@ -26,7 +27,55 @@ const PAIRS: usize = TILE / 2;
 /// What is multiplied.
 pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> Kind {
     let halves = x.iter().all(|x| x.buffer.dtype() == DType::BF16);
-    if a.precision == Precision::Fast && halves && d.isa().has_pairs() { Kind::Pairs } else { Kind::Numbers }
+    if a.precision == Precision::Fast && halves && are_multiplied(d.isa()) {
+        Kind::Pairs
+    } else {
+        Kind::Numbers
+    }
+}
+
+/// [`crate::simd::tile::Tiled::chain`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
+/// loads rows of `a`, and as many columns of `b` as a panel has.
+///
+/// # Panics
+/// As there, and if a row of `b` is shorter than whole panels.
+pub(super) fn chain<C: Number>(
+    isa: Isa,
+    kind: Kind,
+    [m, n, k]: [usize; 3],
+    a: Strided<'_, C>,
+    (b, b_row): (&[C], usize),
+    (c, c_row): (&mut [C], usize),
+    fresh: bool,
+) {
+    if const { !C::HALVES } || kind == Kind::Numbers || !isa.has_amx() {
+        return C::chain(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
+    }
+    assert!(a.column == 1, "rows are loaded");
+    let left = Lines { data: a.data, step: a.row };
+    let right = Panels { data: b, step: b_row, across: width::<C>(isa), kind, after: After::NOTHING };
+    multiply_into(isa, left, right, (m, n, k), (c, c_row), fresh);
+}
+
+/// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
+pub(super) fn contract<C: Number>(
+    isa: Isa,
+    kind: Kind,
+    [m, n, k]: [usize; 3],
+    a: Strided<'_, C>,
+    b: (&[C], usize),
+    (c, c_row): (&mut [C], usize),
+    spare: &mut [C],
+) {
+    chain(isa, kind, [m, n, k.min(CHUNK)], a, b, (&mut *c, c_row), true);
+    for p in (CHUNK..k).step_by(CHUNK) {
+        let a = Strided { data: &a.data[p * a.column..], ..a };
+        let b = (&b.0[p * b.1..], b.1);
+        chain(isa, kind, [m, n, CHUNK.min(k - p)], a, b, (&mut *spare, c_row), true);
+        for (c, &s) in c[..m * c_row].iter_mut().zip(&*spare) {
+            *c = *c + s;
+        }
+    }
 }
 
 /// Pairs of numbers that are bf16. Where the second ones end, the first ones' partner is 0.
@@ -144,14 +193,17 @@ impl<'a, C: Number> Left<'a, C> {
 pub(super) struct Pairs<C> {
     kind: Kind,
     room: HostVec<C>,
+    /// For a tile that was turned as well, where rows are loaded.
+    rows: HostVec<C>,
 }
 
 impl<C: Number> Pairs<C> {
     /// # Errors
     /// `OutOfMemory`.
-    pub(super) fn new(kind: Kind) -> Result<Self> {
+    pub(super) fn new(kind: Kind, isa: Isa) -> Result<Self> {
         let len = if kind == Kind::Pairs { TILE * PAIRS } else { 0 };
-        Ok(Pairs { kind, room: filled(len, C::NOTHING)? })
+        let rows = filled(if isa.has_amx() { len } else { 0 }, C::NOTHING)?;
+        Ok(Pairs { kind, room: filled(len, C::NOTHING)?, rows })
     }
     /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many terms these are.
     pub(super) fn of_keys<'b>(
@@ -174,7 +226,12 @@ impl<C: Number> Pairs<C> {
             Kind::Numbers => (Strided { data: tile.as_flattened(), row: 1, column: TILE }, tile.len()),
             Kind::Pairs => {
                 dispatch(isa, OfQueries { tile, to: &mut self.room });
-                (Strided { data: &self.room, row: 1, column: TILE }, tile.len().min(PAIRS))
+                let terms = tile.len().min(PAIRS);
+                if self.rows.is_empty() {
+                    return (Strided { data: &self.room, row: 1, column: TILE }, terms);
+                }
+                turn(isa, &self.room, 0, TILE as isize, TILE, terms, &mut self.rows, PAIRS);
+                (Strided { data: &self.rows, row: PAIRS, column: 1 }, terms)
             }
         }
     }
@@ -197,7 +254,7 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
 
 /// Rows as the terms of products: blocks of them, as rows of pairs.
 pub(super) struct Blocks<C: Number> {
-    /// [heads, blocks, PAIRS, wide]; rows that do not exist are zeros.
+    /// [heads, blocks, PAIRS, wide]; rows that do not exist, and what fills up the last panel, are zeros.
     pairs: Scratch<C>,
     /// Blocks of a head.
     blocks: usize,
@@ -210,14 +267,15 @@ impl<C: Number> Blocks<C> {
     /// # Errors
     /// `OutOfMemory`.
     pub(super) fn new(d: &CpuDevice, x: &Rows<'_, C>, [heads, all, wide]: [usize; 3]) -> Result<Self> {
-        let blocks = all.div_ceil(TILE);
+        let (blocks, own) = (all.div_ceil(TILE), wide);
+        let wide = if d.isa().has_amx() { wide.next_multiple_of(width::<C>(d.isa())) } else { wide };
         let pairs = fresh_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
             let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
             let count = TILE.min(all - block * TILE);
             let (x, apart) = x.from(head * all + block * TILE);
             let y = room.zeroed(PAIRS * wide, C::NOTHING);
             for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
-                let row = |j: usize| if j < count { &x[j * apart..][..wide] } else { &[] };
+                let row = |j: usize| if j < count { &x[j * apart..][..own] } else { &[] };
                 dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });
             }
             Ok(())

@@ -24,7 +24,7 @@ use crate::gemm::finish::{Follow, Nothing};
 use crate::gemm::source::copy;
 use crate::gemm::{
     Columns, Extra, Finish, Job, Kept, Kind, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real,
-    Right, Share, product, turn, width,
+    Right, Share, product_of_pairs, turn, width,
 };
 use crate::isa::Isa;
 use crate::memory::{Held, Scratch, filled};
@@ -147,7 +147,7 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let wv = planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, kind.terms(channels));
     let k = ws[1..].iter().product();
-    let together = pixels::together(d, &patches, images * c.groups, o);
+    let together = together(d, kind, &patches, images * c.groups, o);
     let kept = if kind == Kind::Numbers && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
         let place = Place::of_turned(w.layout.offset(), o, k);
         packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
@@ -168,8 +168,13 @@ pub(crate) struct Windows<'a, T> {
     o: usize,
     w: Weights<'a, T>,
     kind: Kind,
-    /// What [`pixels::together`] says of it.
+    /// What [`together`] says of it.
     together: Option<usize>,
+}
+
+/// Positions of a task, if [`pixels::convolve`] is what windows are best multiplied by. AMX multiplies packed panels alone.
+fn together<T: Real>(d: &CpuDevice, kind: Kind, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
+    if kind == Kind::Pairs && d.isa().has_amx() { None } else { pixels::together(d, p, batch, o) }
 }
 
 /// Where the weights of a convolution come from. What does not lie as it is used is for those that [`pixels::convolve`] does.
@@ -206,7 +211,7 @@ pub(crate) fn windows<T: Real>(
     let left = Kernels { matrix: matrices(w, o, k), groups };
     let planes = matrices(patches.data, patches.channels, n);
     let right: &dyn Right<T> = if patches.is_plain() { &planes } else { patches };
-    product(
+    product_of_pairs(
         d,
         &Job { batch: images * groups, m: o, k, n, left: &left, right, finish, share: Share::Left, kind },
     )
@@ -269,7 +274,7 @@ pub(crate) fn input_grad<T: Real>(
         let area = window.taps.iter().product();
         let all = which.len() == area && kind == Kind::Numbers;
         let turned;
-        let together = pixels::together(d, &patches, images * c.groups, channels);
+        let together = together(d, kind, &patches, images * c.groups, channels);
         let w = if all && together.is_some() {
             Weights::Crossed(&wv)
         } else {
@@ -386,13 +391,13 @@ pub(crate) fn weight_grad<T: Real>(
         let right = Planes { data: &xv, groups: c.groups, o: channels, positions };
         let finish = &Nothing;
         let job = Job { batch, m: o, k, n: channels, left: &left, right: &right, finish, share, kind };
-        return store(d, product(d, &job)?, x.buffer.dtype());
+        return store(d, product_of_pairs(d, &job)?, x.buffer.dtype());
     }
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
     let left = Turned { patches, groups: c.groups };
     let right = Planes { data: &gv, groups: c.groups, o, positions };
     let job = Job { batch, m, k, n: o, left: &left, right: &right, finish: &Nothing, share, kind };
-    let turned = Scratch::of(product(d, &job)?);
+    let turned = Scratch::of(product_of_pairs(d, &job)?);
     let some = (o / (4 * d.threads())).max(LEAST);
     let dw = fresh_pieces(d, turned.len(), some * m, 0.5, &|start, room| {
         let mut row = start / m;

@@ -11,7 +11,7 @@ use crate::CpuDevice;
 use crate::View;
 use crate::copy::elements;
 use crate::gemm::contract::numbers;
-use crate::gemm::{Numbers, Real, pair};
+use crate::gemm::{Numbers, Real, are_multiplied, pair};
 use crate::isa::{Copies, Kernel, dispatch};
 use crate::memory::Scratch;
 use crate::simd::room::fresh_pieces;
@@ -34,7 +34,7 @@ pub(super) fn kind(
 ) -> Kind {
     let halves = x.iter().all(|v| v.buffer.dtype() == DType::BF16);
     let worth = planes >= 2 && results >= LEAST;
-    if precision == Precision::Fast && halves && worth && d.isa().has_pairs() {
+    if precision == Precision::Fast && halves && worth && are_multiplied(d.isa()) {
         Kind::Pairs
     } else {
         Kind::Numbers

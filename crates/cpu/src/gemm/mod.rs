@@ -25,9 +25,9 @@ mod tiny;
 pub(crate) use finish::{Extra, Finish, Nothing};
 pub(crate) use kernels::{
     After, Cut, Fresh, Kind, Lines, PITCH, Panels, Picks, Pixels, Places, Rows, Run, Seen, Strip, THREE,
-    Taps, Tile, Unit, Written, efforts, fill, height, pixels, turn, width,
+    Taps, Tile, Unit, Written, efforts, fill, height, multiply_into, pixels, turn, width,
 };
-pub(crate) use pairs::pair;
+pub(crate) use pairs::{are_multiplied, pair, product_of_pairs};
 pub(crate) use prepack::{Kept, Place, Prepacked, Uses, uses};
 pub(crate) use real::Real;
 pub(crate) use scratch::scratch;

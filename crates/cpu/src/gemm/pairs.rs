@@ -10,8 +10,8 @@
 
 use super::kernels::as_pairs;
 use super::{
-    AsTaps, Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Right, Windows, product,
-    turn, width,
+    AsTaps, Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Real, Right, Windows,
+    product, turn, width,
 };
 use crate::CpuDevice;
 use crate::isa::{Copies, Isa, Kernel, dispatch};
@@ -31,19 +31,69 @@ pub(super) fn products(
     finish: &dyn Finish<f32>,
 ) -> Result<Option<HostVec<f32>>> {
     let (Some(x), Some(w)) = (Paired::new(left, k), Paired::new(right, k)) else { return Ok(None) };
-    let amx = d.isa().has_amx();
-    if !amx && !d.isa().has_pairs() {
+    if !are_multiplied(d.isa()) {
         return Ok(None);
     }
-    // AMX sums in an order of its own, so it does all products, and reads panels alone.
-    let (left, right) = (x.turned().in_place(), if amx { None } else { w.in_place() });
+    let (left, right) = (x.turned().in_place(), w.in_place());
     // The first factor's terms lie along its rows, so it was looked at from the side.
     let left = left.map(Matrix::turned);
     let left: &dyn Left<f32> = left.as_ref().map_or(&x, |m| m);
     let right: &dyn Right<f32> = right.as_ref().map_or(&w, |m| m);
     let share = super::share::<f32>(d, [batch, m, k.div_ceil(2), n]);
     let job = Job { batch, m, k: k.div_ceil(2), n, left, right, finish, share, kind: Kind::Pairs };
-    product(d, &job).map(Some)
+    product_of_pairs(d, &job).map(Some)
+}
+
+/// Does the processor multiply pairs, in registers of one kind or another?
+pub(crate) fn are_multiplied(isa: Isa) -> bool {
+    isa.has_pairs() || isa.has_amx()
+}
+
+/// The product of factors that may be of pairs.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn product_of_pairs<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVec<T>> {
+    if const { !T::HALVES } || job.kind == Kind::Numbers || !d.isa().has_amx() {
+        return product(d, job);
+    }
+    product(d, &Job { left: &Packing(job.left), right: &Packing(job.right), ..*job })
+}
+
+/// A factor that is packed whatever it could do otherwise: AMX sums in an order of its own, so it does all products, and it reads panels alone.
+struct Packing<F>(F);
+
+impl<T: Real> Left<T> for Packing<&dyn Left<T>> {
+    fn distinct(&self) -> usize {
+        self.0.distinct()
+    }
+    fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
+        self.0.pack(isa, batch, rows, terms, out);
+    }
+    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
+        None
+    }
+    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+        None
+    }
+}
+
+impl<T: Real> Right<T> for Packing<&dyn Right<T>> {
+    fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
+        self.0.pack(isa, batch, terms, cols, out);
+    }
+    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
+    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
+    fn windows(&self, _: Isa) -> Option<&dyn Windows<T>> {
+        None
+    }
+    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+        None
+    }
 }
 
 /// A batch of matrices of bf16.

@@ -8,7 +8,6 @@ use super::isa::Isa;
 use super::side::{Lying, Side, TOGETHER, Turned, each_row};
 use super::vector::{InRegisters, Kind, Registers, Vector, in_registers_of};
 use elinvar_core::Element;
-use elinvar_core::order::CHUNK;
 
 /// Columns of `b` and `c` come in multiples of this: one AVX-512 register of f32, two of f64.
 pub(crate) const COLUMNS: usize = 16;
@@ -202,25 +201,6 @@ pub(crate) trait Tiled: Registers {
         let (a_row, a_column) = (a.row, a.column);
         let (a, b, c) = (a.data.as_ptr(), b.as_ptr(), c.as_mut_ptr());
         in_registers_of(kind, isa, Chain { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh });
-    }
-    /// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
-    fn contract(
-        isa: Isa,
-        kind: Kind,
-        [m, n, k]: [usize; 3],
-        a: Strided<'_, Self>,
-        b: (&[Self], usize),
-        (c, c_row): (&mut [Self], usize),
-        spare: &mut [Self],
-    ) {
-        Self::chain(isa, kind, [m, n, k.min(CHUNK)], a, b, (c, c_row), true);
-        for p in (CHUNK..k).step_by(CHUNK) {
-            let a = Strided { data: &a.data[p * a.column..], ..a };
-            Self::chain(isa, kind, [m, n, CHUNK.min(k - p)], a, (&b.0[p * b.1..], b.1), (spare, c_row), true);
-            for (c, &s) in c[..m * c_row].iter_mut().zip(&*spare) {
-                *c = *c + s;
-            }
-        }
     }
 }
 impl<T: Registers> Tiled for T {}

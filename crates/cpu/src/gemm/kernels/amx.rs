@@ -6,7 +6,7 @@
 use super::tile::Block;
 use crate::gemm::Real;
 use crate::isa::{Copies, Isa};
-use crate::simd::amx::{SIDE, SQUARE, Stretch, square};
+use crate::simd::amx::{SIDE, SQUARE, Stretch, Sums, square};
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, Registers, in_registers};
 
@@ -21,13 +21,14 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
     let Block { a, b, rows, cols, k, c, step, before, .. } = *block;
     let (whole, rest) = (k / SIDE * SIDE, k % SIDE);
     // Pairs that are left, of the rows of a square and of the columns of a panel.
-    let mut left = [[T::ZERO; SIDE]; SQUARE];
-    let mut right = [[T::ZERO; SQUARE]; SIDE];
-    let mut sums = [0.0; SQUARE * SQUARE];
+    let mut copies = (rest > 0).then_some(([[T::ZERO; SIDE]; SQUARE], [[T::ZERO; SQUARE]; SIDE]));
+    let mut sums = Sums::uninit();
     for j in (0..cols).step_by(SQUARE) {
         let panel = &b.data[j / SQUARE * b.across..];
-        for (p, right) in right[..rest].iter_mut().enumerate() {
-            right.copy_from_slice(&panel[(whole + p) * b.step..][..SQUARE]);
+        if let Some((_, right)) = &mut copies {
+            for (p, right) in right[..rest].iter_mut().enumerate() {
+                right.copy_from_slice(&panel[(whole + p) * b.step..][..SQUARE]);
+            }
         }
         for i in (0..rows).step_by(SQUARE) {
             let height = SQUARE.min(rows - i);
@@ -40,9 +41,7 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
                 across: b.step * pair,
                 count: whole / SIDE,
             };
-            let last = if rest == 0 {
-                Stretch::NONE
-            } else {
+            let last = if let Some((left, right)) = &mut copies {
                 for (r, left) in left[..height].iter_mut().enumerate() {
                     left[..rest].copy_from_slice(&a.data[(i + r) * a.step + whole..][..rest]);
                 }
@@ -53,6 +52,8 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
                     across: SQUARE * pair,
                     count: 1,
                 }
+            } else {
+                Stretch::NONE
             };
             // SAFETY: the registers are the caller's. `multiply` of `tile` checked that all rows have `k` pairs, and that all
             // panels have as many, of 32 columns each, however few of them count; the copies have 16.
@@ -60,7 +61,7 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
             let width = SQUARE.min(cols - j);
             // SAFETY: rows i.. and columns j.. lie in the result, for which the caller vouches, and in what was before.
             let (c, before) = unsafe { (c.add(i * step + j), before.map(|(at, d)| (at.add(i * d + j), d))) };
-            let sums = sums.as_ptr().cast::<T>();
+            let sums = sums.as_ptr().cast::<f32>().cast::<T>();
             in_registers(isa, Stored { sums, rows: height, cols: width, c, step, before });
         }
     }
