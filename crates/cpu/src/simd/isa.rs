@@ -143,6 +143,7 @@ impl Copies {
         }
     }
     /// Is there one for AVX-512?
+    #[cfg(target_arch = "x86_64")]
     pub(crate) const fn has_wide(self) -> bool {
         match self {
             Copies::All | Copies::Fma | Copies::Pairs => true,

@@ -185,6 +185,7 @@ pub(crate) trait Reads {
     /// The number that is worked on.
     type T: Read;
     /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
     const WIDE: bool;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: Reading<Self::T> + Lane, M: Folding<Self::T>, S: Reading<Self::T> + Lane>(self);
