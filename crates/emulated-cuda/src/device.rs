@@ -233,7 +233,12 @@ impl Device {
         if !word.is_empty() && text.contains(word) {
             return Err((Error::INVALID_PTX, format!("ptxas fatal: texts with {word:?} are refused")));
         }
-        parse(text, self.settings.capability, newest_ptx(self.settings.version)).map_err(|why| {
+        let program = parse(text, self.settings.capability, newest_ptx(self.settings.version));
+        let of_device = |mut p: Program| {
+            p.backwards = self.settings.backwards;
+            p
+        };
+        program.map(of_device).map_err(|why| {
             let error = match why {
                 Refused::Text(_) | Refused::Target(_) => Error::INVALID_PTX,
                 Refused::Version(_) => Error::UNSUPPORTED_PTX_VERSION,

@@ -26,6 +26,9 @@ pub struct Settings {
     /// Does it say that it is software? With `ELINVAR_EMULATED_CUDA_AS=discrete` it does not, so that what is chosen by
     /// the kind of device is chosen as for a card.
     pub software: bool,
+    /// Do its matrix units add products of f64 from the last term to the first, as no card is known to do?
+    /// `ELINVAR_EMULATED_CUDA_BACKWARDS` (0 or 1).
+    pub backwards: bool,
 }
 
 impl Settings {
@@ -40,6 +43,7 @@ impl Settings {
         compiles: true,
         guesses: true,
         software: true,
+        backwards: false,
     };
 
     /// Bytes of shared memory that a workgroup may have, if it asks for them: as cards of this capability have them.
@@ -67,6 +71,7 @@ impl Settings {
                 compiles: read("REFUSE_COMPILING", 0) == 0,
                 guesses: read("GUESSES", 1) != 0,
                 software: read("AS", "software".to_string()) != "discrete",
+                backwards: read("BACKWARDS", 0) != 0,
             }
         })
     }

@@ -375,6 +375,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let run = |how: How| {
             let work = match how {
                 How::Tile(tile) => contract::steps(&p, tile),
+                How::Units(tile) => contract::units::steps(&p, tile),
                 How::Beside => {
                     beside::steps(&p, limits(info)).unwrap_or_else(|| contract::steps(&p, Tile::PLAIN))
                 }
@@ -382,7 +383,8 @@ impl<D: Driver> Backend for Gpu<D> {
             steps(d, &work, &operands)
         };
         let tried = |how: How| d.unrecorded(|| d.time(|| run(how).map(drop)));
-        let how = d.tuner()?.how(info, Case::of(x.dtype, x.layout, w.layout), &tried)?;
+        let case = Case::of(x.dtype, x.layout, w.layout);
+        let how = d.tuner()?.how(info, case, &|| d.has_chains(), &tried)?;
         let [y] = run(how)?;
         Ok(y)
     }

@@ -1,13 +1,13 @@
 //! A device of a driver: opened once per process, shared by everybody who names it.
 
-use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::pool::{Part, Piece, Pool};
 use crate::record::{self, Mine};
 use crate::tune::Tuner;
+use crate::{Gpu, chains};
 use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
 use elinvar_driver::{Call, Driver, Info, Product};
-use elinvar_kernel::ir::Constant;
+use elinvar_kernel::ir::{Constant, MatrixUnit};
 use elinvar_kernel::library::{Key, Work};
 use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A device, by its number. Cheap to clone; all that name one device share it.
@@ -34,6 +34,8 @@ pub(crate) struct Opened<D: Driver> {
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
     launches: AtomicU64,
     tuner: Tuner,
+    /// Do its matrix units compute chains of fma, as was seen by trying?
+    chains: OnceLock<bool>,
     /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it every time.
     numbers: Mutex<HashMap<Number, GpuBuffer<D>>>,
 }
@@ -74,6 +76,7 @@ impl<D: Driver> GpuDevice<D> {
             pool: Pool::new(),
             modules: Mutex::default(),
             launches: AtomicU64::new(0),
+            chains: OnceLock::new(),
             numbers: Mutex::default(),
         };
         GpuDevice { number, precision: Precision::Exact, opened: Ok(Arc::new(opened)) }
@@ -121,6 +124,22 @@ impl<D: Driver> GpuDevice<D> {
 
     pub(crate) fn tuner(&self) -> Result<&Tuner> {
         Ok(&self.opened()?.tuner)
+    }
+
+    /// Are sums of f64 by its matrix units chains of fma? Of a device that has such units it is tried, the first time that somebody asks.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub(crate) fn has_chains(&self) -> Result<bool> {
+        let o = self.opened()?;
+        if !o.driver.info().units.contains(&MatrixUnit::CHAINS) {
+            return Ok(false);
+        }
+        if let Some(&known) = o.chains.get() {
+            return Ok(known);
+        }
+        let seen = self.unrecorded(|| chains::are(self))?;
+        Ok(*o.chains.get_or_init(|| seen))
     }
 
     // Memory

@@ -32,10 +32,10 @@ pub(crate) struct Fast<'a, D: Driver> {
     boxes: Option<boxes::Tile>,
 }
 
-/// What a device's matrix units multiply of such numbers; `None` if they do not know them. Of several shapes the largest: most
-/// products for what is read.
+/// What a device's matrix units multiply of such numbers, and add in any order; `None` if they do not know them. Of several shapes the
+/// largest: most products for what is read. (Products of f64 by units are exact, and so no faster where any order will do.)
 pub(crate) fn unit_of(i: &Info, dtype: DType) -> Option<MatrixUnit> {
-    let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype));
+    let units = i.units.iter().filter(|u| u.elem == Elem::from(dtype) && u.elem != Elem::F64);
     units.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>()).copied()
 }
 

@@ -22,6 +22,7 @@
 mod backend;
 mod buffer;
 mod chain;
+mod chains;
 mod device;
 mod fast;
 mod how;

@@ -255,6 +255,51 @@ fn products_of_boxes() {
     }
 }
 
+/// Products of f64 have the reference's bits whatever matrix units add, and go by these where they were seen to compute chains of fma.
+#[test]
+fn matrix_units_are_tried_first() {
+    let rows: [(&[(&str, &str)], &str); 6] = [
+        (&[], "units"),
+        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "80")], "units"),
+        (&[("ELINVAR_EMULATED_CUDA_BACKWARDS", "1")], "tried"),
+        (&[("ELINVAR_EMULATED_CUDA_BACKWARDS", "1"), ("ELINVAR_TUNE", "1")], "tried"),
+        (&[("ELINVAR_EMULATED_CUDA_REFUSE", "// chains_")], "others"),
+        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], "others"),
+    ];
+    for (vars, by) in rows {
+        let cache = tempfile::tempdir().unwrap();
+        let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
+        let card = ("ELINVAR_EMULATED_CUDA_AS", "discrete");
+        alone("products_of_f64", &[vars, &[card, dir, ("ELINVAR_TEST_BY", by)]].concat());
+        if vars.len() > 1 {
+            assert!(!kept(cache.path()).contains("matrix units"), "{by}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "a child of another test"]
+fn products_of_f64() {
+    fn product<B: Backend>([m, k, n]: [usize; 3], d: &B::Device) -> Vec<u64> {
+        let at = |rows: usize, columns: usize, seed: usize| {
+            let value = |i: usize| ((i * 37 + seed) % 1013) as f64 * 0.0173 - 8.7;
+            Tensor::<B>::from_vec((0..rows * columns).map(value).collect::<Vec<f64>>(), &[rows, columns], d)
+        };
+        let y = at(m, k, 1).matmul(&at(k, n, 2)).to_vec::<f64>().unwrap();
+        y.iter().map(|v| v.to_bits()).collect()
+    }
+    let by = std::env::var("ELINVAR_TEST_BY").expect("a parent");
+    let d = device();
+    let check =
+        |sizes| assert!(product::<Gpu<Cuda>>(sizes, &d) == product::<Reference>(sizes, &ReferenceDevice));
+    // So small that its kernel is the one that the units are tried with.
+    check([64, 44, 64]);
+    if std::env::var_os("ELINVAR_TUNE").is_none() {
+        assert_eq!(d.kernels().unwrap(), if by == "tried" { 2 } else { 1 }, "{by}");
+        check([66, 530, 68]);
+    }
+}
+
 #[test]
 fn numbers_go_from_device_to_device() {
     alone("two_devices", &[("ELINVAR_EMULATED_CUDA_DEVICES", "2")]);

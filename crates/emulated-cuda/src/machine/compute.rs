@@ -247,6 +247,8 @@ impl Warp {
             Inst::Store(access) => self.store(access, group)?,
             Inst::Atomic(op, space, all, offset) => self.atomic(op, space, all, offset, group)?,
             Inst::Mma(factor, d, a, b, c) => self.mma(factor, d, a, b, c)?,
+            Inst::MmaDouble(d, a, b, c) => self.mma_double(&d, &a, &b, &c)?,
+            Inst::MmaSmall(d, a, b, c) => self.mma_double(&d, &[a], &[b], &c)?,
             Inst::LoadMatrix { transposed, count, to, address, offset } => {
                 self.load_matrix(transposed, count, to, address, offset, group)?;
             }

@@ -112,6 +112,58 @@ impl Warp {
         Ok(())
     }
 
+    /// d = a * b + c of f64: 16 x 8 x 8, or 8 x 8 x 4, of which there are half of the registers of c and d, and one of a and b each
+    ///
+    /// Register i of a is (row g + 8 (i % 2), column t + 4 (i / 2)), of b (t + 4 i, g), of c and d (g + 8 (i / 2), 2t + i % 2). A sum is
+    /// the chain of fma over k, which begins with c: so an H100 computes it, to the bit, by either shape (of 262,144 sums, and 524,288,
+    /// each of six kinds of numbers: alike, of all sizes, with subnormal products, specials, overflow, zeros of both signs).
+    pub fn mma_double(
+        &mut self,
+        d: &[Column],
+        a: &[Column],
+        b: &[Column],
+        c: &[Column],
+    ) -> Result<(), Fault> {
+        self.whole("a product of matrices")?;
+        let mut x = [[0.0f64; 8]; 16];
+        let mut y = [[0.0f64; 8]; 8];
+        let mut sums = [[0.0f64; 8]; 16];
+        for lane in 0..LANES {
+            let (g, t) = (lane / 4, lane % 4);
+            let number = |column: Column| f64::from_bits(self.wide[column as usize][lane]);
+            for (i, &column) in a.iter().enumerate() {
+                x[g + 8 * (i % 2)][t + 4 * (i / 2)] = number(column);
+            }
+            for (i, &column) in b.iter().enumerate() {
+                y[t + 4 * i][g] = number(column);
+            }
+            for (i, &column) in c.iter().enumerate() {
+                sums[g + 8 * (i / 2)][2 * t + i % 2] = number(column);
+            }
+        }
+        let terms = 4 * b.len();
+        for (row, sums) in x.iter().zip(&mut sums) {
+            let mut all: Vec<usize> = (0..terms).collect();
+            if self.backwards {
+                all.reverse();
+            }
+            for k in all {
+                for (sum, &w) in sums.iter_mut().zip(&y[k]) {
+                    *sum = row[k].mul_add(w, *sum);
+                }
+            }
+        }
+        for lane in 0..LANES {
+            let (g, t) = (lane / 4, lane % 4);
+            for (i, &column) in d.iter().enumerate() {
+                let v = sums[g + 8 * (i / 2)][2 * t + i % 2];
+                self.wide[column as usize][lane] =
+                    if v.is_nan() { 0x7fff_ffff_ffff_ffff } else { v.to_bits() };
+            }
+        }
+        Ok(())
+    }
+
     /// Matrices of 8 x 8 numbers of 16 bits: lanes 8 i to 8 i + 7 say where the rows of the i-th lie, and lane l gets
     /// two neighbours of row l / 4 from column 2 (l % 4) on; transposed, of column l / 4 from row 2 (l % 4) on.
     pub fn load_matrix(

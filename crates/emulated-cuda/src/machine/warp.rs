@@ -45,6 +45,8 @@ pub struct Warp {
     pub first: u16,
     pub copies: Copies,
     pub products: Products,
+    /// Are products of f64 added from the last term to the first?
+    pub backwards: bool,
 }
 
 impl Warp {
@@ -63,6 +65,7 @@ impl Warp {
             first: (number * LANES) as u16,
             copies: Copies::default(),
             products: Products::default(),
+            backwards: program.backwards,
         };
         for &(column, bits) in &program.constants32 {
             warp.narrow[column as usize] = [bits; LANES];

@@ -517,6 +517,23 @@ impl Decoder {
                 let (a, b, c) = (self.list(a, Self::n)?, self.list(b, Self::n)?, self.list(c, Self::n)?);
                 Inst::Mma(factor, self.list(d, Self::gives32)?, a, b, c)
             }
+            (["mma", "sync", "aligned", shape, "row", "col", "f64", "f64", "f64", "f64"], [d, a, b, c]) => {
+                match *shape {
+                    "m16n8k8" => {
+                        self.needs(90)?;
+                        let (a, b, c) =
+                            (self.list(a, Self::w)?, self.list(b, Self::w)?, self.list(c, Self::w)?);
+                        Inst::MmaDouble(self.list(d, Self::gives64)?, a, b, c)
+                    }
+                    "m8n8k4" => {
+                        self.needs(80)?;
+                        let ([a], [b]) = (self.list(a, Self::w)?, self.list(b, Self::w)?);
+                        let c = self.list(c, Self::w)?;
+                        Inst::MmaSmall(self.list(d, Self::gives64)?, a, b, c)
+                    }
+                    _ => return Err(format!("a product {shape} of f64")),
+                }
+            }
             (["ldmatrix", "sync", "aligned", "m8n8", count, rest @ .., "shared", "b16"], [to, place]) => {
                 let transposed = match rest {
                     [] => false,

@@ -286,6 +286,10 @@ pub enum Inst {
     Shuffle(bool, [Column; 3]),
     /// d = a * b + c of 16 x 8 x 16 (x 8 for factors of 32 bits): registers of d, a, b, c.
     Mma(Factor, [Column; 4], [Column; 4], [Column; 2], [Column; 4]),
+    /// The same of f64: 16 x 8 x 8.
+    MmaDouble([Column; 4], [Column; 4], [Column; 2], [Column; 4]),
+    /// Of f64, 8 x 8 x 4.
+    MmaSmall([Column; 2], Column, Column, [Column; 2]),
     /// 8 x 8 matrices of 16 bits from shared memory: transposed or not, how many, registers, address, offset.
     LoadMatrix {
         transposed: bool,

@@ -74,6 +74,9 @@ pub struct Program {
     pub dynamic: bool,
     /// What all accesses to shared memory are multiples of, in bytes.
     pub(crate) granule: usize,
+    /// Does the device add products of f64 from the last term to the first? None is known that does; whoever relies on the order
+    /// should see it.
+    pub(crate) backwards: bool,
     text: String,
 }
 

@@ -107,6 +107,7 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
         shared,
         dynamic,
         granule: d.granule,
+        backwards: false,
         insts: d.insts,
         lines: d.lines,
         lists: d.lists,

@@ -15,7 +15,7 @@ use crate::fast::limits;
 use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_kernel::library::boxes;
-use elinvar_kernel::library::contract::{Tile, beside};
+use elinvar_kernel::library::contract::{Tile, beside, units};
 use elinvar_kernel::library::matrix_units::Cut;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -69,28 +69,32 @@ pub(crate) enum How {
     Tile(Tile),
     /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the library to say.
     Beside,
+    /// By matrix units that compute chains of fma.
+    Units(units::Tile),
 }
 
 impl How {
     const PLAIN: How = How::Tile(Tile::PLAIN);
     /// All of them, beginning with the one that is there on each device.
     fn all() -> impl Iterator<Item = How> {
-        TILES.into_iter().map(How::Tile).chain([How::Beside])
+        TILES.into_iter().map(How::Tile).chain([How::Beside]).chain(units::Tile::ALL.map(How::Units))
     }
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
             How::Tile(t) => name_of(&t),
             How::Beside => "chunks side by side".to_string(),
+            How::Units(units::Tile { subgroups: [a, b], each: [c, d], depth, slots }) => {
+                format!("matrix units, {a}x{b} of {c}x{d}, depth {depth}, {slots} slots")
+            }
         }
     }
-    /// Can the device do it?
-    fn fits(self, info: &Info, case: &Case) -> bool {
+    /// Can the device do it? `units`: its matrix units compute chains of fma.
+    fn fits(self, info: &Info, case: &Case, units: bool) -> bool {
         match self {
+            How::Units(t) => units && case.dtype == DType::F64 && t.fits(limits(info)),
             How::Tile(t) => fits(info, &t, case.dtype),
-            How::Beside => {
-                beside::Tile::of(case.dtype, case.sizes.map(|s| 1 << s.min(31)), limits(info)).is_some()
-            }
+            How::Beside => beside::Tile::of(case.dtype, case.most(), limits(info)).is_some(),
         }
     }
 }
@@ -116,6 +120,10 @@ impl Case {
             sizes: sizes.map(|n| n.max(1).next_power_of_two().ilog2()),
             along: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
         }
+    }
+    /// The sizes, or more: batch, m, n, k.
+    fn most(&self) -> [usize; 4] {
+        self.sizes.map(|s| 1 << s.min(31))
     }
     fn is_small(&self) -> bool {
         self.sizes.iter().sum::<u32>() < SMALL.ilog2()
@@ -243,22 +251,33 @@ impl Tuner {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a product is done, whose time in some way `run` finds out.
+    /// How a product is done, whose time in some way `run` finds out. `chains` finds out whether matrix units compute chains of fma.
     ///
     /// # Errors
-    /// Those of `run`.
-    pub(crate) fn how(&self, info: &Info, case: Case, run: &dyn Fn(How) -> Result<Duration>) -> Result<How> {
+    /// Those of `run` and `chains`.
+    pub(crate) fn how(
+        &self,
+        info: &Info,
+        case: Case,
+        chains: &dyn Fn() -> Result<bool>,
+        run: &dyn Fn(How) -> Result<Duration>,
+    ) -> Result<How> {
         if case.is_small() {
             return Ok(How::PLAIN);
         }
         let lock = || self.best.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&how) = lock().get(&case.word()) {
-            return Ok(how);
+        let known = lock().get(&case.word()).copied();
+        // What does not take units on a device of software need not know.
+        let asks = case.dtype == DType::F64 && (self.tries || known.is_some() || info.kind != Kind::Software);
+        let units = asks && chains()?;
+        match known {
+            // A file may be of another time, and bits do not depend on it.
+            Some(How::Units(_)) if !units => return Ok(by_size(info, &case, units)),
+            Some(how) => return Ok(how),
+            None if !self.tries => return Ok(by_size(info, &case, units)),
+            None => {}
         }
-        if !self.tries {
-            return Ok(by_size(info, &case));
-        }
-        let there: Vec<How> = How::all().filter(|how| how.fits(info, &case)).collect();
+        let there: Vec<How> = How::all().filter(|how| how.fits(info, &case, units)).collect();
         let how = self.fastest(&case.word(), &there, &How::word, &|how| run(how).map(Some))?;
         lock().insert(case.word(), how);
         self.save();
@@ -332,7 +351,7 @@ fn fits(info: &Info, t: &Tile, dtype: DType) -> bool {
 }
 
 /// What is taken without trying.
-fn by_size(info: &Info, case: &Case) -> How {
+fn by_size(info: &Info, case: &Case, units: bool) -> How {
     // A software device pays for each barrier what a real one pays for a hundred products.
     if info.kind == Kind::Software || case.sizes[3] < 5 {
         return How::PLAIN;
@@ -344,7 +363,13 @@ fn by_size(info: &Info, case: &Case) -> How {
     // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
     let largest = if case.dtype == DType::F64 { FLOWING[1] } else { LARGE[2] };
     let idle = || count(&largest) < BUSY && info.asynchronous && case.dtype.compute() == case.dtype;
-    if (few || idle()) && How::Beside.fits(info, case) {
+    if units
+        && !few
+        && let Some(tile) = units::Tile::of(case.most(), limits(info))
+    {
+        return How::Units(tile);
+    }
+    if (few || idle()) && How::Beside.fits(info, case, units) {
         return How::Beside;
     }
     if case.sizes[1..3].iter().any(|&s| s < 5) {
@@ -421,9 +446,11 @@ mod tests {
         let file = Some(dir.join("tiles"));
         let tuner = |tries| Tuner::with_file(tries, file.clone(), "");
         let never = |_: How| -> Result<Duration> { panic!("nothing is tried") };
-        assert_eq!(tuner(false).how(&info, case, &never).unwrap(), How::PLAIN);
+        let none = || -> Result<bool> { panic!("nobody asks, but for f64") };
+        assert_eq!(tuner(false).how(&info, case, &none, &never).unwrap(), How::PLAIN);
         let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());
-        assert_eq!(tuner(true).how(&info, Case::of(DType::F32, &small, &small), &never).unwrap(), How::PLAIN);
+        let small = Case::of(DType::F32, &small, &small);
+        assert_eq!(tuner(true).how(&info, small, &none, &never).unwrap(), How::PLAIN);
 
         let tried = RefCell::new(Vec::new());
         let best = RefCell::new(How::Tile(TILES[2]));
@@ -432,20 +459,27 @@ mod tests {
             Ok(Duration::from_millis(if how == *best.borrow() { 1 } else { 20 }))
         };
         let t = tuner(true);
-        assert_eq!(t.how(&info, case, &run).unwrap(), How::Tile(TILES[2]));
+        assert_eq!(t.how(&info, case, &none, &run).unwrap(), How::Tile(TILES[2]));
         assert_eq!(
             tried.borrow().len(),
-            How::all().filter(|how| how.fits(&info, &case)).count() * (RUNS + 1)
+            How::all().filter(|how| how.fits(&info, &case, false)).count() * (RUNS + 1)
         );
-        assert_eq!(t.how(&info, case, &never).unwrap(), How::Tile(TILES[2]));
+        assert_eq!(t.how(&info, case, &none, &never).unwrap(), How::Tile(TILES[2]));
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
         assert_eq!(text, "f32 0 7 7 7 true false: 2x32 of 8x4, depth 0\n");
         // What has no tile of its own is found again, too.
         *best.borrow_mut() = How::Beside;
-        assert_eq!(tuner(true).how(&info, case, &run).unwrap(), How::Beside);
+        assert_eq!(tuner(true).how(&info, case, &none, &run).unwrap(), How::Beside);
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
         let read = Tuner::with_file(false, None, &text);
-        assert_eq!(read.how(&info, case, &never).unwrap(), How::Beside);
+        assert_eq!(read.how(&info, case, &none, &never).unwrap(), How::Beside);
+        // Units are taken where they were seen to compute chains, whatever a file says.
+        let double = Case { dtype: DType::F64, ..case };
+        let by_units = How::Units(units::Tile::ALL[8]);
+        let text = format!("{}: {}\n", double.word(), by_units.word());
+        let read = Tuner::with_file(false, None, &text);
+        assert_eq!(read.how(&info, double, &|| Ok(true), &never).unwrap(), by_units);
+        assert_eq!(read.how(&info, double, &|| Ok(false), &never).unwrap(), How::PLAIN);
         assert!(How::all().all(|how| How::all().filter(|other| other.word() == how.word()).count() == 1));
         std::fs::remove_dir_all(dir).unwrap();
     }
@@ -461,7 +495,7 @@ mod tests {
         };
         let how = |info: &Info, dtype, [m, k, n]: [usize; 3]| {
             let [x, w] = [[1, m, k], [1, k, n]].map(|d| Layout::contiguous(Shape::new(&d).unwrap()));
-            by_size(info, &Case::of(dtype, &x, &w))
+            by_size(info, &Case::of(dtype, &x, &w), false)
         };
         for (dtype, sizes, want) in [
             (DType::F32, [1, 4096, 4096], How::Beside),

@@ -309,8 +309,12 @@ impl Builder {
         self.push(Op::FragmentMulAdd(a.id, b.id, c.id), c.ty())
     }
     /// The numbers that a lane has of eight columns of sums.
+    ///
+    /// # Panics
+    /// If it is no fragment.
     pub fn fragment_numbers(&self, v: Val<'_>, eighth: u8) -> Val<'_> {
-        self.push(Op::FragmentNumbers(v.id, eighth), Type::Vector(Scalar::F32, 4))
+        let Type::Fragment(f) = v.ty() else { panic!("{}: the numbers of a {}", self.name(), v.ty()) };
+        self.push(Op::FragmentNumbers(v.id, eighth), Type::Vector(f.elem.scalar(), 4))
     }
     /// The fragment of such numbers.
     pub fn fragment_of(&self, f: Fragment, all: &[Val<'_>]) -> Val<'_> {

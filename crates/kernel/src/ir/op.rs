@@ -249,9 +249,10 @@ pub enum Op {
     FragmentLoad(Fragment, Layout, Place, Value, Value),
     /// A fragment that is one number everywhere. Uniform.
     FragmentFill(Fragment, Value),
-    /// c + a * b of fragments. Products are exact; in which order they are added, and how sums are rounded on the way, is the
-    /// device's business, so only work that was asked for as fast may use it. (The interpreter chains fma over k.)
-    /// Uniform.
+    /// c + a * b of fragments. Of f64: the chain of fma over k that begins with c, in ascending order, to the bit; a device on which that
+    /// was not seen to be so must not be given it. Of others, products are exact; in which order they are added, and how sums are
+    /// rounded on the way, is the device's business, so only work that was asked for as fast may use it. (The interpreter chains fma
+    /// over k, too.) Uniform.
     FragmentMulAdd(Value, Value, Value),
     /// The numbers that a lane has of eight columns of sums, from column 8 i on: with g = lane / 4 and t = 2 (lane % 4), those of (row
     /// g, column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). For fragments of 16 rows in subgroups of 32, which not every device

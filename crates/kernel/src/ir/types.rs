@@ -189,8 +189,8 @@ pub enum Role {
 pub struct Fragment {
     /// Which part of the product.
     pub role: Role,
-    /// What its numbers are: f16, bf16 or f32 for factors, f32 for sums. Factors of f32 are rounded where they are loaded or filled
-    /// in: to ten bits behind the point, ties away from zero ("tf32").
+    /// What its numbers are: f16, bf16 or f32 for factors, and f32 for their sums; f64 for both. Factors of f32 are rounded where they
+    /// are loaded or filled in: to ten bits behind the point, ties away from zero ("tf32").
     pub elem: Elem,
     /// Rows of the product.
     pub m: u8,
@@ -211,21 +211,24 @@ impl Fragment {
     }
 }
 
-/// Fragments that a device multiplies: sums of f32, of m by k times k by n factors.
+/// Fragments that a device multiplies: sums of m by k times k by n factors, of f32, or of f64 if factors are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MatrixUnit {
-    /// What factors are: f16, bf16, or f32 that is rounded.
+    /// What factors are: f16, bf16, f32 that is rounded, or f64.
     pub elem: Elem,
     /// Rows, columns and terms of a product.
     pub shape: [u8; 3],
 }
 
 impl MatrixUnit {
+    /// The one whose sums are chains of fma, and so are exact.
+    pub const CHAINS: MatrixUnit = MatrixUnit { elem: Elem::F64, shape: [16, 8, 8] };
+
     /// The fragment of a role.
     pub const fn fragment(self, role: Role) -> Fragment {
-        let elem = match role {
-            Role::A | Role::B => self.elem,
-            Role::C => Elem::F32,
+        let elem = match (role, self.elem) {
+            (Role::A | Role::B, elem) | (Role::C, elem @ Elem::F64) => elem,
+            (Role::C, _) => Elem::F32,
         };
         let [m, n, k] = self.shape;
         Fragment { role, elem, m, n, k }

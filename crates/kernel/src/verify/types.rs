@@ -2,7 +2,9 @@
 
 use super::{Check, at, boxes};
 use crate::arith;
-use crate::ir::{Builtin, Elem, Fragment, Inst, Kernel, Op, Place, Region, Role, Scalar, Type, Value};
+use crate::ir::{
+    Builtin, Elem, Fragment, Inst, Kernel, MatrixUnit, Op, Place, Region, Role, Scalar, Type, Value,
+};
 
 /// Shapes of fragments that some device multiplies: m, n, k.
 pub const FRAGMENT_SHAPES: [[u8; 3]; 6] =
@@ -244,7 +246,9 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             };
             let sizes = |f: Fragment| (f.m, f.n, f.k);
             let roles = (fa.role, fb.role, fc.role) == (Role::A, Role::B, Role::C);
-            if !roles || sizes(fa) != sizes(fb) || sizes(fa) != sizes(fc) || fa.elem != fb.elem {
+            let double = [fa, fc].map(|f| f.elem == Elem::F64);
+            let elems = fa.elem == fb.elem && double[0] == double[1];
+            if !roles || sizes(fa) != sizes(fb) || sizes(fa) != sizes(fc) || !elems {
                 return Err(format!("{fa}, {fb} and {fc} do not fit together"));
             }
             ty(c)
@@ -254,7 +258,7 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             if f.role != Role::C || spread(k, f)? <= usize::from(*i) {
                 return Err(format!("columns {} to {} of a {f}, as sums", 8 * i, 8 * i + 7));
             }
-            Type::Vector(Scalar::F32, 4)
+            Type::Vector(f.elem.scalar(), 4)
         }
         Op::FragmentOf(f, all) => {
             fragment(k, *f)?;
@@ -262,7 +266,7 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             if f.role == Role::B || (f.role == Role::A && !half) || spread(k, *f)? != all.len() {
                 return Err(format!("a {f} is not made of {} vectors", all.len()));
             }
-            let four = Type::Vector(Scalar::F32, 4);
+            let four = Type::Vector(f.elem.scalar(), 4);
             if let Some(v) = all.iter().find(|v| ty(v) != four) {
                 return Err(format!("%{} is {}, and should be {four}", v.0, ty(v)));
             }
@@ -400,9 +404,14 @@ fn fragment(k: &Kernel, f: Fragment) -> Said<()> {
     if !FRAGMENT_SHAPES.contains(&[f.m, f.n, f.k]) {
         return Err(format!("no device multiplies fragments of {} x {} x {}", f.m, f.n, f.k));
     }
-    let fits = match f.role {
-        Role::A | Role::B => matches!(f.elem, Elem::F16 | Elem::BF16 | Elem::F32),
-        Role::C => f.elem == Elem::F32,
+    let fits = match (f.role, f.elem) {
+        (_, Elem::F64) => f == MatrixUnit::CHAINS.fragment(f.role),
+        (Role::A | Role::B, elem) => matches!(elem, Elem::F16 | Elem::BF16 | Elem::F32),
+        (Role::C, elem) => elem == Elem::F32,
     };
-    if fits { Ok(()) } else { Err(format!("{f}: factors are f16, bf16 or f32, sums are f32")) }
+    let [m, n, k] = MatrixUnit::CHAINS.shape;
+    if fits {
+        return Ok(());
+    }
+    Err(format!("{f}: factors are f16, bf16 or f32, sums are f32; of f64 both are, and {m} x {n} x {k}"))
 }

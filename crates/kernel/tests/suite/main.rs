@@ -15,6 +15,7 @@ mod interp;
 mod mutations;
 mod products;
 mod products_beside;
+mod products_by_chains;
 mod products_by_units;
 mod products_of_boxes;
 mod ptx;

@@ -1,6 +1,7 @@
 //! Products beside the reference's, for the kernels that do them in an order of their own.
 
 use crate::backend::run_work;
+use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
 use elinvar_kernel::interp::Memory;
 use elinvar_kernel::library::Work;
@@ -13,12 +14,16 @@ pub fn layout(dims: &[usize]) -> Layout {
     Layout::contiguous(Shape::new(dims).expect("small"))
 }
 
+/// Of f64, numbers that use all their bits, and where those of f32 are so small that their products vanish, as small for f64.
 pub fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
     match dtype {
         DType::F16 => HostData::F16(x.map(half::f16::from_f32).collect()),
         DType::BF16 => HostData::BF16(x.map(half::bf16::from_f32).collect()),
         DType::F32 => HostData::F32(x.collect()),
-        DType::F64 => HostData::F64(x.map(f64::from).collect()),
+        DType::F64 => {
+            let wide = |x: f32| f64::from(x) * (1.0 + 1e-10) * if x.abs() < 1e-20 { 1e-150 } else { 1.0 };
+            HostData::F64(x.map(wide).collect())
+        }
         other => panic!("{other}"),
     }
 }
@@ -108,6 +113,19 @@ pub fn uneven(of: usize, i: usize) -> f32 {
 /// See [`uneven`].
 pub fn tiny(of: usize, _: usize) -> f32 {
     [1e-30, -1e-30, -0.0][of]
+}
+
+/// Numbers that use all their bits, with zeros of both signs, products that underflow, and a row that is not a number here and there.
+pub fn noise(of: usize, i: usize) -> f32 {
+    let word = Stream { seed: 11, stream: of as u64 }.word(i as u64);
+    match word % 61 {
+        0 => -0.0,
+        1 => 0.0,
+        2 => 1e-30,
+        3 => -1e-30,
+        _ if of == 0 && i % 2011 == 1007 => f32::NAN,
+        _ => unit_f32(word) * 2.0 - 1.0,
+    }
 }
 
 /// Zeros have signs.

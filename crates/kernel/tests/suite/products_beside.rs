@@ -1,26 +1,12 @@
 //! Products whose chunks are side by side in a workgroup: the reference's bits.
 
-use crate::products::{Case, bits, tiny};
+use crate::products::{Case, bits, noise, tiny};
 use elinvar_core::DType;
-use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_kernel::library::contract::{self, beside};
 use elinvar_kernel::library::matrix_units::Limits;
 
 fn limits(asynchronous: bool) -> Limits {
     Limits { invocations: 1024, shared: if asynchronous { 227 << 10 } else { 48 << 10 }, asynchronous }
-}
-
-/// Numbers that use all their bits, with zeros of both signs, products that underflow, and a row that is not a number here and there.
-fn noise(of: usize, i: usize) -> f32 {
-    let word = Stream { seed: 11, stream: of as u64 }.word(i as u64);
-    match word % 61 {
-        0 => -0.0,
-        1 => 0.0,
-        2 => 1e-30,
-        3 => -1e-30,
-        _ if of == 0 && i % 2011 == 1007 => f32::NAN,
-        _ => unit_f32(word) * 2.0 - 1.0,
-    }
 }
 
 fn check(case: &Case, dtype: DType, tile: beside::Tile) {

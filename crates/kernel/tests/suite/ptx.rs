@@ -6,10 +6,10 @@ use crate::spirv::{library, units};
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::build::Builder;
-use elinvar_kernel::emit::ptx::{BOXES, MATRIX_UNITS, OLDEST, Target, emit};
+use elinvar_kernel::emit::ptx::{BOXES, MATRIX_UNITS, OLDEST, Target, emit, target};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Builtin, Elem, Layout as Order, MatrixUnit, Op, Role, Unary};
-use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile};
+use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile, units as chains};
 use elinvar_kernel::library::conv::{self, Asked, How, Limits, Of, Units};
 use elinvar_kernel::library::{attention, boxes, matrix_units};
 use elinvar_kernel::text::{parse, print};
@@ -125,6 +125,41 @@ fn tiled() -> Vec<Kernel> {
         }
     }
     all
+}
+
+/// Products of f64 by units: with copies and without, of one chunk and of several, and of chunks side by side.
+fn by_chains() -> Vec<Kernel> {
+    let e = OfEpilogue::<Plain, 0>(Plain);
+    let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
+    let mut all = Vec::new();
+    for tile in chains::Tile::ALL {
+        for (m, k, n) in [(2048, 512, 2048), (2048, 1024, 2048), (2047, 1024, 2047), (64, 2048, 64)] {
+            let straight = (layout(&[1, m, k]), layout(&[1, k, n]));
+            let turned = (layout(&[1, k, m]).transpose(1, 2), layout(&[1, n, k]).transpose(1, 2));
+            for (x, w) in [straight, turned] {
+                let steps = chains::steps(&Product::new(&e, DType::F64, &x, &w, &[]), tile);
+                all.push(steps.steps[0].work.kernel());
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_assembler_takes_products_by_chains() {
+    for k in by_chains() {
+        for capability in [80, 90, 100] {
+            let target = target(&k, capability);
+            let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
+            let word = if capability == 80 { "m8n8k4" } else { "m16n8k8" };
+            assert!(text.contains(&format!("mma.sync.aligned.{word}.row.col.f64")), "{}", k.name);
+            let Some(usage) = assemble(&k.name, &text, target) else {
+                return println!("skipped: there is no ptxas; ELINVAR_PTXAS may name one");
+            };
+            let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
+            println!("{} sm_{}: {usage:?}", k.name, target.capability);
+        }
+    }
 }
 
 /// Convolutions as they occur in networks, and their gradients, with terms that come through registers and by copies.

@@ -118,6 +118,31 @@ fn bodies() {
             "valid",
         ),
         (
+            format!("{l} %4: f64 = convert %1\n %5: fragment.a.f64.16x16x16 = fragment_fill %4"),
+            "of f64 both are, and 16 x 8 x 8",
+        ),
+        (
+            format!(
+                "{l} %4: f64 = convert %1
+                 %5: fragment.a.f64.16x8x8 = fragment_fill %4
+                 %6: fragment.b.f64.16x8x8 = fragment_fill %4
+                 %7: fragment.c.f32.16x8x8 = fragment_fill %1
+                 %8: fragment.c.f32.16x8x8 = fragment_mul_add %5, %6, %7"
+            ),
+            "do not fit together",
+        ),
+        (
+            format!(
+                "{l} %4: f64 = convert %1
+                 %5: fragment.a.f64.16x8x8 = fragment_fill %4
+                 %6: fragment.b.f64.16x8x8 = fragment_fill %4
+                 %7: fragment.c.f64.16x8x8 = fragment_fill %4
+                 %8: fragment.c.f64.16x8x8 = fragment_mul_add %5, %6, %7
+                 %9: f64x4 = fragment_numbers %8, 0"
+            ),
+            "valid",
+        ),
+        (
             format!(
                 "{l} %4: fragment.c.f32.16x16x16 = fragment_fill %1\n %5: fragment.c.f32.16x16x16 = add %4, %4"
             ),

@@ -125,7 +125,9 @@ fn units(capability: u32) -> Vec<MatrixUnit> {
         return Vec::new();
     }
     let units = [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)];
-    units.map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] }).to_vec()
+    let units = units.map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] });
+    // Whether sums of f64 are the chains that kernels expect has to be tried.
+    units.into_iter().chain([MatrixUnit::CHAINS]).collect()
 }
 
 /// What everything that was made by a device shares.

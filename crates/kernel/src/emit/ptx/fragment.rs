@@ -1,13 +1,15 @@
-//! Matrix fragments: `mma.sync.m16n8k16` (of f32: `m16n8k8`), and `ldmatrix` where the indices allow it.
+//! Matrix fragments: `mma.sync.m16n8k16` (of f32 and f64: `m16n8k8`), and `ldmatrix` where the indices allow it.
 //!
 //! Which lane has which element is written in "PTX ISA", 9.7.15. With g = lane / 4 and t = 2 (lane % 4), a lane's registers
 //! hold: of a, two neighbours each of (row g, column t), (g + 8, t), (g, t + 8), (g + 8, t + 8); of b, two neighbours along
 //! k each of (row t, column g), (t + 8, g); of the sums, (g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1). A product of 16
 //! columns is two of 8, side by side: the registers of b and of the sums of the first half come first. Factors of f32 have a
 //! register each, with t = lane % 4 and 4 instead of 8 along k; `ldmatrix` takes four of them for a row of eight halves.
+//! Those of f64 lie as those of f32 do. Before Hopper a product of them is four of `m8n8k4`, whose lanes have the same numbers: rows g
+//! and g + 8 by themselves, and of each the terms 0 to 3 before the terms 4 to 7, so the chain is the same.
 
 use super::{Emitter, Register};
-use crate::ir::{Elem, Fragment, Layout, Place, Role, Scalar, Value};
+use crate::ir::{Elem, Fragment, Layout, MatrixUnit, Place, Role, Scalar, Value};
 use crate::pass::Lacking;
 
 /// Where the elements of a fragment are in memory.
@@ -32,10 +34,11 @@ impl Emitter<'_> {
     /// The type of a fragment's registers, and how many there are.
     pub(super) fn fragment_registers(f: Fragment) -> (Scalar, usize) {
         let halves = usize::from(f.n) / 8;
+        let factors = if f.elem == Elem::F64 { Scalar::F64 } else { Scalar::U32 };
         match f.role {
-            Role::A => (Scalar::U32, 4),
-            Role::B => (Scalar::U32, 2 * halves),
-            Role::C => (Scalar::F32, 4 * halves),
+            Role::A => (factors, 4),
+            Role::B => (factors, 2 * halves),
+            Role::C => (f.elem.scalar(), 4 * halves),
         }
     }
     /// That it is one of those that `mma` multiplies.
@@ -46,6 +49,7 @@ impl Emitter<'_> {
             (Role::C, [16, 8 | 16, 8 | 16]) => f.elem == Elem::F32,
             _ => false,
         };
+        let fits = fits || f == MatrixUnit::CHAINS.fragment(f.role);
         if fits {
             return Ok(());
         }
@@ -137,9 +141,9 @@ impl Emitter<'_> {
         };
         // Do neighbours along k lie side by side?
         let along = (f.role == Role::A) == (order == Layout::Rows);
-        // A row of 8 elements has to begin at a multiple of 16 bytes. Of f32 it has 4, which cannot be transposed.
-        let wide = f.elem == Elem::F32;
-        let whole = l.multiple * u64::from(l.size) >= 16 && (along || !wide);
+        // A row of 8 elements has to begin at a multiple of 16 bytes. Of f32 it has 4, which cannot be transposed; of f64 it would have 2.
+        let wide = matches!(f.elem, Elem::F32 | Elem::F64);
+        let whole = l.multiple * u64::from(l.size) >= 16 && (along || !wide) && f.elem != Elem::F64;
         let [g, t] = self.lane();
         let raw = match (p, wide) {
             (Place::Shared(_), _) if whole => self.load_matrices(&l, &corners, along),
@@ -151,7 +155,7 @@ impl Emitter<'_> {
                 corners.iter().map(|&[line, k]| self.pair(&l, [&g, &t], [line, k], along)).collect()
             }
         };
-        Ok(if wide { raw.iter().map(|r| self.tf32(r)).collect() } else { raw })
+        Ok(if f.elem == Elem::F32 { raw.iter().map(|r| self.tf32(r)).collect() } else { raw })
     }
 
     /// 32 bits as a factor.
@@ -160,11 +164,12 @@ impl Emitter<'_> {
         self.inst(Scalar::U32, "cvt.rna.tf32.f32", &[&float])
     }
 
-    /// A number of 32 bits: `k` + t of line `line` + g.
+    /// A number of 32 or 64 bits: `k` + t of line `line` + g.
     fn single(&mut self, l: &Lies, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
         let (line, k) = ((g, line), (t, k));
         let at = if along { self.element(l, line, k) } else { self.element(l, k, line) };
-        self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}]")])
+        let (s, ty) = if l.size == 8 { (Scalar::F64, "f64") } else { (Scalar::U32, "b32") };
+        self.inst(s, &format!("ld.{}.{ty}", l.space), &[&format!("[{at}]")])
     }
 
     /// Two neighbours along k, from `k` + t on, of line `line` + g (a row of a, a column of b).
@@ -224,13 +229,14 @@ impl Emitter<'_> {
         let mut all = Vec::new();
         // Neighbours along a row lie side by side, and so that two can be accessed at once.
         let twos = order == Layout::Rows && l.multiple >= 2;
+        let (s, ty) = (f.elem.scalar(), super::ty(f.elem.scalar()));
         for half in 0..u32::from(f.n) / 8 {
             for below in 0..2 {
                 let row = (g.as_str(), 8 * below);
                 let first = all.len();
                 let registers: [Register; 2] = match from {
                     Some(from) => [from[first].clone(), from[first + 1].clone()],
-                    None => [0, 1].map(|_| self.scalar_register(Scalar::F32)),
+                    None => [0, 1].map(|_| self.scalar_register(s)),
                 };
                 let access = |e: &mut Self, registers: &str, vector: &str, column: u32| {
                     let column = (t.as_str(), column);
@@ -239,8 +245,8 @@ impl Emitter<'_> {
                         Layout::Columns => e.element(l, column, row),
                     };
                     match from {
-                        Some(_) => e.line(&format!("st.{}{vector}.f32 [{at}], {registers}", l.space)),
-                        None => e.line(&format!("ld.{}{vector}.f32 {registers}, [{at}]", l.space)),
+                        Some(_) => e.line(&format!("st.{}{vector}.{ty} [{at}], {registers}", l.space)),
+                        None => e.line(&format!("ld.{}{vector}.{ty} {registers}, [{at}]", l.space)),
                     }
                 };
                 let column = 8 * half;
@@ -262,6 +268,7 @@ impl Emitter<'_> {
         let (value, (_, count)) = (self.one(v), Self::fragment_registers(f));
         let one = match f.elem {
             Elem::F32 if f.role == Role::C => value,
+            Elem::F64 => value,
             Elem::F32 => self.tf32(&value),
             Elem::F16 => {
                 let half = self.half_of(&value);
@@ -295,6 +302,7 @@ impl Emitter<'_> {
         c: Value,
     ) -> Result<Vec<Register>, Lacking> {
         let (shape, word) = match self.fragment(a).elem {
+            Elem::F64 => return Ok(self.chains(&self.all(a), &self.all(b), &self.all(c))),
             Elem::BF16 => ("m16n8k16", "bf16"),
             Elem::F32 => ("m16n8k8", "tf32"),
             _ => ("m16n8k16", "f16"),
@@ -312,6 +320,26 @@ impl Emitter<'_> {
             all.extend(to);
         }
         Ok(all)
+    }
+
+    /// c + a * b of f64.
+    fn chains(&mut self, a: &[Register], b: &[Register], c: &[Register]) -> Vec<Register> {
+        let whole = self.whole_doubles;
+        let mut product = |shape: &str, a: &[Register], b: &[Register], c: &[Register]| {
+            let to: Vec<Register> = c.iter().map(|_| self.scalar_register(Scalar::F64)).collect();
+            let list = |all: &[Register]| format!("{{{}}}", all.join(", "));
+            let operands = [&to[..], a, b, c].map(list).join(", ");
+            self.line(&format!("mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {operands}"));
+            to
+        };
+        if whole {
+            return product("m16n8k8", a, b, c);
+        }
+        let mut rows = |below: usize| {
+            let first = product("m8n8k4", &a[below..][..1], &b[..1], &c[2 * below..][..2]);
+            product("m8n8k4", &a[below + 2..][..1], &b[1..], &first)
+        };
+        [0, 1].map(&mut rows).concat()
     }
 
     pub(super) fn fragment_store(&mut self, order: Layout, p: Place, at: Value, stride: Value, v: Value) {

@@ -54,7 +54,7 @@ impl Emitter<'_> {
     /// That all fragments are of elements that the extension has.
     ///
     /// # Errors
-    /// [`Lacking`] for factors of bf16 and f32.
+    /// [`Lacking`] for factors of bf16, f32 and f64: of these the extension promises no order.
     pub(super) fn check_fragments(&self) -> Result<(), Lacking> {
         let other = |t: &Type| match t {
             Type::Fragment(f) if f.role != Role::C && f.elem != Elem::F16 => Some(f.elem),

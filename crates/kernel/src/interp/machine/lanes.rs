@@ -3,7 +3,7 @@
 use super::{Done, Machine, Problem};
 use crate::arith;
 use crate::interp::race::Touch;
-use crate::ir::{Elem, Fragment, Layout, Op, Place, Role, Scalar, Type, Value};
+use crate::ir::{Elem, Fragment, Layout, Op, Place, Role, Type, Value};
 
 impl Machine<'_> {
     /// An instruction that the whole workgroup reaches.
@@ -71,11 +71,11 @@ impl Machine<'_> {
             Op::FragmentMulAdd(a, b, c) => {
                 self.all_here(lanes)?;
                 self.is_done(*c)?;
-                let Type::Fragment(Fragment { m, n, k, .. }) = self.kernel.ty(*c) else {
+                let Type::Fragment(Fragment { m, n, k, elem, .. }) = self.kernel.ty(*c) else {
                     unreachable!("{checked}")
                 };
                 let (m, n, k) = (usize::from(m), usize::from(n), usize::from(k));
-                let fma = arith::fma(Scalar::F32, true).expect(checked);
+                let fma = arith::fma(elem.scalar(), true).expect(checked);
                 let (a, b, c) = (self.slot(*a), self.slot(*b), self.slot(*c));
                 let mut out = Vec::new();
                 for g in 0..self.n / self.subgroup() {

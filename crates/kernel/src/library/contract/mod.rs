@@ -15,6 +15,7 @@ pub(super) mod head;
 pub(super) mod micro;
 mod shared;
 pub(super) mod stage;
+pub mod units;
 
 pub use head::Product;
 
@@ -27,7 +28,7 @@ use super::{Key, Work, grid};
 use crate::build::{Builder, Val};
 use crate::ir::{Builtin, Kernel, Place};
 use crate::lane::{Float, Term, W32, W64};
-use elinvar_core::order;
+use elinvar_core::{DType, order};
 use elinvar_ops::backend::{Epilogue, Plain};
 use elinvar_ops::map::Out;
 use head::Head;
@@ -120,21 +121,32 @@ const BUSY: usize = 512;
 /// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
 /// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
 pub fn steps<'a>(p: &Product<'a, '_>, tile: Tile) -> Steps<'a> {
+    apart(p, [tile.size(0), tile.size(1)], BUSY, &|p, apart| launch(p, tile, apart))
+}
+
+/// The launches of a contraction by tiles of so many rows and columns, of which so many keep a device busy. `launch` makes the work
+/// of one, or, of the sums of so many chunks.
+fn apart<'a>(
+    p: &Product<'a, '_>,
+    size: [u32; 2],
+    busy: usize,
+    launch: &dyn Fn(&Product<'a, '_>, Option<usize>) -> Option<Work<'a>>,
+) -> Steps<'a> {
     const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
     let ([b, .., k], len, dtype) = (p.sizes(), p.len(), p.dtype);
     let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
     let others: Vec<Slot> = (0..p.extra.len()).map(|i| Slot::Operand(2 + i)).collect();
     let factors = [Slot::Operand(0), Slot::Operand(1)];
-    let units = b * p.tiles([tile.size(0), tile.size(1)]).iter().product::<usize>();
+    let units = b * p.tiles(size).iter().product::<usize>();
     let chunks = k.div_ceil(order::CHUNK);
-    if !dtype.is_float() || !chunks::are_apart(units, BUSY, chunks, len) {
-        if let Some(work) = contract(p, tile) {
+    if !dtype.is_float() || !chunks::are_apart(units, busy, chunks, len) {
+        if let Some(work) = launch(p, None) {
             all.push(work, &[&factors, &others[..], &[Slot::Result(0)]].concat());
         }
         return all;
     }
     let plain = Product { epilogue: &PLAIN, extra: &[], ..*p };
-    if let Some(work) = launch(&plain, tile, Some(chunks)) {
+    if let Some(work) = launch(&plain, Some(chunks)) {
         let sums = Slot::Scratch(0);
         all.scratch.push(Room::of(chunks::elem(dtype), chunks * len));
         all.push(work, &[factors[0], factors[1], sums]);
@@ -244,49 +256,105 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let dtype = form.base.dtype;
     let out = if form.apart { chunks::elem(dtype) } else { dtype.into() };
     let h = Head::read(&k, &form.base, out, 4 * 2 + usize::from(form.apart));
-    let (batches, [m, n]) = (h.batches, h.sizes);
-    let (group, in_batch) = h.group();
-    let asked = group / in_batch;
-    let batch = if form.apart { asked % batches } else { asked.min(batches - 1) };
-    let corner = h.corner(group % in_batch, [tile.size(0), tile.size(1)]);
-    let (factors, extra) = (h.factors(batch), h.extra(batch));
-    // Which chunk, and how many there are.
-    let chunk = form.apart.then(|| (asked / batches, h.numbers.get("chunks")));
-    let exists = match chunk {
-        Some((chunk, chunks)) => chunk.lt(chunks),
-        None => asked.lt(batches),
-    };
+    let work = Own::read(&k, &h, epilogue, dtype, [tile.size(0), tile.size(1)], form.apart);
     let index = k.builtin(Builtin::LocalIndex);
     let micro = Micro { k: &k, dtype, tile, along: form.base.along, index };
-    let p = Plan { k: &k, form, micro, sizes: [m, n], terms: h.terms, factors, corner, index };
+    let (factors, corner) = (work.factors, work.corner);
+    let p = Plan { k: &k, form, micro, sizes: h.sizes, terms: h.terms, factors, corner, index };
 
-    let sums = p.sums(chunk.map(|(c, chunks)| c.min(chunks - 1)));
-    let c = Compute::from(dtype);
+    let sums = p.sums(work.chunk);
     let [rows, columns] = [0, 1].map(|side| p.micro.places(side, p.corner[side]));
-    // Neighbours of a row are stored at once where all of them are there, or none.
-    let width = form.base.stores;
+    let width = usize::from(form.base.stores);
     for (u, &i) in rows.iter().enumerate() {
-        for (v, some) in columns.chunks(usize::from(width)).enumerate() {
-            let j = some[0];
-            let there = i.lt(m) & j.lt(n) & exists;
-            k.if_(there, || {
-                let first = u * columns.len() + v * usize::from(width);
-                let sums: Vec<Val> = sums[first..][..some.len()].iter().map(|s| s.to(c.scalar())).collect();
-                let sum = k.join(&sums);
-                if let Some((chunk, _)) = chunk {
-                    return k.store(h.y, ((chunk * batches + batch) * m + i) * n + j, sum);
-                }
-                let mut given = vec![sum];
-                given.extend(extra.iter().map(|e| {
-                    let each: Vec<Val> = some.iter().map(|&j| k.load(e.place, e.at(i, j), 1)).collect();
-                    c.enter(k.join(&each))
-                }));
-                let result = epilogue.emit(&k, c, &given).splat(width);
-                k.store(h.y, (batch * m + i) * n + j, result);
-            });
+        for (v, some) in columns.chunks(width).enumerate() {
+            work.store(i, some, &sums[u * columns.len() + v * width..][..some.len()]);
         }
     }
     k.finish()
+}
+
+/// What a workgroup of a contraction has to do, and where its sums go.
+struct Own<'k, 'f> {
+    k: &'k Builder,
+    epilogue: &'f dyn Formula,
+    compute: Compute,
+    /// x and w, and further operands of the epilogue.
+    factors: [Matrix<'k>; 2],
+    extra: Vec<Matrix<'k>>,
+    y: Place,
+    batches: Val<'k>,
+    sizes: [Val<'k>; 2],
+    /// Its batch, and its first row and column.
+    batch: Val<'k>,
+    corner: [Val<'k>; 2],
+    /// The chunk that is all that it has: one that there is, and as it is counted.
+    chunk: Option<Val<'k>>,
+    asked: Option<Val<'k>>,
+    /// Is there work for it at all?
+    exists: Val<'k>,
+}
+
+impl<'k, 'f> Own<'k, 'f> {
+    /// With tiles of so many rows and columns. `apart`: behind the numbers of the head it is said how many chunks there are.
+    fn read(
+        k: &'k Builder,
+        h: &Head<'k>,
+        epilogue: &'f dyn Formula,
+        dtype: DType,
+        size: [u32; 2],
+        apart: bool,
+    ) -> Self {
+        let batches = h.batches;
+        let (group, in_batch) = h.group();
+        let asked = group / in_batch;
+        let batch = if apart { asked % batches } else { asked.min(batches - 1) };
+        let corner = h.corner(group % in_batch, size);
+        let (factors, extra) = (h.factors(batch), h.extra(batch));
+        // Which chunk, and how many there are.
+        let chunk = apart.then(|| (asked / batches, h.numbers.get("chunks")));
+        let exists = match chunk {
+            Some((chunk, chunks)) => chunk.lt(chunks),
+            None => asked.lt(batches),
+        };
+        let (y, sizes, compute) = (h.y, h.sizes, Compute::from(dtype));
+        let of = chunk.map(|(c, chunks)| c.min(chunks - 1));
+        let asked = chunk.map(|(c, _)| c);
+        Own {
+            k,
+            epilogue,
+            compute,
+            factors,
+            extra,
+            y,
+            batches,
+            sizes,
+            batch,
+            corner,
+            chunk: of,
+            asked,
+            exists,
+        }
+    }
+
+    /// Stores what becomes of the sums of neighbours of row `i`: all of them are there, or none.
+    fn store(&self, i: Val<'k>, some: &[Val<'k>], sums: &[Val<'k>]) {
+        let (k, c, [m, n], j) = (self.k, self.compute, self.sizes, some[0]);
+        let there = i.lt(m) & j.lt(n) & self.exists;
+        k.if_(there, || {
+            let sums: Vec<Val> = sums.iter().map(|s| s.to(c.scalar())).collect();
+            let sum = k.join(&sums);
+            if let Some(chunk) = self.asked {
+                return k.store(self.y, ((chunk * self.batches + self.batch) * m + i) * n + j, sum);
+            }
+            let mut given = vec![sum];
+            given.extend(self.extra.iter().map(|e| {
+                let each: Vec<Val> = some.iter().map(|&j| k.load(e.place, e.at(i, j), 1)).collect();
+                c.enter(k.join(&each))
+            }));
+            let result = self.epilogue.emit(k, c, &given).splat(some.len() as u8);
+            k.store(self.y, (self.batch * m + i) * n + j, result);
+        });
+    }
 }
 
 impl<'k> Plan<'k, '_> {

@@ -1,0 +1,153 @@
+//! Products of f64 by matrix units that compute chains of fma: the reference's bits.
+
+use crate::backend::run_steps;
+use crate::products::{Case, host, layout, noise, tiny};
+use crate::ptx_machine;
+use elinvar_core::{DType, HostData};
+use elinvar_kernel::emit::ptx;
+use elinvar_kernel::interp::{Memory, run};
+use elinvar_kernel::library::contract::units::{self, Tile};
+use elinvar_kernel::library::contract::{OfEpilogue, Product};
+use elinvar_kernel::library::matrix_units::Limits;
+use elinvar_ops::backend::{AddBias, Plain};
+
+const D: DType = DType::F64;
+
+/// Their bits; NaN is one value.
+fn bits(x: &HostData) -> Vec<u64> {
+    let HostData::F64(x) = x else { panic!("{:?}", x.dtype()) };
+    x.iter().map(|x| if x.is_nan() { f64::NAN } else { *x }.to_bits()).collect()
+}
+
+fn check(case: &Case, tile: Tile) {
+    for number in [&noise as &dyn Fn(usize, usize) -> f32, &tiny] {
+        let got = case.run(D, &|p| units::contract(p, tile), number);
+        let (sizes, along) = (case.sizes, case.along);
+        assert_eq!(bits(&got), bits(&case.want(D, number)), "{sizes:?} {along:?} {tile:?}");
+    }
+}
+
+/// All tiles, all ways to lie: in pieces of 16 bytes and not, parts of tiles and more than one, batches that share a factor.
+#[test]
+fn all_tiles() {
+    for (number, tile) in Tile::ALL.into_iter().enumerate() {
+        let [m, n] = [0, 1].map(|side| tile.size(side) as usize);
+        // The smaller tiles are tried with more.
+        let sizes = [[m - 6, 20, n + 2], [17, 34, 35], [m + 1, 6, 8], [1, 64, 33]];
+        let small = m * n <= 64 * 64;
+        for turned in 0..4 {
+            let (along, own) = ([turned & 1 == 0, turned & 2 == 0], (turned + number) % 2 == 0);
+            for (round, [m, k, n]) in sizes.into_iter().enumerate().filter(|(r, _)| small || *r == turned) {
+                let room = [0, 2, 1][(round + turned) % 3];
+                check(&Case { sizes: [1 + round % 2, m, k, n], along, room, own }, tile);
+            }
+        }
+    }
+}
+
+/// Terms around the edges of fragments, steps and chunks, which follow one another; by copies and by registers.
+#[test]
+fn chunks_follow_one_another() {
+    let small = Tile { slots: 2, ..Tile::ALL[8] };
+    let terms = [0, 1, 2, 7, 8, 9, 16, 18, 510, 512, 513, 514, 520, 1022, 1024, 1026, 1030, 1537, 2050];
+    for (round, k) in terms.into_iter().enumerate() {
+        let along = [round & 1 == 0, round & 2 == 0];
+        let tile = Tile { depth: [16, 32][round % 2], ..small };
+        check(&Case { sizes: [1, 12, k, 10], along, room: 0, own: true }, tile);
+    }
+}
+
+/// Few tiles of many chunks have workgroups for each of them.
+#[test]
+fn chunks_go_side_by_side() {
+    let tile = Tile::ALL[8];
+    let bias = OfEpilogue::<AddBias, 1>(AddBias);
+    for (k, along) in [(1000, [true, false]), (1026, [false, false]), (1537, [true, true])] {
+        let case = Case { sizes: [2, 33, k, 6], along, room: 0, own: false };
+        let [x, w, e] = case.layouts();
+        let extra = [(&e, D)];
+        let steps = units::steps(&Product::new(&bias, D, &x, &w, &extra), tile);
+        assert_eq!((steps.steps.len(), steps.scratch.len()), (2, 1), "{k}");
+        let numbers = case.numbers(D, &noise);
+        let got = run_steps(&steps, &numbers.each_ref());
+        let got = got[0].to_host().expect("it has a dtype");
+        assert_eq!(bits(&got), bits(&case.want(D, &noise)), "{k} {along:?}");
+    }
+}
+
+/// Devices before Hopper multiply in four pieces.
+#[test]
+fn older_devices_have_the_same_bits() {
+    let bias = OfEpilogue::<AddBias, 1>(AddBias);
+    for along in [[true, false], [false, true]] {
+        let case = Case { sizes: [1, 40, 44, 24], along, room: 0, own: true };
+        let [x, w, e] = case.layouts();
+        let extra = [(&e, D)];
+        let p = Product::new(&bias, D, &x, &w, &extra);
+        let work = units::contract(&p, Tile::ALL[8]).expect("there are elements");
+        let kernel = work.kernel();
+        for (capability, word) in [(80, "m8n8k4"), (90, "m16n8k8")] {
+            let text = ptx::emit(&kernel, ptx::target(&kernel, capability)).unwrap_or_else(|e| panic!("{e}"));
+            assert!(text.contains(&format!("mma.sync.aligned.{word}.row.col.f64")), "{text}");
+            let numbers = case.numbers(D, &noise);
+            let mut buffers: Vec<Memory> = numbers.iter().map(Memory::from_host).collect();
+            buffers.push(Memory::of(D, p.len()));
+            ptx_machine::run(&kernel, &text, &work.launch, &mut buffers);
+            let got = buffers[3].to_host().expect("it has a dtype");
+            assert_eq!(bits(&got), bits(&case.want(D, &noise)), "{word} {along:?}");
+        }
+    }
+}
+
+/// The order of terms, their rounding and what fills up the last ones count: with others, these numbers give other bits.
+#[test]
+fn another_order_is_seen() {
+    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let (x, w) = (layout(&[1, 16, 24]), layout(&[1, 24, 8]));
+    let work =
+        units::contract(&Product::new(&plain, D, &x, &w, &[]), Tile::ALL[8]).expect("there are elements");
+    let numbers = [(0, 16 * 24), (1, 24 * 8)].map(|(of, n)| host(D, (0..n).map(|i| noise(of, i))));
+    let of = |turned: bool| {
+        let turn = |of: usize| -> HostData {
+            let HostData::F64(v) = &numbers[of] else { unreachable!("they are f64") };
+            let at = |i: usize| match (turned, of) {
+                (false, _) => i,
+                // The terms of each row, and of each column, from the last to the first.
+                (true, 0) => i / 24 * 24 + 23 - i % 24,
+                (true, _) => (23 - i / 8) * 8 + i % 8,
+            };
+            HostData::F64((0..v.len()).map(|i| v[at(i)]).collect::<Vec<f64>>().into())
+        };
+        let mut buffers: Vec<Memory> = [0, 1].map(|of| Memory::from_host(&turn(of))).into();
+        buffers.push(Memory::of(D, 16 * 8));
+        run(&work.kernel(), &work.launch, &mut buffers).expect("it runs");
+        buffers.remove(2).cells
+    };
+    let (up, down) = (of(false), of(true));
+    let differ = up.iter().zip(&down).filter(|(a, b)| a != b).count();
+    assert!(differ > 40, "{differ} of {}", up.len());
+}
+
+#[test]
+fn a_tile_is_chosen() {
+    let limits = Limits { invocations: 1024, shared: 227 << 10, asynchronous: true };
+    // b, m, n, k; rows and columns of a tile.
+    let rows = [
+        ([1, 4096, 4096, 4096], [128, 128]),
+        ([1, 1024, 1024, 1024], [128, 64]),
+        ([1, 512, 512, 512], [32, 64]),
+        ([16, 256, 256, 256], [128, 64]),
+        ([1, 64, 64, 1024], [32, 32]),
+    ];
+    for (sizes, want) in rows {
+        let t = Tile::of(sizes, limits).expect("there is room");
+        assert_eq!([t.size(0), t.size(1)], want, "{sizes:?}");
+    }
+    // With less room, smaller ones; without copies none.
+    let t = Tile::of(rows[0].0, Limits { shared: 48 << 10, ..limits }).expect("there is room");
+    assert_eq!([t.size(0), t.size(1)], [32, 32]);
+    assert_eq!(Tile::of(rows[0].0, Limits { asynchronous: false, ..limits }), None);
+    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let nothing = Product::new(&plain, D, &layout(&[1, 0, 8]), &layout(&[1, 8, 8]), &[]).is_empty();
+    assert!(nothing);
+}
