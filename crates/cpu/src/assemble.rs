@@ -146,6 +146,8 @@ impl<'a> Slabs<'a> {
     fn side_by_side<T: Element>(&self, d: &CpuDevice) -> Result<HostData> {
         /// Elements of a part's row that are worth a call.
         const CALL: usize = 64;
+        /// Elements of a row that are worth several threads.
+        const WIDE: usize = 1 << 12;
         /// Elements that are written at once, of several parts in turn.
         const BLOCK: usize = 2048;
         let narrow = self.parts.iter().any(|&(_, width)| width < CALL);
@@ -163,8 +165,10 @@ impl<'a> Slabs<'a> {
             parts.push((x, walk, width));
         }
         let columns = self.columns;
-        let y = fresh(d, self.rows * columns, columns, &|start, room| {
-            let mut row = start / columns;
+        // Of wide rows each is shared: two matrices one below the other are one row, which one thread took three times as long to copy.
+        let unit = if !narrow && columns >= WIDE { 1 } else { columns };
+        let y = fresh(d, self.rows * columns, unit, &|start, room| {
+            let (mut row, mut column) = (start / columns, start % columns);
             while room.left() > 0 {
                 if narrow {
                     let some = (room.left() / columns).min((BLOCK / columns).max(1));
@@ -189,9 +193,13 @@ impl<'a> Slabs<'a> {
                     continue;
                 }
                 for (x, walk, width) in &parts {
+                    let n = width.saturating_sub(column).min(room.left());
+                    let first = row * width + column;
+                    column = column.saturating_sub(*width);
                     match walk {
-                        Some(walk) => gather(x, walk, row * width, *width, room),
-                        None => room.copy(&x[row * width..][..*width]),
+                        _ if n == 0 => {}
+                        Some(walk) => gather(x, walk, first, n, room),
+                        None => room.copy(&x[first..first + n]),
                     }
                 }
                 row += 1;

@@ -4,6 +4,7 @@ use crate::CpuDevice;
 use crate::chain::Plan;
 use crate::gemm::{Place, Prepacked, Uses};
 use crate::memory::{self, Held};
+use crate::picked::Picked;
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -39,6 +40,10 @@ impl CpuBuffer {
     /// Numbers that are computed when somebody reads them.
     pub(crate) fn put_off(plan: Plan) -> CpuBuffer {
         CpuBuffer(Kind::Large(Arc::new(Node::put_off(plan))))
+    }
+    /// Numbers that are picked when somebody reads them.
+    pub(crate) fn picked(picked: Picked) -> CpuBuffer {
+        CpuBuffer(Kind::Large(Arc::new(Node::waiting(picked.len(), Work::Picks(Arc::new(picked))))))
     }
     /// Numbers of any type that are computed when somebody reads them.
     pub(crate) fn later(len: usize, f: impl Fn() -> Result<HostData> + Send + Sync + 'static) -> CpuBuffer {
@@ -139,6 +144,8 @@ impl fmt::Debug for CpuBuffer {
 enum Work {
     /// By maps, in one pass with others.
     Maps(Arc<Plan>),
+    /// By picking from others, which maps may do on their way.
+    Picks(Arc<Picked>),
     /// Alone.
     Other(Arc<dyn Fn() -> Result<HostData> + Send + Sync>),
 }
@@ -189,6 +196,7 @@ impl Later {
         let work = lock(&self.work).clone();
         match work {
             Some(Work::Maps(plan)) => self.set(plan.compute()?),
+            Some(Work::Picks(picked)) => self.set(picked.compute()?),
             Some(Work::Other(compute)) => self.set(compute()?),
             // Somebody else has just been faster.
             None => {}
@@ -222,7 +230,15 @@ impl Node {
         let Numbers::Later(later) = &self.numbers else { return None };
         match &*lock(&later.work) {
             Some(Work::Maps(plan)) => Some(plan.clone()),
-            Some(Work::Other(_)) | None => None,
+            Some(Work::Picks(_) | Work::Other(_)) | None => None,
+        }
+    }
+    /// From where the numbers will be picked, if they are not there.
+    pub(crate) fn picked(&self) -> Option<Arc<Picked>> {
+        let Numbers::Later(later) = &self.numbers else { return None };
+        match &*lock(&later.work) {
+            Some(Work::Picks(picked)) => Some(picked.clone()),
+            Some(Work::Maps(_) | Work::Other(_)) | None => None,
         }
     }
     /// Is that layout all the numbers, one after the other?

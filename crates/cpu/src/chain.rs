@@ -16,7 +16,7 @@ use crate::simd::fetch::fetch_all;
 use crate::simd::room::{Block, Room, fresh, fresh_many};
 use crate::simd::windows::Piece;
 use crate::{Cpu, CpuDevice, copy, memory};
-use elinvar_core::{HostData, Layout, Result};
+use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::backend;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -58,10 +58,12 @@ enum Source {
 }
 
 impl Source {
-    /// Are its numbers there?
+    /// Are its numbers there, or picked where they are?
     fn is_there(&self) -> bool {
         match self {
-            Source::Node(node, _) => node.get().is_some(),
+            Source::Node(node, layout) => {
+                node.get().is_some() || node.picked().is_some() && node.is_whole(layout)
+            }
             Source::Own(..) => true,
         }
     }
@@ -71,7 +73,19 @@ impl Source {
     /// Those of computing numbers that are put off.
     fn operand(&self, len: usize) -> Result<Operand<'_, f32>> {
         match self {
-            Source::Node(node, layout) => Operand::new(node.data()?, layout, len),
+            Source::Node(node, layout) => {
+                // What is picked from such numbers is picked block by block. (The lock is let go of before anything is computed.)
+                let picked = if node.is_whole(layout) { node.picked() } else { None };
+                if let Some(picked) = picked
+                    && picked.numbers()?.dtype() == DType::F32
+                {
+                    return Ok(Operand::Made(Box::new(move |start, room: &mut Room<'_, f32>| {
+                        let numbers = picked.numbers().ok().and_then(f32::slice);
+                        picked.fill(numbers.expect("they were there"), start, room);
+                    })));
+                }
+                Operand::new(node.data()?, layout, len)
+            }
             Source::Own(data, layout) => Operand::new(data, layout, len),
         }
     }
@@ -288,14 +302,36 @@ fn evenly(n: usize, most: usize) -> usize {
 /// # Errors
 /// `OutOfMemory`.
 fn alone(plan: &Plan) -> Result<HostData> {
-    let operands = plan.operands.iter().map(|x| x.operand(plan.len));
-    let operands = operands.collect::<Result<SmallVec<[Operand<'_, f32>; 3]>>>()?;
-    let isa = plan.d.isa();
+    let ready = Ready::new(plan)?;
     let y = fresh(&plan.d, plan.len, 1, &|start, room| {
-        fill(isa, &operands, start, room, &*plan.formula);
+        ready.fill(start, room);
         Ok(())
     })?;
     Ok(HostData::F32(y))
+}
+
+/// One formula all of whose operands are there: any part of its results can be had.
+pub(crate) struct Ready<'a> {
+    plan: &'a Plan,
+    operands: SmallVec<[Operand<'a, f32>; 3]>,
+}
+
+impl<'a> Ready<'a> {
+    fn new(plan: &'a Plan) -> Result<Ready<'a>> {
+        let operands = plan.operands.iter().map(|x| x.operand(plan.len)).collect::<Result<_>>()?;
+        Ok(Ready { plan, operands })
+    }
+    /// None if the plan needs others' results first.
+    ///
+    /// # Errors
+    /// None: operands are there.
+    pub(crate) fn find(plan: &'a Plan) -> Result<Option<Ready<'a>>> {
+        if plan.operands.iter().all(Source::is_there) { Ready::new(plan).map(Some) } else { Ok(None) }
+    }
+    /// Fills the room with the results from number `start` on.
+    pub(crate) fn fill(&self, start: usize, room: &mut Room<'_, f32>) {
+        fill(self.plan.d.isa(), &self.operands, start, room, &*self.plan.formula);
+    }
 }
 
 /// Which block each step writes, and how many there are: a block is written again once nobody reads it any more, so that a

@@ -8,10 +8,10 @@ use crate::View;
 use crate::copy::elements;
 use crate::memory::with_capacity;
 use crate::operand::misuse;
-use crate::simd::room::{BLOCK, Moving, Room, fresh, moving};
+use crate::picked::columns_of;
+use crate::simd::room::{BLOCK, Room, fresh};
 use crate::walk::{self, Walk};
-use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data, host};
-use std::ops::Range;
+use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.
@@ -76,78 +76,6 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Elements of rows, of each the same ones.
-struct Picks<'a> {
-    rows: Range<usize>,
-    /// Elements of a row.
-    size: usize,
-    at: &'a [u32],
-}
-
-impl Moving for Picks<'_> {
-    #[inline(never)]
-    fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>) {
-        for row in self.rows {
-            let row = &data[row * self.size..][..self.size];
-            room.extend(self.at.len(), |i| row[self.at[i] as usize]);
-        }
-    }
-}
-
-/// [`gather`] along the last axis by one index for all rows, which lie one after the other, as when an image is mirrored at its edges or
-/// enlarged: the index is looked at once. Elements that were neighbours are copied together, if most are. `Some(None)` if an index is out of
-/// range, None if the views are of another kind.
-fn picked(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<Option<HostData>>> {
-    /// Elements for each that are copied together, on the average, from which it is worth it.
-    const TOGETHER: usize = 4;
-    fn one<T: Element>(
-        d: &CpuDevice,
-        v: &[T],
-        [rows, size, count]: [usize; 3],
-        (runs, at): (&[(usize, usize)], &[u32]),
-    ) -> Result<HostVec<T>> {
-        fresh(d, rows * count, count, &|start, room: &mut Room<'_, T>| {
-            let rows = start / count..(start + room.left()) / count;
-            if !at.is_empty() {
-                moving(v, room, Picks { rows, size, at });
-                return Ok(());
-            }
-            for row in rows {
-                let row = &v[row * size..][..size];
-                runs.iter().for_each(|&(from, n)| room.copy(&row[from..from + n]));
-            }
-            Ok(())
-        })
-    }
-    let (shape, at) = (x.shape(), index.layout);
-    let shared = axis + 1 == shape.rank() && at.strides()[..axis].iter().all(|&s| s == 0);
-    let (size, count) = (shape[axis], at.shape()[axis]);
-    if !shared || !x.layout.is_contiguous() || at.shape().numel() <= count || shape.numel() == 0 {
-        return Ok(None);
-    }
-    let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
-    let mut runs: Vec<(usize, usize)> = host::with_capacity(count)?;
-    let mut picks: Vec<u32> = host::with_capacity(count)?;
-    for i in 0..count {
-        let at = all[at.offset().wrapping_add_signed(i as isize * at.strides()[axis])];
-        let Some(at) = usize::try_from(at).ok().filter(|&at| at < size) else { return Ok(Some(None)) };
-        match runs.last_mut() {
-            Some((from, n)) if *from + *n == at => *n += 1,
-            _ => runs.push((at, 1)),
-        }
-        picks.push(at as u32);
-    }
-    if runs.len() * TOGETHER <= count {
-        picks.clear();
-    } else if u32::try_from(size).is_err() {
-        return Ok(None);
-    }
-    let (offset, rows) = (x.layout.offset(), shape.numel() / size);
-    let y =
-        each_data!(x.buffer, v => Element::wrap(one(d, &v[offset..], [rows, size, count], (&runs, &picks))?));
-    Ok(Some(Some(y)))
-}
-
 /// An element for each index, from one row or from the neighbour of the one before. Whether an index is out of range is written down once.
 #[inline(always)]
 fn each<T: Element>(
@@ -210,7 +138,7 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
             Ok(())
         })
     }
-    if let Some(y) = picked(d, x, axis, index)? {
+    if let Some(y) = columns_of(d, x, axis, index)? {
         return Ok(y);
     }
     let Some(rows) = Rows::new(x.layout, axis, index)? else {

@@ -24,6 +24,7 @@ mod map;
 mod memory;
 mod operand;
 mod parallel;
+mod picked;
 mod pool;
 mod random;
 mod scatter;
@@ -363,6 +364,9 @@ impl Backend for Cpu {
         Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)))
     }
     fn gather(d: &CpuDevice, x: Look<'_>, axis: usize, index: Look<'_>) -> Result<CpuBuffer> {
+        if let Some(y) = picked::put_off(d, &x, axis, &index)? {
+            return Ok(y);
+        }
         let (x, index) = (host(&x)?, host(&index)?);
         own(match index::gather(d, &x, axis, &index)? {
             Some(y) => Ok(y),
@@ -378,7 +382,13 @@ impl Backend for Cpu {
         index: Look<'_>,
         src: Look<'_>,
     ) -> Result<CpuBuffer> {
-        let (base, index, src) = (host(&base)?, host(&index)?, host(&src)?);
+        let (base, index) = (host(&base)?, host(&index)?);
+        if how == Scatter::Add
+            && let Some(y) = scatter::of_map(d, &base, axis, &index, &src)?
+        {
+            return own(Ok(y));
+        }
+        let src = host(&src)?;
         own(match scatter::scatter(d, how, &base, axis, &index, &src)? {
             Some(y) => Ok(y),
             // An index is out of range: the reference says which.

@@ -138,7 +138,12 @@ pub(crate) enum Operand<'a, T> {
     Rows(&'a [T], Walk),
     /// Through blocks.
     Blocks(&'a HostData, Walk),
+    /// Through blocks that this fills, from an element on.
+    Made(Box<Fills<'a, T>>),
 }
+
+/// Fills a room with the elements from a number on.
+pub(crate) type Fills<'a, T> = dyn Fn(usize, &mut Room<'_, T>) + Send + Sync + 'a;
 
 impl<'a, T: Number> Operand<'a, T> {
     pub(crate) fn new(buffer: &'a HostData, layout: &Layout, len: usize) -> Result<Self> {
@@ -181,7 +186,7 @@ impl<'a, T: Number> Operand<'a, T> {
         match self {
             Operand::Slice(_) | Operand::One(_) | Operand::Row(..) => false,
             // One number of a row is.
-            Operand::Rows(..) | Operand::Blocks(..) => true,
+            Operand::Rows(..) | Operand::Blocks(..) | Operand::Made(_) => true,
         }
     }
     /// How many elements from `start` on a formula can be called on, at most.
@@ -193,14 +198,14 @@ impl<'a, T: Number> Operand<'a, T> {
                 let (row, _) = walk.inner();
                 row - start % row
             }
-            Operand::Blocks(..) => block,
+            Operand::Blocks(..) | Operand::Made(_) => block,
         }
     }
     /// Whole rows from `start` on that a formula can be called on at once, of `len` elements: at most so many.
     fn rows_from(&self, start: usize, len: usize) -> usize {
         match self {
             Operand::Slice(_) | Operand::One(_) => usize::MAX,
-            Operand::Row(..) | Operand::Blocks(..) => 0,
+            Operand::Row(..) | Operand::Blocks(..) | Operand::Made(_) => 0,
             Operand::Rows(_, walk) => match walk.row_step() {
                 Some((rows, _)) if walk.inner().0 == len => rows - start / len % rows,
                 _ => 0,
@@ -221,7 +226,7 @@ impl<'a, T: Number> Operand<'a, T> {
                     Piece::numbers(&x[at..], rows, next)
                 }
             }
-            Operand::Row(..) | Operand::Blocks(..) => unreachable!("it has no such rows"),
+            Operand::Row(..) | Operand::Blocks(..) | Operand::Made(_) => unreachable!("it has no such rows"),
         }
     }
     /// Writes to its own block what [`Operand::piece`] finds there of the elements number `start` to `start + n`, of [`together`].
@@ -238,7 +243,7 @@ impl<'a, T: Number> Operand<'a, T> {
                 let row = start / walk.inner().0;
                 block.copies(row, windows::copies(n), || x[walk.position(start)]);
             }
-            Operand::Blocks(..) => _ = self.part(isa, block, start, n),
+            Operand::Blocks(..) | Operand::Made(_) => _ = self.part(isa, block, start, n),
             Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Rows(..) => {}
         }
     }
@@ -256,9 +261,11 @@ impl<'a, T: Number> Operand<'a, T> {
         match self {
             Operand::One(copies) => Piece::number(&copies.0),
             Operand::Rows(_, walk) if walk.inner().1 == 0 => Piece::number(held()),
-            Operand::Slice(_) | Operand::Row(..) | Operand::Rows(..) | Operand::Blocks(..) => {
-                Piece::of(self.lying(start, n).unwrap_or_else(|| &held()[..n]))
-            }
+            Operand::Slice(_)
+            | Operand::Row(..)
+            | Operand::Rows(..)
+            | Operand::Blocks(..)
+            | Operand::Made(_) => Piece::of(self.lying(start, n).unwrap_or_else(|| &held()[..n])),
         }
     }
     /// Has what lies from number `start` on fetched, of elements that formulas read where they lie.
@@ -277,7 +284,7 @@ impl<'a, T: Number> Operand<'a, T> {
             Operand::Blocks(data, walk) => {
                 T::slice(data).zip(walk.lies(start, n)).map(|(x, at)| &x[at..at + n])
             }
-            Operand::One(_) => None,
+            Operand::One(_) | Operand::Made(_) => None,
         }
     }
     /// The elements number `start` to `start + n`, whatever they are; `block` is this operand's own.
@@ -296,6 +303,7 @@ impl<'a, T: Number> Operand<'a, T> {
             Operand::One(_) if block.held().len() >= n => &block.held()[..n],
             Operand::One(copies) => block.fill(n, |room| room.extend(n, |_| copies.0[0])),
             Operand::Rows(x, walk) => block.fill(n, |room| gather(x, walk, start, n, room)),
+            Operand::Made(fill) => block.fill(n, |room| fill(start, room)),
             Operand::Blocks(data, walk) => block.fill(n, |room| match T::slice(data) {
                 Some(x) => gather(x, walk, start, n, room),
                 None => {
@@ -324,7 +332,9 @@ pub(crate) fn together<T: Number>(
 pub(crate) fn rows<T: Number>(operands: &[Operand<'_, T>], start: usize, most: usize) -> Option<Rows> {
     let len = operands.iter().find_map(|x| match x {
         Operand::Rows(_, walk) => Some(walk.inner().0),
-        Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Blocks(..) => None,
+        Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Blocks(..) | Operand::Made(_) => {
+            None
+        }
     })?;
     if !start.is_multiple_of(len) {
         return None;

@@ -10,16 +10,18 @@
 //!
 //! An index out of range gets no sentence here: the caller asks the reference for it.
 
+use crate::chain::Ready;
 use crate::copy::{Elements, cast_halves, elements, own};
 use crate::memory::{Scratch, filled, with_capacity};
-use crate::operand::misuse;
-use crate::simd::room::{Room, fresh, fresh_pieces};
+use crate::operand::{WIDEST, misuse};
+use crate::simd::room::{Block, Room, fresh, fresh_pieces};
 use crate::simd::stripes::{Matrices, fresh_stripes};
 use crate::walk::Walk;
-use crate::{CpuDevice, View};
+use crate::{Cpu, CpuDevice, View};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
-use elinvar_ops::backend::Scatter;
+use elinvar_ops::backend::{self, Scatter};
 use elinvar_ops::int::Int;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes of a part of the target that is made at once: they stay in a core's L2, beside what is added to them.
@@ -165,13 +167,55 @@ fn run<T: Element>(
     y.map(T::wrap)
 }
 
+/// The elements that are written or added.
+enum Given<'a, T> {
+    /// One after the other.
+    There(&'a [T]),
+    /// Made when they are needed, from a number on.
+    Made(&'a (dyn Fn(usize, &mut Room<'_, T>) + Sync)),
+}
+
+/// As [`scatter`], of a map that was put off, whose results go where the same index of all rows says, and nowhere else: they are made block by block,
+/// and never written. As it is in the gradient of an image that was enlarged, which takes 0.9 of the time so. None if it
+/// is another kind of scatter.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn of_map(
+    d: &CpuDevice,
+    base: &View<'_>,
+    axis: usize,
+    index: &View<'_>,
+    src: &backend::View<'_, Cpu>,
+) -> Result<Option<HostData>> {
+    let (Ok(node), HostData::F32(v)) = (src.buffer.node(), base.buffer) else { return Ok(None) };
+    let shape = base.shape();
+    let last = axis + 1 == shape.rank() && !shape.contains(&0) && !index.shape().contains(&0);
+    if !last || !node.is_whole(src.layout) || Arc::strong_count(node) > 1 {
+        return Ok(None);
+    }
+    let Some(map) = node.plan() else { return Ok(None) };
+    let plan = Plan::new(d, shape, axis, index)?;
+    if plan.per_slab != 0 || plan.outer <= 1 || plan.count > WIDEST {
+        return Ok(None);
+    }
+    let Some(ready) = Ready::find(&map)? else { return Ok(None) };
+    let Some(sources) = Sources::new(plan.of_slab(0), plan.size)? else { return Ok(None) };
+    let fill = |start: usize, room: &mut Room<'_, f32>| ready.fill(start, room);
+    let is_one = Walk::new(base.layout).is_one();
+    let offset = base.layout.offset();
+    let all = if is_one { Elements::There(&v[offset..]) } else { elements(d, v, base.layout)? };
+    let base = Base { elements: &all, is_one };
+    by_target(d, &base, &Given::Made(&fill), &plan, &sources, |y, x| *y += x).map(|y| Some(HostData::F32(y)))
+}
+
 /// Which sources go to each element of a row.
 struct Sources {
     /// Where neighbours go that go to neighbours, which of them is the first, and how many there are, if these are most.
     runs: Vec<[usize; 3]>,
-    /// So many go to each element at least, or two if there are more.
+    /// So many of each element's are known by it.
     each: usize,
-    /// The first ones of each.
+    /// The first ones of each; of an element that has not so many, [`NONE`].
     first: Vec<u32>,
     /// Elements with a source of those that are left, in their order.
     more: Vec<[u32; 2]>,
@@ -182,7 +226,7 @@ impl Sources {
     fn new(index: &[i64], size: usize) -> Result<Option<Self>> {
         /// Neighbours on the average that are worth a loop of their own.
         const TOGETHER: usize = 4;
-        if u32::try_from(index.len()).is_err() || !index.iter().all(|&at| (at as usize) < size) {
+        if index.len() >= NONE as usize || !index.iter().all(|&at| (at as usize) < size) {
             return Ok(None);
         }
         let mut runs: Vec<[usize; 3]> = host::with_capacity(index.len())?;
@@ -197,9 +241,13 @@ impl Sources {
         }
         let mut count = host::filled(size, 0usize)?;
         index.iter().for_each(|&at| count[at as usize] += 1);
-        let each = count.iter().copied().min().unwrap_or(0).min(2);
-        let (mut first, mut more) =
-            (host::filled(each * size, 0u32)?, host::with_capacity(index.len() - each * size)?);
+        // As many as most have, two at most: of an image that was enlarged, the elements at the edges have fewer. By the fewest, its gradient took a
+        // quarter longer.
+        let most = count.iter().copied().max().unwrap_or(0).min(2);
+        let least = count.iter().copied().min().unwrap_or(0).min(2);
+        let each = if most * size <= 2 * index.len() { most } else { least };
+        let left = count.iter().map(|count| count.saturating_sub(each)).sum();
+        let (mut first, mut more) = (host::filled(each * size, NONE)?, host::with_capacity(left)?);
         count.fill(0);
         for (source, &at) in index.iter().enumerate() {
             let count = &mut count[at as usize];
@@ -214,12 +262,15 @@ impl Sources {
     }
 }
 
+/// No source: there are none so far.
+const NONE: u32 = u32::MAX;
+
 /// Rows that all have one index, which is turned once: of most elements what they are and what goes to them meet in a register. In the order of
 /// the sources, neighbours that go to one element, as of an image that was enlarged, each wait for the store of the one before.
 fn by_target<T: Element>(
     d: &CpuDevice,
     base: &Base<'_, T>,
-    x: &[T],
+    x: &Given<'_, T>,
     plan: &Plan<'_>,
     sources: &Sources,
     f: impl Fn(&mut T, T) + Copy + Sync,
@@ -227,8 +278,22 @@ fn by_target<T: Element>(
     let Plan { outer, size, count, .. } = *plan;
     let Sources { runs, each, first, more } = sources;
     fresh(d, outer * size, size, &|start, room: &mut Room<'_, T>| {
+        let mut block = Block::<T, WIDEST>::of_any_size();
+        let mut made: &[T] = &[];
         for row in start / size..(start + room.left()) / size {
-            let x = &x[row * count..][..count];
+            let x = match x {
+                Given::There(x) => &x[row * count..][..count],
+                Given::Made(fill) => {
+                    if made.is_empty() {
+                        // As many rows as a block has room for.
+                        let rows = (WIDEST / count).min(room.left() / size);
+                        made = block.fill(rows * count, |room| fill(row * count, room));
+                    }
+                    let (first, rest) = made.split_at(count);
+                    made = rest;
+                    first
+                }
+            };
             let change = |y: &mut [T]| {
                 for &[at, source] in more {
                     f(&mut y[at as usize], x[source as usize]);
@@ -248,14 +313,20 @@ fn by_target<T: Element>(
             let fill = |room: &mut Room<'_, T>| match each {
                 1 => room.extend(size, |at| {
                     let mut y = base(at);
-                    f(&mut y, x[first[at] as usize]);
+                    if let Some(&x) = x.get(first[at] as usize) {
+                        f(&mut y, x);
+                    }
                     y
                 }),
                 _ => {
                     let first = &first.as_chunks::<2>().0[..size];
                     room.extend(size, |at| {
                         let mut y = base(at);
-                        first[at].iter().for_each(|&source| f(&mut y, x[source as usize]));
+                        for &source in &first[at] {
+                            if let Some(&x) = x.get(source as usize) {
+                                f(&mut y, x);
+                            }
+                        }
                         y
                     });
                 }
@@ -280,7 +351,7 @@ fn slabs<T: Element>(
         && plan.outer > 1
         && let Some(sources) = Sources::new(plan.of_slab(0), plan.size)?
     {
-        return by_target(d, base, x, plan, &sources, f);
+        return by_target(d, base, &Given::There(x), plan, &sources, f);
     }
     fresh(d, plan.outer * of_slab, of_slab, &|start, room: &mut Room<'_, T>| {
         let mut missed = false;

@@ -38,6 +38,15 @@ impl Walk {
         let last = self.dims.len() - 1;
         last > 0 && self.strides[0][..last].iter().all(|&s| s == 0)
     }
+    /// Are the innermost runs short, and each repeated? Their size, and that of all copies of one. A hundred copies of each of a thousand runs of ten
+    /// took 290 us one by one, and take 58 by copying what is there already.
+    fn repeated(&self) -> Option<(usize, usize)> {
+        /// Elements of a run that are worth a call.
+        const CALL: usize = 64;
+        let (last, (n, step)) = (self.dims.len() - 1, self.inner());
+        let repeats = last > 0 && self.strides[0][last - 1] == 0;
+        (repeats && step == 1 && n < CALL).then(|| (n, n * self.dims[last - 1]))
+    }
     /// Where the elements number `start` to `start + n` lie one after the other, if they do.
     pub(crate) fn lies(&self, start: usize, n: usize) -> Option<usize> {
         let (size, step) = self.inner();
@@ -150,15 +159,31 @@ struct Gather<'a> {
 impl Moving for Gather<'_> {
     #[inline(never)]
     fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>) {
-        self.walk.runs(self.start, self.len, |[at], [step], n| match step {
-            1 => room.copy(&data[at..at + n]),
-            0 => {
-                let value = data[at];
-                room.extend(n, |_| value);
+        let Gather { walk, mut start, mut len } = self;
+        let some = |start: usize, len: usize, room: &mut Room<'_, B>| {
+            walk.runs(start, len, |[at], [step], n| match step {
+                1 => room.copy(&data[at..at + n]),
+                0 => {
+                    let value = data[at];
+                    room.extend(n, |_| value);
+                }
+                -1 => room.reversed(&data[at + 1 - n..=at]),
+                _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
+            });
+        };
+        let Some((n, all)) = walk.repeated() else { return some(start, len, room) };
+        while len > 0 {
+            let number = start % all;
+            let left = (all - number).min(len);
+            if number == 0 && left == all {
+                some(start, n, room);
+                room.again(n, all - n);
+            } else {
+                some(start, left, room);
             }
-            -1 => room.reversed(&data[at + 1 - n..=at]),
-            _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
-        });
+            start += left;
+            len -= left;
+        }
     }
 }
 
@@ -203,6 +228,12 @@ mod tests {
             l.slice(1, 3, 2, -2),
             l.slice(2, 0, 1, 1).broadcast_to(&Shape::new(&[3, 4, 5]).unwrap(), "t").unwrap(),
             l.diagonal(0, 0, 1),
+            // Short runs, each repeated.
+            contiguous(&[3, 1, 4]).broadcast_to(&Shape::new(&[3, 5, 4]).unwrap(), "t").unwrap(),
+            contiguous(&[3, 4, 1, 5])
+                .slice(3, 1, 3, 1)
+                .broadcast_to(&Shape::new(&[3, 4, 2, 3]).unwrap(), "t")
+                .unwrap(),
         ];
         for l in all {
             let want: Vec<i64> = l.positions().map(|at| at as i64).collect();

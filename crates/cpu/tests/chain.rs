@@ -105,6 +105,80 @@ fn gradients_through_what_was_put_off() {
 }
 
 #[test]
+fn picks_that_are_put_off() {
+    struct Picks([usize; 2]);
+    impl Program for Picks {
+        fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
+            let [h, w] = self.0;
+            let x = draw::<B>(d, 1, &[2, 3, h, w]);
+            let index = |n: usize, f: &dyn Fn(usize) -> usize| {
+                Tensor::<B>::from_vec((0..n).map(|i| f(i) as i64).collect(), &[n], d)
+            };
+            let (rows, columns) =
+                (index(2 * h + 1, &|i| i / 2 % h), index(2 * w + 3, &|i| (i + 1) * w / (2 * w + 4)));
+            let (mirrored, few) = (index(w, &|i| w - 1 - i), index(3, &|i| i * 7 % w));
+            // Read as they are, by maps, in part, turned, as another shape, and picked from again: along the other axis, and along the same.
+            let (tall, wide) = (x.index_select(2, &rows), x.index_select(3, &columns));
+            let both = tall.index_select(3, &columns);
+            let held = wide.index_select(2, &rows) * 2.0;
+            let of_map = (&x * 3.0).exp().index_select(3, &mirrored).index_select(2, &rows);
+            let all = [
+                &both + &both.tanh(),
+                held,
+                both.narrow(3, 5, w) * 2.0,
+                both.transpose(2, 3) + 1.0,
+                both.reshape(&[6, -1]) - 1.0,
+                both.index_select(3, &few) * both.index_select(3, &few),
+                both.index_select(2, &index(3, &|i| i)).sum(),
+                both.index_select(3, &index(0, &|i| i)) * 2.0,
+                of_map,
+                wide.index_select(3, &few),
+                x.index_select(3, &few).index_select(3, &index(50, &|i| i % 3)),
+                both,
+                tall,
+                wide,
+            ];
+            all.iter().map(bits).collect()
+        }
+    }
+    for size in [[20, 15], [19, 16], [13, 33], [1, 600]] {
+        same(&Picks(size), &format!("picks of {size:?}"));
+    }
+}
+
+#[test]
+fn images_enlarged_and_mirrored_with_their_gradients() {
+    use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
+    use elinvar_ops::catalogue::pad::Mode;
+    struct Images([usize; 2], Vec<usize>);
+    impl Program for Images {
+        fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
+            let x = draw::<B>(d, 1, &[2, 3, self.0[0], self.0[1]]).requires_grad();
+            let modes = [false, true].map(|align_corners| Interpolation::Linear { align_corners });
+            let mut made = vec![];
+            // Gradients that are there, and gradients that are put off themselves.
+            for there in [true, false] {
+                let mut all = vec![];
+                for mode in modes.into_iter().chain([Interpolation::Nearest]) {
+                    all.push(x.interpolate(&Target::Size(self.1.clone()), mode));
+                }
+                for mode in [Mode::Reflect, Mode::Replicate, Mode::Circular] {
+                    all.push(x.pad(&[3, 1, -1, 4], mode));
+                }
+                for y in &all {
+                    let g = if there { y.sum() } else { y.square().sum() }.backward();
+                    made.extend([bits(y), bits(g.get(&x).unwrap())]);
+                }
+            }
+            made
+        }
+    }
+    for (from, to) in [([20, 17], [40, 34]), ([19, 20], [7, 70]), ([16, 16], [16, 50]), ([30, 12], [11, 5])] {
+        same(&Images(from, to.to_vec()), &format!("{from:?} to {to:?}"));
+    }
+}
+
+#[test]
 fn tasks_of_a_callers_own_pool_ask_for_the_same() {
     use rayon::prelude::*;
     // A thread that waits for the device's threads takes up another task of its pool, which wants the same numbers.

@@ -11,6 +11,7 @@ mod fold;
 mod held;
 pub(crate) mod lanes;
 mod merge;
+mod network;
 mod rows;
 mod scan;
 mod sort;

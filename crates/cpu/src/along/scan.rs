@@ -117,11 +117,20 @@ struct Rows<'a, T, F> {
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Rows<'_, T, F> {
+impl<T: Number, F: Combine<T>> Kernel for Rows<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         for row in self.x.chunks_mut(self.n) {
+            // Integers give the same in any order, and one after the other takes fewer steps: a group of 16 is four registers of AVX2.
+            if const { matches!(T::DTYPE, DType::I64) } {
+                let mut all = F::neutral();
+                for v in row {
+                    all = F::two(all, *v);
+                    *v = all;
+                }
+                continue;
+            }
             let mut offset: Option<T> = None;
             for block in row.chunks_mut(SCAN_BLOCK) {
                 let mut carry = F::neutral();

@@ -8,6 +8,7 @@ use crate::buffer::View;
 use crate::isa::{Isa, Kernel, formula, formula_or_plain};
 use crate::memory::filled;
 use crate::parallel::try_pieces;
+use crate::simd::room::{Room, fresh_pieces};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};
@@ -23,6 +24,8 @@ struct Averages<'a, C> {
     /// For the lanes of windows that go side by side, and for the elements of one that has many.
     terms: &'a mut HostVec<C>,
     many: &'a mut HostVec<C>,
+    /// For the sums of columns of windows that are far apart.
+    columns: &'a mut [C],
 }
 
 /// Even windows that are summed at once: a register of the widest, and what is left of rows of few windows.
@@ -43,7 +46,11 @@ impl<C: Float> Kernel for Averages<'_, C> {
                 self.some(a, b, row, 0..from);
                 // Of windows that are far apart, a register of neighbours under one tap is read one by one.
                 let apart = even.step > 2 && count > 4 && plane.dilation[2] == 1;
-                if (1..=LANES).contains(&(a.count * b.count * count)) && !apart {
+                let few = (1..=LANES).contains(&(a.count * b.count * count));
+                if few && apart && count.is_power_of_two() && count <= FEW {
+                    self.by_columns(a, b, row, from..to);
+                    from = to;
+                } else if few && !apart {
                     if to - from >= WIDE {
                         self.windows::<WIDE>(a, b, row, from..to);
                         from = to;
@@ -155,6 +162,60 @@ impl<C: Float> Averages<'_, C> {
             from = start + L;
         }
     }
+    /// Even windows of a row that are far apart, and as wide as a power of two: lanes that stand in one column are added first, as the tree has it, by
+    /// registers of neighbours, and then those of each window. Window by window, averages of 8 x 8 of planes of 56 x 56 took 408 us, and take 168.
+    #[inline(always)]
+    fn by_columns(&mut self, a: Taps, b: Taps, row: usize, windows: Range<usize>) {
+        let (c, step) = (self.plane.axes[2][windows.start], self.even.step);
+        let divisor = C::lit(divisor(&[a, b, c]) as f64);
+        let span = (windows.len() - 1) * step + c.count;
+        let mut from = 0;
+        while from < span {
+            // As in `windows`, the last ones overlap with those before.
+            from = if span >= WIDE {
+                self.columns_of::<WIDE>([a, b, c], from.min(span - WIDE))
+            } else {
+                self.columns_of::<NARROW>([a, b, c], from.min(span - NARROW))
+            };
+        }
+        for (i, y) in self.y[row + windows.start..][..windows.len()].iter_mut().enumerate() {
+            let x = &self.columns[i * step..][..c.count];
+            let sum = if let &[a, b, c, d, e, f, g, h] = x {
+                ((a + e) + (c + g)) + ((b + f) + (d + h))
+            } else {
+                let mut few = [C::NOTHING; FEW];
+                few[..x.len()].copy_from_slice(x);
+                C::few(few)
+            };
+            *y = sum / divisor;
+        }
+    }
+    /// The sums of `L` columns of windows, from this one on; the column behind them.
+    #[inline(always)]
+    fn columns_of<const L: usize>(&mut self, [a, b, c]: [Taps; 3], from: usize) -> usize {
+        let taps = [a, b, Taps { first: c.first + from, count: 1, ..c }];
+        let sums = if a.count * b.count == 8 { self.of_eight::<L>(taps) } else { self.of_many::<L, 1>(taps) };
+        self.columns[from..][..L].copy_from_slice(&sums);
+        from + L
+    }
+    /// The sums of eight taps, one below the other.
+    #[inline(always)]
+    fn of_eight<const L: usize>(&self, taps: [Taps; 3]) -> [C; L] {
+        let (at, b) = (self.begin(taps), taps[1].count);
+        let mut t = [[0; 3]; 8];
+        for (n, t) in t.iter_mut().enumerate() {
+            *t = [n / b, n % b, 0];
+        }
+        let evens = two(
+            two(self.tap::<L, 1>(at, t[0]), self.tap::<L, 1>(at, t[4])),
+            two(self.tap::<L, 1>(at, t[2]), self.tap::<L, 1>(at, t[6])),
+        );
+        let odds = two(
+            two(self.tap::<L, 1>(at, t[1]), self.tap::<L, 1>(at, t[5])),
+            two(self.tap::<L, 1>(at, t[3]), self.tap::<L, 1>(at, t[7])),
+        );
+        two(evens, odds)
+    }
     /// Networks pool f32; f64 has fewer kinds of windows to compile.
     const OFTEN: bool = size_of::<C>() == 4;
 
@@ -251,14 +312,15 @@ pub(super) fn average<C: Float>(
     try_pieces(d, &mut y, together * windows, ns, &|start, part| {
         let (mut buffer, mut many) = (HostVec::new(), HostVec::new());
         let mut terms = filled(WIDE * LANES, C::NOTHING)?;
+        let mut columns = filled(plane.size[2], C::NOTHING)?;
         for (i, y) in part.chunks_mut(windows).enumerate() {
             let plane_at = (start / windows + i) * n;
             if buffer.is_empty() && !x.lies(plane_at, n) {
                 buffer = filled(n, C::NOTHING)?;
             }
             let x = if n == 0 { &[] } else { x.block(d.isa(), plane_at, n, n, &mut buffer) };
-            let (terms, many) = (&mut terms, &mut many);
-            let averages = Averages { plane, even, isa: d.isa(), x, y, terms, many };
+            let (terms, many, columns) = (&mut terms, &mut many, &mut columns[..]);
+            let averages = Averages { plane, even, isa: d.isa(), x, y, terms, many, columns };
             formula::<C, _>(d.isa(), averages);
         }
         Ok::<(), Error>(())
@@ -398,30 +460,30 @@ fn add_all<C: Float>(line: &mut [C], rows: &[C]) {
 
 fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
-    let mut dx = filled(planes * n, C::NOTHING)?;
-    if dx.is_empty() || windows == 0 {
-        return Ok(dx);
+    if planes * n == 0 || windows == 0 {
+        return filled(planes * n, C::NOTHING);
     }
     let (ns, whole) = ((n + 4 * windows) as f64 / n as f64, plane.whole());
     let holders = Holders::new(plane)?;
     let mut divisors = filled(windows, C::NOTHING)?;
     plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
-    try_pieces(d, &mut dx, n * (4096 / n).max(1), ns, &|start, part| {
+    // Each plane is zero before it gets anything, and in the cache: all of them by one thread were two fifths of it where windows share no element.
+    fresh_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, room: &mut Room<'_, C>| {
         let mut buffer = filled(windows, C::NOTHING)?;
         let mut shares = filled(plane.axes[2].len() + 1, C::NOTHING)?;
         let mut columns = filled(holders.all.len(), C::NOTHING)?;
-        for (i, dx) in part.chunks_mut(n).enumerate() {
-            let g = g.block(d.isa(), (start / n + i) * windows, windows, windows, &mut buffer);
+        for number in start / n..(start + room.left()) / n {
+            let g = g.block(d.isa(), number * windows, windows, windows, &mut buffer);
             if whole.is_some() {
                 // As below: it is added to 0.
-                dx.fill(C::NOTHING + g[0] / divisors[0]);
+                room.zeroed(n, C::NOTHING + g[0] / divisors[0]);
                 continue;
             }
+            let dx = room.zeroed(n, C::NOTHING);
             let (holders, divisors) = (&holders, &divisors[..]);
             let (shares, columns) = (&mut shares[..], &mut columns[..]);
             formula_or_plain::<C, _>(d.isa(), Shares { plane, holders, g, divisors, shares, columns, dx });
         }
-        Ok::<(), Error>(())
-    })?;
-    Ok(dx)
+        Ok(())
+    })
 }

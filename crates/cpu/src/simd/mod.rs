@@ -13,6 +13,7 @@
 //! * [`pools`]: the largest elements of windows.
 //! * [`side`]: where a tile's rows come from; [`tile`]: chains of fma in register tiles.
 //! * [`room`]: memory for results that is written once; [`stripes`]: by columns of matrices.
+//! * [`near`]: elements of a row by their places.
 //! * [`pages`]: large pages for large memory.
 //! * [`turned`]: blocks of memory turned on their side; [`short`]: short rows, to windows and back.
 //! * [`windows`]: formulas over contiguous operands.
@@ -28,6 +29,7 @@ pub(crate) mod folds;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod halves;
 pub(crate) mod isa;
+pub(crate) mod near;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub(crate) mod pages;

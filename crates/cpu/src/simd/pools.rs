@@ -215,6 +215,84 @@ impl<V: Picks, Y: Outcome> Kernel for Largest<'_, V, Y> {
     }
 }
 
+/// Lanes of the widest register.
+pub(crate) const LANES: usize = 16;
+
+/// The largest of each column of these lines of a calm plane, the first among equals, and where its line begins. Gives false, and does nothing, for an
+/// instruction set without such registers.
+///
+/// # Panics
+/// If a line leaves the plane, or there are fewer columns than the widest register has lanes.
+pub(crate) fn columns(isa: Isa, x: &[f32], lines: &[u32], best: &mut [f32], found: &mut [u32]) -> bool {
+    assert!(best.len() >= LANES && best.len() == found.len() && !lines.is_empty(), "columns of lines");
+    assert!(lines.iter().all(|&at| at as usize + best.len() <= x.len()), "a line leaves the plane");
+    match isa.level() {
+        Level::Plain => return false,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => dispatch(isa, Columns::<__m256> { x, lines, best, found, registers: PhantomData }),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => dispatch(isa, Columns::<__m512> { x, lines, best, found, registers: PhantomData }),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => {
+            dispatch(isa, Columns::<float32x4_t> { x, lines, best, found, registers: PhantomData })
+        }
+    }
+    true
+}
+
+/// Lines of a plane that are there, and as many columns as a register has lanes, or more. Made by [`columns`] alone.
+struct Columns<'a, V> {
+    x: &'a [f32],
+    lines: &'a [u32],
+    best: &'a mut [f32],
+    found: &'a mut [u32],
+    registers: PhantomData<V>,
+}
+
+impl<V: Picks> Kernel for Columns<'_, V> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Columns { x, lines, best, found, .. } = self;
+        let span = best.len();
+        let mut column = 0;
+        while column < span {
+            // The last register ends where the columns do.
+            let at = column.min(span - V::LANES);
+            // SAFETY: `columns` made this for an instruction set that an `Isa` was made for, and looked at the lines and at the number of columns;
+            // places are bits that nothing computes with.
+            unsafe {
+                let (mut most, mut place) = (V::splat(f32::NEG_INFINITY), V::splat(f32::from_bits(lines[0])));
+                for &line in lines {
+                    let v = V::load(x.as_ptr().add(line as usize + at));
+                    let above = v.above(most);
+                    most = v.or_else(most, above);
+                    place = V::splat(f32::from_bits(line)).or_else(place, above);
+                }
+                most.store(best.as_mut_ptr().add(at));
+                place.store(found.as_mut_ptr().add(at).cast());
+            }
+            column = at + V::LANES;
+        }
+    }
+}
+
+/// The largest of some numbers, none of which is NaN or -0, and its place: that of its line and its number. Of equals the one whose place is least.
+#[inline(always)]
+pub(crate) fn first_largest(numbers: &[f32], lines: &[u32], first: u32) -> (f32, u32) {
+    // As whole numbers, which are compared without a branch: a number's bits in the order of numbers, and below them how far its place is from the end.
+    const SIGN: u32 = 1 << 31;
+    let mut best = 0;
+    for (k, (v, line)) in numbers.iter().zip(lines).enumerate() {
+        let bits = v.to_bits();
+        let rank = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+        let key = u64::from(rank) << 32 | u64::from(u32::MAX - (line + first + k as u32));
+        best = best.max(key);
+    }
+    let (rank, place) = ((best >> 32) as u32, u32::MAX - best as u32);
+    (f32::from_bits(if rank & SIGN == 0 { !rank } else { rank ^ SIGN }), place)
+}
+
 /// What is wanted of a window: its largest element, or the place of that.
 pub(crate) trait Outcome: Copy {
     /// That of a window whose largest element is this one, at this place of the plane.

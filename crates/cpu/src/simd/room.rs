@@ -177,6 +177,20 @@ impl<'a, T: Copy> Room<'a, T> {
         slots.iter_mut().zip(part.iter().rev()).for_each(|(slot, &x)| _ = slot.write(x));
         self.written += part.len();
     }
+    /// Writes `n` elements more: the last `period` again and again.
+    ///
+    /// # Panics
+    /// If there are no so many.
+    pub(crate) fn again(&mut self, period: usize, n: usize) {
+        let first = self.written.checked_sub(period).expect("elements that were written");
+        let (end, slots) = (self.written + n, &mut self.slots[..self.written + n]);
+        while self.written < end {
+            // Twice as many each time, of whole periods.
+            let some = (self.written - first).min(end - self.written);
+            slots.copy_within(first..first + some, self.written);
+            self.written += some;
+        }
+    }
     /// Writes a copy of `part`.
     #[inline(always)]
     pub(crate) fn copy(&mut self, part: &[T]) {
@@ -471,12 +485,12 @@ pub(crate) fn is_few(d: &CpuDevice, len: usize) -> bool {
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_two<T: Element>(
+pub(crate) fn fresh_two<A: Element, B: Element>(
     d: &CpuDevice,
     sizes: &[[usize; 2]],
     ns: f64,
-    f: &(dyn Fn(usize, &mut Room<'_, T>, &mut Room<'_, T>) -> Result<()> + Sync),
-) -> Result<(HostVec<T>, HostVec<T>)> {
+    f: &(dyn Fn(usize, &mut Room<'_, A>, &mut Room<'_, B>) -> Result<()> + Sync),
+) -> Result<(HostVec<A>, HostVec<B>)> {
     let mut a = Fresh::new(sizes.iter().map(|s| s[0]).sum())?;
     let mut b = Fresh::new(sizes.iter().map(|s| s[1]).sum())?;
     let (mut left, mut right) = (a.slots(), b.slots());

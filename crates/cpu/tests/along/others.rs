@@ -155,6 +155,27 @@ fn few_of_many() {
     }
 }
 
+#[test]
+fn short_rows_side_by_side() {
+    let mut dice = Dice::new(29);
+    // Around the rows that go together, and around those of a task.
+    for (n, rows) in
+        (1..=17).map(|n| (n, 2 + n * 7 % 33)).chain([(2, 1023), (3, 1025), (10, 1024), (16, 1041)])
+    {
+        for dtype in DType::ALL {
+            let l = Layout::contiguous(Shape::new(&[rows, n]).unwrap());
+            let x = (dice.data(dtype, rows * n, true), l);
+            for first in [n, 1, n.div_ceil(2)] {
+                check_first(&x, first);
+            }
+        }
+        // Many equals, and rows that do not lie one after the other.
+        let l = Layout::contiguous(Shape::new(&[n, rows]).unwrap()).transpose(0, 1);
+        let few = (0..rows * n).map(|_| dice.pick(&[0.0f32, -0.0, 1.0, f32::NAN, f32::INFINITY, -1.0]));
+        check_first(&(HostData::F32(few.collect()).into(), l), n);
+    }
+}
+
 fn dice_wild(n: usize) -> bool {
     n.is_multiple_of(2)
 }
@@ -233,6 +254,63 @@ fn pools() {
                 (got, want) => panic!("{what}: {got:?} where the reference gives {want:?}"),
             }
             same(&what, Cpu::avg_pool_grad(&d, &p, cpu(&g), &dims[2..]), want_g.clone());
+        }
+    }
+}
+
+#[test]
+fn windows_that_are_far_apart() {
+    let mut dice = Dice::new(28);
+    // Wide windows in rows of one, of a few, and of more than registers have lanes; side by side, with gaps, over each other; eight lines and others.
+    for (size, kernel, stride) in [
+        ([56, 56], [8, 8], [8, 8]),
+        ([7, 35], [7, 8], [7, 9]),
+        ([9, 90], [3, 5], [2, 5]),
+        ([16, 16], [16, 8], [1, 8]),
+    ]
+    .into_iter()
+    .chain([([8, 80], [4, 16], [4, 4]), ([20, 20], [20, 4], [1, 4]), ([3, 40], [1, 8], [1, 4])])
+    {
+        let axis = |i: usize| {
+            let windows = (size[i] - kernel[i]) / stride[i] + 1;
+            Windows {
+                start: (0..windows).map(|w| (w * stride[i]) as isize).collect(),
+                len: vec![kernel[i]; windows],
+                divisor: vec![kernel[i]; windows],
+                dilation: 1,
+            }
+        };
+        for (kind, dtype) in [
+            (PoolKind::Max, DType::F32),
+            (PoolKind::Max, DType::F16),
+            (PoolKind::Avg, DType::F32),
+            (PoolKind::Avg, DType::F64),
+        ] {
+            let p = Pool { kind, axes: vec![axis(0), axis(1)] };
+            let (planes, n) = (3, size[0] * size[1]);
+            let l = Layout::contiguous(Shape::new(&[planes, size[0], size[1]]).unwrap());
+            let some = |dice: &mut Dice, few: &[f32]| -> Data {
+                let few = (0..planes * n).map(|_| dice.pick(few)).collect();
+                HostData::F32(few).into()
+            };
+            // Any numbers; many equals; zeros of both signs alone; what is greater than nothing.
+            let mut all = vec![dice.data(dtype, planes * n, false), dice.data(dtype, planes * n, true)];
+            if dtype == DType::F32 {
+                all.push(some(&mut dice, &[0.0, 1.0, 2.0]));
+                all.push(some(&mut dice, &[0.0, -0.0]));
+                all.push(some(&mut dice, &[-0.0]));
+                all.push(some(&mut dice, &[f32::NEG_INFINITY, f32::NEG_INFINITY, -1.0]));
+            }
+            for data in all {
+                let x = (data, l.clone());
+                let (want, places) = Reference::pool(&ReferenceDevice, &p, reference(&x)).unwrap();
+                for d in devices() {
+                    let what = format!("{kind:?} of {dtype}, {kernel:?} by {stride:?} of {size:?} on {d:?}");
+                    let (y, winners) = Cpu::pool(&d, &p, cpu(&x)).unwrap();
+                    same(&what, Ok(y), Ok(want.clone()));
+                    assert_eq!(winners.as_ref().map(|w| w.data().unwrap()), places.as_ref(), "{what}");
+                }
+            }
         }
     }
 }

@@ -54,6 +54,39 @@ fn parts_along_an_axis() {
 }
 
 #[test]
+fn a_few_wide_rows() {
+    // Several threads share a row: of parts that end within their shares, that lie in rows of their own, and that are turned.
+    let mut dice = Dice::new(9, 0);
+    for (rows, sizes) in [
+        (1, &[70_000, 1, 60_000][..]),
+        (1, &[40_000, 40_000]),
+        (2, &[20_000, 64, 30_000]),
+        (3, &[0, 5000, 33_000]),
+    ] {
+        let total = sizes.iter().sum();
+        let whole = Shape::new(&[rows, total]).unwrap();
+        let to = Layout::contiguous(whole.clone());
+        for dtype in [DType::F32, DType::U8] {
+            let mut at = 0;
+            let mut parts = Vec::new();
+            for &size in sizes {
+                let len = rows * size * 2;
+                let data = dice.data(dtype, len, Values::Wild).into();
+                let wide = Layout::contiguous(Shape::new(&[rows, 2 * size]).unwrap());
+                let layout = match parts.len() {
+                    0 => wide.slice(1, size, size, 1),
+                    1 => Layout::contiguous(Shape::new(&[size, rows]).unwrap()).transpose(0, 1),
+                    _ => wide.slice(1, 0, size, 2),
+                };
+                parts.push((Operand { data, layout }, to.slice(1, at, size, 1)));
+                at += size;
+            }
+            check("wide rows", dtype, &whole, &parts);
+        }
+    }
+}
+
+#[test]
 fn a_part_in_the_midst_of_a_value() {
     for round in 0..80 {
         let mut dice = Dice::new(8, round);

@@ -251,3 +251,43 @@ fn one_index_for_all_rows() {
         }
     }
 }
+
+#[test]
+fn picks_of_planes_that_are_put_off() {
+    // Rows or columns that all planes share, of planes that begin within the memory: enlarged, mirrored, in any order, and out of range.
+    let mut dice = Dice::new(11, 0);
+    let ways: [fn(i64, i64) -> i64; 5] = [
+        |i, n| i * n / 40,
+        |i, n| n - 1 - i % n,
+        |i, n| (i * 17 + 3) % n,
+        |i, n| (i - 1).clamp(0, n - 1),
+        |i, n| i + n - 39,
+    ];
+    for (dims, axis) in
+        [([3, 20, 33], 2), ([3, 33, 20], 1), ([2, 30, 40], 2), ([90, 1, 16], 2), ([90, 15, 1], 1)]
+    {
+        for (number, way) in ways.into_iter().enumerate() {
+            let n = dims[axis];
+            let at: Vec<i64> = (0..40).map(|i| way(i, n as i64)).collect();
+            for dtype in [DType::F32, DType::F16, DType::I64, DType::Bool] {
+                let mut whole = dims;
+                whole[0] += 1;
+                let layout = Layout::contiguous(Shape::new(&whole).unwrap());
+                let data = dice.data(dtype, layout.shape().numel(), Values::Wild);
+                let x = Operand { data: data.into(), layout: layout.slice(0, 1, dims[0], 1) };
+                let (mut wide, mut one) = (dims, [1; 3]);
+                (wide[axis], one[axis]) = (40, 40);
+                let layout = Layout::contiguous(Shape::new(&one).unwrap());
+                let layout = layout.broadcast_to(&Shape::new(&wide).unwrap(), "test").unwrap();
+                let index = Operand { data: HostData::I64(at.clone().into()).into(), layout };
+                let want = Reference::gather(&ReferenceDevice, x.reference(), axis, index.reference());
+                assert_eq!(want.is_err(), number == 4, "{n}");
+                for d in devices() {
+                    let d = d.fuse_from(0);
+                    let got = Cpu::gather(&d, x.cpu(), axis, index.cpu());
+                    same(&got, &want, &format!("{dims:?} along {axis}, way {number}, {dtype} {d:?}"));
+                }
+            }
+        }
+    }
+}

@@ -3,9 +3,11 @@
 //! Where an output lies between inputs is computed on the host, once per axis: in f32 for `Nearest`, whose rounding
 //! decides which element is taken (PyTorch's choice, in every dtype), and in f64 for `Linear`, where it only weighs.
 
-use super::{index_select, reshape};
+use super::{index_select, mul, sub};
+use crate::array;
 use crate::prelude::*;
 use elinvar_core::host;
+use std::sync::Arc;
 
 /// What an output element is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,41 @@ impl Map<3> for Blend {
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, t]: [L; 3]) -> L {
         b.fma(t, a * (L::lit(1.0) - t))
+    }
+}
+
+/// Two neighbours along an axis, blended; operands a and b. The gradient needs neither of them, and they are not kept for it.
+#[derive(Clone, Debug)]
+struct Blended {
+    axis: usize,
+    /// Of b, along the axis.
+    weight: Arc<[f64]>,
+}
+
+impl Blended {
+    /// The weights, for tensors of the rank of `like`, on its device.
+    fn weight<B: Backend>(&self, like: &Array<B>) -> Result<Array<B>> {
+        let mut column = Dims::from_elem(1, like.shape().rank());
+        column[self.axis] = self.weight.len();
+        let weight = Array::from_vec(like.device(), self.weight.to_vec(), &[self.weight.len()])?;
+        weight.cast(like.dtype())?.reshape(&Shape::new(&column)?)
+    }
+}
+
+impl Op for Blended {
+    const NAME: &'static str = "interpolate";
+    fn saves(&self, _: DType) -> Saves {
+        Saves::NOTHING
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        let [a, b] = [x[0], x[1]];
+        Ok(Outputs::from_buf([array::map(&Blend, [a, b, &self.weight(a)?])?]))
+    }
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("a blend has one result");
+        let t = V::from_array(self.weight(g.array())?);
+        let a = c.want(0, || mul(g, &sub(&t.scalar_like(1.0)?, &t)?))?;
+        Ok(vec![a, c.want(1, || mul(g, &t))?])
     }
 }
 
@@ -170,11 +207,8 @@ pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Res
                     return Ok(x);
                 }
                 let (left, right, weight) = a.linear(align_corners)?;
-                let mut column = Dims::from_elem(1, x.shape().rank());
-                column[a.axis] = a.out;
-                let weight = Array::from_vec(x.device(), weight, &[a.out])?.cast(x.dtype())?;
-                let weight = reshape::to_shape(&V::from_array(weight), &Shape::new(&column)?)?;
-                map(Blend, [&pick(&x, a.axis, left)?, &pick(&x, a.axis, right)?, &weight])
+                let blended = Blended { axis: a.axis, weight: weight.into() };
+                V::apply(blended, &[&pick(&x, a.axis, left)?, &pick(&x, a.axis, right)?])
             })
         }),
     }

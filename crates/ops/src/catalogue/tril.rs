@@ -1,6 +1,6 @@
 //! tril: the lower triangle of matrices, 0 elsewhere.
 
-use super::{triu, view};
+use super::triu;
 use crate::prelude::*;
 
 /// The elements of the last two axes of `x` on and below the diagonal that is `diagonal` above the main one; 0 above.
@@ -8,8 +8,7 @@ use crate::prelude::*;
 /// # Errors
 /// `ShapeMismatch` if x has no two axes; `OutOfMemory`.
 pub fn tril<V: Value>(x: &V, diagonal: isize) -> Result<V> {
-    let (row, col) = triu::coordinates("tril", x, diagonal)?;
-    super::where_(&super::le(&col, &row)?, x, &view::zeros(x, &Shape::scalar())?)
+    triu::triangle("tril", x, diagonal, false)
 }
 
 /// By name: operand x; attribute diagonal.
