@@ -6,13 +6,13 @@
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Placed, Pool, Random, Recorded, Scan, Scatter,
-    UpdateItem, View,
+    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Placed, Pool, Random, Recorded, RowsAndColumns,
+    Scan, Scatter, UpdateItem, View,
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
-use elinvar_ops::rows::Rows;
+use elinvar_ops::rows::{Columns, Rows};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
 use std::fmt;
@@ -396,6 +396,17 @@ impl<B: Backend> Backend for Twisted<B> {
         let len = rows_of(x[0].shape(), kept) * R::OUT.width(n, R::FOLDS.len());
         let Placed { buffer, layout } = B::rows(&d.inner, r, x.map(inner), kept, dtype)?;
         Ok(Placed { buffer: after::<B>(d, Work::Rows, buffer, dtype, len)?, layout })
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        _: &Self::Device,
+        _: &R,
+        _: [View<'_, Self>; N],
+        _: usize,
+        _: DType,
+        _: usize,
+    ) -> Result<Option<RowsAndColumns<B::Buffer>>> {
+        // Each is work of its own, where the twist is.
+        Ok(None)
     }
     fn sort(
         d: &Self::Device,

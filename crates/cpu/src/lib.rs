@@ -46,7 +46,7 @@ use elinvar_ops::backend::{self, *};
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::Rows;
+use elinvar_ops::rows::{Columns, Rows};
 use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::convert::Infallible;
@@ -236,6 +236,20 @@ impl Backend for Cpu {
             Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
         };
         Ok(y?.map(CpuBuffer::new))
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        d: &CpuDevice,
+        r: &R,
+        x: [Look<'_>; N],
+        kept: usize,
+        dtype: DType,
+        sums: usize,
+    ) -> Result<Option<RowsAndColumns<CpuBuffer>>> {
+        if !d.isa().has_formulas() {
+            return Ok(None);
+        }
+        let both = along::rows_and_columns(d, r, &hosts(&x)?, kept, dtype, sums)?;
+        Ok(both.map(|(y, sums)| (CpuBuffer::new(y).into(), sums.into_iter().map(CpuBuffer::new).collect())))
     }
     fn sort(d: &CpuDevice, x: Look<'_>, descending: bool, first: usize) -> Result<(CpuBuffer, CpuBuffer)> {
         let (values, places) = along::sort(d, &host(&x)?, descending, first)?;

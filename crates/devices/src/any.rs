@@ -9,7 +9,7 @@ use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::Rows;
+use elinvar_ops::rows::{Columns, Rows};
 use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
 use std::fmt;
@@ -268,6 +268,20 @@ impl Backend for Any {
         dtype: DType,
     ) -> Result<Placed<AnyBuffer>> {
         on!(d, B, d => B::rows(d, r, x.map(to::<B>), kept, dtype).map(|y| y.map(B::wrap)))
+    }
+    #[inline(never)]
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        d: &Device,
+        r: &R,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+        sums: usize,
+    ) -> Result<Option<RowsAndColumns<AnyBuffer>>> {
+        on!(d, B, d => {
+            let both = B::rows_and_columns(d, r, x.map(to::<B>), kept, dtype, sums)?;
+            Ok(both.map(|(y, sums)| (y.map(B::wrap), sums.into_iter().map(B::wrap).collect())))
+        })
     }
     fn sort(d: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(AnyBuffer, AnyBuffer)> {
         on!(d, B, d => B::sort(d, to::<B>(x), descending, first).map(|(v, i)| (B::wrap(v), B::wrap(i))))

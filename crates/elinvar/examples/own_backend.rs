@@ -12,7 +12,7 @@ use elinvar::ops::backend::*;
 use elinvar::ops::casting::Casting;
 use elinvar::ops::fold::Folding;
 use elinvar::ops::map::{IntMap, Map};
-use elinvar::ops::rows::Rows;
+use elinvar::ops::rows::{Columns, Rows};
 use elinvar::ops::update::Update;
 use elinvar::{Reference, ReferenceDevice, Result};
 use std::collections::BTreeMap;
@@ -175,6 +175,16 @@ impl Backend for Counting {
         dtype: DType,
     ) -> Result<Placed<HostData>> {
         Reference::rows(d.count("rows"), r, x.map(to), kept, dtype)
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        d: &Counter,
+        r: &R,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+        sums: usize,
+    ) -> Result<Option<RowsAndColumns<HostData>>> {
+        Reference::rows_and_columns(d.count("rows_and_columns"), r, x.map(to), kept, dtype, sums)
     }
     fn sort(d: &Counter, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         Reference::sort(d.count("sort"), to(x), descending, first)

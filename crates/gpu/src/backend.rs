@@ -29,7 +29,7 @@ use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::Rows;
+use elinvar_ops::rows::{Columns, Rows};
 use elinvar_ops::update::Update;
 use std::any::TypeId;
 use std::cell::Cell;
@@ -332,6 +332,17 @@ impl<D: Driver> Backend for Gpu<D> {
         let f = OfRows::<F, N>(*f);
         let [y] = steps(d, &long_rows::steps(&f, dtype, &looks(&x), kept, hold(d.info()?)), &x)?;
         Ok(y.into())
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        _: &Self::Device,
+        _: &R,
+        _: [Look<'_, D>; N],
+        _: usize,
+        _: DType,
+        _: usize,
+    ) -> Result<Option<RowsAndColumns<Self::Buffer>>> {
+        // A launch for each: sums over rows are shared by workgroups in another way than rows are.
+        Ok(None)
     }
     fn sort(
         d: &Self::Device,

@@ -13,7 +13,7 @@
 use crate::casting::Casting;
 use crate::fold::Folding;
 use crate::map::{IntMap, Map};
-use crate::rows::Rows;
+use crate::rows::{Columns, Rows};
 use crate::update::Update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
@@ -59,6 +59,9 @@ impl<B> Placed<B> {
         Placed { buffer: f(self.buffer), layout: self.layout }
     }
 }
+
+/// What [`Backend::rows_and_columns`] gives: the values, and the sums.
+pub type RowsAndColumns<B> = (Placed<B>, Vec<B>);
 
 impl<B> From<B> for Placed<B> {
     /// Row by row.
@@ -430,6 +433,17 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>>;
+    /// A row-wise formula with a value for each element as in `rows`, of f32 or f64, and the first `sums` of its sums over the rows: of each of
+    /// these, a number for each element of a row, summed in the order in which a fold takes rows. `None` where a backend does not take
+    /// both in one pass, or has none for operands that lie so: then each is an op of its own, to the same bits.
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        d: &Self::Device,
+        r: &R,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+        sums: usize,
+    ) -> Result<Option<RowsAndColumns<Self::Buffer>>>;
     /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros are equal.
     /// Gives the `first` values of each, at most all, and where they came from (i64).
     fn sort(

@@ -42,6 +42,10 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// ([`Lane::are_moderate`]). It changes no result.
     const ANGLES: bool = false;
 
+    /// Operands of which [`Map::vjp`] is `g` as it is. Then it is not computed: a copy of `g` for each operand of a sum was half of its
+    /// gradient.
+    const PASSES: &'static [usize] = &[];
+
     /// The formula.
     fn lane<L: Lane>(&self, x: [L; N]) -> L;
 
@@ -210,6 +214,18 @@ macro_rules! pointwise {
     )*};
 }
 
+/// Is it one of these?
+const fn is_among(i: usize, all: &[usize]) -> bool {
+    let mut k = 0;
+    while k < all.len() {
+        if all[k] == i {
+            return true;
+        }
+        k += 1;
+    }
+    false
+}
+
 macro_rules! fused_vjp {
     ($self:ident, $c:ident, $g:ident, $saves:ident, $m:ty, $n:literal, $i:literal, [$($x:ident),*]) => {{
         let mut k = 0..$n;
@@ -217,7 +233,11 @@ macro_rules! fused_vjp {
         let g = $g.array();
         // Decided by constants, so that only the kernels that a map needs are compiled.
         let from_inputs = || array::map(&VjpX::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, g]);
-        V::from_array(if const { <$m>::SAVES.outputs } {
+        if const { is_among($i, <$m>::PASSES) } {
+            debug_assert!($self.0.vjp($i, [0.5; $n], 0.25, 0.75f64) == 0.75, "{}: it does not pass g", <$m>::NAME);
+            $g.clone()
+        } else {
+            V::from_array(if const { <$m>::SAVES.outputs } {
             if $saves.inputs && !$saves.outputs {
                 from_inputs()?
             } else if const { <$m>::SAVES.inputs } {
@@ -230,6 +250,7 @@ macro_rules! fused_vjp {
         } else {
             array::map(&VjpG::<$m, $n, $i>($self.0), [g])?
         })
+        }
     }};
 }
 

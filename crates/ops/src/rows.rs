@@ -5,11 +5,11 @@
 //! term, fold in the canonical order, finish, next statistic, result.
 
 use crate::array::{self, Array};
-use crate::backend::{Backend, Fold};
+use crate::backend::{Backend, Fold, Placed};
 use crate::lane::Lane;
 use crate::op::{Context, Op, Outputs, Saves};
 use crate::value::{Value, gradient_to};
-use elinvar_core::{DType, Dims, Error, Result, Shape};
+use elinvar_core::{DType, Dims, Error, Layout, Result, Shape};
 use std::fmt::Debug;
 
 /// Most statistics that a row-wise op may have.
@@ -80,6 +80,15 @@ pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>>;
 }
 
+/// A row-wise op with a value for each element, of whose elements there are sums over the rows as well: the gradient by what all rows
+/// share, such as a norm's weight, beside that by the rows.
+pub trait Columns<const N: usize>: Rows<N> {
+    /// How many sums there are.
+    const SUMS: usize;
+    /// The term of sum `k` at one element.
+    fn column<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], n: L) -> L;
+}
+
 /// A row-wise op over chosen axes, on the tape. Results per row keep their axes with size 1; the statistics of a row are a new
 /// last axis.
 #[derive(Clone, Debug)]
@@ -110,7 +119,6 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
         let kept = shape.rank() - self.axes.len();
         let layouts = all.views().map(|v| v.layout.permute(&order));
         let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
-        let permuted = layouts[0].shape().clone();
         let y = B::rows(device, &self.rows, views, kept, dtype)?;
         Ok(Outputs::from_iter([match R::OUT {
             RowOut::Once => Array::placed(device, y, shape.without(&self.axes, true), dtype),
@@ -119,12 +127,7 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
                 dims.push(R::FOLDS.len());
                 Array::placed(device, y, Shape::new(&dims)?, dtype)
             }
-            RowOut::Each => {
-                let y = Array::placed(device, y, permuted, dtype);
-                let mut back = Dims::from_elem(0, order.len());
-                order.iter().enumerate().for_each(|(i, &o)| back[o] = i);
-                y.with_layout(y.layout().permute(&back))
-            }
+            RowOut::Each => each(device, y, &layouts[0], &order, dtype),
         }]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
@@ -132,6 +135,45 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
         let all = self.rows.backward(&self.axes, c, g)?;
         all.into_iter().enumerate().map(|(i, x)| x.map(|x| gradient_to(&x, c.shape(i))).transpose()).collect()
     }
+}
+
+/// A value for each element, of rows whose axes come last, with the axes in the order that they have in operands.
+fn each<B: Backend>(
+    device: &B::Device,
+    y: Placed<B::Buffer>,
+    permuted: &Layout,
+    order: &[usize],
+    dtype: DType,
+) -> Array<B> {
+    let y = Array::placed(device, y, permuted.shape().clone(), dtype);
+    let mut back = Dims::from_elem(0, order.len());
+    order.iter().enumerate().for_each(|(i, &o)| back[o] = i);
+    y.with_layout(y.layout().permute(&back))
+}
+
+/// The values of a row-wise op over `axes` of operands of f32 or f64, and the first `sums` of its sums over all other axes, which stay with
+/// size 1; if the backend has a way to take both at once, or else nothing.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn rows_and_columns<B: Backend, R: Columns<N>, const N: usize>(
+    r: &R,
+    axes: &[usize],
+    x: [&Array<B>; N],
+    sums: usize,
+) -> Result<Option<(Array<B>, Vec<Array<B>>)>> {
+    debug_assert!(R::OUT == RowOut::Each, "{}: it has no value for each element", R::NAME);
+    let device = x[0].device();
+    let all = array::align(R::NAME, x)?;
+    let (dtype, shape) = (all.dtype, all.shape());
+    let order = rows_last(shape, axes);
+    let kept = shape.rank() - axes.len();
+    let layouts = all.views().map(|v| v.layout.permute(&order));
+    let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
+    let Some((y, sums)) = B::rows_and_columns(device, r, views, kept, dtype, sums)? else { return Ok(None) };
+    let summed = shape.without(&order[..kept], true);
+    let sums = sums.into_iter().map(|sum| Array::new(device, sum, summed.clone(), dtype)).collect();
+    Ok(Some((each(device, y, &layouts[0], &order, dtype), sums)))
 }
 
 /// The axes of a shape with those of a row moved to the end, both in ascending order.

@@ -27,12 +27,13 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Placed, Pool, Random, Recorded, Scan, Scatter, UpdateItem,
+    ArgFold, Attention, Conv, Epilogue, Placed, Pool, Random, Recorded, RowsAndColumns, Scan, Scatter,
+    UpdateItem,
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::Rows;
+use elinvar_ops::rows::{Columns, Rows};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
 use std::fmt;
@@ -191,6 +192,17 @@ impl Backend for Reference {
         dtype: DType,
     ) -> Result<Placed<HostData>> {
         rows::rows(r, &x, kept, dtype).map(Placed::from)
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        _: &Device,
+        _: &R,
+        _: [View<'_>; N],
+        _: usize,
+        _: DType,
+        _: usize,
+    ) -> Result<Option<RowsAndColumns<HostData>>> {
+        // The definition is what each of them is alone.
+        Ok(None)
     }
     fn sort(_: &Device, x: View<'_>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         sort::sort(&x, descending, first)

@@ -83,6 +83,11 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
         if blocks == 1 {
             for (i, part) in part.chunks_mut(group).enumerate() {
                 let len = part.len() * n;
+                if let Some((halves, at)) = x.stored((first + i * group) * n, len)
+                    && F::rows_of_halves(d.isa(), halves, at, n, part)
+                {
+                    continue;
+                }
                 let terms = x.block(d.isa(), (first + i * group) * n, len, len, &mut buffer);
                 F::rows(d.isa(), terms, n, far, part);
             }
@@ -110,6 +115,12 @@ fn block<T: Number, F: Combine<T>>(
     buffer: &mut [T; BLOCK],
 ) -> T {
     lanes::lying::<T, F>(d.isa(), x, start, len, far).unwrap_or_else(|| {
+        let mut folded = [F::start()];
+        if let Some((halves, at)) = x.stored(start, len)
+            && F::rows_of_halves(d.isa(), halves, at, len, &mut folded)
+        {
+            return folded[0];
+        }
         x.read(d.isa(), start, &mut buffer[..len]);
         F::block(d.isa(), &buffer[..len], far)
     })

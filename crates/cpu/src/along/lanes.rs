@@ -71,6 +71,15 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         let _ = (isa, data, base, places, acc);
         false
     }
+    /// As [`Number::sum_halves`], if terms are added.
+    #[inline]
+    fn rows_of_halves(isa: Isa, data: &HostData, at: usize, n: usize, out: &mut [T]) -> bool
+    where
+        T: Number,
+    {
+        let _ = (isa, data, at, n, out);
+        false
+    }
 
     /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what an extreme costs.
     #[inline(always)]
@@ -126,9 +135,13 @@ macro_rules! float {
                 data: &HostData,
                 base: usize,
                 places: impl Iterator<Item = isize> + Clone,
-                acc: &mut [$t],
+                        acc: &mut [$t],
             ) -> bool {
                 <$t as Number>::add_halves(isa, data, base, places, acc)
+            }
+            #[inline]
+            fn rows_of_halves(isa: Isa, data: &HostData, at: usize, n: usize, out: &mut [$t]) -> bool {
+                <$t as Number>::sum_halves(isa, data, at, n, out)
             }
         }
         impl Combine<$t> for Prod {

@@ -5,6 +5,7 @@
 
 mod abreast;
 mod arg_fold;
+mod columns;
 mod digits;
 pub(crate) mod float;
 mod fold;
@@ -20,6 +21,7 @@ mod task;
 mod terms;
 
 pub(crate) use arg_fold::arg_fold;
+pub(crate) use columns::rows_and_columns;
 pub(crate) use fold::{float_sum, max, min, prod, sum};
 pub(crate) use rows::rows;
 pub(crate) use scan::scan;

@@ -30,6 +30,10 @@ pub(crate) trait Number: Element {
     ) -> bool {
         false
     }
+    /// The sums of rows of `n` halves from `at` on, at most a block, one after the other; or says that it does not.
+    fn sum_halves(_isa: Isa, _data: &HostData, _at: usize, _n: usize, _sums: &mut [Self]) -> bool {
+        false
+    }
 }
 
 /// Element `i` of a run.
@@ -99,6 +103,15 @@ impl Number for f32 {
         match data {
             HostData::F16(v) => halves::add(isa, v, base, places, sums),
             HostData::BF16(v) => halves::add(isa, v, base, places, sums),
+            _ => false,
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    fn sum_halves(isa: Isa, data: &HostData, at: usize, n: usize, sums: &mut [f32]) -> bool {
+        let end = at + n * sums.len();
+        match data {
+            HostData::F16(v) => halves::sum_rows(isa, &v[at..end], n, sums),
+            HostData::BF16(v) => halves::sum_rows(isa, &v[at..end], n, sums),
             _ => false,
         }
     }
@@ -252,6 +265,13 @@ impl<'a, T: Number> Stage<'a, T> {
         }
         let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         self.own?.get(base + at..base + at + padded)
+    }
+    /// Where the elements `start..start + len` lie in their storage, whatever their type, if they do one after the other.
+    pub fn stored(&self, start: usize, len: usize) -> Option<(&'a HostData, usize)> {
+        let (n, stride) = self.inner;
+        let (row, at) = (start / n.max(1), start % n.max(1));
+        let base = self.first.wrapping_add_signed(offset(&self.outer, row));
+        (stride == 1 && at + len <= n).then_some((self.data, base + at))
     }
     /// The elements `start..start + len` as parts that lie in memory, each with its elements one after the other, if there are at
     /// most `N`; the others are empty.

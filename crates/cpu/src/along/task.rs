@@ -202,7 +202,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 
 /// A row of an operand, in windows; `ALL`: of which none stands for others.
 #[derive(Clone, Copy)]
-struct Row<'a, C, const ALL: bool> {
+pub(super) struct Row<'a, C, const ALL: bool> {
     all: &'a [[C; WINDOW]],
     /// From a window to the next: 1, or 0 if all are the same.
     next: usize,
@@ -214,14 +214,14 @@ impl<'a, C, const ALL: bool> Row<'a, C, ALL> {
         if ALL { Row { all: &self.all[..windows], ..self } } else { self }
     }
     #[inline(always)]
-    fn window(&self, number: usize) -> &'a [C; WINDOW] {
+    pub(super) fn window(&self, number: usize) -> &'a [C; WINDOW] {
         &self.all[if ALL { number } else { number * self.next }]
     }
 }
 
 /// A row of each operand, `padded` elements.
 #[inline(always)]
-fn windows<'a, C, const ALL: bool, const N: usize>(
+pub(super) fn windows<'a, C, const ALL: bool, const N: usize>(
     all: &[&'a [C]; N],
     step: &[usize; N],
     row: usize,
@@ -338,7 +338,7 @@ pub(super) const fn keeps<R: Rows<N>, const N: usize>() -> bool {
 
 /// Elements `j` and after of each operand.
 #[inline(always)]
-fn elements<C: Float, L: Reading<C>, const N: usize>(w: &[&[C; WINDOW]; N], j: usize) -> [L; N] {
+pub(super) fn elements<C: Float, L: Reading<C>, const N: usize>(w: &[&[C; WINDOW]; N], j: usize) -> [L; N] {
     let mut all = [L::splat(C::NOTHING); N];
     for (a, w) in all.iter_mut().zip(w) {
         *a = L::load(&w[j..]);
@@ -348,7 +348,7 @@ fn elements<C: Float, L: Reading<C>, const N: usize>(w: &[&[C; WINDOW]; N], j: u
 
 /// Copies of each statistic.
 #[inline(always)]
-fn copies<C: Float, L: Reading<C>>(s: &[C; STATS]) -> [L; STATS] {
+pub(super) fn copies<C: Float, L: Reading<C>>(s: &[C; STATS]) -> [L; STATS] {
     let mut all = [L::splat(C::NOTHING); STATS];
     for (a, s) in all.iter_mut().zip(s) {
         *a = L::splat(*s);
@@ -358,11 +358,11 @@ fn copies<C: Float, L: Reading<C>>(s: &[C; STATS]) -> [L; STATS] {
 
 /// Terms of statistic `K`.
 #[derive(Clone, Copy)]
-struct Statistic<'a, C, R, const ALL: bool, const N: usize, const K: usize> {
-    r: R,
-    x: [Row<'a, C, ALL>; N],
-    s: [C; STATS],
-    n: C,
+pub(super) struct Statistic<'a, C, R, const ALL: bool, const N: usize, const K: usize> {
+    pub(super) r: R,
+    pub(super) x: [Row<'a, C, ALL>; N],
+    pub(super) s: [C; STATS],
+    pub(super) n: C,
 }
 
 impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize, const K: usize> Terms<C>
@@ -385,11 +385,11 @@ impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize, const K: usize> 
 
 /// Results.
 #[derive(Clone, Copy)]
-struct Results<'a, C, R, const ALL: bool, const N: usize> {
-    r: R,
-    x: [Row<'a, C, ALL>; N],
-    s: [C; STATS],
-    n: C,
+pub(super) struct Results<'a, C, R, const ALL: bool, const N: usize> {
+    pub(super) r: R,
+    pub(super) x: [Row<'a, C, ALL>; N],
+    pub(super) s: [C; STATS],
+    pub(super) n: C,
 }
 
 impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize> Terms<C> for Results<'a, C, R, ALL, N> {

@@ -12,7 +12,7 @@
 //! * [`chains`], [`planes`]: chains of fma for convolutions of few channels.
 //! * [`pools`]: the largest elements of windows.
 //! * [`side`]: where a tile's rows come from; [`tile`]: chains of fma in register tiles.
-//! * [`room`]: memory for results that is written once; [`stripes`]: by columns of matrices.
+//! * [`room`]: memory for results that is written once; [`stripes`]: by columns of matrices; [`combs`]: by rows that lie apart.
 //! * [`near`]: elements of a row by their places.
 //! * [`pages`]: large pages for large memory.
 //! * [`turned`]: blocks of memory turned on their side; [`short`]: short rows, to windows and back.
@@ -23,6 +23,7 @@
 pub(crate) mod amx;
 mod board;
 pub(crate) mod chains;
+pub(crate) mod combs;
 pub(crate) mod cut;
 pub(crate) mod fetch;
 pub(crate) mod folds;

@@ -38,6 +38,10 @@ fn rows_of_every_length() {
                 );
                 check("rows", Fold::Sum, &x, 1, DType::F32);
                 check("rows", f, &x, 1, DType::F32);
+                // Halves are summed as they are read.
+                let t = if wild { DType::F16 } else { DType::BF16 };
+                let x = (dice.data(t, rows * n, wild), x.1);
+                check("rows", Fold::Sum, &x, 1, t);
             }
         }
     }
@@ -57,6 +61,24 @@ fn columns_of_every_length() {
             let x = (dice.data(dtype, columns * n, n % 2 == 0), l);
             check("columns", Fold::Sum, &x, 1, dtype);
             check("columns", f, &x, 1, dtype);
+        }
+    }
+}
+
+#[test]
+fn lanes_of_columns_that_threads_share() {
+    let mut dice = Dice::new(7);
+    // Blocks of many terms and of fewer than there are shares; columns beyond those that go at once.
+    for (n, columns) in [(129, 129), (300, 1000), (136, 1100), (4099, 130), (8300, 129), (12_300, 130)] {
+        if cfg!(debug_assertions) && n * columns > 300_000 {
+            continue;
+        }
+        let l = Layout::contiguous(Shape::new(&[n, columns]).unwrap()).transpose(0, 1);
+        for t in [DType::F32, dice.pick(&[DType::F64, DType::I64, DType::BF16, DType::F16])] {
+            let x = (dice.data(t, n * columns, n == 300), l.clone());
+            for f in [Fold::Sum, dice.pick(&FOLDS)] {
+                check("lanes", f, &x, 1, folded(t, matches!(f, Fold::Sum | Fold::Prod)));
+            }
         }
     }
 }

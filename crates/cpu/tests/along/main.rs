@@ -1,6 +1,7 @@
 //! Work along axes against the reference, by bits.
 
 mod attention;
+mod columns;
 mod common;
 #[path = "../common/data.rs"]
 mod data;

@@ -22,13 +22,13 @@ use elinvar_kernel::library::{
 };
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Placed, Pool, PoolKind, Random, Recorded, Scan, Scatter, UpdateItem,
-    View,
+    ArgFold, Attention, Conv, Epilogue, Placed, Pool, PoolKind, Random, Recorded, RowsAndColumns, Scan,
+    Scatter, UpdateItem, View,
 };
 use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
-use elinvar_ops::rows::Rows;
+use elinvar_ops::rows::{Columns, Rows};
 use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -431,6 +431,17 @@ impl Backend for Interpreted {
         let all = run_steps(&long_rows::steps(&f, dtype, &operands, kept, d.hold), &inputs);
         assert_eq!(all[0].cells.len(), len);
         Ok(host(&all[0]).into())
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        _: &Device,
+        _: &R,
+        _: [View<'_, Self>; N],
+        _: usize,
+        _: DType,
+        _: usize,
+    ) -> Result<Option<RowsAndColumns<HostData>>> {
+        // Each is a kernel of its own.
+        Ok(None)
     }
     fn sort(_: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);

@@ -5,9 +5,9 @@
 //! How it can be wrong: rows far from 0. The variance is therefore the mean square of what is left after the mean was
 //! taken off (two passes), never a difference of squares.
 
-use super::{div::div, mean, mul, select, sub};
+use super::{div::div, mean, mul, reshape, select, sub};
 use crate::prelude::*;
-use crate::rows::{RowsOp, STATS};
+use crate::rows::{Columns, RowsOp, STATS, rows_and_columns};
 
 /// (x - mean) / sqrt(variance + eps) of x; times a weight if there are two operands; plus a bias if there are three.
 ///
@@ -92,6 +92,9 @@ impl<const N: usize> Rows<N> for Normalize {
                 mul(&left, &rows(Spread { eps }, axes, [x])?)
             }
         };
+        if let Some(all) = together::<_, _, N>(NormalizeGrad { eps }, axes, c, g)? {
+            return Ok(all);
+        }
         let mut all = vec![c.want(0, dx)?];
         if N > 1 {
             all.push(c.want(1, || {
@@ -177,6 +180,39 @@ impl<const N: usize> Rows<N> for NormalizeGrad {
             "normalize_grad: it stands in for the recorded gradient only where nothing records",
         ))
     }
+}
+
+impl<const N: usize> Columns<N> for NormalizeGrad {
+    const SUMS: usize = 2;
+    /// Those of the weight's gradient, and of the bias's.
+    #[inline(always)]
+    fn column<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], _: L) -> L {
+        if k == 0 { x[1] * ((x[0] - s[0]) * s[1]) } else { x[1] }
+    }
+}
+
+/// All gradients of a norm whose rows share the weight, and the bias if there is one: by `grad`, from (x, g, weight), if that by x is wanted
+/// and the backend has a way to take them at once.
+pub(super) fn together<V: Value, R: Columns<3>, const N: usize>(
+    grad: R,
+    axes: &[usize],
+    c: &Context<V>,
+    g: &V,
+) -> Result<Option<Vec<Option<V>>>> {
+    let shared = || {
+        let kept: Dims = (0..c.shape(0).rank()).filter(|a| !axes.contains(a)).collect();
+        (1..N).all(|i| summed(c.shape(0), c.shape(i)) == kept)
+    };
+    if V::TRACKS || N == 1 || !c.wants(0) || !(1..N).any(|i| c.wants(i)) || !shared() {
+        return Ok(None);
+    }
+    let x = [c.x(0).array(), g.array(), c.x(1).array()];
+    let Some((dx, sums)) = rows_and_columns(&grad, axes, x, N - 1)? else { return Ok(None) };
+    let mut all = vec![Some(V::from_array(dx))];
+    for (i, sum) in (1..N).zip(sums) {
+        all.push(c.want(i, || reshape::to_shape(&V::from_array(sum), c.shape(i)))?);
+    }
+    Ok(Some(all))
 }
 
 /// The sum of products over a row.

@@ -1,10 +1,10 @@
 //! rms_norm: each row, over the last axes, divided by its root mean square; then a weight.
 
 use super::layer_norm::last_axes;
-use super::normalize::{products, shaped, signed};
+use super::normalize::{products, shaped, signed, together};
 use super::{div::div, mean, mul, sub};
 use crate::prelude::*;
-use crate::rows::STATS;
+use crate::rows::{Columns, STATS};
 
 /// x / sqrt(mean(x^2) + eps) of x; times a weight if there are two operands. Statistic: 1 / sqrt(mean(x^2) + eps).
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,9 @@ impl<const N: usize> Rows<N> for RmsNorm {
                 mul(&sub(&h, &along)?, &rows(Rms { eps }, axes, [x])?)
             }
         };
+        if let Some(all) = together::<_, _, N>(RmsNormGrad { eps }, axes, c, g)? {
+            return Ok(all);
+        }
         let mut all = vec![c.want(0, dx)?];
         if N > 1 {
             all.push(c.want(1, || products(g, &y()?, c.shape(1)))?);
@@ -118,6 +121,15 @@ impl<const N: usize> Rows<N> for RmsNormGrad {
         Err(Error::autograd(
             "rms_norm_grad: it stands in for the recorded gradient only where nothing records",
         ))
+    }
+}
+
+impl<const N: usize> Columns<N> for RmsNormGrad {
+    const SUMS: usize = 1;
+    /// That of the weight's gradient.
+    #[inline(always)]
+    fn column<L: Lane>(&self, _: usize, x: [L; N], s: [L; STATS], _: L) -> L {
+        x[1] * (x[0] * s[0])
     }
 }
 

@@ -10,6 +10,7 @@ impl Map<2> for Sub {
     const NAME: &'static str = "sub";
     const SAVES: Saves = Saves::NOTHING;
     const LIGHT: bool = true;
+    const PASSES: &'static [usize] = &[0];
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x - y
