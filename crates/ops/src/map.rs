@@ -261,6 +261,27 @@ pointwise! {
     4: 5, 6, [x0, x1, x2, x3] = [x0, x1, x2, x3], [0, 1, 2, 3];
 }
 
+/// A formula that is part of an op, or of its gradient: one kernel where nothing is recorded, and the same ops one after the other where
+/// it is, so that it needs no gradient kernels of its own.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub(crate) fn formula<V: Value, M: Map<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V> {
+    if !const { V::TRACKS } {
+        return array::map(&m, x.map(|v| v.array())).map(V::from_array);
+    }
+    struct Whole<'a, M, V, const N: usize> {
+        m: M,
+        x: [&'a V; N],
+    }
+    impl<M: Map<N>, V: Value, const N: usize> Tracer<V> for Whole<'_, M, V, N> {
+        fn run<L: Lane>(&self, enter: impl Fn(&V) -> L) -> L {
+            self.m.lane(self.x.map(enter))
+        }
+    }
+    trace(x[0].device(), x[0].dtype(), &Whole { m, x })
+}
+
 /// The gradient formula run on tensors instead of numbers: each step is an op with a gradient of its own.
 fn traced_vjp<V: Value, M: Map<N>, const N: usize>(
     m: &M,

@@ -191,6 +191,59 @@ fn derivatives_of_attention_and_recurrent_nets() {
     ]);
 }
 
+/// What is at the ends of a recurrent net: states before and after, from both sides and through layers. Gradients come by y, by
+/// last states alone, and by each of them alone, which leaves some gates without one.
+#[test]
+fn derivatives_of_states() {
+    let net = |gates: usize, inputs: usize| {
+        vec![
+            some(&[2, 1, inputs], 1),
+            some(&[gates, inputs], 2),
+            some(&[gates, 1], 3),
+            some(&[gates], 4),
+            some(&[gates], 5),
+        ]
+    };
+    let with = |gates: usize, states: &[usize]| {
+        let mut all = net(gates, 1);
+        all.extend(states.iter().enumerate().map(|(i, &n)| some(&[n, 1, 1], 6 + i)));
+        all
+    };
+    fn weights(x: &[T]) -> RnnWeights<'_, T> {
+        RnnWeights { w_ih: &x[1], w_hh: &x[2], b_ih: Some(&x[3]), b_hh: Some(&x[4]) }
+    }
+    fn ways(bidirectional: bool) -> RnnOptions {
+        RnnOptions { batch_first: false, bidirectional }
+    }
+    fn lstm(x: &[T], n: usize, o: RnnOptions) -> Result<(T, T, T)> {
+        op::lstm(&x[0], Some((&x[5], &x[6])), &vec![weights(x); n], o)
+    }
+    let flat = |x: &T| op::flatten(x, 0, -1);
+    check(vec![
+        ("lstm by y and its last states, from both sides", with(4, &[2, 2]), {
+            Box::new(move |x| {
+                let (y, h, c) = lstm(x, 2, ways(true))?;
+                op::concat(&[&flat(&y)?, &flat(&h)?, &flat(&c)?], 0)
+            })
+        }),
+        ("lstm by its last outputs", with(4, &[1, 1]), Box::new(|x| lstm(x, 1, ways(false)).map(|r| r.1))),
+        ("lstm by its last memories", with(4, &[1, 1]), Box::new(|x| lstm(x, 1, ways(false)).map(|r| r.2))),
+        ("lstm by its first output", with(4, &[1, 1]), {
+            Box::new(|x| op::select(&lstm(x, 1, ways(false))?.0, 0, 0))
+        }),
+        ("two layers of lstm", with(4, &[2, 2]), Box::new(|x| lstm(x, 2, ways(false)).map(|r| r.0))),
+        ("gru by y and its last states, from both sides", with(3, &[2]), {
+            Box::new(move |x| {
+                let (y, h) = op::gru(&x[0], Some(&x[5]), &[weights(x); 2], ways(true))?;
+                op::concat(&[&flat(&y)?, &flat(&h)?], 0)
+            })
+        }),
+        ("two layers of rnn_tanh by their last states", with(1, &[2]), {
+            Box::new(|x| op::rnn_tanh(&x[0], Some(&x[5]), &[weights(x); 2], ways(false)).map(|r| r.1))
+        }),
+    ]);
+}
+
 #[test]
 fn derivatives_of_losses() {
     let pair = || vec![some(&[2, 3], 1), some(&[2, 3], 5)];
@@ -284,10 +337,24 @@ fn a_gradient_has_the_same_bits_whether_it_is_recorded_or_not() {
         ),
         ("huber_loss", Box::new(|x| op::huber_loss(&x[0], &x[1], Reduction::Mean, 1.0))),
     ];
-    for (name, f) in rows {
+    let net = |gates: usize| {
+        vec![vec![9, 3, 4], vec![gates * 5, 4], vec![gates * 5, 5], vec![gates * 5], vec![gates * 5]]
+    };
+    fn both(x: &[T]) -> [RnnWeights<'_, T>; 2] {
+        [RnnWeights { w_ih: &x[1], w_hh: &x[2], b_ih: Some(&x[3]), b_hh: Some(&x[4]) }; 2]
+    }
+    let o = RnnOptions { batch_first: false, bidirectional: true };
+    let nets: Vec<(&str, usize, Function)> = vec![
+        ("lstm", 4, Box::new(move |x| op::lstm(&x[0], None, &both(x), o).map(|r| r.0))),
+        ("lstm by its memories", 4, Box::new(move |x| op::lstm(&x[0], None, &both(x), o).map(|r| r.2))),
+        ("gru", 3, Box::new(move |x| op::gru(&x[0], None, &both(x), o).map(|r| r.0))),
+        ("rnn_tanh", 1, Box::new(move |x| op::rnn_tanh(&x[0], None, &both(x), o).map(|r| r.0))),
+    ];
+    let rows = rows.into_iter().map(|(name, f)| (name, vec![vec![30, 40], vec![40], vec![40]], f));
+    for (name, shapes, f) in rows.chain(nets.into_iter().map(|(name, gates, f)| (name, net(gates), f))) {
         let narrow =
             |v: Vec<f64>, shape: &[usize]| of(v.iter().map(|&v| v as f32).collect(), shape).requires_grad();
-        let x = [(vec![30, 40], 1), (vec![40], 2), (vec![40], 3)].map(|(s, i)| narrow(numbers(&s, i), &s));
+        let x: Vec<T> = shapes.iter().enumerate().map(|(i, s)| narrow(numbers(s, 1 + i), s)).collect();
         let y = f(&x).unwrap();
         let seed = of(numbers(y.shape(), 9).iter().map(|&v| v as f32).collect(), y.shape());
         let pass = |create_graph| {

@@ -12,6 +12,8 @@ use elinvar_ops::lane::Lane;
 pub(crate) trait Finish<T>: Sync {
     /// Is there nothing to do?
     fn nothing(&self) -> bool;
+    /// All elements of a tile.
+    fn tile(&self, isa: Isa, tile: &mut Tile<'_, T>);
     /// Elements `row, col..` of a batch.
     fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
     /// Whole rows of `n`, at most [`NARROW`], one after the other, from `row` on.
@@ -30,12 +32,10 @@ pub(crate) fn finish<T: Real>(isa: Isa, finish: &dyn Finish<T>, tile: &mut Tile<
     if finish.nothing() {
         return;
     }
-    let (b, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
-    if let Some(all) = tile.narrow_rows(NARROW) {
-        return finish.rows(isa, b, rows.start, all.len() / rows.len(), all);
-    }
-    for (i, row) in rows.enumerate() {
-        finish.finish(isa, b, row, col, tile.row(i));
+    let (b, rows) = (tile.batch, tile.rows.clone());
+    match tile.narrow_rows(NARROW) {
+        Some(all) => finish.rows(isa, b, rows.start, all.len() / rows.len(), all),
+        None => finish.tile(isa, tile),
     }
 }
 
@@ -55,6 +55,17 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
     fn nothing(&self) -> bool {
         // By name, for there is no other way to see that a formula gives back what it gets.
         N == 0 && E::NAME == elinvar_ops::backend::Plain::NAME
+    }
+    fn tile(&self, isa: Isa, tile: &mut Tile<'_, T>) {
+        let (batch, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
+        if isa.has_formulas()
+            && let Some(x) = self.lying()
+        {
+            return read(isa, OfTile { follow: self, x, tile });
+        }
+        for (i, row) in rows.enumerate() {
+            self.finish(isa, batch, row, col, tile.row(i));
+        }
     }
     fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
         let mut room = [[T::ZERO; STAGE]; N];
@@ -90,6 +101,17 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
 }
 
 impl<T: Real, E: Epilogue<N>, const N: usize> Follow<'_, T, E, N> {
+    /// The numbers of all operands, if those of a row are neighbours in each.
+    fn lying(&self) -> Option<[&[T]; N]> {
+        let mut all = [&[][..]; N];
+        for (all, x) in all.iter_mut().zip(&self.extra) {
+            match x.data {
+                Numbers::Own(data) if x.col == 1 => *all = data,
+                Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => return None,
+            }
+        }
+        Some(all)
+    }
     /// The formula on elements of the result and as many of each operand.
     fn each(&self, isa: Isa, x: [&[T]; N], y: &mut [T]) {
         // Where formulas are not compiled, they are called: an fma is a call there anyway.
@@ -148,32 +170,75 @@ fn window<T: Real, R: Reading<T> + Lane, E: Epilogue<N>, const N: usize, const W
     }
 }
 
+/// The formula on a row.
+#[inline(always)]
+fn row<T, M, S, E, const N: usize>(e: &E, x: [&[T]; N], y: &mut [T])
+where
+    T: Real,
+    M: Reading<T> + Lane,
+    S: Reading<T> + Lane,
+    E: Epilogue<N>,
+{
+    let zeros = [T::ZERO; WINDOW];
+    let (whole, rest) = y.as_chunks_mut::<WINDOW>();
+    let mut at = 0;
+    for y in whole {
+        let mut all = [&zeros; N];
+        for (all, x) in all.iter_mut().zip(&x) {
+            *all = x[at..].first_chunk().expect("an operand is as long as the result");
+        }
+        window::<T, M, E, N, WINDOW>(e, y, all);
+        at += WINDOW;
+    }
+    for y in rest.chunks_mut(FEW) {
+        let mut staged = [[T::ZERO; FEW]; N];
+        for (staged, x) in staged.iter_mut().zip(&x) {
+            staged[..y.len()].copy_from_slice(&x[at..][..y.len()]);
+        }
+        let mut few = [T::ZERO; FEW];
+        few[..y.len()].copy_from_slice(y);
+        window::<T, S, E, N, FEW>(e, &mut few, staged.each_ref());
+        y.copy_from_slice(&few[..y.len()]);
+        at += FEW;
+    }
+}
+
 impl<T: Real, E: Epilogue<N>, const N: usize> Reads for Lanes<'_, T, E, N> {
     type T = T;
     const WIDE: bool = false;
     #[inline(always)]
     fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
-        let zeros = [T::ZERO; WINDOW];
-        let (whole, rest) = self.y.as_chunks_mut::<WINDOW>();
-        let mut at = 0;
-        for y in whole {
-            let mut all = [&zeros; N];
-            for (all, x) in all.iter_mut().zip(&self.x) {
-                *all = x[at..].first_chunk().expect("an operand is as long as the result");
-            }
-            window::<T, M, E, N, WINDOW>(self.e, y, all);
-            at += WINDOW;
+        row::<T, M, S, E, N>(self.e, self.x, self.y);
+    }
+}
+
+/// The rows of a tile, of operands that lie in memory as they are computed with. A call for each row, which made room for operands that
+/// might lie otherwise, took a tenth of 32 rows of 256 terms by 1024 columns.
+struct OfTile<'a, 'b, 'c, T, E, const N: usize> {
+    follow: &'a Follow<'b, T, E, N>,
+    x: [&'a [T]; N],
+    tile: &'a mut Tile<'c, T>,
+}
+
+impl<T: Real, E: Epilogue<N>, const N: usize> Reads for OfTile<'_, '_, '_, T, E, N> {
+    type T = T;
+    const WIDE: bool = false;
+    #[inline(always)]
+    fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
+        let Self { follow, x, tile } = self;
+        let (batch, first, col) = (tile.batch, tile.rows.start, tile.cols.start);
+        let mut at = [0; N];
+        for (at, extra) in at.iter_mut().zip(&follow.extra) {
+            *at = extra.at(batch, first, col);
         }
-        for y in rest.chunks_mut(FEW) {
-            let mut staged = [[T::ZERO; FEW]; N];
-            for (staged, x) in staged.iter_mut().zip(&self.x) {
-                staged[..y.len()].copy_from_slice(&x[at..][..y.len()]);
+        for i in 0..tile.rows.len() {
+            let y = tile.row(i);
+            let mut of_row = x;
+            for ((x, at), extra) in of_row.iter_mut().zip(&mut at).zip(&follow.extra) {
+                *x = &x[*at as usize..][..y.len()];
+                *at += extra.row;
             }
-            let mut few = [T::ZERO; FEW];
-            few[..y.len()].copy_from_slice(y);
-            window::<T, S, E, N, FEW>(self.e, &mut few, staged.each_ref());
-            y.copy_from_slice(&few[..y.len()]);
-            at += FEW;
+            row::<T, M, S, E, N>(follow.e, of_row, y);
         }
     }
 }
@@ -185,5 +250,6 @@ impl<T> Finish<T> for Nothing {
     fn nothing(&self) -> bool {
         true
     }
+    fn tile(&self, _: Isa, _: &mut Tile<'_, T>) {}
     fn finish(&self, _: Isa, _: usize, _: usize, _: usize, _: &mut [T]) {}
 }

@@ -9,4 +9,5 @@ mod fast;
 mod prepacked;
 #[path = "../common/processor.rs"]
 mod processor;
+mod recurrent;
 mod tools;

@@ -1,47 +1,101 @@
 //! gru: a recurrent net of gated units, in layers, in one direction or both.
 
-use super::recurrent::{self, Cell, RnnOptions, RnnWeights, recur};
-use super::{add, split};
+use super::mul;
+use super::recurrence::{Back, Cell, Gates, SigmoidBy, Step, TanhBy};
+use super::recurrent::{self, RnnOptions, RnnWeights};
+use crate::map::formula;
 use crate::prelude::*;
 
-/// The candidate from the gate r before its function, and the input's and the state's part: tanh(x + sigmoid(r) h)
+/// The function of a gate from the input's and the state's part: sigmoid(x + h)
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate;
+struct Gate;
+
+impl Map<2> for Gate {
+    const NAME: &'static str = "gru";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, h]: [L; 2]) -> L {
+        (x + h).sigmoid()
+    }
+}
+
+/// 1 - sigmoid(x + h) as sigmoid(-(x + h)), which keeps its digits when x + h is large.
+#[derive(Clone, Copy, Debug)]
+struct Rest;
+
+impl Map<2> for Rest {
+    const NAME: &'static str = "gru";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, h]: [L; 2]) -> L {
+        (-(x + h)).sigmoid()
+    }
+}
+
+/// The candidate from the gate r, and the input's and the state's part: tanh(x + r h)
+#[derive(Clone, Copy, Debug)]
+struct Candidate;
 
 impl Map<3> for Candidate {
     const NAME: &'static str = "gru";
     #[inline(always)]
     fn lane<L: Lane>(&self, [r, x, h]: [L; 3]) -> L {
-        r.sigmoid().fma(h, x).tanh()
+        r.fma(h, x).tanh()
     }
 }
 
-/// The next state from the gate z before its function, the candidate and the state: (1 - sigmoid(z)) n + sigmoid(z) h
+/// The next state from the gate z, 1 - z, the candidate and the state: (1 - z) n + z h
 #[derive(Clone, Copy, Debug)]
-pub struct Mix;
+struct Mix;
 
-impl Map<3> for Mix {
+impl Map<4> for Mix {
     const NAME: &'static str = "gru";
-    /// 1 - sigmoid(z) is sigmoid(-z), which keeps its digits when z is large.
+    const LIGHT: bool = true;
     #[inline(always)]
-    fn lane<L: Lane>(&self, [z, n, h]: [L; 3]) -> L {
-        z.sigmoid().fma(h, (-z).sigmoid() * n)
+    fn lane<L: Lane>(&self, [z, rest, n, h]: [L; 4]) -> L {
+        z.fma(h, rest * n)
+    }
+}
+
+/// The gradient by what the gate z is of, from that by the next state: (g (h - n)) (z (1 - z))
+#[derive(Clone, Copy, Debug)]
+struct MixBy;
+
+impl Map<5> for MixBy {
+    const NAME: &'static str = "gru";
+    const LIGHT: bool = true;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [g, z, rest, n, h]: [L; 5]) -> L {
+        (g * (h - n)) * (z * rest)
     }
 }
 
 /// The gates r, z, n; the state h.
+#[derive(Clone, Copy, Debug)]
 struct Gru;
 
 impl Cell for Gru {
     const NAME: &'static str = "gru";
     const GATES: usize = 3;
     const STATES: usize = 1;
-    fn step<V: Value>(input: &V, states: &[V], w: &RnnWeights<V>) -> Result<Vec<V>> {
-        let h = states[0].shape()[1];
-        let sizes = [h; 3];
-        let (x, s) = (split::sizes(input, &sizes, 1)?, split::sizes(&recur(&states[0], w)?, &sizes, 1)?);
-        let n = map(Candidate, [&add(&x[0], &s[0])?, &x[2], &s[2]])?;
-        Ok(vec![map(Mix, [&add(&x[1], &s[1])?, &n, &states[0]])?])
+    /// r, z, 1 - z, the candidate and the state's part of it.
+    const KEPT: usize = 5;
+    const APART: bool = true;
+    fn step<V: Value>(gates: &Gates<V>, before: &[V], _: bool) -> Result<Step<V>> {
+        let (x, s) = (gates.inputs::<Self>()?, gates.parts::<Self>()?);
+        let r = formula(Gate, [&x[0], &s[0]])?;
+        let (z, rest) = (formula(Gate, [&x[1], &s[1]])?, formula(Rest, [&x[1], &s[1]])?);
+        let n = formula(Candidate, [&r, &x[2], &s[2]])?;
+        let h = formula(Mix, [&z, &rest, &n, &before[0]])?;
+        Ok(Step { after: vec![h], kept: vec![r, z, rest, n, s[2].clone()] })
+    }
+    fn back<V: Value>(step: &Step<V>, before: &[V], g: &[Option<V>]) -> Result<Back<V>> {
+        let g = g[0].as_ref().expect("its only state has the only gradient");
+        let [r, z, rest, n, s_n] = &step.kept[..] else { unreachable!("what it keeps") };
+        let by_z = formula(MixBy, [g, z, rest, n, &before[0]])?;
+        let by_n = formula(TanhBy, [g, rest, n])?;
+        let by_r = formula(SigmoidBy, [&by_n, s_n, r])?;
+        let by_s_n = mul(&by_n, r)?;
+        let parts = |n: V| vec![Some(by_r.clone()), Some(by_z.clone()), Some(n)];
+        Ok(Back { input: parts(by_n), state: parts(by_s_n), before: vec![Some(mul(g, z)?)] })
     }
 }
 

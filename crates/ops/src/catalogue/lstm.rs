@@ -1,7 +1,9 @@
 //! lstm: a recurrent net of long short-term memory cells, in layers, in one direction or both.
 
-use super::recurrent::{self, Cell, RnnOptions, RnnWeights, recur};
-use super::{add, split};
+use super::recurrence::{Back, Cell, Gates, SigmoidBy, Step, TanhBy};
+use super::recurrent::{self, RnnOptions, RnnWeights};
+use super::{mul, sigmoid, tanh};
+use crate::map::formula;
 use crate::prelude::*;
 
 /// The next memory from the gates i, f, g before their functions, and the memory: sigmoid(f) c + sigmoid(i) tanh(g)
@@ -12,7 +14,20 @@ impl Map<4> for Memory {
     const NAME: &'static str = "lstm";
     #[inline(always)]
     fn lane<L: Lane>(&self, [i, f, g, c]: [L; 4]) -> L {
-        f.sigmoid().fma(c, i.sigmoid() * g.tanh())
+        Next.lane([i.sigmoid(), f.sigmoid(), g.tanh(), c])
+    }
+}
+
+/// The same from the functions of the gates: f c + i g
+#[derive(Clone, Copy, Debug)]
+struct Next;
+
+impl Map<4> for Next {
+    const NAME: &'static str = "lstm";
+    const LIGHT: bool = true;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [i, f, g, c]: [L; 4]) -> L {
+        f.fma(c, i * g)
     }
 }
 
@@ -28,19 +43,61 @@ impl Map<2> for Output {
     }
 }
 
+/// The gradient by the memory from that by the output h, the function of the gate o, y = tanh(memory), and what
+/// comes from the step after: h o (1 - y^2) + c
+#[derive(Clone, Copy, Debug)]
+struct MemoryBy;
+
+impl Map<4> for MemoryBy {
+    const NAME: &'static str = "lstm";
+    const LIGHT: bool = true;
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [h, o, y, c]: [L; 4]) -> L {
+        let one = L::lit(1.0);
+        (h * o).fma((one - y) * (one + y), c)
+    }
+}
+
 /// The gates i, f, g, o; the states h, c.
+#[derive(Clone, Copy, Debug)]
 struct Lstm;
 
 impl Cell for Lstm {
     const NAME: &'static str = "lstm";
     const GATES: usize = 4;
     const STATES: usize = 2;
-    fn step<V: Value>(input: &V, states: &[V], w: &RnnWeights<V>) -> Result<Vec<V>> {
-        let gates = add(input, &recur(&states[0], w)?)?;
-        let h = states[0].shape()[1];
-        let gates = split::sizes(&gates, &[h; 4], 1)?;
-        let c = map(Memory, [&gates[0], &gates[1], &gates[2], &states[1]])?;
-        Ok(vec![map(Output, [&gates[3], &c])?, c])
+    /// The functions of the gates: computed anew, the gradient of 64 steps of 32 x 256 took 27.1 ms where it took 25.7.
+    const KEPT: usize = 4;
+    const APART: bool = false;
+    fn step<V: Value>(gates: &Gates<V>, before: &[V], keeps: bool) -> Result<Step<V>> {
+        let [i, f, g, o] = &gates.parts::<Self>()?[..] else { unreachable!("four gates") };
+        if !keeps {
+            let c = formula(Memory, [i, f, g, &before[1]])?;
+            return Ok(Step { after: vec![formula(Output, [o, &c])?, c], kept: vec![] });
+        }
+        let (i, f, g, o) = (sigmoid(i)?, sigmoid(f)?, tanh(g)?, sigmoid(o)?);
+        let c = formula(Next, [&i, &f, &g, &before[1]])?;
+        Ok(Step { after: vec![mul(&o, &tanh(&c)?)?, c], kept: vec![i, f, g, o] })
+    }
+    fn back<V: Value>(step: &Step<V>, before: &[V], g: &[Option<V>]) -> Result<Back<V>> {
+        let [i, f, n, o] = &step.kept[..] else { unreachable!("what it keeps") };
+        let y = &tanh(&step.after[1])?;
+        let (by_o, by_c) = match (&g[0], &g[1]) {
+            (Some(h), c) => {
+                let by_c = match c {
+                    Some(c) => formula(MemoryBy, [h, o, y, c])?,
+                    None => formula(TanhBy, [h, o, y])?,
+                };
+                (Some(formula(SigmoidBy, [h, y, o])?), Some(by_c))
+            }
+            (None, c) => (None, c.clone()),
+        };
+        let Some(g) = by_c else { return Ok(Back { input: vec![None; 4], state: vec![], before: vec![None; 2] }) };
+        let by_i = formula(SigmoidBy, [&g, n, i])?;
+        let by_f = formula(SigmoidBy, [&g, &before[1], f])?;
+        let by_n = formula(TanhBy, [&g, i, n])?;
+        let input = vec![Some(by_i), Some(by_f), Some(by_n), by_o];
+        Ok(Back { input, state: vec![], before: vec![None, Some(mul(&g, f)?)] })
     }
 }
 

@@ -12,6 +12,7 @@ mod classes;
 pub mod conv;
 pub mod normalize;
 pub mod pool;
+mod recurrence;
 pub mod recurrent;
 pub mod reduction;
 pub mod view;

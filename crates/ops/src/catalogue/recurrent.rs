@@ -1,8 +1,9 @@
 //! What all recurrent nets share: layers, directions, time steps.
 //!
-//! The input's part of all gates is one product over all time steps; what is left for a step is the product with the
-//! state and one or two maps. A cell says only what one step does.
+//! The input's part of all gates is one product over all time steps; what is left is an op of all steps of a layer
+//! ([`super::recurrence`]). A cell says only what one step does.
 
+use super::recurrence::{self, Cell};
 use super::{concat, linear, reshape, stack, transpose, unbind};
 use crate::prelude::*;
 use crate::value::cast;
@@ -35,23 +36,6 @@ pub struct RnnOptions {
     pub batch_first: bool,
     /// Does every layer also run backwards? Then weights and states alternate forwards, backwards.
     pub bidirectional: bool,
-}
-
-/// What one step of a cell does.
-pub(super) trait Cell {
-    /// The op's name.
-    const NAME: &'static str;
-    /// How many rows of gates.
-    const GATES: usize;
-    /// How many states; the first is the output.
-    const STATES: usize;
-    /// The next states (each [n, h]) from the input's part of the gates [n, gates * h] and the states.
-    fn step<V: Value>(input: &V, states: &[V], w: &RnnWeights<V>) -> Result<Vec<V>>;
-}
-
-/// The state's part of the gates.
-pub(super) fn recur<V: Value>(h: &V, w: &RnnWeights<V>) -> Result<V> {
-    linear(h, w.w_hh, w.b_hh)
 }
 
 /// Checks shapes; gives the batch and state sizes and the number of directions.
@@ -146,21 +130,10 @@ pub(super) fn run<V: Value, C: Cell>(
         let mut sides = vec![];
         for (way, w) in ways_weights.iter().enumerate() {
             let k = layer * ways + way;
-            let mut state: Vec<V> = start.iter().map(|s| s[k].clone()).collect();
-            // Backwards is forwards over the time steps in reverse.
-            let mut steps = unbind(&linear(&layer_in, w.w_ih, w.b_ih)?, 0)?;
-            if way == 1 {
-                steps.reverse();
-            }
-            let mut out = Vec::with_capacity(steps.len());
-            for step in &steps {
-                state = C::step(step, &state, w)?;
-                out.push(state[0].clone());
-            }
-            if way == 1 {
-                out.reverse();
-            }
-            sides.push(stack(&out.iter().collect::<Vec<_>>(), 0)?);
+            let state: Vec<V> = start.iter().map(|s| s[k].clone()).collect();
+            let input = linear(&layer_in, w.w_ih, w.b_ih)?;
+            let (y, state) = recurrence::layer::<V, C>(&input, &state, w, way == 1)?;
+            sides.push(y);
             for (all, s) in last.iter_mut().zip(state) {
                 all.push(s);
             }

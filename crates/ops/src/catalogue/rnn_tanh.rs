@@ -1,36 +1,43 @@
 //! rnn_tanh: the plain recurrent net, in layers, in one direction or both.
 
-use super::recurrent::{self, Cell, RnnOptions, RnnWeights, recur};
+use super::recurrence::{Back, Cell, Gates, Step};
+use super::recurrent::{self, RnnOptions, RnnWeights};
+use super::tanh;
+use crate::map::formula;
 use crate::prelude::*;
 
-/// The next state from the input's and the state's part: tanh(x + h)
+/// The gradient by what the tanh takes, from its value: g (1 - y^2), as (1 - y) (1 + y), which keeps its digits where y is nearly 1.
 #[derive(Clone, Copy, Debug)]
-pub struct Next;
+struct By;
 
-impl Map<2> for Next {
+impl Map<2> for By {
     const NAME: &'static str = "rnn_tanh";
-    const SAVES: Saves = Saves::OUTPUTS;
+    const LIGHT: bool = true;
     #[inline(always)]
-    fn lane<L: Lane>(&self, [x, h]: [L; 2]) -> L {
-        (x + h).tanh()
-    }
-    /// g (1 - y^2), as (1 - y) (1 + y), which keeps its digits where y is nearly 1.
-    #[inline(always)]
-    fn vjp<L: Lane>(&self, _: usize, _: [L; 2], y: L, g: L) -> L {
+    fn lane<L: Lane>(&self, [g, y]: [L; 2]) -> L {
         let one = L::lit(1.0);
         g * ((one - y) * (one + y))
     }
 }
 
 /// One gate, the state h.
+#[derive(Clone, Copy, Debug)]
 struct Rnn;
 
 impl Cell for Rnn {
     const NAME: &'static str = "rnn_tanh";
     const GATES: usize = 1;
     const STATES: usize = 1;
-    fn step<V: Value>(input: &V, states: &[V], w: &RnnWeights<V>) -> Result<Vec<V>> {
-        Ok(vec![map(Next, [input, &recur(&states[0], w)?])?])
+    const KEPT: usize = 0;
+    const APART: bool = false;
+    fn step<V: Value>(gates: &Gates<V>, _: &[V], _: bool) -> Result<Step<V>> {
+        let after = gates.parts::<Self>()?.iter().map(tanh).collect::<Result<_>>()?;
+        Ok(Step { after, kept: vec![] })
+    }
+    fn back<V: Value>(step: &Step<V>, _: &[V], g: &[Option<V>]) -> Result<Back<V>> {
+        let g = g[0].as_ref().expect("its only state has the only gradient");
+        let gate = formula(By, [g, &step.after[0]])?;
+        Ok(Back { input: vec![Some(gate)], state: vec![], before: vec![None] })
     }
 }
 
