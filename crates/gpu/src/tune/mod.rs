@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(read.how(&info, case, &none, &never).unwrap(), How::Beside);
         // Units are taken where they were seen to compute chains, whatever a file says.
         let double = Case { dtype: DType::F64, ..case };
-        let by_units = How::Units(units::Tile::ALL[8]);
+        let by_units = How::Units(units::Tile::ALL[1]);
         let text = format!("{}: {}\n", double.word(), by_units.word());
         let read = Tuner::with_file(false, None, &text);
         assert_eq!(read.how(&info, double, &|| Ok(true), &never).unwrap(), by_units);

@@ -235,7 +235,7 @@ fn interpreted_units_multiply() {
 #[test]
 fn cudas_units_multiply() {
     let d = super::cuda();
-    assert_eq!(d.info().unwrap().units.len(), 3, "f16, bf16 and rounded f32");
+    assert_eq!(d.info().unwrap().units.len(), 4, "f16, bf16, rounded f32 and f64");
     check(&d);
     rows_are_alone(&d);
     f32_is_rounded(&d);

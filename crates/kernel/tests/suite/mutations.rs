@@ -345,6 +345,12 @@ fn halves(n: usize, stream: u64) -> Memory {
     Memory { elem: Elem::F16, cells: noise(n, stream).cells.into_iter().map(half).collect() }
 }
 
+/// Numbers of f64.
+fn doubles(n: usize, stream: u64) -> Memory {
+    let double = |c: u64| f64::from(f32::from_bits(c as u32)).to_bits();
+    Memory { elem: Elem::F64, cells: noise(n, stream).cells.into_iter().map(double).collect() }
+}
+
 /// Kernels of matrix units whose shared memory is filled several times over. They are larger: what is tried on them is what has to
 /// do with order.
 fn unit_cases() -> Vec<Case> {
@@ -355,6 +361,10 @@ fn unit_cases() -> Vec<Case> {
     let (x, w) = (layout(&[1, 16, 168]), layout(&[1, 168, 64]));
     let product =
         matrix_units::contract(&Product::new(&PLAIN, d, &x, &w, &[]), tile).expect("there are elements");
+    let (y, z) = (layout(&[1, 16, 168]), layout(&[1, 168, 32]));
+    let tile = contract::units::Tile { slots: 3, ..contract::units::Tile::ALL[4] };
+    let chained = contract::units::contract(&Product::new(&PLAIN, DType::F64, &y, &z, &[]), tile);
+    let chained = chained.expect("there are elements");
     // Of the second tile of queries, some blocks of keys are seen whole, and some in part.
     let long = layout(&[1, 1, 170, 32]);
     let a = Attention::exact(0.4, true);
@@ -422,6 +432,11 @@ fn unit_cases() -> Vec<Case> {
             "product by units",
             product,
             vec![halves(16 * 168, 1), halves(64 * 168, 2), Memory::of(d, 16 * 64)],
+        ),
+        case(
+            "product of f64 by units",
+            chained,
+            vec![doubles(16 * 168, 1), doubles(32 * 168, 2), Memory::of(DType::F64, 16 * 32)],
         ),
         case(
             "attention by units",

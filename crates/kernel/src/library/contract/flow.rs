@@ -36,6 +36,15 @@ pub(in crate::library) fn slot_elements(along: bool, size: u32, depth: u32, pitc
 /// What a step makes of the sums.
 pub(in crate::library) type Compute<'a, 'k> = dyn Fn(Val<'k>, [Val<'k>; 2], &[Val<'k>]) -> Vec<Val<'k>> + 'a;
 
+/// A step in parts, each of which is read before the one before it is computed with.
+pub(in crate::library) struct Parts<'a, 'k> {
+    pub count: u32,
+    /// What is read of a part: where both sides' terms of the step begin, which part.
+    pub read: &'a dyn Fn([Val<'k>; 2], u32) -> Vec<Val<'k>>,
+    /// What it makes of the sums.
+    pub compute: &'a dyn Fn(&[Val<'k>], &[Val<'k>]) -> Vec<Val<'k>>,
+}
+
 impl<'k, S: Source<'k>> Flow<'k, S> {
     /// Begins the first steps, from term `start` on.
     pub fn open(&self, start: Val<'k>) {
@@ -78,14 +87,67 @@ impl<'k, S: Source<'k>> Flow<'k, S> {
             let zero = slot.like(0);
             let before = slot.eq(zero).select(last, slot - 1);
             self.begin(first + i64::from((self.slots - 1) * depth), before);
-            let bases = [0, 1].map(|side| slot * i64::from(self.slot(side)));
-            let sums = compute(first, bases, sums);
+            let sums = compute(first, self.bases(slot), sums);
             let next = slot.eq(last).select(zero, slot + 1);
             [&[next][..], &sums[..]].concat()
         });
         (all[0], all[1..].to_vec())
     }
 
+    /// Begins all steps that there is room for, from term `start` on, which is there, and reads the first part of the first: what
+    /// [`Flow::ahead`] goes on with.
+    pub fn open_ahead(&self, start: Val<'k>, parts: &Parts<'_, 'k>) -> Vec<Val<'k>> {
+        let (k, last) = (self.stages[0].k, self.slots - 1);
+        self.open(start);
+        self.arrive(start + i64::from(last * self.stages[0].depth), k.u32(last));
+        let slot = k.u32(0);
+        [vec![slot], (parts.read)(self.bases(slot), 0)].concat()
+    }
+
+    /// As [`Flow::steps`], with the first part of the next step read before the last part of a step is computed with: so there is
+    /// something to do while memory answers, also behind the barrier. Where there is no next step, the last one is read again, for nobody.
+    /// Takes what goes on, and gives that of the step that follows, and the last sums.
+    pub fn ahead(
+        &self,
+        [start, end]: [Val<'k>; 2],
+        on: &[Val<'k>],
+        none: &[Val<'k>],
+        parts: &Parts<'_, 'k>,
+    ) -> (Vec<Val<'k>>, Vec<Val<'k>>) {
+        let (k, depth) = (self.stages[0].k, self.stages[0].depth);
+        let last = k.u32(self.slots - 1);
+        let carried = [on, none].concat();
+        let all = k.for_(start, end, start.like(i64::from(depth)), &carried, |first, carried| {
+            let slot = carried[0];
+            let (mut part, mut sums) = (carried[1..on.len()].to_vec(), carried[on.len()..].to_vec());
+            for number in 1..parts.count {
+                let following = (parts.read)(self.bases(slot), number);
+                sums = (parts.compute)(&part, &sums);
+                part = following;
+            }
+            // All have read the step, so its slot is free.
+            self.arrive(first + i64::from(self.slots * depth), slot);
+            let next = slot.eq(last).select(slot.like(0), slot + 1);
+            let there = (first + i64::from(depth)).lt(self.upto);
+            let following = (parts.read)(self.bases(there.select(next, slot)), 0);
+            sums = (parts.compute)(&part, &sums);
+            [vec![next], following, sums].concat()
+        });
+        (all[..on.len()].to_vec(), all[on.len()..].to_vec())
+    }
+
+    /// Waits for the next step, and for all others that read the one before; then begins the step from term `first` on.
+    fn arrive(&self, first: Val<'k>, slot: Val<'k>) {
+        let k = self.stages[0].k;
+        // As many groups as there are steps between the next one and the last that was begun.
+        k.wait_copies((self.slots - 2) as u8);
+        k.barrier();
+        self.begin(first, slot);
+    }
+
+    fn bases(&self, slot: Val<'k>) -> [Val<'k>; 2] {
+        [0, 1].map(|side| slot * i64::from(self.slot(side)))
+    }
     fn slot(&self, side: usize) -> u32 {
         let s = &self.stages[side];
         slot_elements(s.along, s.size, s.depth, self.pitch[side])
