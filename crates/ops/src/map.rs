@@ -238,18 +238,18 @@ macro_rules! fused_vjp {
             $g.clone()
         } else {
             V::from_array(if const { <$m>::SAVES.outputs } {
-            if $saves.inputs && !$saves.outputs {
-                from_inputs()?
+                if $saves.inputs && !$saves.outputs {
+                    from_inputs()?
+                } else if const { <$m>::SAVES.inputs } {
+                    array::map(&VjpXY::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, $c.y(0).array(), g])?
+                } else {
+                    array::map(&VjpY::<$m, $n, $i>($self.0), [$c.y(0).array(), g])?
+                }
             } else if const { <$m>::SAVES.inputs } {
-                array::map(&VjpXY::<$m, $n, $i>($self.0), [$($c.x($x).array()),*, $c.y(0).array(), g])?
+                from_inputs()?
             } else {
-                array::map(&VjpY::<$m, $n, $i>($self.0), [$c.y(0).array(), g])?
-            }
-        } else if const { <$m>::SAVES.inputs } {
-            from_inputs()?
-        } else {
-            array::map(&VjpG::<$m, $n, $i>($self.0), [g])?
-        })
+                array::map(&VjpG::<$m, $n, $i>($self.0), [g])?
+            })
         }
     }};
 }

@@ -135,7 +135,7 @@ macro_rules! float {
                 data: &HostData,
                 base: usize,
                 places: impl Iterator<Item = isize> + Clone,
-                        acc: &mut [$t],
+                acc: &mut [$t],
             ) -> bool {
                 <$t as Number>::add_halves(isa, data, base, places, acc)
             }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "rows that lie apart are not a slice that can be split off")]
 
 use super::room::Room;
+use super::stripes::Shared;
 use crate::CpuDevice;
 use crate::memory::with_capacity;
 use crate::parallel::try_pieces;
@@ -91,18 +92,6 @@ impl<T: Copy> Comb<'_, T> {
     fn is_full(&self) -> bool {
         let rows = self.end.saturating_sub(self.first).div_ceil(self.combed.combs);
         self.written.iter().map(|word| word.count_ones() as usize).sum::<usize>() == rows
-    }
-}
-
-/// Memory that several threads write, each its own part.
-struct Shared<T>(*mut MaybeUninit<T>);
-
-// SAFETY: those who have it reach rows of their own alone.
-unsafe impl<T: Send> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    fn first(&self) -> *mut MaybeUninit<T> {
-        self.0
     }
 }
 

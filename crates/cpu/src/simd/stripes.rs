@@ -78,13 +78,13 @@ impl<T: Copy> Stripes<'_, T> {
 }
 
 /// Memory that several threads write, each its own part.
-struct Shared<T>(*mut MaybeUninit<T>);
+pub(super) struct Shared<T>(pub(super) *mut MaybeUninit<T>);
 
-// SAFETY: those who have it reach stripes of their own alone.
+// SAFETY: those who have it reach stripes, or combs, of their own alone.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    fn first(&self) -> *mut MaybeUninit<T> {
+    pub(super) fn first(&self) -> *mut MaybeUninit<T> {
         self.0
     }
 }
