@@ -9,6 +9,7 @@ pub struct Atan;
 impl Map<1> for Atan {
     const NAME: &'static str = "atan";
     const SAVES: Saves = Saves::INPUTS;
+    const SLIM: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.atan()

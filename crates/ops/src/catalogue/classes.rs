@@ -59,6 +59,12 @@ pub(super) fn check_weight<V: Value>(op: &str, weight: Option<&V>, classes: usiz
     }
 }
 
+/// What `x`, with one number per class, has for each of the classes in `index`.
+fn of_class<V: Value>(x: &V, index: &V) -> Result<V> {
+    let flat = reshape::to_shape(index, &Shape::new(&[index.shape().numel()])?)?;
+    reshape::to_shape(&gather(x, 0, &flat)?, index.shape())
+}
+
 impl<V: Value> Targets<V> {
     /// Checks targets against the input `x`, whose dtype the weights have.
     pub(super) fn new(op: &str, x: &V, target: &V, weight: Option<&V>, ignore_index: i64) -> Result<Self> {
@@ -82,14 +88,16 @@ impl<V: Value> Targets<V> {
             None => expand(&x.scalar_like(1.0)?, &all)?,
         };
         // This gather is also what finds a target that is no class.
-        let flat = reshape::to_shape(&index, &Shape::new(&[index.shape().numel()])?)?;
-        let weight = gather(&weight, 0, &flat).map_err(|e| {
+        let weight = of_class(&weight, &index).map_err(|e| {
             e.at(format!(
                 "{op}: a target for input {s} is neither a class nor {ignore_index}, which is left out"
             ))
         })?;
-        let weight = reshape::to_shape(&weight, index.shape())?;
         Ok(Targets { axis, index, kept, weight })
+    }
+    /// What `x`, with one number per class, has for each target's class; shaped like the indices.
+    pub(super) fn of_class(&self, x: &V) -> Result<V> {
+        of_class(x, &self.index)
     }
     /// The indices with the axis of classes, of size 1.
     pub(super) fn column(&self) -> Result<V> {

@@ -10,13 +10,14 @@ use crate::prelude::*;
 use crate::rows::STATS;
 use crate::value::cast;
 
-/// -log softmax(x) of the element that is marked; operands x and a bool that marks one element of each row.
+/// -log softmax(x) of the element whose class is the target's; operands x, the number of each class, and the target's.
 ///
-/// Statistics: the maximum, the sum of exp(x - maximum), x - maximum of the marked element.
+/// Statistics: the maximum, the sum of exp(x - maximum), x - maximum of the target's class. Classes are told by their numbers, so that no mask
+/// of all elements is made: with one, 128 rows of 32,000 classes took 1360 us, and take 700 (smoothed 2230, and 770).
 #[derive(Clone, Copy, Debug)]
 pub struct HardLoss;
 
-/// The gradient of [`HardLoss`] by x, from (x, mark, g): (softmax(x) - mark) g.
+/// The gradient of [`HardLoss`] by x, from (x, class, target, g): (softmax(x) - mark) g, where mark is 1 for the target's class, else 0.
 #[derive(Clone, Copy, Debug)]
 pub struct HardLossGrad;
 
@@ -26,45 +27,68 @@ pub struct HardLossGrad;
 #[derive(Clone, Copy, Debug)]
 pub struct SoftLoss;
 
-impl Rows<2> for HardLoss {
+/// The same with q from the number of each class, the target's, and the weight of each class; operands x and these three.
+#[derive(Clone, Copy, Debug)]
+pub struct SmoothLoss(Smooth);
+
+/// The gradient of [`SmoothLoss`] by x, from its operands and g: (softmax(x) sum(q) - q) g.
+///
+/// Statistics: the maximum, 1 / the sum of exp(x - maximum), the sum of q.
+#[derive(Clone, Copy, Debug)]
+pub struct SmoothLossGrad(Smooth);
+
+/// 1 for the target's class, else 0.
+#[inline(always)]
+fn mark<L: Lane>(class: L, target: L) -> L {
+    L::from_mask(class.eq(target))
+}
+
+impl Rows<3> for HardLoss {
     const NAME: &'static str = "cross_entropy";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
 
     #[inline(always)]
-    fn term<L: Lane>(&self, k: usize, [x, mark]: [L; 2], s: [L; STATS], _: L) -> L {
+    fn term<L: Lane>(&self, k: usize, [x, class, target]: [L; 3], s: [L; STATS], _: L) -> L {
         match k {
             0 => x,
             1 => (x - s[0]).exp(),
-            _ => L::select(mark.to_mask(), x - s[0], L::lit(0.0)),
+            _ => L::select(class.eq(target), x - s[0], L::lit(0.0)),
         }
     }
     #[inline(always)]
-    fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
+    fn out<L: Lane>(&self, _: [L; 3], s: [L; STATS], _: L) -> L {
         s[1].log() - s[2]
     }
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
-        let (x, mark) = (c.x(0), c.x(1));
+        let (x, class, target) = (c.x(0), c.x(1), c.x(2));
         let dx = c.want(0, || {
             if V::TRACKS {
-                mul(&sub(&softmax(x, axes[0] as isize)?, &cast(mark, x.dtype())?)?, g)
+                mul(&sub(&softmax(x, axes[0] as isize)?, &cast(&eq(class, target)?, x.dtype())?)?, g)
             } else {
-                rows(HardLossGrad, axes, [x, mark, g])
+                rows(HardLossGrad, axes, [x, class, target, g])
             }
         })?;
-        Ok(vec![dx, None])
+        Ok(vec![dx, None, None])
     }
 }
 
-impl Rows<3> for HardLossGrad {
+/// Where a gradient is recorded it is made of other ops.
+fn stands_in<V: Value>(name: &str) -> Result<Vec<Option<V>>> {
+    Err(Error::autograd(format!(
+        "{name}: it stands in for the recorded gradient only where nothing records"
+    )))
+}
+
+impl Rows<4> for HardLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
     const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Each;
 
     #[inline(always)]
-    fn term<L: Lane>(&self, k: usize, [x, ..]: [L; 3], s: [L; STATS], _: L) -> L {
+    fn term<L: Lane>(&self, k: usize, [x, ..]: [L; 4], s: [L; STATS], _: L) -> L {
         if k == 0 { x } else { (x - s[0]).exp() }
     }
     /// As softmax does.
@@ -73,13 +97,21 @@ impl Rows<3> for HardLossGrad {
         if k == 0 { folded } else { L::lit(1.0) / folded }
     }
     #[inline(always)]
-    fn out<L: Lane>(&self, [x, mark, g]: [L; 3], s: [L; STATS], _: L) -> L {
-        ((x - s[0]).exp() * s[1] - mark) * g
+    fn out<L: Lane>(&self, [x, class, target, g]: [L; 4], s: [L; STATS], _: L) -> L {
+        ((x - s[0]).exp() * s[1] - mark(class, target)) * g
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        Err(Error::autograd(
-            "cross_entropy_grad: it stands in for the recorded gradient only where nothing records",
-        ))
+        stands_in(<Self as Rows<4>>::NAME)
+    }
+}
+
+/// The terms of [`SoftLoss`].
+#[inline(always)]
+fn soft_term<L: Lane>(k: usize, x: L, q: L, s: [L; STATS]) -> L {
+    match k {
+        0 => x,
+        1 => (x - s[0]).exp(),
+        _ => q * (s[1] - (x - s[0])),
     }
 }
 
@@ -91,11 +123,7 @@ impl Rows<2> for SoftLoss {
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, [x, q]: [L; 2], s: [L; STATS], _: L) -> L {
-        match k {
-            0 => x,
-            1 => (x - s[0]).exp(),
-            _ => q * (s[1] - (x - s[0])),
-        }
+        soft_term(k, x, q, s)
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
@@ -108,11 +136,81 @@ impl Rows<2> for SoftLoss {
     /// dx = g (softmax(x) sum(q) - q), dq = -g log softmax(x)
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let (x, q) = (c.x(0), c.x(1));
-        let dim = axes[0] as isize;
-        Ok(vec![
-            c.want(0, || mul(&sub(&mul(&softmax(x, dim)?, &over_classes(q, axes[0])?)?, q)?, g))?,
-            c.want(1, || mul(&neg(&log_softmax(x, dim)?)?, g))?,
-        ])
+        let dx = c.want(0, || soft_gradient(x, q, axes[0], g))?;
+        Ok(vec![dx, c.want(1, || wanted_gradient(x, axes[0], g))?])
+    }
+}
+
+/// The gradient of [`SoftLoss`] by x.
+fn soft_gradient<V: Value>(x: &V, q: &V, axis: usize, g: &V) -> Result<V> {
+    mul(&sub(&mul(&softmax(x, axis as isize)?, &over_classes(q, axis)?)?, q)?, g)
+}
+
+/// The gradient of [`SoftLoss`] by q.
+fn wanted_gradient<V: Value>(x: &V, axis: usize, g: &V) -> Result<V> {
+    mul(&neg(&log_softmax(x, axis as isize)?)?, g)
+}
+
+impl Rows<4> for SmoothLoss {
+    const NAME: &'static str = "cross_entropy";
+    const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
+    const OUT: RowOut = RowOut::Once;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, class, target, w]: [L; 4], s: [L; STATS], _: L) -> L {
+        soft_term(k, x, self.0.lane([mark(class, target), w]), s)
+    }
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
+        if k == 1 { folded.log() } else { folded }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, _: [L; 4], s: [L; STATS], _: L) -> L {
+        s[2]
+    }
+    fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
+        let (x, class, target, w) = (c.x(0), c.x(1), c.x(2), c.x(3));
+        // What a class should have, if it weighs so much.
+        let wanted = |w: &V| map(self.0, [&cast(&eq(class, target)?, x.dtype())?, w]);
+        let dx = c.want(0, || {
+            if V::TRACKS {
+                soft_gradient(x, &wanted(w)?, axes[0], g)
+            } else {
+                rows(SmoothLossGrad(self.0), axes, [x, class, target, w, g])
+            }
+        })?;
+        let dw = c.want(3, || mul(&wanted_gradient(x, axes[0], g)?, &wanted(&x.scalar_like(1.0)?)?))?;
+        Ok(vec![dx, None, None, dw])
+    }
+}
+
+impl Rows<5> for SmoothLossGrad {
+    const NAME: &'static str = "cross_entropy_grad";
+    const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
+    const PLAIN: bool = true;
+    const OUT: RowOut = RowOut::Each;
+
+    #[inline(always)]
+    fn term<L: Lane>(&self, k: usize, [x, class, target, w, _]: [L; 5], s: [L; STATS], _: L) -> L {
+        match k {
+            0 => x,
+            1 => (x - s[0]).exp(),
+            _ => self.0.lane([mark(class, target), w]),
+        }
+    }
+    /// As softmax does.
+    #[inline(always)]
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
+        if k == 1 { L::lit(1.0) / folded } else { folded }
+    }
+    #[inline(always)]
+    fn out<L: Lane>(&self, [x, class, target, w, g]: [L; 5], s: [L; STATS], _: L) -> L {
+        let q = self.0.lane([mark(class, target), w]);
+        ((x - s[0]).exp() * s[1] * s[2] - q) * g
+    }
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        stands_in(<Self as Rows<5>>::NAME)
     }
 }
 
@@ -181,16 +279,17 @@ pub fn cross_entropy<V: Value>(
         dims[0] = classes;
         reshape::to_shape(v, &Shape::new(&dims)?)
     };
+    let smoothed = Smooth { smoothing: label_smoothing, each: label_smoothing / classes as f64 };
+    let class_weight = || match &weight {
+        Some(w) => column(w),
+        None => x.scalar_like(1.0),
+    };
     // The target distribution: smoothed, and weighed.
-    let soft = |q: &V| -> Result<V> {
-        if label_smoothing == 0.0 && weight.is_none() && q.dtype() == x.dtype() {
-            return Ok(q.clone());
+    let soft = |q: V| -> Result<V> {
+        if label_smoothing == 0.0 && weight.is_none() {
+            return Ok(q);
         }
-        let w = match &weight {
-            Some(w) => column(w)?,
-            None => x.scalar_like(1.0)?,
-        };
-        map(Smooth { smoothing: label_smoothing, each: label_smoothing / classes as f64 }, [q, &w])
+        map(smoothed, [&q, &class_weight()?])
     };
     if target.dtype().is_float() {
         if target.dtype() != dtype {
@@ -206,21 +305,46 @@ pub fn cross_entropy<V: Value>(
                 "{op}: ignore_index {ignore_index} with probabilities as targets, which have no class to leave out"
             )));
         }
-        let losses = rows(SoftLoss, &[axis], [&x, &soft(&wide(target)?)?])?;
+        let losses = rows(SoftLoss, &[axis], [&x, &soft(wide(target)?)?])?;
         let losses = reshape::to_shape(&losses, &x.shape().without(&[axis], false))?;
         return cast(&reduce(Same, [&losses], reduction)?, dtype);
     }
     let targets = Targets::new(op, &x, target, weight.as_ref(), ignore_index)?;
-    let count = (0..classes as i64).collect::<Vec<_>>();
-    let count = V::from_array(Array::from_vec(x.device(), count, &[classes])?);
-    let mark = eq(&column(&count)?, &targets.column()?)?;
+    let (class, wanted) = numbers(op, &x, &targets, column)?;
     let smooth = label_smoothing != 0.0;
     let losses = if smooth {
-        rows(SoftLoss, &[axis], [&x, &soft(&mark)?])?
+        rows(SmoothLoss(smoothed), &[axis], [&x, &class, &wanted, &class_weight()?])?
     } else {
-        rows(HardLoss, &[axis], [&x, &mark])?
+        rows(HardLoss, &[axis], [&x, &class, &wanted])?
     };
     cast(&targets.reduce(op, &losses, smooth, reduction)?, dtype)
+}
+
+/// A number for each class, along the axis of classes, and that of each target: numbers of x's dtype that tell classes apart.
+///
+/// # Errors
+/// `InvalidArgument` for more classes than there are such numbers; `OutOfMemory`.
+fn numbers<V: Value>(
+    op: &str,
+    x: &V,
+    targets: &Targets<V>,
+    column: impl Fn(&V) -> Result<V>,
+) -> Result<(V, V)> {
+    let classes = x.shape()[targets.axis];
+    // Whole numbers are exact up to 2^24 only. All floats from the smallest normal one on are different.
+    let class = if x.dtype() == DType::F32 {
+        let (first, end) = (f32::MIN_POSITIVE.to_bits(), f32::INFINITY.to_bits());
+        if classes > (end - first) as usize {
+            return Err(Error::argument(format!("{op}: {classes} classes are more than there are numbers in f32")));
+        }
+        Array::from_vec(x.device(), (first..).take(classes).map(f32::from_bits).collect(), &[classes])
+    } else {
+        let first = f64::MIN_POSITIVE.to_bits();
+        Array::from_vec(x.device(), (first..).take(classes).map(f64::from_bits).collect(), &[classes])
+    };
+    let class = V::from_array(class?);
+    let wanted = reshape::to_shape(&targets.of_class(&class)?, targets.column()?.shape())?;
+    Ok((column(&class)?, wanted))
 }
 
 /// By name: operands x, target, weight if there is one; attributes reduction, ignore_index and label_smoothing.

@@ -9,6 +9,7 @@ pub struct Log10;
 impl Map<1> for Log10 {
     const NAME: &'static str = "log10";
     const SAVES: Saves = Saves::INPUTS;
+    const SLIM: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log10()

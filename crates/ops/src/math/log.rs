@@ -70,6 +70,22 @@ impl<L: Lane> Tail<L> {
     }
 }
 
+/// log(1 + f) - f times `factor`, f times the second piece of `factor`, and an addend.
+#[inline(always)]
+fn scaled_tail<L: Lane>(f: L, factor: &Pieces, addend: L) -> L {
+    let (most, rest) = (factor.piece(0), factor.piece(1));
+    if L::BITS == 32 {
+        // The tail over f, in which only half of f is not small, and that is exact.
+        let slope = (f * f).fma(polynomial(f, &TAIL_32), L::lit(-0.5) * f);
+        f.fma(slope.fma(most, rest), addend)
+    } else {
+        let tail = Tail::of(f);
+        let rounded = tail.plus(L::lit(-0.0));
+        let lost = tail.plus(-rounded);
+        rounded.fma(most, lost.fma(most, f.fma(rest, addend)))
+    }
+}
+
 /// x = 2^e (1 + f) with 1 + f in sqrt(1/2)..sqrt(2), for positive finite x, subnormals too: (e, f).
 #[inline(always)]
 pub(super) fn split<L: Lane>(x: L) -> (L::Int, L) {
@@ -116,24 +132,22 @@ pub fn log<L: Lane>(x: L) -> L {
     complete(x, assemble(e, f, L::lit(-0.0)))
 }
 
-/// The logarithm of x to a base: e units + log(1 + f) * factor, the product kept in two pieces.
+/// The logarithm of x to a base: e units + (f + tail) factor. The two large parts, e units and f times the factor's first piece, are
+/// multiplied and added without error; what is small is added once to what they lose. With the logarithm itself in two pieces, to 0.8 ULP, it took
+/// 1.35 times as long.
 #[inline(always)]
 fn log_to_base<L: Lane>(x: L, unit: L, unit_rest: L, factor: &Pieces) -> L {
     let (e, f) = split(x);
     let e = small_to_float::<L>(e);
-    let tail = Tail::of(f);
-    let rounded = tail.plus(L::lit(-0.0));
-    let natural = fast_two_sum(f, rounded);
-    let natural_low = natural.low + tail.plus(-rounded);
-    let scaled = two_product(natural.high, factor.piece(0));
-    let rest = natural.high.fma(factor.piece(1), natural_low.fma(factor.piece(0), scaled.low));
+    let scaled = two_product(f, factor.piece(0));
     let sum = fast_two_sum(e * unit, scaled.high);
-    complete(x, sum.high + (sum.low + e.fma(unit_rest, rest)))
+    let lost = e.fma(unit_rest, scaled.low + sum.low);
+    complete(x, sum.high + scaled_tail(f, factor, lost))
 }
 
 /// The logarithm to base 2; whole for powers of two.
 ///
-/// Measured: 0.81 ULP in 32 bits, 0.75 in 64.
+/// Measured: 0.97 ULP in 32 bits, 0.87 in 64.
 #[inline(always)]
 pub fn log2<L: Lane>(x: L) -> L {
     log_to_base(x, L::lit(1.0), L::lit(0.0), &LOG2_E)
@@ -141,7 +155,7 @@ pub fn log2<L: Lane>(x: L) -> L {
 
 /// The logarithm to base 10; whole for powers of ten.
 ///
-/// Measured: 0.74 ULP in 32 bits, 0.68 in 64.
+/// Measured: 0.92 ULP in 32 bits, 0.85 in 64.
 #[inline(always)]
 pub fn log10<L: Lane>(x: L) -> L {
     log_to_base(x, LOG10_2_SHORT.piece(0), LOG10_2_SHORT.piece(1), &LOG10_E)
