@@ -235,12 +235,22 @@ fn some_rows_times_columns_that_lie_in_memory() {
         let (bias, gate) = (dice.operand(dtype, &[b, m, n], wild), dice.operand(dtype, &[b, m, n], wild));
         check(on, &x, &w, &[bias, gate], [0, 2][n % 2]);
     };
-    // Panels hold 8 to 32 rows, tiles have 12, 8, 6, 4, 2 and 1 columns, and 48 are turned together.
+    // Panels hold 8 to 32 rows, tiles have 12, 8, 6, 4, 2 and 1 columns, and 48 are turned together. Of so few terms columns are packed, if rows are not
+    // fewer.
     for m in [7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 192, 193] {
         for n in [1, 2, 3, 5, 11, 12, 13, 23, 47, 48, 49, 61] {
             row(&alone, DType::F32, [1, m, 19, n], m % 3 == 0);
             row(&alone, DType::F64, [1, m, 9, n], false);
         }
+    }
+    for (m, n) in [(8, 47), (9, 13), (16, 12), (17, 11), (33, 23), (48, 5), (49, 3), (65, 2), (192, 1)] {
+        row(&alone, DType::F32, [1, m, 256, n], m % 3 == 0);
+        row(&alone, DType::F64, [1, m, 257, n], false);
+    }
+    // More columns than are turned together, of many rows.
+    for (m, k, n) in [(33, 100, 61), (65, 150, 145), (192, 500, 330)] {
+        row(&alone, DType::F32, [1, m, k, n], false);
+        row(&alone, DType::F64, [1, m, k, n], m == 65);
     }
     // Lines of 8 or 16 terms, chunks, and columns that are 4096 bytes apart.
     for k in [1, 2, 15, 16, 17, 511, 512, 513, 1023, 1024, 1025, 2048] {
@@ -255,7 +265,7 @@ fn some_rows_times_columns_that_lie_in_memory() {
     }
     // Threads: by rows where columns are few, but of the fewest rows; by many small tiles; by one each, where not all terms are packed at once.
     for shape in
-        [[1, 128, 512, 10], [1, 70, 700, 7], [2, 100, 900, 9], [1, 128, 600, 200], [1, 192, 1400, 130]]
+        [[1, 128, 512, 10], [1, 70, 700, 7], [2, 100, 900, 9], [1, 128, 600, 200], [1, 192, 1400, 230]]
     {
         row(&on, DType::F32, shape, false);
     }
