@@ -185,12 +185,17 @@ impl Layout {
     }
     /// A new axis of size 1 in front of axis `axis` (or at the end).
     pub fn unsqueeze(&self, axis: usize) -> Layout {
-        let mut dims = Dims::from_slice(&self.0.shape);
-        dims.insert(axis, 1);
-        let step = if axis < self.rank() { self.0.strides[axis] * self.0.shape[axis] as isize } else { 1 };
-        let mut strides = self.0.strides.clone();
+        let Places { shape, strides, offset, contiguous } = &*self.0;
+        let step = if axis < self.rank() { strides[axis] * shape[axis] as isize } else { 1 };
+        let mut strides = strides.clone();
         strides.insert(axis, step);
-        Layout::of(Shape::new(&dims).expect("one more axis of size 1"), strides, self.0.offset)
+        // Such an axis makes no gaps, and closes none. (A product has two, so they are not looked for again.)
+        Layout(Arc::new(Places {
+            shape: shape.with_one(axis),
+            strides,
+            offset: *offset,
+            contiguous: *contiguous,
+        }))
     }
     /// Without an axis of size 1.
     pub fn squeeze(&self, axis: usize) -> Layout {
@@ -361,6 +366,28 @@ mod tests {
     }
     fn all(l: &Layout) -> Vec<usize> {
         l.positions().collect()
+    }
+
+    #[test]
+    fn an_axis_of_size_one_is_what_it_would_be_anew() {
+        for (sizes, strides, offset) in [
+            (&[2, 3][..], &[3, 1][..], 0),
+            (&[2, 3], &[1, 2], 1),
+            (&[4, 1, 3], &[3, 7, 1], 2),
+            (&[2, 0], &[5, -1], 0),
+            (&[], &[], 3),
+            (&[2, 2, 2, 2], &[8, 4, 2, 1], 0),
+        ] {
+            let l = Layout::of(shape(sizes), strides.into(), offset);
+            for axis in 0..=sizes.len() {
+                let more = l.unsqueeze(axis);
+                let mut with_one = sizes.to_vec();
+                with_one.insert(axis, 1);
+                assert_eq!(more.shape(), &shape(&with_one));
+                let anew = Layout::of(more.shape().clone(), more.strides().into(), offset);
+                assert_eq!((more.is_contiguous(), all(&more)), (anew.is_contiguous(), all(&l)));
+            }
+        }
     }
 
     #[test]

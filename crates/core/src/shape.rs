@@ -31,6 +31,16 @@ impl Shape {
                 Error::memory(format!("shape {} has more elements than can be addressed", show(sizes)))
             })
     }
+    /// The same with one more axis of size 1.
+    ///
+    /// # Panics
+    /// If it would stand behind more axes than there are.
+    #[inline]
+    pub(crate) fn with_one(&self, axis: usize) -> Self {
+        let mut sizes = self.0.clone();
+        sizes.insert(axis, 1);
+        Shape(sizes)
+    }
     /// The shape of a scalar.
     pub fn scalar() -> Self {
         Shape(Dims::new())

@@ -69,9 +69,15 @@ impl<T: Copy + Default> Small<T> {
     ///
     /// # Panics
     /// If `at` is beyond the end.
+    #[inline]
     pub fn insert(&mut self, at: usize, value: T) {
         self.push(value);
-        self[at..].rotate_right(1);
+        // A rotation would be a call, of several times as many nanoseconds as there are numbers.
+        let behind = &mut self[at..];
+        for i in (1..behind.len()).rev() {
+            behind[i] = behind[i - 1];
+        }
+        behind[0] = value;
     }
     /// Takes number `at` out.
     ///

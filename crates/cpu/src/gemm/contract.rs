@@ -51,28 +51,28 @@ pub(crate) fn products<T: Real, E: Epilogue<N>, const N: usize>(
     if n == 1 && m > 1 {
         let extra = extra.map(Matrix::turned);
         let (left, right) = (right.turned(), left.turned());
-        return T::products(d, p, [b, 1, k, m], left, right, &Follow { e, extra });
+        return T::products(d, p, [b, 1, k, m], &left, &right, &Follow { e, extra });
     }
     // A batch with one right factor is one product, if its rows follow one another.
     let one = |x: &Matrix<'_, T>| x.inner == 1 && x.batch.0 == x.row * m as isize;
     if b > 1 && right.inner == 1 && right.batch.0 == 0 && one(&left) && extra.iter().all(one) {
-        return T::products(d, p, [1, b * m, k, n], left, right, &Follow { e, extra });
+        return T::products(d, p, [1, b * m, k, n], &left, &right, &Follow { e, extra });
     }
-    T::products(d, p, [b, m, k, n], left, right, &Follow { e, extra })
+    T::products(d, p, [b, m, k, n], &left, &right, &Follow { e, extra })
 }
 
 /// A batch of products, for [`Real::products`] alone.
 pub(super) fn run<T: Real>(
     d: &CpuDevice,
     [batch, m, k, n]: [usize; 4],
-    left: Matrix<'_, T>,
-    right: Matrix<'_, T>,
+    left: &Matrix<'_, T>,
+    right: &Matrix<'_, T>,
     finish: &dyn Finish<T>,
 ) -> Result<HostVec<T>> {
-    if let Some(y) = split_k::products(d, [batch, m, k, n], &left, &right, finish)? {
+    if let Some(y) = split_k::products(d, [batch, m, k, n], left, right, finish)? {
         return Ok(y);
     }
-    if let Some(y) = tiny::products(d, [batch, m, k, n], &left, &right, finish)? {
+    if let Some(y) = tiny::products(d, [batch, m, k, n], left, right, finish)? {
         return Ok(y);
     }
     let share = match right.kept {
@@ -80,7 +80,7 @@ pub(super) fn run<T: Real>(
         None => super::share::<T>(d, [batch, m, k, n]),
     };
     let kind = Kind::Numbers;
-    product(d, &Job { batch, m, k, n, left: &left, right: &right, finish, share, kind })
+    product(d, &Job { batch, m, k, n, left, right, finish, share, kind })
 }
 
 /// A view of rank 3 as matrices.

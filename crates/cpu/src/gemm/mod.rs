@@ -82,9 +82,12 @@ const STEP: usize = 4;
 pub(crate) const MANY: usize = 8;
 /// Tasks for each thread where a task costs next to nothing by itself: whoever comes late, or is held up, is helped.
 const FINE: usize = 4;
-/// Multiplications below which work is not shared: 2 to 4 microseconds of one thread. On Zen 5, 64 x 64 x 64 take 2.45 alone and
-/// 1.80 shared; in minutes when the two cores are three times as far apart, about 3.4.
+/// Multiplications below which work is not shared: 2 to 4 microseconds of one thread.
 pub(crate) const WORTH: usize = 1 << 18;
+/// The same of a whole product: to look at a caller's product costs another core one line of its cache after the other. 64 x 64 x 64 took
+/// 3.1 microseconds shared on an Intel Xeon, in minutes when its cores are far apart 4.9, and take 2.7 to 3.0 alone; 80 x 80 x 80 take 5.4
+/// alone, and 4.9 or 7.7 shared. (On Zen 5, 64 x 64 x 64 took 2.45 alone, and 1.80 or 3.4 shared.)
+const ALONE: usize = 3 << 17;
 /// Multiplications that one thread does in a nanosecond, about.
 pub(crate) const PER_NS: f64 = 64.0;
 
@@ -206,7 +209,7 @@ impl<T: Real> Job<'_, T> {
         let packed = 4 * (self.m + self.n);
         let each = self.m.saturating_mul(self.n).saturating_add(packed);
         let all = self.batch.saturating_mul(self.k).saturating_mul(each);
-        if all > WORTH { all as f64 / PER_NS } else { 0.0 }
+        if all > ALONE { all as f64 / PER_NS } else { 0.0 }
     }
 
     /// Columns of a block, at most.
@@ -249,11 +252,16 @@ impl<T: Real> Job<'_, T> {
 
     /// Tiles that fit the caches, and enough of them for all threads.
     fn cut(&self, d: &CpuDevice) -> Cut {
-        let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
-        let taps = self.left.taps().is_some();
         if self.is_broad() {
             return self.cut_broad(d);
         }
+        let threads = self.threads(d);
+        // A small product is one tile. (To cut others takes a dozen divisions.)
+        if threads == 1 && self.share == Share::Nothing && self.m <= rows::<T>() && self.n <= cols::<T>() {
+            return Cut { batch: self.batch, m: self.m, n: self.n, rows: self.m.max(1), cols: self.n.max(1) };
+        }
+        let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
+        let taps = self.left.taps().is_some();
         let is_tall = is_tall::<T>(d, [self.m, self.k, self.n]);
         let (rows, cols) = match self.share {
             Share::Nothing if is_tall => (2 * rows::<T>(), self.wide()),
@@ -268,7 +276,7 @@ impl<T: Real> Job<'_, T> {
             Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
             Share::Kept => (rows::<T>(), self.wide()),
         };
-        let (threads, across) = (self.threads(d), self.across(d));
+        let across = self.across(d);
         let down = threads.div_ceil(across);
         if threads > 1 && (self.share == Share::Kept || across > 1) && self.is_light(d) {
             // What follows a product goes through a tile row by row: rows of one panel took a thirtieth of a BERT model's time.
@@ -561,9 +569,12 @@ const WAYS: u8 = 8;
 /// of rows 4 KiB apart, all lines would share a set.
 fn are_apart(bytes: usize) -> bool {
     let mut lines = [0u8; SETS];
-    (0..HIGHEST).for_each(|r| lines[r.wrapping_mul(bytes) / LINE % SETS] += 1);
-    // Two ways are left to the columns, which pass through.
-    lines.iter().all(|&n| n <= WAYS - 2)
+    // Two ways are left to the columns, which pass through. (Each small product asks: looking at all sets afterwards took twice as long.)
+    (0..HIGHEST).all(|r| {
+        let set = &mut lines[r.wrapping_mul(bytes) / LINE % SETS];
+        *set += 1;
+        *set <= WAYS - 2
+    })
 }
 
 /// Terms, chunk by chunk. They begin where a chunk begins.

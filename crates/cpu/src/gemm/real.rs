@@ -24,8 +24,8 @@ pub(crate) trait Real: Registers + Read {
         d: &CpuDevice,
         p: Precision,
         sizes: [usize; 4],
-        left: Matrix<'_, Self>,
-        right: Matrix<'_, Self>,
+        left: &Matrix<'_, Self>,
+        right: &Matrix<'_, Self>,
         finish: &dyn Finish<Self>,
     ) -> Result<HostVec<Self>>;
     /// Weights times windows, for the same reason: see `conv::windows`.
@@ -66,12 +66,12 @@ impl Real for f32 {
         d: &CpuDevice,
         p: Precision,
         sizes: [usize; 4],
-        left: Matrix<'_, f32>,
-        right: Matrix<'_, f32>,
+        left: &Matrix<'_, f32>,
+        right: &Matrix<'_, f32>,
         finish: &dyn Finish<f32>,
     ) -> Result<HostVec<f32>> {
         let fast = match p {
-            Precision::Fast => pairs::products(d, sizes, &left, &right, finish)?,
+            Precision::Fast => pairs::products(d, sizes, left, right, finish)?,
             Precision::Exact => None,
         };
         match fast {
@@ -103,8 +103,8 @@ impl Real for f64 {
         d: &CpuDevice,
         _: Precision,
         sizes: [usize; 4],
-        left: Matrix<'_, f64>,
-        right: Matrix<'_, f64>,
+        left: &Matrix<'_, f64>,
+        right: &Matrix<'_, f64>,
         finish: &dyn Finish<f64>,
     ) -> Result<HostVec<f64>> {
         contract::run(d, sizes, left, right, finish)

@@ -88,14 +88,14 @@ fn of_chunks<T: Real>(
     let inner = if by_chunk { b } else { whole };
     let x = Matrix { inner, batch: batch(left, left.col), ..*left };
     let w = Matrix { inner, batch: batch(right, right.row), kept: None, ..*right };
-    let sums = contract::run(d, [b * whole, m, CHUNK, n], x, w, &Nothing)?;
+    let sums = contract::run(d, [b * whole, m, CHUNK, n], &x, &w, &Nothing)?;
     let last = match k % CHUNK {
         0 => None,
         rest => {
             let from = whole * CHUNK;
             let x = Matrix { offset: left.at(0, 0, from) as usize, ..*left };
             let w = Matrix { offset: right.at(0, from, 0) as usize, kept: None, ..*right };
-            Some(contract::run(d, [b, m, rest, n], x, w, &Nothing)?)
+            Some(contract::run(d, [b, m, rest, n], &x, &w, &Nothing)?)
         }
     };
     let mut y = filled(b * results, T::ZERO)?;

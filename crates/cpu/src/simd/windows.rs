@@ -8,6 +8,7 @@
 //! with zeros, and what comes of those is thrown away.
 
 use super::LINE;
+use super::fetch::fetch;
 #[cfg(target_arch = "x86_64")]
 use super::isa::Level;
 use super::isa::{Isa, Kernel, formula};
@@ -32,6 +33,10 @@ const FEW: usize = 16;
 /// Elements of a row of which it is worth to begin stores with a cache line: a column and 1024 x 1024 took 64.8 microseconds on two threads
 /// so, and 70.0 otherwise; rows of 256 a twentieth less.
 const LONG: usize = 128;
+/// How far ahead of a light formula its results are fetched, in elements: a store waits for its line, which nothing else asks for as early.
+/// On an Intel Xeon a sum of 16 million numbers took 5.3 milliseconds, and takes 4.6; of 16384 and of 65536 numbers it takes a twentieth less.
+/// Four times as far ahead gained no more.
+const AHEAD: usize = 8 * FEW;
 /// Operands of a light formula from which those that are numbers are loaded once for a row.
 const MANY: usize = 4;
 
@@ -492,16 +497,18 @@ fn light<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
             f.lane(all).write(y);
         }
     } else {
-        let mut from = x.map(|x| x.registers(head, count));
-        for y in whole {
-            let mut all = [from[0].0; N];
-            for (all, (place, step)) in all.iter_mut().zip(&mut from) {
-                *all = *place;
-                *place = place.wrapping_add(*step);
-            }
-            // SAFETY: `registers` checked that there are `count` of them, and this is done as often.
+        let (mut places, mut steps) = ([std::ptr::null(); N], [0; N]);
+        for i in 0..N {
+            (places[i], steps[i]) = x[i].registers(head, count);
+        }
+        // Nothing is counted up but the number of the register: places that go on for themselves were kept in memory in a program that is
+        // compiled in many parts, and each waited for its last store. A sum of 65536 numbers took 6.9 microseconds there, and takes 4.3.
+        for (number, y) in whole.iter_mut().enumerate() {
+            // SAFETY: `registers` checked that there are `count` of them, and this is one.
             #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
-            window::<T, S, F, N, FEW>(f, all.map(|place| unsafe { &*place.cast() }), y);
+            let all = std::array::from_fn(|i| unsafe { &*places[i].wrapping_add(number * steps[i]).cast() });
+            fetch(y.as_ptr().wrapping_add(AHEAD));
+            window::<T, S, F, N, FEW>(f, all, y);
         }
     }
     if !rest.is_empty() {
@@ -520,4 +527,48 @@ fn some<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
     let all = x.each_ref().map(|x| x.data[at * x.step..].first_chunk().expect("a register lies in the row"));
     let y = y[at..].first_chunk_mut().expect("a register lies in the row");
     window::<T, S, F, N, FEW>(f, all, y);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_ops::catalogue::{add::Add, fma::Fma};
+
+    #[test]
+    fn a_light_formula_reads_elements_and_numbers_in_their_places() {
+        let data: Vec<f32> = (0..1300).map(|i| i as f32).collect();
+        let copies = [0.5f32; WINDOW];
+        for isa in Isa::all().into_iter().filter(|isa| isa.has_formulas()) {
+            // Registers before and behind the whole ones, and places that begin anywhere in a line.
+            for n in [1, 15, 16, 17, 127, 128, 129, 143, 144, 145, 192, 193, 500, 1024] {
+                for from in [0, 1, 15, 16, 100] {
+                    let (x, number) = (Piece::of(&data[from..][..n]), Piece::number(&copies));
+                    let made = |f: &dyn Fn(&mut Room<'_, f32>)| {
+                        let mut y = Vec::with_capacity(n + from);
+                        y.resize(from, -1.0);
+                        let mut room = Room::new(&mut y.spare_capacity_mut()[..n]);
+                        f(&mut room);
+                        room.assert_full();
+                        // SAFETY: the room over them is full.
+                        #[allow(unsafe_code, reason = "a vector of what was written")]
+                        unsafe {
+                            y.set_len(from + n);
+                        }
+                        y.split_off(from)
+                    };
+                    let at = |i: usize| (from + i) as f32;
+                    let sums = made(&|room| floats(isa, Add, &[x, number], room));
+                    assert!(
+                        sums.iter().enumerate().all(|(i, &y)| y == at(i) + 0.5),
+                        "{isa}, {n} from {from}"
+                    );
+                    let sums = made(&|room| floats(isa, Fma, &[number, x, x], room));
+                    assert!(
+                        sums.iter().enumerate().all(|(i, &y)| y == at(i) * 1.5),
+                        "{isa}, {n} from {from}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -123,6 +123,12 @@ fn every_block_edge() {
     // Threads; several chunks; several blocks of the shared factor, across and in depth.
     sized(&mut dice, &on, DType::F32, [1, 200, 1030, 40]);
     sized(&mut dice, &on, DType::F32, [1, 30, 1030, 300]);
+    // One tile of one thread, at most as large, and one more row, column, or term than is left to one thread.
+    for size in [[1, 64, 64, 64], [3, 64, 64, 64], [1, 64, 85, 64], [1, 64, 86, 64], [1, 144, 8, 256]] {
+        sized(&mut dice, &on, DType::F32, size);
+    }
+    sized(&mut dice, &on, DType::F32, [1, 145, 8, 256]);
+    sized(&mut dice, &on, DType::F32, [1, 144, 8, 257]);
     sized(&mut dice, &best, DType::F32, [1, 250, 2, 4100]);
     sized(&mut dice, &best, DType::F32, [1, 193, 1537, 1100]);
     // Columns that a task packs for itself, with all rows.
