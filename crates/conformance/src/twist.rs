@@ -408,6 +408,24 @@ impl<B: Backend> Backend for Twisted<B> {
         // Each is work of its own, where the twist is.
         Ok(None)
     }
+    fn lattice<F: Map<4>>(
+        _: &Self::Device,
+        _: &F,
+        _: [View<'_, Self>; 3],
+        _: &[usize],
+    ) -> Result<Option<B::Buffer>> {
+        // Each step is work of its own, where the twist is.
+        Ok(None)
+    }
+    fn lattice_grad<F: Map<5>>(
+        _: &Self::Device,
+        _: &F,
+        _: [View<'_, Self>; 4],
+        _: &[usize],
+    ) -> Result<Option<B::Buffer>> {
+        // As above.
+        Ok(None)
+    }
     fn sort(
         d: &Self::Device,
         x: View<'_, Self>,

@@ -251,6 +251,28 @@ impl Backend for Cpu {
         let both = along::rows_and_columns(d, r, &hosts(&x)?, kept, dtype, sums)?;
         Ok(both.map(|(y, sums)| (CpuBuffer::new(y).into(), sums.into_iter().map(CpuBuffer::new).collect())))
     }
+    fn lattice<F: Map<4>>(
+        d: &CpuDevice,
+        f: &F,
+        x: [Look<'_>; 3],
+        ends: &[usize],
+    ) -> Result<Option<CpuBuffer>> {
+        if !d.isa().has_formulas() {
+            return Ok(None);
+        }
+        own(along::lattice(d, f, hosts(&x)?, ends)).map(Some)
+    }
+    fn lattice_grad<F: Map<5>>(
+        d: &CpuDevice,
+        f: &F,
+        x: [Look<'_>; 4],
+        ends: &[usize],
+    ) -> Result<Option<CpuBuffer>> {
+        if !d.isa().has_formulas() {
+            return Ok(None);
+        }
+        own(along::lattice_grad(d, f, hosts(&x)?, ends)).map(Some)
+    }
     fn sort(d: &CpuDevice, x: Look<'_>, descending: bool, first: usize) -> Result<(CpuBuffer, CpuBuffer)> {
         let (values, places) = along::sort(d, &host(&x)?, descending, first)?;
         Ok((CpuBuffer::new(values), CpuBuffer::new(places)))

@@ -283,6 +283,24 @@ impl Backend for Any {
             Ok(both.map(|(y, sums)| (y.map(B::wrap), sums.into_iter().map(B::wrap).collect())))
         })
     }
+    #[inline(never)]
+    fn lattice<F: Map<4>>(
+        d: &Device,
+        f: &F,
+        x: [View<'_, Self>; 3],
+        ends: &[usize],
+    ) -> Result<Option<AnyBuffer>> {
+        on!(d, B, d => Ok(B::lattice(d, f, x.map(to::<B>), ends)?.map(B::wrap)))
+    }
+    #[inline(never)]
+    fn lattice_grad<F: Map<5>>(
+        d: &Device,
+        f: &F,
+        x: [View<'_, Self>; 4],
+        ends: &[usize],
+    ) -> Result<Option<AnyBuffer>> {
+        on!(d, B, d => Ok(B::lattice_grad(d, f, x.map(to::<B>), ends)?.map(B::wrap)))
+    }
     fn sort(d: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(AnyBuffer, AnyBuffer)> {
         on!(d, B, d => B::sort(d, to::<B>(x), descending, first).map(|(v, i)| (B::wrap(v), B::wrap(i))))
     }

@@ -186,6 +186,22 @@ impl Backend for Counting {
     ) -> Result<Option<RowsAndColumns<HostData>>> {
         Reference::rows_and_columns(d.count("rows_and_columns"), r, x.map(to), kept, dtype, sums)
     }
+    fn lattice<F: Map<4>>(
+        d: &Counter,
+        f: &F,
+        x: [View<'_, Self>; 3],
+        ends: &[usize],
+    ) -> Result<Option<HostData>> {
+        Reference::lattice(d.count("lattice"), f, x.map(to), ends)
+    }
+    fn lattice_grad<F: Map<5>>(
+        d: &Counter,
+        f: &F,
+        x: [View<'_, Self>; 4],
+        ends: &[usize],
+    ) -> Result<Option<HostData>> {
+        Reference::lattice_grad(d.count("lattice_grad"), f, x.map(to), ends)
+    }
     fn sort(d: &Counter, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         Reference::sort(d.count("sort"), to(x), descending, first)
     }

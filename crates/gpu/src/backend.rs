@@ -344,6 +344,24 @@ impl<D: Driver> Backend for Gpu<D> {
         // A launch for each: sums over rows are shared by workgroups in another way than rows are.
         Ok(None)
     }
+    fn lattice<F: Map<4>>(
+        _: &Self::Device,
+        _: &F,
+        _: [Look<'_, D>; 3],
+        _: &[usize],
+    ) -> Result<Option<Self::Buffer>> {
+        // A few launches for each step.
+        Ok(None)
+    }
+    fn lattice_grad<F: Map<5>>(
+        _: &Self::Device,
+        _: &F,
+        _: [Look<'_, D>; 4],
+        _: &[usize],
+    ) -> Result<Option<Self::Buffer>> {
+        // As above.
+        Ok(None)
+    }
     fn sort(
         d: &Self::Device,
         x: Look<'_, D>,

@@ -444,6 +444,31 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         dtype: DType,
         sums: usize,
     ) -> Result<Option<RowsAndColumns<Self::Buffer>>>;
+    /// The steps of a lattice: of each sample `i` of x [t, n, s] the first `ends[i]`, of f32 or f64, as all operands are.
+    ///
+    /// An element of a step is y + x, where y is the formula of four numbers: the elements of the step before at its place, one and two before
+    /// it, and its number of may [n, s]. Before the first step the two elements in front of a row and its own are front \[s + 2\]; later there
+    /// is -inf in front. What has ended stays as it is.
+    ///
+    /// Gives the y of all steps, and behind them the last elements: [t + 1, n, s]. `None` where a backend does not take all steps at once: then each
+    /// is a few ops, to the same bits.
+    fn lattice<F: Map<4>>(
+        d: &Self::Device,
+        f: &F,
+        x: [View<'_, Self>; 3],
+        ends: &[usize],
+    ) -> Result<Option<Self::Buffer>>;
+    /// The gradient of [`Backend::lattice`] by x [t, n, s], from (x, may, what it gave, the gradient g [n, s] of the last elements).
+    ///
+    /// That by an element of a sample's last step is g; of a step before it is the formula three times: for its own place and the two after
+    /// it of (what came of those before, or +0; the element; y there in the step after; the gradient there; may there, or 1 for the
+    /// first two). Behind a row y is -inf, and gradients and may are +0. Steps behind a sample's end have +0.
+    fn lattice_grad<F: Map<5>>(
+        d: &Self::Device,
+        f: &F,
+        x: [View<'_, Self>; 4],
+        ends: &[usize],
+    ) -> Result<Option<Self::Buffer>>;
     /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros are equal.
     /// Gives the `first` values of each, at most all, and where they came from (i64).
     fn sort(

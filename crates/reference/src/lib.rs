@@ -204,6 +204,14 @@ impl Backend for Reference {
         // The definition is what each of them is alone.
         Ok(None)
     }
+    fn lattice<F: Map<4>>(_: &Device, _: &F, _: [View<'_>; 3], _: &[usize]) -> Result<Option<HostData>> {
+        // The definition is what each step is alone.
+        Ok(None)
+    }
+    fn lattice_grad<F: Map<5>>(_: &Device, _: &F, _: [View<'_>; 4], _: &[usize]) -> Result<Option<HostData>> {
+        // As above.
+        Ok(None)
+    }
     fn sort(_: &Device, x: View<'_>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         sort::sort(&x, descending, first)
     }

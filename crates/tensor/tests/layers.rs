@@ -351,6 +351,12 @@ fn a_gradient_has_the_same_bits_whether_it_is_recorded_or_not() {
         ("rnn_tanh", 1, Box::new(move |x| op::rnn_tanh(&x[0], None, &both(x), o).map(|r| r.0))),
     ];
     let rows = rows.into_iter().map(|(name, f)| (name, vec![vec![30, 40], vec![40], vec![40]], f));
+    let ctc: Function = Box::new(|x| {
+        let (labels, times, counts) =
+            (of(vec![1i64, 1, 2, 0], &[2, 2]), of(vec![4i64, 3], &[2]), of(vec![2i64, 1], &[2]));
+        op::ctc_loss(&x[0], &labels, &times, &counts, 0, Reduction::None, true)
+    });
+    let rows = rows.chain([("ctc_loss", vec![vec![4, 2, 3]], ctc)]);
     for (name, shapes, f) in rows.chain(nets.into_iter().map(|(name, gates, f)| (name, net(gates), f))) {
         let narrow =
             |v: Vec<f64>, shape: &[usize]| of(v.iter().map(|&v| v as f32).collect(), shape).requires_grad();

@@ -20,6 +20,8 @@ pub(crate) struct Stripes<'a, T> {
     now: Stripe,
     /// Rows of the present one that are still to be written.
     left: usize,
+    /// Are its rows written from the last to the first?
+    upwards: bool,
     life: PhantomData<&'a mut [T]>,
 }
 
@@ -55,7 +57,17 @@ impl<T: Copy> Stripes<'_, T> {
         let column = number % each * width;
         self.now = Stripe { matrix: number / each, column, width: width.min(columns - column) };
         self.left = rows;
+        self.upwards = false;
         Some(self.now)
+    }
+    /// The next stripe, the last row of which is written first.
+    ///
+    /// # Panics
+    /// As [`Stripes::next`].
+    pub(crate) fn next_upwards(&mut self) -> Option<Stripe> {
+        let next = self.next();
+        self.upwards = true;
+        next
     }
     /// Lets `f` fill the next row of the present stripe.
     ///
@@ -66,8 +78,10 @@ impl<T: Copy> Stripes<'_, T> {
         let Matrices { rows, columns, .. } = self.matrices;
         let Stripe { matrix, column, width } = self.now;
         assert!(self.left > 0, "cpu: a stripe has no more rows");
-        let at = (matrix * rows + rows - self.left) * columns + column;
-        // SAFETY: `next` gives stripes that lie within the matrices, which the memory has room for, and this row is one of theirs;
+        let row = if self.upwards { self.left - 1 } else { rows - self.left };
+        let at = (matrix * rows + row) * columns + column;
+        // SAFETY: `next` gives stripes that lie within the matrices, which the memory has room for, and this row is one of theirs, each of
+        // which comes once, as a stripe is written in one direction;
         // no two stripes have an element in common, and each number is given to one `Stripes`, see `fresh_stripes`.
         let slots = unsafe { std::slice::from_raw_parts_mut(self.first.add(at), width) };
         let mut room = Room::new(slots);
@@ -120,6 +134,7 @@ pub(crate) fn fresh_stripes<T: Element>(
             rest,
             now: Stripe::default(),
             left: 0,
+            upwards: false,
             life: PhantomData,
         };
         f(&mut stripes)?;
@@ -149,13 +164,16 @@ mod tests {
                 (2, 0, 3, 1),
             ] {
                 let matrices = Matrices { count, rows, columns, width };
-                // Enough time that threads share it.
+                // Enough time that threads share it. Every second stripe is written upwards.
                 let y = fresh_stripes(&d, matrices, 1e6, &|stripes| {
-                    while let Some(s) = stripes.next() {
+                    let mut up = false;
+                    while let Some(s) = if up { stripes.next_upwards() } else { stripes.next() } {
                         for row in 0..rows {
+                            let row = if up { rows - 1 - row } else { row };
                             let first = (s.matrix * rows + row) * columns + s.column;
                             stripes.row(|room| room.extend(s.width, |i| (first + i) as i64));
                         }
+                        up = !up;
                     }
                     Ok(())
                 })

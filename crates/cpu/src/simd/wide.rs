@@ -300,6 +300,7 @@ impl<const K: usize> Lane for Wide<K> {
     type Mask = WideMask<K>;
     type Int = WideInt<K>;
     const BITS: u32 = 32;
+    const SCALES: bool = true;
 
     #[inline(always)]
     fn lit(v: f64) -> Self {

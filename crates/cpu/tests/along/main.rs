@@ -7,6 +7,7 @@ mod common;
 mod data;
 mod fast_attention;
 mod fold;
+mod lattice;
 mod others;
 #[path = "../common/processor.rs"]
 mod processor;

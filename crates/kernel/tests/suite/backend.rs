@@ -443,6 +443,24 @@ impl Backend for Interpreted {
         // Each is a kernel of its own.
         Ok(None)
     }
+    fn lattice<F: Map<4>>(
+        _: &Device,
+        _: &F,
+        _: [View<'_, Self>; 3],
+        _: &[usize],
+    ) -> Result<Option<HostData>> {
+        // Each step is a few kernels.
+        Ok(None)
+    }
+    fn lattice_grad<F: Map<5>>(
+        _: &Device,
+        _: &F,
+        _: [View<'_, Self>; 4],
+        _: &[usize],
+    ) -> Result<Option<HostData>> {
+        // As above.
+        Ok(None)
+    }
     fn sort(_: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);
         // Kernels sort whole rows.

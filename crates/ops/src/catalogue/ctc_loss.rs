@@ -2,20 +2,16 @@
 //!
 //! The forward recursion over time steps, in logarithms: the labels of a sample, with a blank before, between and
 //! after them, are `2 s + 1` states; `alpha[state]` is the log-probability of all layouts so far that end there. A step
-//! stays, goes on by one, or skips a blank between two different labels. Each step is a few ops on [n, states], so the
-//! gradient is that of the tape, exact, of any order.
+//! stays, goes on by one, or skips a blank between two different labels: that is a lattice (`lattice.rs`), with exact gradients of any order.
 //!
 //! How it can be wrong: -inf. States that cannot be reached have it; they neither give nor get a gradient. A loss that
 //! is infinite, as no layout fits into the time, has no gradient: it is NaN, unless `zero_infinity` takes the sample out.
 
+use super::lattice::lattice;
 use super::reduction::{Reduction, reduction};
-use super::{div::div, expand, gather, log_softmax, mean, narrow, neg, pad, reshape, sum, unbind, where_};
+use super::{div::div, expand, gather, log_softmax, mean, narrow, neg, reshape, sum, where_};
 use crate::prelude::*;
 use crate::value::cast;
-
-/// log(exp(a) + exp(b) + exp(c)) + d; -inf where a, b and c are.
-#[derive(Clone, Copy, Debug)]
-struct Step;
 
 /// log(exp(a) + exp(b) + exp(c)), and whether it is -inf as a, b and c are. Choices stand before the arithmetic, so
 /// that no step of it is NaN and gets into derivatives of the gradient.
@@ -24,32 +20,47 @@ fn log_sum<L: Lane>([a, b, c]: [L; 3]) -> (L, L::Mask) {
     let (most, never, zero) = (a.max(b).max(c), L::lit(f64::NEG_INFINITY), L::lit(0.0));
     let none = most.eq(never);
     let shift = L::select(none, zero, most);
-    let total = (a - shift).exp() + (b - shift).exp() + (c - shift).exp();
+    // One of them is exp(0): beside it exp(-80) is nothing, and what is less may be subnormal, for which some processors take a hundred
+    // times as long.
+    let least = L::lit(-80.0);
+    let [a, b, c] = [(a - shift).at_least(least), (b - shift).at_least(least), (c - shift).at_least(least)];
+    let total = a.exp() + b.exp() + c.exp();
     let log = L::select(none, L::lit(1.0), total).log();
     (L::select(none, never, shift + log), none)
 }
 
-/// exp(x - y), the share of x in the sum y; 1 where the sum is -inf.
+/// exp(x - y), the share of x in the sum y; 1 where the sum is -inf, and 0 where it is too small for a normal number.
 #[inline(always)]
 fn share<L: Lane>(x: L, y: L, none: L::Mask) -> L {
-    let zero = L::lit(0.0);
-    (L::select(none, zero, x) - L::select(none, zero, y)).exp()
+    let (zero, least) = (L::lit(0.0), L::lit(if L::BITS == 32 { -87.0 } else { -708.0 }));
+    let log = L::select(none, zero, x) - L::select(none, zero, y);
+    L::select(log.lt(least), zero, log.at_least(least).exp())
 }
 
-impl Map<4> for Step {
+/// log(exp(a) + exp(b) + exp(c)), where c counts if `may` is not 0: what reaches a state from the step before.
+#[derive(Clone, Copy, Debug)]
+struct Reach;
+
+impl Map<4> for Reach {
     const NAME: &'static str = "ctc_loss";
     #[inline(always)]
-    fn lane<L: Lane>(&self, [a, b, c, d]: [L; 4]) -> L {
-        log_sum([a, b, c]).0 + d
+    fn lane<L: Lane>(&self, [a, b, c, may]: [L; 4]) -> L {
+        log_sum([a, b, L::select(may.eq(L::lit(0.0)), L::lit(f64::NEG_INFINITY), c)]).0
     }
-    /// The share of an operand in the sum. Where nothing reaches, nothing goes back, but a NaN.
+}
+
+/// The gradient of that by one of a, b and c, which is x: its share of the gradient g of the sum y, added to `sum`. Where nothing reaches,
+/// nothing goes back, but a NaN.
+#[derive(Clone, Copy, Debug)]
+struct Back;
+
+impl Map<5> for Back {
+    const NAME: &'static str = "ctc_loss";
     #[inline(always)]
-    fn vjp<L: Lane>(&self, i: usize, x: [L; 4], _: L, g: L) -> L {
-        if i == 3 {
-            return g;
-        }
-        let (y, none) = log_sum([x[0], x[1], x[2]]);
-        g * L::select(none, L::lit(0.0), share(x[i], y, none))
+    fn lane<L: Lane>(&self, [sum, x, y, g, may]: [L; 5]) -> L {
+        let (zero, none) = (L::lit(0.0), y.eq(L::lit(f64::NEG_INFINITY)));
+        let part = g * L::select(none, zero, share(x, y, none));
+        sum + L::select(may.eq(zero), zero, part)
     }
 }
 
@@ -228,32 +239,15 @@ pub fn ctc_loss<V: Value>(
 fn losses<V: Value>(x: &V, l: &States, times: &[usize]) -> Result<V> {
     let (device, n, states) = (x.device(), times.len(), l.count);
     let t = x.shape()[0];
-    let wide = Shape::new(&[n, states])?;
     let never = x.scalar_like(f64::NEG_INFINITY)?;
-    let constant = |v: Vec<bool>| Ok::<_, Error>(V::from_array(Array::from_vec(device, v, &[n, states])?));
     let classes = V::from_array(Array::from_vec(device, l.classes.clone(), &[1, n, states])?);
     let of_states = gather(x, 2, &expand(&classes, &Shape::new(&[t, n, states])?)?)?;
-    let skips = constant(l.skips.clone())?;
-    // Two columns in front are what the first two states come from. Before the first step all layouts stand in front of
-    // state 0, from where a step reaches it, or skips it.
-    let front = (0..n * (states + 2)).map(|i| if i % (states + 2) == 1 { 0.0 } else { f64::NEG_INFINITY });
-    let front = Array::from_vec(device, front.collect::<Vec<f64>>(), &[n, states + 2])?.cast(x.dtype())?;
-    let mut padded = V::from_array(front);
-    let behind = |v: &V| pad(v, &[2, 0], pad::Mode::Constant(Scalar::Float(f64::NEG_INFINITY)));
-    let part = |v: &V, from: isize| narrow(v, 1, from, states);
-    let mut alpha = expand(&never, &wide)?;
-    for (time, here) in unbind(&of_states, 0)?.iter().enumerate() {
-        let (stay, next) = (part(&padded, 2)?, part(&padded, 1)?);
-        let skip = where_(&skips, &part(&padded, 0)?, &never)?;
-        let new = map(Step, [&stay, &next, &skip, here])?;
-        alpha = if times.iter().all(|&end| time < end) {
-            new
-        } else {
-            let goes_on = times.iter().flat_map(|&end| vec![time < end; states]).collect();
-            where_(&constant(goes_on)?, &new, &alpha)?
-        };
-        padded = behind(&alpha)?;
-    }
+    let skips = Array::from_vec(device, l.skips.clone(), &[n, states])?.cast(x.dtype())?;
+    // Before the first step all layouts stand in front of state 0, from where a step reaches it, or skips it.
+    let front: Vec<f64> = (0..states + 2).map(|i| if i == 1 { 0.0 } else { f64::NEG_INFINITY }).collect();
+    let front = Array::from_vec(device, front, &[states + 2])?.cast(x.dtype())?;
+    let operands = [&of_states, &V::from_array(skips), &V::from_array(front)];
+    let alpha = lattice(Reach, Back, operands, times)?;
     // The last label and the blank after it end a sample; without labels it is the blank alone. A sample without time
     // has one layout if it has no labels, else none.
     let index =

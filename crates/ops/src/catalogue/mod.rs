@@ -10,6 +10,7 @@ use elinvar_core::{Error, Result};
 mod batch_moments;
 mod classes;
 pub mod conv;
+mod lattice;
 pub mod normalize;
 pub mod pool;
 mod recurrence;

@@ -141,6 +141,9 @@ pub trait Lane:
     /// The integer as a float, rounded to nearest even.
     fn from_int(v: Self::Int) -> Self;
 
+    /// Does [`Lane::scaled`] take any `n`? Then a power that is nothing is best one far below all numbers: where it is rounded, one of the
+    /// subnormals and next to them takes three hundred times as long as others.
+    const SCALES: bool = false;
     /// `self * 2^n` for a whole number `n`, rounded once, if the reading has an instruction for it.
     #[inline(always)]
     fn scaled(self, n: Self) -> Option<Self> {
