@@ -17,6 +17,10 @@ use std::ops::{Range, RangeInclusive};
 /// Rows of which columns that lie in memory are better read number by number. Of one thread, 32 rows, 1024 columns and as many terms took
 /// 597 microseconds, and packed 712.
 pub(super) const ROWS: RangeInclusive<usize> = 8..=192;
+/// Are there kernels for it? Of f64 there are not: they were a fiftieth of a small program, for what networks do not do.
+pub(super) const fn has_few<T>() -> bool {
+    size_of::<T>() <= size_of::<f32>()
+}
 /// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
 const TURNED: usize = 128;
 /// Bytes of rows that are packed at once: half of a core's second-level cache. All 9216 terms of 64 rows, a layer after convolutions, came
@@ -26,7 +30,8 @@ const PACKED: usize = 512 << 10;
 impl<T: Real> Job<'_, T> {
     /// Are there so many rows that columns in memory are better read number by number, if they lie so?
     pub(super) fn is_broad(&self) -> bool {
-        self.share == Share::Nothing
+        has_few::<T>()
+            && self.share == Share::Nothing
             && self.kind == Kind::Numbers
             && ROWS.contains(&self.m)
             && self.k > 0
