@@ -275,6 +275,9 @@ struct Strips<'a> {
     starts: Vec<isize>,
 }
 
+/// Are tiles of 4 and 8 bytes compiled with sizes that are known? On x86-64 they go by registers.
+const FIXED: bool = cfg!(not(target_arch = "x86_64"));
+
 /// Strips from neighbour number `at` on.
 struct Stretch<'a> {
     strips: &'a Strips<'a>,
@@ -317,7 +320,7 @@ fn strip<T: Copy>(v: &[T], blocks: Blocks<'_>, out: &mut [T], tile: &mut [[T; TI
             let to = |a: usize| a * row + middle * n + from;
             for low in (0..count).step_by(TILE) {
                 let tall = TILE.min(count - low);
-                if (tall, wide) == (TILE, TILE) {
+                if const { FIXED || size_of::<T>() < 4 } && (tall, wide) == (TILE, TILE) {
                     // The same with sizes that the compiler knows.
                     for i in 0..TILE {
                         let line = v[at(i) + low..].first_chunk::<TILE>().expect("inside of the buffer");

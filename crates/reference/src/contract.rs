@@ -36,6 +36,7 @@ impl<T: Ring> Chains<T> {
         self.terms = 0;
     }
     /// The next term of every contraction.
+    #[inline(never)]
     pub fn add(&mut self, a: T, b: &[T]) {
         if self.terms > 0 && self.terms.is_multiple_of(CHUNK) {
             self.close();
@@ -46,6 +47,7 @@ impl<T: Ring> Chains<T> {
         }
     }
     /// Adds the chunk to the total. The first chunk is the total: adding it to 0 could lose a sign.
+    #[inline(never)]
     fn close(&mut self) {
         if self.terms <= CHUNK {
             self.total.copy_from_slice(&self.chunk);

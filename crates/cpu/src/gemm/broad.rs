@@ -19,6 +19,10 @@ use std::ops::{Range, RangeInclusive};
 pub(super) const ROWS: RangeInclusive<usize> = 8..=192;
 /// Below so many columns, of so many terms, registers of columns are not full.
 const NARROW: (usize, usize) = (48, 256);
+/// Are there kernels for it? Of f64 there are not: they were a fiftieth of a small program, for what networks do not do.
+pub(super) const fn has_few<T>() -> bool {
+    size_of::<T>() <= size_of::<f32>()
+}
 /// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
 const TURNED: usize = 128;
 /// Bytes of rows that are packed at once: half of a core's second-level cache. All 9216 terms of 64 rows, a layer after convolutions, came
@@ -31,7 +35,8 @@ impl<T: Real> Job<'_, T> {
     /// 10.9, and takes 8.4. Or columns are so few that registers of them are not full, of many terms: 16 rows by 10 columns of 1024 terms take 8.2
     /// so, and packed 12.7.
     pub(super) fn is_broad(&self) -> bool {
-        self.share == Share::Nothing
+        has_few::<T>()
+            && self.share == Share::Nothing
             && self.kind == Kind::Numbers
             && ROWS.contains(&self.m)
             && self.k > 0

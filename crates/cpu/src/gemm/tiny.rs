@@ -61,7 +61,8 @@ struct Tiny<'a, T> {
 
 impl<T: Real> Kernel for Tiny<'_, T> {
     type Out = ();
-    const COPIES: Copies = Copies::Fma;
+    // Of f64, which is seldom multiplied so, there is none for AVX-512. Without that of f32, ten thousand of 4 x 4 by 4 took 6 to 12 % longer.
+    const COPIES: Copies = if size_of::<T>() > size_of::<f32>() { Copies::Middle } else { Copies::Fma };
     #[inline(always)]
     fn run(self) {
         let [_, k, n] = self.sizes;

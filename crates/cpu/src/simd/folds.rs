@@ -6,7 +6,7 @@
 
 use super::LINE;
 use super::fetch::fetch_early;
-use super::isa::{Isa, Kernel, Level, dispatch};
+use super::isa::{Copies, Isa, Kernel, Level, dispatch};
 use super::vector::Vector;
 use crate::along::lanes::{self, Combine};
 use elinvar_core::order::LANES;
@@ -117,6 +117,7 @@ where
     Sum: Combine<V::T>,
 {
     type Out = V::T;
+    const COPIES: Copies = copies::<V>();
     #[inline(always)]
     fn run(self) -> V::T {
         /// Chunks after which sums change registers, where not all are held at once.
@@ -248,6 +249,7 @@ where
     Sum: Combine<V::T>,
 {
     type Out = ();
+    const COPIES: Copies = copies::<V>();
     #[inline(always)]
     fn run(self) {
         const MOST: usize = 16;
@@ -303,6 +305,7 @@ where
     Sum: Combine<V::T>,
 {
     type Out = V::T;
+    const COPIES: Copies = copies::<V>();
     #[inline(always)]
     fn run(self) -> V::T {
         let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::start(); LANES];
@@ -399,8 +402,13 @@ pub(crate) trait Folds: Sized {
     fn smallest(isa: Isa, x: &[Self], far: bool) -> Option<Self>;
 }
 
+/// Of registers of AVX2 there is its copy alone.
+const fn copies<V>() -> Copies {
+    if size_of::<V>() <= 32 { Copies::Low } else { Copies::All }
+}
+
 macro_rules! folds {
-    ($t:ty: $v512:ident $tail512:ident $v256:ident $v128:ident) => {
+    ($t:ty: $v512:ident, of sums $sum512:ident $tail512:ident $held512:ident; $v256:ident $v128:ident) => {
         impl Folds for $t {
             fn sum(isa: Isa, x: &[$t], far: bool) -> $t {
                 match isa.level() {
@@ -408,7 +416,7 @@ macro_rules! folds {
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, SumOf::<$v256, $v256, ALL_HELD>(x, far, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, SumOf::<$v512, $tail512, HELD>(x, far, PhantomData)),
+                    Level::Avx512 => dispatch(isa, SumOf::<$sum512, $tail512, $held512>(x, far, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, SumOf::<$v128, $v128, HELD>(x, far, PhantomData)),
                 }
@@ -424,7 +432,7 @@ macro_rules! folds {
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, SumOfRows::<$v256> { x, n, set, sums }),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, SumOfRows::<$v512> { x, n, set, sums }),
+                    Level::Avx512 => dispatch(isa, SumOfRows::<$sum512> { x, n, set, sums }),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, SumOfRows::<$v128> { x, n, set, sums }),
                 }
@@ -435,7 +443,7 @@ macro_rules! folds {
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, SumOfParts::<$v256, $v256>(parts, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, SumOfParts::<$v512, $tail512>(parts, PhantomData)),
+                    Level::Avx512 => dispatch(isa, SumOfParts::<$sum512, $tail512>(parts, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, SumOfParts::<$v128, $v128>(parts, PhantomData)),
                 }
@@ -465,5 +473,6 @@ macro_rules! folds {
         }
     };
 }
-folds!(f32: __m512 __m256 __m256 float32x4_t);
-folds!(f64: __m512d __m512d __m256d float64x2_t);
+// Sums of f64 take AVX2's copy.
+folds!(f32: __m512, of sums __m512 __m256 HELD; __m256 float32x4_t);
+folds!(f64: __m512d, of sums __m256d __m256d ALL_HELD; __m256d float64x2_t);

@@ -118,6 +118,8 @@ impl FromStr for Isa {
 pub(crate) enum Copies {
     /// All.
     All,
+    /// All but AVX-512, which takes the copy for AVX2, as that has nothing to gain by longer registers.
+    Low,
     /// Those with an fma: all but plain x86-64. There the fma of a number is a call, beside which it matters little how numbers get to it.
     Fma,
     /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: such work has no use for longer registers, or for more of them.
@@ -130,7 +132,7 @@ impl Copies {
     /// Is there one that needs nothing but the architecture?
     pub(crate) const fn has_plain(self) -> bool {
         match self {
-            Copies::All => true,
+            Copies::All | Copies::Low => true,
             Copies::Fma | Copies::Middle => cfg!(not(target_arch = "x86_64")),
             Copies::Pairs => false,
         }
@@ -138,7 +140,7 @@ impl Copies {
     /// Is there one for AVX2, or for NEON?
     pub(crate) const fn has_middle(self) -> bool {
         match self {
-            Copies::All | Copies::Fma | Copies::Middle => true,
+            Copies::All | Copies::Low | Copies::Fma | Copies::Middle => true,
             Copies::Pairs => false,
         }
     }
@@ -147,7 +149,7 @@ impl Copies {
     pub(crate) const fn has_wide(self) -> bool {
         match self {
             Copies::All | Copies::Fma | Copies::Pairs => true,
-            Copies::Middle => false,
+            Copies::Low | Copies::Middle => false,
         }
     }
 }

@@ -145,6 +145,8 @@ pub(crate) trait InRegisters {
     type T: Registers;
     /// For which instruction sets it is compiled.
     const COPIES: Copies = Copies::All;
+    /// The same, of work in short registers ([`in_short_registers`]).
+    const SHORT: Copies = Self::COPIES;
     /// The work. It must be `#[inline(always)]`, and so must be what it calls in its loops.
     ///
     /// # Safety
@@ -186,7 +188,7 @@ pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
         // Compiled for AVX-512: it has 32 of them.
         // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 if const { W::COPIES.has_wide() } => unsafe {
+        Level::Avx512 if const { W::SHORT.has_wide() } => unsafe {
             In::<<W::T as Registers>::V256, W>(work, PhantomData).avx512()
         },
         // Not by way of `in_registers`, which would have the widest compiled as well.
@@ -195,7 +197,7 @@ pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
         Level::Avx512 | Level::Avx2 => unsafe {
             In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2()
         },
-        Level::Plain if const { W::COPIES.has_plain() } => In::<Four<W::T>, W>(work, PhantomData).plain(),
+        Level::Plain if const { W::SHORT.has_plain() } => In::<Four<W::T>, W>(work, PhantomData).plain(),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).plain(),
         Level::Plain => no_copy(isa),

@@ -72,6 +72,11 @@ pub(in crate::along) fn fold<T: Number, F: Combine<T>>(
     Ok(Some(y))
 }
 
+/// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
+pub(super) const fn copies<T>() -> Copies {
+    if size_of::<T>() == size_of::<f32>() { Copies::Fma } else { Copies::Middle }
+}
+
 /// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
 fn joined<T: Copy, F: Combine<T>>(blocks: &mut [Window<T>]) {
     if blocks.len() > 1 {
@@ -146,7 +151,7 @@ struct Fold<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Fold<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = Copies::Fma;
+    const COPIES: Copies = copies::<T>();
     #[inline(always)]
     fn run(mut self) {
         if self.width <= NARROW { self.columns::<NARROW>() } else { self.columns::<WINDOW>() }

@@ -270,7 +270,7 @@ impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Eight<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = Copies::Fma;
+    const COPIES: Copies = super::fold::copies::<T>();
     #[inline(always)]
     fn run(mut self) {
         let acc = std::mem::take(&mut self.acc);
@@ -292,7 +292,7 @@ struct Meet<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Meet<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = Copies::Fma;
+    const COPIES: Copies = super::fold::copies::<T>();
     #[inline(always)]
     fn run(self) {
         for (a, &b) in self.left.iter_mut().zip(self.right) {
@@ -312,7 +312,7 @@ struct Leaf<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Leaf<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = Copies::Fma;
+    const COPIES: Copies = super::fold::copies::<T>();
     #[inline(always)]
     fn run(self) {
         /// Terms that are added while a sum is in a register.

@@ -73,28 +73,17 @@ pub(crate) fn few<T: Real>(isa: Isa, b: Few<'_, T>) {
     assert!(b.padded * b.k <= b.x.len(), "rows are missing");
     assert!(b.cols * b.padded <= b.sums.len(), "room is missing");
     if const { may_be_short::<T>() } && are_short::<T>(isa, b.rows) {
-        in_short_registers(isa, Short(b))
+        in_short_registers(isa, b)
     } else {
         in_registers(isa, b)
-    }
-}
-
-/// Of few rows, which fill one short register.
-struct Short<'a, T>(Few<'a, T>);
-
-impl<T: Real> InRegisters for Short<'_, T> {
-    type T = T;
-    const COPIES: Copies = Copies::Middle;
-    #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
-        // SAFETY: the caller's.
-        unsafe { self.0.run::<V>() }
     }
 }
 
 impl<T: Real> InRegisters for Few<'_, T> {
     type T = T;
     const COPIES: Copies = Copies::Fma;
+    // The copy that AVX2 has anyway.
+    const SHORT: Copies = Copies::Middle;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(mut self) {
         let crossed = (self.step.unsigned_abs() * size_of::<T>()).is_multiple_of(CROSSED);

@@ -153,7 +153,9 @@ impl<T: Real> Tiles<'_, T> {
         let mut later = Later::of(&b.after);
         // Of few tiles, each fetches more of the next panel. Pairs are never packed before.
         let tiles = rows / V::ROWS;
-        let dense = const { V::ROWS == DENSE && !V::PAIRS } && b.after.is_far && (1..ENOUGH).contains(&tiles);
+        let dense = const { V::ROWS == DENSE && !V::PAIRS && is_short::<T>() }
+            && b.after.is_far
+            && (1..ENOUGH).contains(&tiles);
         let mut j = 0;
         while j < cols {
             // One or two rows are too few chains in one panel.
@@ -189,7 +191,11 @@ impl<T: Real> Tiles<'_, T> {
                         _ if const { V::ROWS == 1 } => t.wide::<1>(),
                         SIDE => t.side::<1, SIDE>(),
                         2 => t.side::<2, 2>(),
-                        _ if dense && cols - j > V::LANES && (rows - i).min(high) >= DENSE => {
+                        _ if const { is_short::<T>() }
+                            && dense
+                            && cols - j > V::LANES
+                            && (rows - i).min(high) >= DENSE =>
+                        {
                             t.fetching().run::<DENSE, 2>();
                             DENSE
                         }
@@ -305,6 +311,9 @@ impl<V: Vector> Feed<V> for Dense<V> {
 
 /// Heights of tiles whose rows have one address, where there are registers for the highest.
 const TALL: [usize; 9] = [14, 12, 8, 7, 6, 5, 4, 2, 1];
+/// Those of tiles of one register, which end a product's rows, and of f64: each height is some hundred bytes to 3 KB of every program that
+/// multiplies.
+const FEWER: [usize; 5] = [14, 8, 4, 2, 1];
 /// Rows up to which it is looked up how they are cut into such tiles; of more, the first are a tile of the highest.
 const FAR: usize = 42;
 
@@ -314,14 +323,17 @@ const fn effort(rows: usize) -> usize {
 }
 
 /// For each number of rows the height of their first tile, where all tiles together take the least.
-const FIRST: [usize; FAR + 1] = {
+const FIRST: [usize; FAR + 1] = first(&TALL);
+const FIRST_OF_FEWER: [usize; FAR + 1] = first(&FEWER);
+
+const fn first(heights: &[usize]) -> [usize; FAR + 1] {
     let (mut first, mut least) = ([0; FAR + 1], [0; FAR + 1]);
     let mut n = 1;
     while n <= FAR {
         least[n] = usize::MAX;
         let mut i = 0;
-        while i < TALL.len() {
-            let high = TALL[i];
+        while i < heights.len() {
+            let high = heights[i];
             if high <= n && effort(high) + least[n - high] < least[n] {
                 (first[n], least[n]) = (high, effort(high) + least[n - high]);
             }
@@ -330,12 +342,18 @@ const FIRST: [usize; FAR + 1] = {
         n += 1;
     }
     first
-};
+}
 
 /// Rows of the next tile of some whose rows have one address, where there are registers for the highest.
 #[inline(always)]
-fn tall(rows: usize) -> usize {
-    FIRST.get(rows).copied().unwrap_or(TALL[0])
+fn tall<T>(rows: usize, is_wide: bool) -> usize {
+    let first = if const { is_short::<T>() } && is_wide { &FIRST } else { &FIRST_OF_FEWER };
+    first.get(rows).copied().unwrap_or(TALL[0])
+}
+
+/// Is it f32, of which networks are made? Of it there are tiles of more kinds.
+const fn is_short<T>() -> bool {
+    size_of::<T>() <= size_of::<f32>()
 }
 
 /// What tiles of so many rows take, which have one address: about as much as so many rows of the highest ones.
@@ -343,7 +361,7 @@ pub(crate) fn efforts<T: Real>(isa: Isa, rows: usize) -> usize {
     let (highest, mut left, mut all) = (height::<T>(isa), rows, 0);
     while left > 0 {
         let high = match left {
-            n if highest >= 12 => tall(n),
+            n if highest >= 12 => tall::<T>(n, true),
             n => n.min(highest),
         };
         (left, all) = (left - high, all + effort(high));
@@ -427,17 +445,20 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         unsafe {
             match rows {
                 _ if const { V::ROWS == 1 } => self.wide::<1>(),
-                n if const { A::TALL && V::ROWS >= 12 } => match tall(n) {
-                    14 => self.wide::<14>(),
-                    12 => self.wide::<12>(),
-                    8 => self.wide::<8>(),
-                    7 => self.wide::<7>(),
-                    6 => self.wide::<6>(),
-                    5 => self.wide::<5>(),
-                    4 => self.wide::<4>(),
-                    2 => self.wide::<2>(),
-                    _ => self.wide::<1>(),
-                },
+                n if const { A::TALL && V::ROWS >= 12 } => {
+                    let high = tall::<V::T>(n, self.cols > V::LANES);
+                    match high {
+                        14 => self.wide::<14>(),
+                        8 => self.wide::<8>(),
+                        4 => self.wide::<4>(),
+                        2 => self.wide::<2>(),
+                        12 if const { is_short::<V::T>() } => self.of::<12, 2>(),
+                        7 if const { is_short::<V::T>() } => self.of::<7, 2>(),
+                        6 if const { is_short::<V::T>() } => self.of::<6, 2>(),
+                        5 if const { is_short::<V::T>() } => self.of::<5, 2>(),
+                        _ => self.wide::<1>(),
+                    }
+                }
                 n if const { V::ROWS >= 12 } && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
                 n if const { V::ROWS >= 8 } && n >= 8 => self.wide::<8>(),
                 // Two rows are too few chains: eight are four and four. (Tiles of five rows took longer than six and four.)
@@ -457,7 +478,17 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
     #[inline(always)]
     pub(super) unsafe fn wide<const R: usize>(self) -> usize {
         // SAFETY: the caller's.
-        unsafe { if self.cols > V::LANES { self.run::<R, 2>() } else { self.run::<R, 1>() } }
+        unsafe { if self.cols > V::LANES { self.of::<R, 2>() } else { self.of::<R, 1>() } }
+    }
+
+    /// Computes `R` rows, `W` registers wide; gives `R`.
+    ///
+    /// # Safety
+    /// As `wide`, and the columns take as many registers.
+    #[inline(always)]
+    unsafe fn of<const R: usize, const W: usize>(self) -> usize {
+        // SAFETY: the caller's.
+        unsafe { self.run::<R, W>() };
         R
     }
 

@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;
-use crate::isa::Isa;
+use crate::isa::{Copies, Isa};
 use crate::simd::LINE;
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, in_registers, in_short_registers, lanes};
@@ -149,6 +149,7 @@ impl<T: Real> InRegisters for Squares<'_, T> {
 
 impl<T: Real> InRegisters for Turn<'_, T> {
     type T = T;
+    const COPIES: Copies = Copies::Low;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
         let Turn { src, at, step, rows, cols, dst, pitch } = self;
