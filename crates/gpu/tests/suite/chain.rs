@@ -1,5 +1,6 @@
 //! Maps in a row are one kernel, and nobody can tell but by counting.
 
+use crate::short::Short;
 use elinvar_driver::Driver;
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -90,4 +91,64 @@ fn share<D: Driver>(d: &GpuDevice<D>) {
             });
         }
     });
+}
+
+/// Few numbers that are read for many elements: who reads them computes them, unless somebody else wants them, too.
+#[test]
+fn few_numbers_are_computed_by_who_reads_them() {
+    let d = &GpuDevice::new(Short::card(), 0);
+    let numbers = |n: usize, f: f32| (0..n).map(|i| f + (i * i % 17) as f32 / 9.0).collect::<Vec<f32>>();
+    let on = |v: &[f32], dims: &[usize]| Tensor::<Gpu<Short>>::from_vec(v.to_vec(), dims, d);
+    let reference =
+        |v: &[f32], dims: &[usize]| Tensor::<Reference>::from_vec(v.to_vec(), dims, &ReferenceDevice);
+    let same = |got: Vec<f32>, want: Vec<f32>| {
+        assert!(got.len() == want.len() && got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits()));
+    };
+    // Single numbers are made once, and kept.
+    let launches = |work: &dyn Fn() -> Tensor<Gpu<Short>>| {
+        work().to_vec::<f32>().unwrap();
+        let before = d.launches().unwrap();
+        (work().to_vec().unwrap(), d.launches().unwrap() - before)
+    };
+    let (a, b, e, q) = (numbers(3 * 5 * 8, 0.3), numbers(5, 0.7), numbers(3 * 8, -0.2), numbers(40, 0.1));
+    let (x, c, r) = (on(&a, &[3, 5, 8]), on(&b, &[5]), on(&e, &[3, 1, 8]));
+    let (u, v, w) = (reference(&a, &[3, 5, 8]), reference(&b, &[5]), reference(&e, &[3, 1, 8]));
+
+    // A chain of them, along an axis in the midst, and beside it another one along the others.
+    let (got, n) = launches(&|| &x * ((&c + 0.5).rsqrt().reshape(&[5, 1])) + (&r * 2.0).tanh());
+    same(got, (&u * ((&v + 0.5).rsqrt().reshape(&[5, 1])) + (&w * 2.0).tanh()).to_vec().unwrap());
+    assert_eq!(n, 1, "all in one kernel");
+
+    // Turned around, and a part of it, which is no result as it lies.
+    let part = |q: &Tensor<Gpu<Short>>| q.narrow(2, 1, 3) + 1.0;
+    let (got, n) = launches(&|| x.transpose(0, 2) * (&c * 3.0).reshape(&[5, 1]) * part(&on(&q, &[8, 1, 5])));
+    let part = reference(&q, &[8, 1, 5]).narrow(2, 1, 3) + 1.0;
+    same(got, (u.transpose(0, 2) * (&v * 3.0).reshape(&[5, 1]) * part).to_vec().unwrap());
+    assert_eq!(n, 1, "all in one kernel");
+
+    // What somebody holds, or two read, is computed once, by itself, and is right for both.
+    let few = (&c + 0.5).exp().reshape(&[5, 1]);
+    let held = (&v + 0.5).exp().reshape(&[5, 1]);
+    let before = d.launches().unwrap();
+    let y = &x - &few;
+    same(y.to_vec().unwrap(), (&u - &held).to_vec().unwrap());
+    same(few.to_vec().unwrap(), held.to_vec().unwrap());
+    assert_eq!(d.launches().unwrap() - before, 2);
+    let twice = |few: Tensor<Gpu<Short>>| &x * &few + few;
+    let (got, n) = launches(&|| twice((&c + 0.5).exp().reshape(&[5, 1])));
+    same(got, (&u * &held + &held).to_vec().unwrap());
+    assert_eq!(n, 2);
+
+    // The same numbers in another shape, as a channel's statistics have.
+    let (got, n) = launches(&|| (&on(&b, &[1, 5, 1]) * 3.0).reshape(&[5]) - c.sqrt());
+    same(got, (&v * 3.0 - v.sqrt()).to_vec().unwrap());
+    assert_eq!(n, 1, "all in one kernel");
+
+    // Of f16, what lies between is rounded as ever.
+    let half = |x: &Tensor<Gpu<Short>>| x.to_dtype(elinvar_core::DType::F16);
+    let (hx, hc) = (half(&x), half(&c));
+    let got = (&hx * (&hc * 1.3).exp().reshape(&[5, 1])).to_dtype(elinvar_core::DType::F32).to_vec().unwrap();
+    let half = |x: &Tensor<Reference>| x.to_dtype(elinvar_core::DType::F16);
+    let want = &half(&u) * (&half(&v) * 1.3).exp().reshape(&[5, 1]);
+    same(got, want.to_dtype(elinvar_core::DType::F32).to_vec().unwrap());
 }

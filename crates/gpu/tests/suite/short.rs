@@ -1,7 +1,7 @@
 //! A driver that runs out of memory when it is told to.
 
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Driver, Info, Interp, Product, Slice};
+use elinvar_driver::{Driver, Info, Interp, Kind, Product, Slice};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::convert::Infallible;
@@ -13,6 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Short {
     inner: Interp,
+    info: Info,
     pub left: Arc<AtomicU64>,
 }
 
@@ -32,7 +33,14 @@ impl Drop for Counted {
 
 impl Short {
     pub fn new(bytes: u64) -> Short {
-        Short { inner: Interp::open(0).unwrap(), left: Arc::new(AtomicU64::new(bytes)) }
+        let inner = Interp::open(0).unwrap();
+        Short { info: inner.info().clone(), inner, left: Arc::new(AtomicU64::new(bytes)) }
+    }
+    /// One that says of itself that it is a graphics card.
+    pub fn card() -> Short {
+        let mut card = Short::new(1 << 30);
+        card.info.kind = Kind::Discrete;
+        card
     }
 }
 
@@ -54,7 +62,7 @@ impl Driver for Short {
         Ok(Short::new(1 << 20))
     }
     fn info(&self) -> &Info {
-        self.inner.info()
+        &self.info
     }
     fn allocate(&self, bytes: u64) -> Result<Counted> {
         let take = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));

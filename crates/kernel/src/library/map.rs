@@ -3,7 +3,8 @@
 //! An operand is read in one of three ways: `Dense` (row-major, as the result), `Same` (one element for all), or
 //! `Strided` (by the strides of its axes, broadcast axes having stride 0). If no operand is strided, an invocation takes
 //! four neighbours as a vector; the last few elements are loaded one by one into the same vector, so that there is one copy
-//! of the formula. Otherwise the number of an element is taken apart into its index, by multiplication with a
+//! of the formula. So it does if strided operands have, for four neighbours along the last axis, one element or four that lie side by
+//! side, as those have that are broadcast along channels or rows. Otherwise the number of an element is taken apart into its index, by multiplication with a
 //! reciprocal where numbers are below 2^30, and each operand has its own sum of index times stride.
 
 use super::formula::{Compute, Formula, leave};
@@ -27,6 +28,30 @@ pub enum Walk {
     Same,
     /// By strides.
     Strided,
+    /// By strides, and four neighbours lie side by side.
+    Fours,
+    /// By strides, and four neighbours are one element.
+    OneOfFour,
+}
+
+impl Walk {
+    /// Has an operand that is read so strides?
+    fn by_strides(self) -> bool {
+        match self {
+            Walk::Strided | Walk::Fours | Walk::OneOfFour => true,
+            Walk::Dense | Walk::Same => false,
+        }
+    }
+    /// How four neighbours along the last axis of a strided operand can be read together, if all of them are there.
+    fn together(offset: usize, strides: &[isize]) -> Option<Walk> {
+        let (&last, others) = strides.split_last()?;
+        let even = || offset.is_multiple_of(4) && others.iter().all(|s| s.unsigned_abs().is_multiple_of(4));
+        match last {
+            0 => Some(Walk::OneOfFour),
+            1 if even() => Some(Walk::Fours),
+            _ => None,
+        }
+    }
 }
 
 /// What is done to elements that were loaded, up to what is stored.
@@ -156,14 +181,26 @@ pub(super) fn plan(outs: &[Elem], x: &[(&Layout, DType)], choice: Choice) -> Opt
     };
     // Joined axes are more than one only if an operand is neither dense nor a single element.
     let dense = |l: &Layout, s: &[isize]| if l.is_contiguous() { Walk::Dense } else { walk(s) };
-    let operands: Vec<(Elem, Walk)> = (x.iter().zip(&strides))
+    let mut operands: Vec<(Elem, Walk)> = (x.iter().zip(&strides))
         .map(|((l, d), s)| (Elem::from(*d), if len == 1 { Walk::Same } else { dense(l, s) }))
         .collect();
     let strided = operands.iter().any(|o| o.1 == Walk::Strided);
     let wide = choice.wide || layouts.iter().any(|l| is_wide(l));
     // A vector is loaded from a multiple of its width.
     let aligned = (x.iter().zip(&operands)).all(|((l, _), o)| o.1 != Walk::Dense || l.offset() % 4 == 0);
-    let width = if strided || !aligned || len == 1 { 1 } else { choice.most };
+    let mut width = if strided || !aligned || len == 1 { 1 } else { choice.most };
+    if strided && aligned && choice.most == 4 && dims.last().is_some_and(|n| n.is_multiple_of(4)) {
+        let together =
+            |((_, walk), ((l, _), s)): (&(Elem, Walk), (&(&Layout, DType), &Vec<isize>))| match walk {
+                Walk::Strided => Walk::together(l.offset(), s),
+                other => Some(*other),
+            };
+        let walks: Option<Vec<Walk>> = operands.iter().zip(x.iter().zip(&strides)).map(together).collect();
+        if let Some(walks) = walks {
+            width = 4;
+            operands.iter_mut().zip(walks).for_each(|(o, walk)| o.1 = walk);
+        }
+    }
     let rank = if strided { dims.len() } else { 0 };
     let form = Form { operands, outs: outs.to_vec(), rank, width, wide };
     let operands = x.iter().zip(strides).map(|((l, _), s)| (l.offset(), s)).collect();
@@ -180,7 +217,7 @@ impl Form {
     /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and strides) of each
     /// operand.
     fn count(&self) -> usize {
-        let strided = self.operands.iter().filter(|o| o.1 == Walk::Strided).count();
+        let strided = self.operands.iter().filter(|o| o.1.by_strides()).count();
         1 + index::count(self.rank, self.wide) + self.operands.len() + strided * self.rank
     }
     /// A word for the kernel of this form.
@@ -195,6 +232,8 @@ impl Form {
                     Walk::Dense => "d",
                     Walk::Same => "s",
                     Walk::Strided => "r",
+                    Walk::Fours => "f",
+                    Walk::OneOfFour => "o",
                 };
                 format!("_{e}{w}")
             })
@@ -213,7 +252,7 @@ pub(super) fn numbers_of(form: &Form, sizes: &Sizes) -> Vec<i64> {
     }
     for ((_, walk), (offset, strides)) in form.operands.iter().zip(&sizes.operands) {
         numbers.push(*offset as i64);
-        if *walk == Walk::Strided {
+        if walk.by_strides() {
             numbers.extend(strides.iter().map(|&s| s as i64));
         }
     }
@@ -256,7 +295,7 @@ pub(super) fn elements<'k>(
     let places: Vec<(Val, Vec<Val>)> = (form.operands.iter().enumerate())
         .map(|(i, (_, walk))| {
             let offset = numbers.get(&format!("offset{i}"));
-            let axes = if *walk == Walk::Strided { form.rank } else { 0 };
+            let axes = if walk.by_strides() { form.rank } else { 0 };
             (offset, index::strides(&numbers, &format!("stride{i}"), axes))
         })
         .collect();
@@ -275,6 +314,8 @@ pub(super) fn elements<'k>(
                 Walk::Same => k.load(p, *offset, 1).splat(form.width),
                 Walk::Dense => loaded.next().expect("each of them was loaded"),
                 Walk::Strided => k.load(p, index::position(*offset, &at, strides), 1),
+                Walk::Fours => k.load(p, index::position(*offset, &at, strides), form.width),
+                Walk::OneOfFour => k.load(p, index::position(*offset, &at, strides), 1).splat(form.width),
             })
             .collect();
         with(&ends, &x);

@@ -37,10 +37,12 @@ pub enum Hold {
 }
 
 /// Invocations of a workgroup at most, if they hold many elements.
-pub const MANY_INVOCATIONS: u32 = 512;
+pub const MANY_INVOCATIONS: u32 = 1024;
 
+/// Invocations of a workgroup that holds few of what it reads at a time: so several are on a multiprocessor.
+const SOME_INVOCATIONS: u32 = 512;
 /// Blocks side by side: of as many invocations.
-const BESIDE: u32 = MANY_INVOCATIONS / order::LANES as u32;
+const BESIDE: u32 = SOME_INVOCATIONS / order::LANES as u32;
 
 /// What a kernel knows about how many terms rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +73,10 @@ impl Length {
             return self;
         }
         Length { beside: BESIDE, many: n > BESIDE as usize * order::BLOCK, ..self }
+    }
+    /// The same for rows whose elements stay, in so many blocks side by side: however long, there is no loop over blocks.
+    pub fn held(n: usize, beside: u32) -> Length {
+        Length { many: false, beside, ..Length::of(n, Hold::One) }
     }
     /// Invocations of a workgroup.
     pub fn invocations(self, tile: Tile) -> u32 {
@@ -104,7 +110,7 @@ impl Tile {
             // than multiprocessors, so where there is much to be brought they are as large as they may be.
             let most = match hold {
                 Hold::One => 8,
-                Hold::Many => MANY_INVOCATIONS / 32,
+                Hold::Many => SOME_INVOCATIONS / 32,
             };
             return Tile { lanes: lanes.min(most), rows: 32, crossed };
         }
@@ -216,6 +222,11 @@ impl<'k> Row<'k> {
         (which, lanes * i64::from(self.length.beside))
     }
 
+    /// Where the invocation's first element is, if blocks go side by side and there is one round of them.
+    pub(super) fn first(&self) -> Val<'k> {
+        self.part.map_or(self.lane, |part| part * order::BLOCK as i64 + self.lane)
+    }
+
     /// The fold of the row's `n` terms, for all of its invocations. The whole workgroup comes here; rows may differ in how many terms
     /// they have only if none has more than a block.
     pub fn fold(&self, f: Fold, n: Val<'k>, term: &dyn Fn(Val<'k>) -> Val<'k>) -> Val<'k> {
@@ -225,8 +236,7 @@ impl<'k> Row<'k> {
             None if self.length.beside == 1 => self.block(f, n.like(0), n, term),
             None => {
                 self.round(f, n.like(0), n, term);
-                k.if_(self.leads(), || k.store(self.shared, self.row, self.joined(op)));
-                k.barrier();
+                self.close(op);
             }
             Some(stack) => {
                 let level = |l: Val<'k>| l * i64::from(self.tile.rows) + self.row;
@@ -281,6 +291,14 @@ impl<'k> Row<'k> {
                 let first = first + part * size;
                 self.block(f, first, of(first).max(n.like(0)), term);
             }
+        }
+    }
+
+    /// Joins the blocks of the only round, into the shared memory of the row's first invocation.
+    pub(super) fn close(&self, op: Binary) {
+        if self.length.beside > 1 {
+            self.k.if_(self.leads(), || self.k.store(self.shared, self.row, self.joined(op)));
+            self.k.barrier();
         }
     }
 

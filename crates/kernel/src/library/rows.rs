@@ -14,7 +14,7 @@ use super::{Key, Work, grid, group_number};
 use crate::build::{Builder, Val};
 use crate::ir::{Access, Constant, Elem, Kernel, Place};
 use crate::lane::{Float, Term, W32, W64};
-use elinvar_core::{DType, Layout};
+use elinvar_core::{DType, Layout, order};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
@@ -147,6 +147,9 @@ pub struct Form {
     pub wide: bool,
 }
 
+/// So few rows have a multiprocessor each, or two.
+const FEW_ROWS: usize = 256;
+
 /// The sum of the products of two operands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Products;
@@ -217,10 +220,11 @@ pub(super) fn rows_to<'a>(
     // There may be one row only, in which nothing is read again for others.
     let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
     let varies: Vec<bool> = varies.collect();
-    let held = held(f, dtype, n, tile, &varies, hold);
+    // Long rows that are many take turns: while one's elements come, another's are folded, and several are on a multiprocessor.
+    let stays = n <= 2 * order::BLOCK || count <= FEW_ROWS;
+    let held = if stays { held(f, dtype, n, tile, &varies, hold) } else { None };
     let length = match held {
-        // However many blocks there are, there is no loop over them.
-        Some(_) => Length { many: false, ..Length::of(n, Hold::One) },
+        Some(held) => Length::held(n, held.beside()),
         None => Length::of(n, hold).beside(n, tile, hold),
     };
     let form = Form {
@@ -408,7 +412,7 @@ impl<'k> Code<'k, '_> {
             kept.map_or_else(|| self.result(&element(&self, e)), |v| v.value(self.k))
         };
         // Not from where elements were loaded: a register for each of those would be kept until here.
-        let first = self.row * self.n + self.r.lane;
+        let first = self.row * self.n + self.r.first();
         let store = |e: usize| {
             let store = || self.k.store(self.y, first + all.far[e], result(e));
             match all.there[e] {

@@ -225,7 +225,9 @@ fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
             let each = walks().map(|(&(p, offset), (_, walk))| match walk {
                 Walk::Dense => dense.next().expect("each of them was loaded"),
                 Walk::Same => k.load(p, offset, 1).splat(alike.width),
-                Walk::Strided => unreachable!("items with strides have launches of their own"),
+                Walk::Strided | Walk::Fours | Walk::OneOfFour => {
+                    unreachable!("items with strides have launches of their own")
+                }
             });
             each.collect()
         };

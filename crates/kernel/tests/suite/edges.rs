@@ -25,7 +25,7 @@ fn same_however_held(call: &Call) {
     }
 }
 
-fn same_on(device: &Device, call: &Call) {
+pub fn same_on(device: &Device, call: &Call) {
     let got = call.run::<Interpreted>(device).unwrap_or_else(|e| panic!("{call:?}: {e}"));
     let want = call.run::<Reference>(&Default::default()).unwrap_or_else(|e| panic!("{call:?}: {e}"));
     assert_eq!(got.len(), want.len(), "{call:?}");
@@ -35,7 +35,7 @@ fn same_on(device: &Device, call: &Call) {
 }
 
 /// An operand of these sizes, with gaps or without, as the dice say.
-fn operand(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> Operand {
+pub fn operand(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> Operand {
     let (layout, len) = dice.layout(shape);
     Operand { data: dice.data(dtype, len, values), layout }
 }
@@ -44,7 +44,7 @@ fn tame(dice: &mut Dice, shape: &[usize]) -> Operand {
     operand(dice, DType::F32, shape, Values::Tame)
 }
 
-fn conv(stride: &[usize], padding: &[usize], dilation: &[usize], groups: usize) -> Conv {
+pub fn conv(stride: &[usize], padding: &[usize], dilation: &[usize], groups: usize) -> Conv {
     Conv {
         stride: stride.into(),
         padding: padding.into(),
@@ -119,7 +119,7 @@ fn depthwise_convolutions() {
 }
 
 /// A device with room for staged terms.
-fn roomy() -> Device {
+pub fn roomy() -> Device {
     let limits = convs::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
     Device { conv: Some(convs::How::Within(limits)), ..Device::default() }
 }
@@ -387,7 +387,7 @@ const LENGTHS: [usize; 26] = [
 ];
 
 /// Rows of special values, of which one is all -0 and one all -inf, from a place that is a multiple of nothing.
-fn special_rows(dice: &mut Dice, dtype: DType, n: usize) -> Operand {
+pub fn special_rows(dice: &mut Dice, dtype: DType, n: usize) -> Operand {
     let rows = 5;
     let layout = Layout::contiguous(Shape::new(&[rows, n + 3]).expect("small")).slice(1, 3, n, 1);
     let values = [Values::Wild, Values::Sparse][n % 2];

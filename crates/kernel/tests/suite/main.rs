@@ -13,6 +13,7 @@ mod edges;
 mod equal;
 mod interp;
 mod mutations;
+mod neighbours;
 mod products;
 mod products_beside;
 mod products_by_chains;

@@ -49,12 +49,13 @@ pub(super) const BROAD: Cut = Cut { subgroups: [2, 2], each: [2, 4], deep: 1, sl
 
 /// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
 /// the part of all instructions that are products, times what latency leaves.
-const TILES: [(Tile, f64); 9] = [
+const TILES: [(Tile, f64); 10] = [
     (BROADER[0], 1.0),
     (BROADER[1], 0.95),
     (tile([16, 16], [8, 4]), 0.95),
+    (UNEVEN, 0.85),
     (tile([8, 16], [8, 4]), 0.8),
-    (tile([4, 32], [8, 4]), 0.8),
+    (tile([4, 32], [8, 4]), 0.78),
     (tile([8, 16], [4, 4]), 0.6),
     (tile([8, 8], [4, 4]), 0.5),
     (tile([16, 16], [4, 2]), 0.4),
@@ -62,6 +63,9 @@ const TILES: [(Tile, f64); 9] = [
 ];
 /// Those with the most sums.
 const BROADER: [Tile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
+/// For forwards: 64 rows by 96 columns cut many a result into as many tiles as a device has room for at a time. On an H100 64 filters of 8
+/// images of 56 x 56 (3 x 3 taps, 64 channels) took 59 us so, 65 in tiles of 64 columns, and 98 in chunks side by side with 128.
+const UNEVEN: Tile = Tile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
 /// What the largest is good for where twice as many workgroups of half its size are faster: anywhere but in gradients by w.
 const BESIDE: f64 = 0.9;
 const fn tile(group: [u32; 2], each: [u32; 2]) -> Tile {
@@ -71,6 +75,8 @@ const fn tile(group: [u32; 2], each: [u32; 2]) -> Tile {
 fn variants(tile: Tile) -> [Tile; 3] {
     [tile, Tile { slots: 0, ..tile }, Tile { slots: 0, depth: 2 * tile.depth, ..tile }]
 }
+/// What is left of it where another launch adds the sums of chunks.
+const JOINED: f64 = 0.95;
 /// So many invocations keep a large device busy.
 const INVOCATIONS: f64 = 32768.0;
 /// Fewer rows share too little of what a column's terms cost.
@@ -248,25 +254,31 @@ impl Plan {
                 let size = tile.size(side) as usize;
                 sizes[side] as f64 / sizes[side].next_multiple_of(size) as f64
             };
-            let apart = if self.are_apart(tile) { self.chunks() } else { 1 };
-            let busy = (self.units(tile) * apart) as f64 * f64::from(tile.invocations());
-            peak * used(0) * used(1) * (busy / INVOCATIONS).min(1.0)
+            // As many as chunks that are whole: where the last one has few terms, its workgroups are soon done.
+            let chunks = product(&self.terms) as f64 / order::CHUNK as f64;
+            let (apart, joined) = if self.are_apart(tile) { (chunks, JOINED) } else { (1.0, 1.0) };
+            let busy = self.units(tile) as f64 * apart * f64::from(tile.invocations());
+            peak * used(0) * used(1) * (busy / INVOCATIONS).min(1.0) * joined
         };
         let all = TILES.iter().map(|&(tile, peak)| {
             let slots = if limits.asynchronous && self.gains_by_copies(tile) { tile.slots } else { 0 };
             let peak = if tile == BROADER[0] && self.of != Of::Weight { BESIDE } else { peak };
-            (self.flows(Tile { slots, ..tile }), peak)
+            // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
+            let depth = if self.of == Of::Weight && slots == 0 { 2 * tile.depth } else { tile.depth };
+            (self.flows(Tile { slots, depth, ..tile }), peak)
         });
         let best = all
+            .filter(|(tile, _)| self.of == Of::Forward || tile.group != UNEVEN.group)
             .filter(|(tile, _)| self.fits(*tile, limits, words))
             .max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
         best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
     }
 
     /// Are copies faster than registers for what is on its way? Copies of windows bring one number each. On an H100 gradients of 64 to 512
-    /// channels took 1.4 to 2 times as long with them, and forwards the larger workgroups 1.1 times; the smaller 0.9.
+    /// channels took 1.4 to 2 times as long with them, and forwards the larger workgroups 1.1 times; the smaller 0.9, but of one chunk (three
+    /// channels by 7 x 7) 1.3.
     fn gains_by_copies(&self, tile: Tile) -> bool {
-        self.dtype == DType::F64 || (self.of == Of::Forward && tile == BROADER[1])
+        self.dtype == DType::F64 || (self.of == Of::Forward && tile == BROADER[1] && self.chunks() > 1)
     }
 
     fn fits(&self, tile: Tile, limits: Limits, words: u8) -> bool {
@@ -285,7 +297,7 @@ impl Plan {
     pub(super) fn ways(&self, how: How) -> Vec<Way> {
         let (How::Within(limits) | How::Fast(Units { limits, .. })) = how else { return vec![Way::Chosen] };
         // Planes are always the best that there is, and so is what is made for few rows.
-        if self.has_planes() || self.few(limits).is_some() || self.len == 0 {
+        if self.has_planes() || self.few(limits).is_some() || self.has_lines() || self.len == 0 {
             return vec![Way::Chosen];
         }
         let chosen = self.staged_tile(limits);

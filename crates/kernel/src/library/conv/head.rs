@@ -144,6 +144,7 @@ impl<'k> Strided<'k> {
 }
 
 /// A column: its outer part, its place along each axis, and whether it exists.
+#[derive(Clone)]
 pub(super) struct Column<'k> {
     pub outer: Val<'k>,
     pub axes: Vec<Val<'k>>,
