@@ -10,8 +10,8 @@ use crate::isa::{Copies, Isa};
 use crate::simd::LINE;
 use crate::simd::quad::{Half, Quad};
 use crate::simd::vector::{InRegisters, in_short_registers};
-use elinvar_core::Element;
 use elinvar_core::order::CHUNK;
+use elinvar_core::{Element, bf16};
 
 /// Pairs of vectors, and room for their sums.
 pub(crate) struct Dots<'a, T> {
@@ -37,10 +37,10 @@ pub(crate) fn dots<T: Real>(isa: Isa, dots: Dots<'_, T>) {
     match (a.data, b.data) {
         (Numbers::Own(x), Numbers::Own(y)) => {
             let at = [x.as_ptr().wrapping_offset(a.at), y.as_ptr().wrapping_offset(b.at)];
-            in_short_registers(isa, Run { stored: Own, at, step, k, sums });
+            in_short_registers(isa, Run::<T, Own<T>> { at, step, k, sums });
         }
-        (Numbers::F16(x), Numbers::F16(y)) => halves(isa, [(x, a.at), (y, b.at)], step, k, sums),
-        (Numbers::BF16(x), Numbers::BF16(y)) => halves(isa, [(x, a.at), (y, b.at)], step, k, sums),
+        (Numbers::F16(x), Numbers::F16(y)) => halves(isa, x, y, [a.at, b.at], step, k, sums),
+        (Numbers::BF16(x), Numbers::BF16(y)) => halves::<T, bf16>(isa, x, y, [a.at, b.at], step, k, sums),
         _ => unreachable!("vectors that are not stored alike"),
     }
 }
@@ -48,14 +48,16 @@ pub(crate) fn dots<T: Real>(isa: Isa, dots: Dots<'_, T>) {
 /// Of halves.
 fn halves<T: Real, H: Half>(
     isa: Isa,
-    factors: [(&[H], isize); 2],
+    x: &[H],
+    y: &[H],
+    at: [isize; 2],
     step: [isize; 2],
     k: usize,
     sums: &mut [T],
 ) {
     if const { T::HALVES } {
-        let [(stored, x), (_, y)] = factors.map(|(x, at)| Wide::of(x.as_ptr().wrapping_offset(at)));
-        in_short_registers(isa, Run { stored, at: [x, y], step, k, sums });
+        let at = [x.as_ptr().wrapping_offset(at[0]), y.as_ptr().wrapping_offset(at[1])];
+        in_short_registers(isa, Run::<T, Wide<H>> { at, step, k, sums });
     } else {
         unreachable!("f64 is not computed from halves");
     }
@@ -63,7 +65,6 @@ fn halves<T: Real, H: Half>(
 
 /// Sums whose vectors are there, by `dots` alone: where the first of either kind begin, and how far apart they are.
 struct Run<'a, T, S: Stored<T>> {
-    stored: S,
     at: [*const S::Number; 2],
     step: [isize; 2],
     k: usize,
@@ -75,7 +76,7 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     const COPIES: Copies = Copies::Middle;
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
-        let Run { stored, at, step, k, sums } = self;
+        let Run { at, step, k, sums } = self;
         let count = sums.len();
         let from = |i: usize| {
             let i = i as isize;
@@ -88,11 +89,11 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
             unsafe {
                 if count < V::LANES {
                     let some = &mut sums[i..count.min(i + FEW)];
-                    few((stored, stored), from(i), step, k, some);
+                    few::<T, S, S>(from(i), step, k, some);
                     i += FEW;
                 } else {
                     i = i.min(count - V::LANES);
-                    full::<V, S>(stored, from(i), step, k).store(&raw mut sums[i]);
+                    full::<V, S>(from(i), step, k).store(&raw mut sums[i]);
                     i += V::LANES;
                 }
             }
@@ -106,7 +107,6 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
 /// All terms of theirs are there, and the processor has the instructions.
 #[inline(always)]
 unsafe fn full<V: Quad, S: Stored<V::T>>(
-    stored: S,
     (a, b): (*const S::Number, *const S::Number),
     step: [isize; 2],
     k: usize,
@@ -123,8 +123,7 @@ unsafe fn full<V: Quad, S: Stored<V::T>>(
                 V::soon(b.wrapping_offset(lane * step[1]).wrapping_add(t).cast());
             }
             for t in (t..t + line).step_by(S::TERMS) {
-                let (left, right) =
-                    (stored.terms::<V>(a.add(t), step[0]), stored.terms::<V>(b.add(t), step[1]));
+                let (left, right) = (S::terms::<V>(a.add(t), step[0]), S::terms::<V>(b.add(t), step[1]));
                 each_row!(S::TERMS, up to 8, u => {
                     sum = left[u % 8].fma(right[u % 8], sum);
                 });
@@ -132,7 +131,7 @@ unsafe fn full<V: Quad, S: Stored<V::T>>(
             t += line;
         }
         while t < k {
-            sum = stored.term::<V>(a, step[0], t).fma(stored.term::<V>(b, step[1], t), sum);
+            sum = S::term::<V>(a, step[0], t).fma(S::term::<V>(b, step[1], t), sum);
             t += 1;
         }
         sum

@@ -9,9 +9,9 @@ use super::tile::{Kind, each_row};
 use crate::gemm::Real;
 use crate::gemm::source::{Columns, Numbers};
 use crate::isa::{Copies, Isa};
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_short_pairs, in_short_registers};
-use elinvar_core::{Element, order::CHUNK};
+use crate::simd::quad::{Half, Quad};
+use crate::simd::vector::{InRegisters, in_short_pairs, in_short_registers};
+use elinvar_core::{Element, bf16, f16, order::CHUNK};
 
 /// A left factor whose terms are neighbours.
 #[derive(Clone, Copy)]
@@ -54,18 +54,18 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
     let at = s.b.at;
     match s.b.data {
         Numbers::Own(b) if s.kind == Kind::Pairs => {
-            in_short_pairs(isa, Run { s, stored: Own, b: b.as_ptr().wrapping_offset(at) });
+            in_short_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
         }
-        Numbers::Own(b) => in_short_registers(isa, Run { s, stored: Own, b: b.as_ptr().wrapping_offset(at) }),
-        Numbers::F16(b) => halves(isa, s, Wide::of(b.as_ptr().wrapping_offset(at))),
-        Numbers::BF16(b) => halves(isa, s, Wide::of(b.as_ptr().wrapping_offset(at))),
+        Numbers::Own(b) => in_short_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::F16(b) => halves::<T, f16>(isa, s, b.as_ptr().wrapping_offset(at)),
+        Numbers::BF16(b) => halves::<T, bf16>(isa, s, b.as_ptr().wrapping_offset(at)),
     }
 }
 
 /// A product whose columns are of halves, from `b` on.
-fn halves<T: Real>(isa: Isa, s: Skinny<'_, T>, (stored, b): (Wide, *const u16)) {
+fn halves<T: Real, H: Half>(isa: Isa, s: Skinny<'_, T>, b: *const H) {
     if const { T::HALVES } {
-        in_short_registers(isa, Run { s, stored, b });
+        in_short_registers(isa, Run::<T, Wide<H>> { s, b });
     } else {
         unreachable!("f64 is not computed from halves");
     }
@@ -74,7 +74,6 @@ fn halves<T: Real>(isa: Isa, s: Skinny<'_, T>, (stored, b): (Wide, *const u16)) 
 /// A product whose lengths have been checked, by `skinny` alone.
 struct Run<'a, T, S: Stored<T>> {
     s: Skinny<'a, T>,
-    stored: S,
     /// The first term of the first column.
     b: *const S::Number,
 }
@@ -85,12 +84,11 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     #[inline(always)]
     unsafe fn run<V: Quad<T = T>>(self) {
         let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
-        let several = const { V::ROWS >= 6 && has_all::<V>() };
         let mut j = 0;
         while j < cols {
             // Two registers of columns, one chain of which waits while the other goes on; of eight rows one is chains enough. The
             // last columns, which fill no register, are computed together with some before them, a second time.
-            let wide = const { V::ROWS >= 6 } && (!several || rows <= 4) && cols >= 2 * V::LANES;
+            let wide = const { V::ROWS >= 6 } && rows <= 4 && cols >= 2 * V::LANES;
             let width = if wide { 2 * V::LANES } else { V::LANES };
             j = j.min(cols.saturating_sub(width));
             let mut i = 0;
@@ -102,7 +100,6 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                         a: a.data.as_ptr().add(i * a.step),
                         a_step: a.step,
                         rows: rows - i,
-                        stored: self.stored,
                         b: self.b.wrapping_offset(j as isize * b.step),
                         b_step: b.step,
                         k,
@@ -113,9 +110,9 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
                         _ if const { V::ROWS == 1 } => p.run::<1, 1>(),
-                        n if const { V::ROWS >= 6 && has_all::<V>() } && !wide && n > 2 => p.run::<8, 1>(),
-                        2 if const { V::ROWS >= 6 && has_all::<V>() } && wide => p.run::<2, 2>(),
-                        n if const { V::ROWS >= 6 } && wide && n > 1 => p.run::<4, 2>(),
+                        n if const { V::ROWS >= 6 } && !wide && n > 2 => p.run::<8, 1>(),
+                        n if const { V::ROWS >= 6 } && wide && n > 2 => p.run::<4, 2>(),
+                        n if const { V::ROWS >= 6 } && wide && n == 2 => p.run::<2, 2>(),
                         _ if const { V::ROWS >= 6 } && wide => p.run::<1, 2>(),
                         n if const { V::ROWS < 6 } && n > 2 => p.run::<4, 1>(),
                         _ => p.run::<1, 1>(),
@@ -127,19 +124,12 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
     }
 }
 
-/// Are there kinds for eight rows and for two? Of f64, and of pairs, eight are twice four, and two take as long as four. (Of bf16 1024 columns
-/// of as many terms took 84 us so by two rows, and take 62.)
-const fn has_all<V: Vector>() -> bool {
-    size_of::<V::T>() <= size_of::<f32>() && !V::PAIRS
-}
-
 /// Some rows and columns.
 struct Part<V: Quad, S: Stored<V::T>> {
     a: *const V::T,
     a_step: usize,
     /// So many rows are left: one at least.
     rows: usize,
-    stored: S,
     b: *const S::Number,
     b_step: isize,
     k: usize,
@@ -169,7 +159,7 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                 // SAFETY: the caller's.
                 unsafe {
                     let at = (self.a.add(from), b.wrapping_add(from));
-                    few((Own, self.stored), at, [0, self.b_step], CHUNK.min(self.k - from), sums);
+                    few::<_, Own<V::T>, S>(at, [0, self.b_step], CHUNK.min(self.k - from), sums);
                     for (i, sum) in sums.iter().enumerate() {
                         let c = self.c.add(j + i);
                         c.write(if from == 0 { *sum } else { c.read() + *sum });
@@ -214,7 +204,7 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                                         V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
                                     }
                                 }
-                                let right = self.stored.terms::<V>(b, self.b_step);
+                                let right = S::terms::<V>(b, self.b_step);
                                 let a = self.a.add(t);
                                 each_row!(S::TERMS, up to 8, u => {
                                     each_row!(R, up to 8, r => {
@@ -230,7 +220,7 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                 while t < end {
                     each_row!(G, up to 2, g => {
                         let b = self.b.wrapping_offset(g as isize * across);
-                        let right = self.stored.term::<V>(b, self.b_step, t);
+                        let right = S::term::<V>(b, self.b_step, t);
                         each_row!(R, up to 8, r => {
                             let left = V::splat(*self.a.add(at[r] + t));
                             sums[r][g] = left.fma(right, sums[r][g]);

@@ -4,10 +4,10 @@
 use crate::gemm::source::{Columns, Numbers};
 use crate::simd::quad::{Half, Quad, one, one_half};
 use crate::simd::vector::Registers;
-use elinvar_core::{bf16, f16};
+use std::marker::PhantomData;
 
 /// A way in which numbers that are computed as `T` are stored.
-pub(super) trait Stored<T>: Copy {
+pub(super) trait Stored<T> {
     type Number: Copy;
     /// Terms that are turned together: 16 bytes.
     const TERMS: usize;
@@ -15,84 +15,61 @@ pub(super) trait Stored<T>: Copy {
     ///
     /// # Safety
     /// As for [`Quad`].
-    unsafe fn terms<V: Quad<T = T>>(self, p: *const Self::Number, step: isize) -> [V; 8];
+    unsafe fn terms<V: Quad<T = T>>(p: *const Self::Number, step: isize) -> [V; 8];
     /// Term `t` of each vector.
     ///
     /// # Safety
     /// As for [`Quad`].
-    unsafe fn term<V: Quad<T = T>>(self, p: *const Self::Number, step: isize, t: usize) -> V;
+    unsafe fn term<V: Quad<T = T>>(p: *const Self::Number, step: isize, t: usize) -> V;
     /// A number.
     ///
     /// # Safety
     /// It can be read.
-    unsafe fn number(self, p: *const Self::Number) -> T;
+    unsafe fn number(p: *const Self::Number) -> T;
 }
 
 /// As they are.
-#[derive(Clone, Copy)]
-pub(super) struct Own;
-impl<T: Registers> Stored<T> for Own {
+pub(super) struct Own<T>(PhantomData<T>);
+impl<T: Registers> Stored<T> for Own<T> {
     type Number = T;
     const TERMS: usize = 4;
     #[inline(always)]
-    unsafe fn terms<V: Quad<T = T>>(self, p: *const T, step: isize) -> [V; 8] {
+    unsafe fn terms<V: Quad<T = T>>(p: *const T, step: isize) -> [V; 8] {
         // SAFETY: the caller's.
         let [a, b, c, d] = unsafe { V::quad(p, step) };
         [a, b, c, d, a, b, c, d]
     }
     #[inline(always)]
-    unsafe fn term<V: Quad<T = T>>(self, p: *const T, step: isize, t: usize) -> V {
+    unsafe fn term<V: Quad<T = T>>(p: *const T, step: isize, t: usize) -> V {
         // SAFETY: the caller's.
         unsafe { one(p, step, t, |x| x) }
     }
     #[inline(always)]
-    unsafe fn number(self, p: *const T) -> T {
+    unsafe fn number(p: *const T) -> T {
         // SAFETY: the caller's.
         unsafe { *p }
     }
 }
 
-/// Halves, widened. Which ones they are is looked up where registers are filled, which no processor guesses wrong: work of its own for
-/// either was 22 KB more of every program that multiplies.
-#[derive(Clone, Copy)]
-pub(super) struct Wide {
-    is_upper: bool,
-}
-
-impl Wide {
-    /// Of this kind, from there on.
-    pub(super) fn of<H: Half>(p: *const H) -> (Wide, *const u16) {
-        (Wide { is_upper: H::UPPER }, p.cast())
-    }
-}
-
-impl<T: Registers> Stored<T> for Wide {
-    /// The bits of either.
-    type Number = u16;
+/// Halves, widened.
+pub(super) struct Wide<H>(PhantomData<H>);
+impl<T: Registers, H: Half> Stored<T> for Wide<H> {
+    type Number = H;
     const TERMS: usize = 8;
     #[inline(always)]
-    unsafe fn terms<V: Quad<T = T>>(self, p: *const u16, step: isize) -> [V; 8] {
-        // SAFETY: the caller's; both kinds are their bits and nothing else.
-        unsafe {
-            if self.is_upper { V::octet(p.cast::<bf16>(), step) } else { V::octet(p.cast::<f16>(), step) }
-        }
-    }
-    #[inline(always)]
-    unsafe fn term<V: Quad<T = T>>(self, p: *const u16, step: isize, t: usize) -> V {
-        // SAFETY: as above.
-        unsafe {
-            if self.is_upper {
-                one_half(p.cast::<bf16>(), step, t)
-            } else {
-                one_half(p.cast::<f16>(), step, t)
-            }
-        }
-    }
-    #[inline(always)]
-    unsafe fn number(self, p: *const u16) -> T {
+    unsafe fn terms<V: Quad<T = T>>(p: *const H, step: isize) -> [V; 8] {
         // SAFETY: the caller's.
-        let bits = unsafe { *p };
-        if self.is_upper { bf16::from_bits(bits).wide() } else { f16::from_bits(bits).wide() }
+        unsafe { V::octet(p, step) }
+    }
+    #[inline(always)]
+    unsafe fn term<V: Quad<T = T>>(p: *const H, step: isize, t: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { one_half(p, step, t) }
+    }
+    #[inline(always)]
+    unsafe fn number(p: *const H) -> T {
+        // SAFETY: the caller's.
+        unsafe { (*p).wide() }
     }
 }
 
@@ -117,7 +94,6 @@ pub(super) const FEW: usize = 4;
 /// `k` terms of as many pairs as there are sums are there.
 #[inline(always)]
 pub(super) unsafe fn few<T: Registers, A: Stored<T>, B: Stored<T>>(
-    (left, right): (A, B),
     (a, b): (*const A::Number, *const B::Number),
     step: [isize; 2],
     k: usize,
@@ -130,7 +106,7 @@ pub(super) unsafe fn few<T: Registers, A: Stored<T>, B: Stored<T>>(
     for t in 0..k {
         for (i, sum) in all.iter_mut().enumerate() {
             // SAFETY: the caller's.
-            *sum = unsafe { left.number(a[i].add(t)).fma(right.number(b[i].add(t)), *sum) };
+            *sum = unsafe { A::number(a[i].add(t)).fma(B::number(b[i].add(t)), *sum) };
         }
     }
     sums.copy_from_slice(&all[..sums.len()]);
