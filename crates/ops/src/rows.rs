@@ -80,6 +80,14 @@ pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>>;
 }
 
+/// The gradient of a row-wise op that stands in for a recorded one, which is made of other ops: there is none.
+///
+/// # Errors
+/// `Autograd`, always.
+pub(crate) fn stands_in<V>(name: &str) -> Result<Vec<Option<V>>> {
+    Err(Error::autograd(format!("{name}: it stands in for the recorded gradient only where nothing records")))
+}
+
 /// A row-wise op with a value for each element, of whose elements there are sums over the rows as well: the gradient by what all rows
 /// share, such as a norm's weight, beside that by the rows.
 pub trait Columns<const N: usize>: Rows<N> {

@@ -17,10 +17,11 @@ use std::ops::{Range, RangeInclusive};
 /// Rows of which columns that lie in memory are better read number by number. Of one thread, 32 rows, 1024 columns and as many terms took
 /// 597 microseconds, and packed 712.
 pub(super) const ROWS: RangeInclusive<usize> = 8..=192;
-/// Below so many columns, of so many terms, registers of columns are not full.
-const NARROW: (usize, usize) = (48, 256);
+/// Fewer columns do not fill registers, which counts where they have so many terms.
+const NARROW: usize = 48;
+const MANY_TERMS: usize = 256;
 /// Are there kernels for it? Of f64 there are not: they were a fiftieth of a small program, for what networks do not do.
-pub(super) const fn has_few<T>() -> bool {
+pub(super) const fn has_broad<T>() -> bool {
     size_of::<T>() <= size_of::<f32>()
 }
 /// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level cache when they are.
@@ -35,12 +36,12 @@ impl<T: Real> Job<'_, T> {
     /// 10.9, and takes 8.4. Or columns are so few that registers of them are not full, of many terms: 16 rows by 10 columns of 1024 terms take 8.2
     /// so, and packed 12.7.
     pub(super) fn is_broad(&self) -> bool {
-        has_few::<T>()
+        has_broad::<T>()
             && self.share == Share::Nothing
             && self.kind == Kind::Numbers
             && ROWS.contains(&self.m)
             && self.k > 0
-            && (self.m * (self.k + self.n) < self.k * self.n || self.n < NARROW.0 && self.k >= NARROW.1)
+            && (self.m * (self.k + self.n) < self.k * self.n || self.n < NARROW && self.k >= MANY_TERMS)
             && self.own_columns(0, 0..self.n).is_some()
     }
 

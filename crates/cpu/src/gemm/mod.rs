@@ -164,7 +164,7 @@ pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVe
             });
             Ok(())
         }
-        Share::Nothing if const { broad::has_few::<T>() } && job.is_broad() => job.broad(d, tiles),
+        Share::Nothing if const { broad::has_broad::<T>() } && job.is_broad() => job.broad(d, tiles),
         Share::Nothing => job.alone(d, tiles),
         Share::Left => job.with_left(d, tiles),
         Share::Right => job.with_right(d, &cut, tiles),

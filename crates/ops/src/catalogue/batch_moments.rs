@@ -10,7 +10,7 @@ use super::{div, mean, mul, select, sub, sum};
 use crate::array;
 use crate::op::Outputs;
 use crate::prelude::*;
-use crate::rows::STATS;
+use crate::rows::{STATS, stands_in};
 
 /// (x - mean) * spread; times a weight if there are four operands; plus a bias if there are five.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Rows<4> for Sums {
         s[1]
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        Err(Error::autograd("batch_norm: it stands in for the recorded gradient only where nothing records"))
+        stands_in("batch_norm")
     }
 }
 

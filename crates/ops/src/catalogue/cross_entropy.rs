@@ -7,7 +7,7 @@ use super::classes::{Targets, check_weight, class_axis, over_classes};
 use super::reduction::{Reduction, reduce, reduction, same_shape};
 use super::{eq, log_softmax, mul, neg, reshape, softmax, sub};
 use crate::prelude::*;
-use crate::rows::STATS;
+use crate::rows::{STATS, stands_in};
 use crate::value::cast;
 
 /// -log softmax(x) of the element whose class is the target's; operands x, the number of each class, and the target's.
@@ -72,13 +72,6 @@ impl Rows<3> for HardLoss {
         })?;
         Ok(vec![dx, None, None])
     }
-}
-
-/// Where a gradient is recorded it is made of other ops.
-fn stands_in<V: Value>(name: &str) -> Result<Vec<Option<V>>> {
-    Err(Error::autograd(format!(
-        "{name}: it stands in for the recorded gradient only where nothing records"
-    )))
 }
 
 impl Rows<4> for HardLossGrad {

@@ -7,7 +7,7 @@
 
 use super::{div::div, mean, mul, reshape, select, sub};
 use crate::prelude::*;
-use crate::rows::{Columns, RowsOp, STATS, rows_and_columns};
+use crate::rows::{Columns, RowsOp, STATS, rows_and_columns, stands_in};
 
 /// (x - mean) / sqrt(variance + eps) of x; times a weight if there are two operands; plus a bias if there are three.
 ///
@@ -176,9 +176,7 @@ impl<const N: usize> Rows<N> for NormalizeGrad {
         (h - s[2] - y * s[3]) * s[1]
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        Err(Error::autograd(
-            "normalize_grad: it stands in for the recorded gradient only where nothing records",
-        ))
+        stands_in("normalize_grad")
     }
 }
 
@@ -263,9 +261,7 @@ impl Rows<2> for NormalProducts {
         s[2]
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        Err(Error::autograd(
-            "normal_products: it stands in for the recorded gradient only where nothing records",
-        ))
+        stands_in("normal_products")
     }
 }
 
@@ -317,9 +313,7 @@ impl Rows<4> for NormalizedProducts {
         s[0]
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        Err(Error::autograd(
-            "normalized_products: it stands in for the recorded gradient only where nothing records",
-        ))
+        stands_in("normalized_products")
     }
 }
 

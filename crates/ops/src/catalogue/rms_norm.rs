@@ -4,7 +4,7 @@ use super::layer_norm::last_axes;
 use super::normalize::{products, shaped, signed, together};
 use super::{div::div, mean, mul, sub};
 use crate::prelude::*;
-use crate::rows::{Columns, STATS};
+use crate::rows::{Columns, STATS, stands_in};
 
 /// x / sqrt(mean(x^2) + eps) of x; times a weight if there are two operands. Statistic: 1 / sqrt(mean(x^2) + eps).
 #[derive(Clone, Copy, Debug)]
@@ -118,9 +118,7 @@ impl<const N: usize> Rows<N> for RmsNormGrad {
         (h - (x[0] * s[0]) * s[1]) * s[0]
     }
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        Err(Error::autograd(
-            "rms_norm_grad: it stands in for the recorded gradient only where nothing records",
-        ))
+        stands_in("rms_norm_grad")
     }
 }
 
