@@ -312,6 +312,14 @@ pub(crate) fn rows<T: Registers>(isa: Isa) -> usize {
 #[derive(Clone, Copy)]
 pub(crate) struct Four<T>([T; 4]);
 
+impl<T> Four<T> {
+    /// Each by itself: unoptimised, as tests run it, `std::array::from_fn` takes most of the time of what it calls.
+    #[inline(always)]
+    fn of(f: impl Fn(usize) -> T) -> Self {
+        Four([f(0), f(1), f(2), f(3)])
+    }
+}
+
 impl<T: Registers> Vector for Four<T> {
     type T = T;
     const LANES: usize = 4;
@@ -345,15 +353,15 @@ impl<T: Registers> Vector for Four<T> {
     #[cfg_attr(target_arch = "x86_64", inline(never))]
     #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn fma(self, b: Self, c: Self) -> Self {
-        Four(std::array::from_fn(|i| Lane::fma(self.0[i], b.0[i], c.0[i])))
+        Four::of(|i| Lane::fma(self.0[i], b.0[i], c.0[i]))
     }
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {
-        Four(std::array::from_fn(|i| self.0[i] + b.0[i]))
+        Four::of(|i| self.0[i] + b.0[i])
     }
     #[inline(always)]
     unsafe fn keep(self, mask: Self) -> Self {
-        Four(std::array::from_fn(|i| T::from_bits(self.0[i].to_bits() & mask.0[i].to_bits())))
+        Four::of(|i| T::from_bits(self.0[i].to_bits() & mask.0[i].to_bits()))
     }
     #[inline(always)]
     unsafe fn or_else(self, other: Self, mask: Self) -> Self {
@@ -361,6 +369,6 @@ impl<T: Registers> Vector for Four<T> {
             let mask = mask.0[i].to_bits();
             (self.0[i].to_bits() & mask) | (other.0[i].to_bits() & !mask)
         };
-        Four(std::array::from_fn(|i| T::from_bits(bits(i))))
+        Four::of(|i| T::from_bits(bits(i)))
     }
 }

@@ -1,6 +1,6 @@
 //! Recurrent nets and their gradients, whose steps are products with weights that are packed on the way: the reference's bits.
 
-use crate::tools::{Dice, devices};
+use crate::tools::{Dice, devices, in_turn};
 use elinvar_core::{DType, HostTensor, Shape};
 use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
 use elinvar_ops::{Backend, catalogue as op};
@@ -34,9 +34,9 @@ fn all<B: Backend>(d: &B::Device, x: &[HostTensor], gates: usize) -> Vec<HostTen
 
 #[test]
 fn recurrent_nets() {
-    let mut dice = Dice::new(41);
+    let (mut dice, on) = (Dice::new(41), devices());
     // Around the steps from which weights are packed, the registers' widths, and the terms of a chunk.
-    for (gates, [t, n, i, h], dtype) in [
+    for (round, (gates, [t, n, i, h], dtype)) in [
         (4, [3, 2, 3, 5], DType::F32),
         (4, [15, 3, 4, 33], DType::F32),
         (4, [17, 9, 17, 40], DType::F32),
@@ -45,7 +45,10 @@ fn recurrent_nets() {
         (3, [9, 1, 4, 33], DType::F32),
         (3, [19, 13, 7, 24], DType::F32),
         (1, [16, 9, 5, 48], DType::F32),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let rows = gates * h;
         let shapes: [&[usize]; 7] =
             [&[n, t, i], &[rows, i], &[rows, h], &[rows], &[rows, 2 * h], &[4, n, h], &[4, n, h]];
@@ -57,7 +60,7 @@ fn recurrent_nets() {
             })
             .collect();
         let want = all::<Reference>(&ReferenceDevice, &x, gates);
-        for d in devices() {
+        for d in in_turn(&on, round) {
             let got = all::<elinvar_cpu::Cpu>(&d, &x, gates);
             assert_eq!(got.len(), want.len());
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {

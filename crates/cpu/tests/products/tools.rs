@@ -102,11 +102,19 @@ impl Operand {
     }
 }
 
+/// Numbers of threads.
+const THREADS: [usize; 4] = [1, 2, 3, 8];
+
 /// Every instruction set with every number of threads.
 pub fn devices() -> Vec<CpuDevice> {
-    let threads = [1, 2, 3, 8];
     let all = Isa::all();
-    all.iter().flat_map(|isa| threads.map(|n| CpuDevice::new(*isa, n).unwrap())).collect()
+    all.iter().flat_map(|isa| THREADS.map(|n| CpuDevice::new(*isa, n).unwrap())).collect()
+}
+
+/// Of [`devices`] every instruction set once, with numbers of threads that take turns: in four rounds each has had all of them.
+pub fn in_turn(on: &[CpuDevice], round: usize) -> Vec<CpuDevice> {
+    let of_isa = on.chunks(THREADS.len()).enumerate();
+    of_isa.map(|(i, devices)| devices[(round + i) % devices.len()].clone()).collect()
 }
 
 /// Every bit, but for the payload of NaN.

@@ -4,6 +4,7 @@
 //! integer: x + 0, x * 1, x | 0, x << 0. Of vectors only splats are looked into.
 
 use super::compact;
+use super::instead::Instead;
 use crate::arith;
 use crate::ir::{Binary, Constant, Inst, Kernel, Op, Region, Scalar, Type, Value};
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 /// Folds constants.
 pub fn fold_constants(k: &mut Kernel) {
     let types = k.values.clone();
-    let mut f = Fold { types, known: HashMap::new(), instead: HashMap::new() };
+    let mut f = Fold { types, known: HashMap::new(), instead: Instead::default() };
     f.region(&mut k.body);
     k.values = f.types;
     compact(k);
@@ -21,8 +22,7 @@ struct Fold {
     types: Vec<Type>,
     /// Values that are one number, or a vector of the same number.
     known: HashMap<Value, Constant>,
-    /// Values that are no more, and those that stand for them.
-    instead: HashMap<Value, Value>,
+    instead: Instead,
 }
 
 /// What became of an instruction.
@@ -35,22 +35,16 @@ enum New {
 }
 
 impl Fold {
-    fn replace(&self, v: &mut Value) {
-        if let Some(&other) = self.instead.get(v) {
-            *v = other;
-        }
-    }
-
     fn region(&mut self, r: &mut Region) {
         let insts = std::mem::take(&mut r.insts);
         for inst in insts {
             self.inst(inst, &mut r.insts);
         }
-        r.yields.iter_mut().for_each(|v| self.replace(v));
+        self.instead.replace_yields(r);
     }
 
     fn inst(&mut self, mut inst: Inst, out: &mut Vec<Inst>) {
-        inst.op.each_operand_mut(&mut |v| self.replace(v));
+        inst.op.each_operand_mut(&mut |v| self.instead.replace(v));
         // A branch that is taken for sure is done in its place.
         if let Op::If(c, then, other) = &mut inst.op
             && let Some(c) = self.known.get(c)
@@ -60,7 +54,7 @@ impl Fold {
                 self.inst(inner, out);
             }
             for (&v, mut y) in inst.results.iter().zip(taken.yields) {
-                self.replace(&mut y);
+                self.instead.replace(&mut y);
                 self.stand_for(v, y);
             }
             return;
@@ -101,7 +95,7 @@ impl Fold {
     }
 
     fn stand_for(&mut self, old: Value, new: Value) {
-        self.instead.insert(old, new);
+        self.instead.put(old, new);
         if let Some(&c) = self.known.get(&new) {
             self.known.insert(old, c);
         }

@@ -8,6 +8,7 @@ mod compact;
 mod constants;
 mod dead;
 mod hoist;
+mod instead;
 pub mod lower;
 mod powers;
 mod same;

@@ -3,6 +3,7 @@
 //! Compilers of devices do not all see it: NVIDIA's assembler divides by a 32 that stands in a register, in some thirty instructions.
 
 use super::compact;
+use super::instead::Instead;
 use super::lower::Writer;
 use crate::ir::{Binary, Constant, Kernel, Op, Region, Scalar, Value};
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 /// Divides by shifts.
 pub fn shift_powers(k: &mut Kernel) {
     let w = Writer::new(std::mem::take(&mut k.values));
-    let mut p = Powers { known: HashMap::new(), instead: HashMap::new(), w };
+    let mut p = Powers { known: HashMap::new(), instead: Instead::default(), w };
     p.region(&mut k.body);
     k.values = p.w.values;
     compact(k);
@@ -19,22 +20,15 @@ pub fn shift_powers(k: &mut Kernel) {
 struct Powers {
     /// Values that are one number, or a vector of the same number.
     known: HashMap<Value, Constant>,
-    /// Values that are no more, and those that stand for them.
-    instead: HashMap<Value, Value>,
+    instead: Instead,
     w: Writer,
 }
 
 impl Powers {
-    fn replace(&self, v: &mut Value) {
-        if let Some(&other) = self.instead.get(v) {
-            *v = other;
-        }
-    }
-
     fn region(&mut self, r: &mut Region) {
         let outer = std::mem::take(&mut self.w.out);
         for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| self.replace(v));
+            inst.op.each_operand_mut(&mut |v| self.instead.replace(v));
             for inner in inst.op.regions_mut() {
                 self.region(inner);
             }
@@ -48,7 +42,7 @@ impl Powers {
                 Op::Binary(op @ (Binary::Div | Binary::Rem), a, b) => {
                     if let Some(bits) = self.known.get(&b).and_then(exponent) {
                         let new = self.divided(op, a, b, bits);
-                        self.instead.insert(inst.results[0], new);
+                        self.instead.put(inst.results[0], new);
                         continue;
                     }
                 }
@@ -56,7 +50,7 @@ impl Powers {
             }
             self.w.out.push(inst);
         }
-        r.yields.iter_mut().for_each(|v| self.replace(v));
+        self.instead.replace_yields(r);
         r.insts = std::mem::replace(&mut self.w.out, outer);
     }
 

@@ -12,7 +12,7 @@ use crate::pass::Lacking;
 impl Emitter<'_> {
     /// Has the kernel fragments?
     pub(super) fn has_fragments(&self) -> bool {
-        self.k.features().fragments
+        self.uses.fragments
     }
     /// What loads and stores of a place say of themselves.
     pub(super) fn access(&self, p: Place) -> Option<Word> {

@@ -23,7 +23,7 @@ mod module;
 mod subgroup;
 mod types;
 
-use crate::ir::{Builtin, Elem, Kernel, Op, Region, Scalar, Type, Unary, Value};
+use crate::ir::{Builtin, Elem, Features, Kernel, Op, Region, Scalar, Type, Unary, Value};
 use crate::pass::{self, Lacking, Wants};
 use code::{
     AddressingModel, BuiltIn, Capability, Code, Decoration, ExecutionMode, ExecutionModel, MemoryModel, NONE,
@@ -92,6 +92,8 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
 struct Emitter<'a> {
     k: &'a Kernel,
     device: &'a Device,
+    /// What the kernel uses: asked for once, as it takes a walk through the kernel.
+    uses: Features,
     b: Module,
     /// The extended instructions of GLSL.
     glsl: Word,
@@ -116,6 +118,7 @@ impl<'a> Emitter<'a> {
         Emitter {
             k,
             device,
+            uses: k.features(),
             b: Module::new(),
             glsl: 0,
             ids: vec![0; k.values.len()],
@@ -212,7 +215,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn capabilities(&mut self) {
-        let f = self.k.features();
+        let f = self.uses;
         let mut all = vec![Capability::Shader];
         if f.f64 {
             all.push(Capability::Float64);
@@ -266,7 +269,7 @@ impl<'a> Emitter<'a> {
 
     /// The execution modes for floats, of the widths that the kernel has.
     fn float_modes(&self) -> Vec<(ExecutionMode, u32)> {
-        let f = self.k.features();
+        let f = self.uses;
         let has = [f.half && self.has_f16(), true, f.f64];
         let mut all = Vec::new();
         for (i, width) in [16, 32, 64].into_iter().enumerate().filter(|(i, _)| has[*i]) {

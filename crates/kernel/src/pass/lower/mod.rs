@@ -14,8 +14,8 @@ mod whole;
 mod writer;
 
 use super::compact;
+use super::instead::Instead;
 use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
-use std::collections::HashMap;
 use std::fmt;
 pub(super) use writer::Writer;
 
@@ -99,19 +99,13 @@ struct Lower {
 impl Lower {
     fn region(&mut self, r: &mut Region) -> Result<(), Lacking> {
         // Results are replaced in this region and in those inside of it, which come after.
-        let mut instead: HashMap<Value, Value> = HashMap::new();
-        self.inside(r, &mut instead)
+        self.inside(r, &mut Instead::default())
     }
 
-    fn inside(&mut self, r: &mut Region, instead: &mut HashMap<Value, Value>) -> Result<(), Lacking> {
+    fn inside(&mut self, r: &mut Region, instead: &mut Instead) -> Result<(), Lacking> {
         let outer = std::mem::take(&mut self.w.out);
-        let replace = |instead: &HashMap<Value, Value>, v: &mut Value| {
-            if let Some(&new) = instead.get(v) {
-                *v = new;
-            }
-        };
         for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| replace(instead, v));
+            inst.op.each_operand_mut(&mut |v| instead.replace(v));
             for inner in inst.op.regions_mut() {
                 self.inside(inner, instead)?;
             }
@@ -119,13 +113,11 @@ impl Lower {
                 continue;
             }
             match self.one(&inst)? {
-                Some(new) => {
-                    instead.insert(inst.results[0], new);
-                }
+                Some(new) => instead.put(inst.results[0], new),
                 None => self.w.out.push(inst),
             }
         }
-        r.yields.iter_mut().for_each(|v| replace(instead, v));
+        instead.replace_yields(r);
         r.insts = std::mem::replace(&mut self.w.out, outer);
         Ok(())
     }
