@@ -2,8 +2,7 @@
 
 use crate::ir::{Region, Value};
 
-/// A table by the numbers of values, which have no gaps: an operand is looked up for a hundredth of what a pass costs, and hashing
-/// each was most of it.
+/// A table by the numbers of values, which have no gaps: every pass looks up every operand.
 #[derive(Default)]
 pub(super) struct Instead(Vec<Option<Value>>);
 
