@@ -3,6 +3,7 @@
 mod apart;
 mod contract;
 mod conv;
+mod conv_fast;
 #[path = "../common/data.rs"]
 mod data;
 mod fast;
