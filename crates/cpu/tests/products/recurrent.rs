@@ -35,7 +35,7 @@ fn all<B: Backend>(d: &B::Device, x: &[HostTensor], gates: usize) -> Vec<HostTen
 #[test]
 fn recurrent_nets() {
     let (mut dice, on) = (Dice::new(41), devices());
-    // Around the steps from which weights are packed, the registers' widths, and the terms of a chunk.
+    // Each instruction set meets each number of threads twice. Around the steps from which weights are packed, the registers' widths, and the terms of a chunk.
     for (round, (gates, [t, n, i, h], dtype)) in [
         (4, [3, 2, 3, 5], DType::F32),
         (4, [15, 3, 4, 33], DType::F32),
