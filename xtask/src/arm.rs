@@ -4,7 +4,7 @@
 //! runs must end with the weights with which they end on this processor.
 
 use crate::python::target;
-use crate::test::{ISA, Outcome, PROGRAM, Scratch, THREADS, ended, summary, timed, weights};
+use crate::test::{ISA, Outcome, Scratch, THREADS, ended, summary, timed, weights};
 use crate::{cargo, root};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ const OLDEST: &str = "cortex-a53";
 /// Optimised: without, they take longer to run here than to compile.
 const TESTS: [&str; 7] =
     ["test", "--release", "--package", "elinvar-cpu", "--lib", "--tests", "--no-fail-fast"];
+/// The program that users run, on this processor.
+const PROGRAM: [&str; 5] = ["run", "--release", "--package", "elinvar-cli", "--"];
 /// What converts.
 const MEMORY: [&str; 7] = ["test", "--release", "--package", "elinvar-cpu", "--test", "equal", "memory"];
 

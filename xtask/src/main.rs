@@ -4,6 +4,7 @@ mod arm;
 mod bundle;
 mod cuda;
 mod footprint;
+mod program;
 mod python;
 mod results;
 mod test;

@@ -1,6 +1,7 @@
 //! Is there a Vulkan device to test on? On Debian a software one is installed, if that is allowed.
 
-use crate::test::{Outcome, PROGRAM};
+use crate::program;
+use crate::test::Outcome;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -36,8 +37,8 @@ pub fn install() {
 pub fn there() -> Option<Outcome> {
     static THERE: OnceLock<bool> = OnceLock::new();
     let there = *THERE.get_or_init(|| {
-        let devices = crate::cargo(&[&PROGRAM[..], &["devices"]].concat()).output();
-        devices.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("vulkan:0"))
+        let devices = program::lab().map(|mut lab| lab.arg("devices").output());
+        devices.is_ok_and(|o| o.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("vulkan:0")))
     });
     let why = "no Vulkan device; on Debian: apt-get install libvulkan1 mesa-vulkan-drivers";
     (!there).then(|| Outcome::Skipped(why.into()))

@@ -1,10 +1,10 @@
 //! `elinvar embed`
 
-use crate::Verdict;
 use crate::args::Embed;
 use elinvar::nn::data::{Encoded, Padding, Tokenize, Tokenizer};
 use elinvar::nn::models::Bert;
 use elinvar::{Any, Device, Error, Result, Tensor, no_grad, try_run};
+use elinvar_cli_support::Verdict;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, ErrorKind, Read, Write};

@@ -2,10 +2,10 @@
 //!
 //! Tensors are read one at a time, and only if their numbers are asked for: the headers alone tell the rest.
 
-use crate::Verdict;
 use crate::args::Inspect;
 use elinvar::io::{StoredType, TensorFile, TensorInfo};
 use elinvar::{Error, HostData, Result, Scalar};
+use elinvar_cli_support::Verdict;
 use serde::Serialize;
 use std::io::Write;
 

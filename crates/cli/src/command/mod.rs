@@ -1,12 +1,7 @@
 //! The commands, one file each: `run` does what the command line asks for and writes to `out`.
 
-pub mod bench;
-pub mod completions;
-pub mod conformance;
-pub mod devices;
 pub mod embed;
 pub mod eval;
 pub mod generate;
 pub mod inspect;
 pub mod train;
-pub mod ulp;

@@ -4,9 +4,9 @@ mod digits;
 mod run;
 mod text;
 
-use crate::Verdict;
 use crate::args::{Train, What};
 use elinvar::Result;
+use elinvar_cli_support::Verdict;
 use std::io::Write;
 
 /// Trains, saves and tells.

@@ -1,9 +1,9 @@
-//! `elinvar bench`
+//! `elinvar-lab bench`
 
-use crate::Verdict;
 use crate::args::Bench;
 use elinvar::{Device, Error, ErrorKind, Result};
 use elinvar_bench::{Figure, Group, OURS, Row, START, Term, VERSION, memory_of, rows, threads};
+use elinvar_cli_support::Verdict;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::env;
@@ -72,7 +72,9 @@ fn wanted(only: &[String]) -> Result<Vec<Row>> {
     }
     let mut rows = rows();
     if let Some(term) = terms.iter().find(|term| !rows.iter().any(|row| term.takes(row))) {
-        return Err(Error::argument(format!("bench: no row has {term}; `elinvar bench --list` lists them")));
+        return Err(Error::argument(format!(
+            "bench: no row has {term}; `elinvar-lab bench --list` lists them"
+        )));
     }
     rows.retain(|row| terms.iter().any(|term| term.takes(row)));
     Ok(rows)

@@ -2,12 +2,12 @@
 
 use std::io::{self, Stdout, Write};
 
-/// Standard output, line by line. When nobody reads any more (`| head`), the program ends without a word.
+/// Standard output, line by line. When its reader is gone (`| head`), the program ends without a word.
 pub struct Out(Stdout);
 
 impl Out {
     /// This process's standard output.
-    pub fn new() -> Out {
+    pub(crate) fn new() -> Out {
         Out(io::stdout())
     }
 }
@@ -29,9 +29,9 @@ impl Write for Out {
     }
 }
 
-/// Says on standard error what went wrong, in one line.
-pub fn complain(sentence: &str) {
+/// Says on standard error what went wrong in the program of this name, in one line.
+pub(crate) fn complain(program: &str, sentence: &str) {
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
-    // If standard error is gone, too, there is nobody left to tell.
-    let _ = writeln!(io::stderr(), "elinvar: {line}");
+    // If standard error is gone, too, there is no way left to tell.
+    let _ = writeln!(io::stderr(), "{program}: {line}");
 }

@@ -1,8 +1,8 @@
-//! `elinvar conformance`
+//! `elinvar-lab conformance`
 
-use crate::Verdict;
 use crate::args::Conformance;
 use elinvar::{Any, Device, Result};
+use elinvar_cli_support::Verdict;
 use elinvar_conformance::equal::{Plan, equal};
 use elinvar_conformance::twist::Work;
 use elinvar_conformance::{Options, capabilities, conformance, fast};

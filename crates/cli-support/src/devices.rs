@@ -1,10 +1,13 @@
-//! `elinvar devices`
+//! `devices`
 
 use crate::Verdict;
 use elinvar::{Result, machine};
 use std::io::Write;
 
 /// Prints a line for each device: its name, whether its results are exact, and what it is. Then why there are none of a kind.
+///
+/// # Errors
+/// Those of a device that cannot be asked, and of writing.
 pub fn run(out: &mut dyn Write) -> Result<Verdict> {
     let machine = machine()?;
     let rows: Vec<[String; 3]> = machine

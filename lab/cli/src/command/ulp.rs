@@ -1,8 +1,8 @@
-//! `elinvar ulp`
+//! `elinvar-lab ulp`
 
-use crate::Verdict;
 use crate::args::{ALL, Ulp};
 use elinvar::Result;
+use elinvar_cli_support::Verdict;
 use elinvar_conformance::ulp::{Function, Worst, functions, sweep};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
