@@ -41,6 +41,10 @@ pub fn test() -> ExitCode {
     step("clippy", &|| {
         cargo(&["clippy", "--workspace", "--all-features", "--all-targets", "--", "-D", "warnings"], &[])
     });
+    step("clippy, no tokenizers", &|| {
+        let alone = ["clippy", "--package", "elinvar-cli", "--no-default-features", "--all-targets"];
+        cargo(&[&alone[..], &["--", "-D", "warnings"]].concat(), &[])
+    });
     step("docs", &|| {
         cargo(&["doc", "--workspace", "--all-features", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
     });

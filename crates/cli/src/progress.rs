@@ -11,6 +11,7 @@ use std::time::Instant;
 /// What a classifier counts.
 pub const SAMPLES: &str = "samples";
 /// What a language model counts.
+#[cfg(feature = "tokenizers")]
 pub const TOKENS: &str = "tokens";
 
 /// The report of a running training.

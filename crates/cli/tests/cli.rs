@@ -193,6 +193,7 @@ fn a_training_that_diverges_fails() {
 }
 
 /// A text is learnt, a stopped run goes on, and the directory that comes out writes.
+#[cfg(feature = "tokenizers")]
 #[test]
 fn a_text_is_learnt_and_written_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -253,6 +254,7 @@ fn a_text_is_learnt_and_written_on() {
     assert!(o.status.code() == Some(1) && stderr(&o).contains("model_type is \"gpt2\""), "{}", stderr(&o));
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn texts_and_models_that_cannot_be_read_are_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -281,5 +283,20 @@ fn texts_and_models_that_cannot_be_read_are_told() {
         assert_eq!(o.status.code(), Some(1), "{args:?}: {text}");
         assert!(text.starts_with("elinvar: ") && text.contains(sentence), "{args:?}: {text}");
         assert!(text.ends_with('\n') && text.lines().count() == 1, "{args:?}: {text}");
+    }
+}
+
+/// The command line is the same without the feature; what needs it says so, and writes nothing.
+#[cfg(not(feature = "tokenizers"))]
+#[test]
+fn what_needs_the_feature_tokenizers_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [&["train", "text", "file"][..], &["generate", "dir"], &["embed", "dir", "x"]] {
+        let o = elinvar(args, dir.path());
+        let text = stderr(&o);
+        assert_eq!(o.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.contains("without its feature `tokenizers`"), "{args:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+        assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "{args:?}");
     }
 }

@@ -2,9 +2,12 @@
 
 mod digits;
 mod run;
+#[cfg(feature = "tokenizers")]
 mod text;
 
 use crate::args::{Train, What};
+#[cfg(not(feature = "tokenizers"))]
+use crate::command::without_tokenizers::text;
 use elinvar::Result;
 use elinvar_cli_support::Verdict;
 use std::io::Write;
