@@ -4,18 +4,18 @@
 //! thread through all queries and keys of a key head, queries first, meets both. Where there are fewer key heads than
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
-use super::paired::{self, Blocks, Left, Pairs};
+use super::bf16::{self, Blocks, Left, Pairs};
 use super::scores::{Mask, Masking, Row, Slopes, Weighted};
+use super::tile_kernel::Strided;
 use super::{Heads, Number, Rows, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
-use crate::View;
-use crate::along::float::{Float, each_float};
-use crate::along::stage::Stage;
-use crate::isa::Isa;
-use crate::memory::{Scratch, filled, with_capacity};
-use crate::parallel::try_pieces;
-use crate::simd::reading::read_anywhere;
-use crate::simd::tile::Strided;
+use crate::lazy::buffer::View;
+use crate::reduce::float::{Float, each_float};
+use crate::reduce::source::Stage;
+use crate::runtime::memory::{Scratch, filled, with_capacity};
+use crate::runtime::parallel::try_pieces;
+use crate::simd::dispatch::read_anywhere;
+use crate::simd::isa::Isa;
 use crate::simd::vector::Kind;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
@@ -45,7 +45,7 @@ pub(crate) fn attention_grad(
     r: Results<'_>,
 ) -> Result<(HostData, HostData, HostData)> {
     if Sizes::new(&q, &k, &v).empty() {
-        let (to, mask) = (crate::to, mask.map(crate::to));
+        let (to, mask) = (crate::backend::to, mask.map(crate::backend::to));
         let (o, lse, g) = (to(r.o), to(r.lse), to(r.g));
         return Reference::attention_grad(&ReferenceDevice, a, to(q), to(k), to(v), mask, o, lse, g);
     }
@@ -80,11 +80,11 @@ fn backward<C: Number>(
     let z = Sizes::new(q, k, v);
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
-    let kind = paired::kind(d, a, &[q, k, v, &r.g]);
+    let kind = bf16::kind(d, a, &[q, k, v, &r.g]);
     let (k, v) = (Heads::<C>::new(d.isa(), what, k)?, Heads::<C>::new(d.isa(), what, v)?);
     let turned = |x| match kind {
         Kind::Numbers => turned(d, x, kv_heads),
-        Kind::Pairs => paired::turned(d, x, kv_heads),
+        Kind::Pairs => bf16::turned(d, x, kv_heads),
     };
     let q = Rows::new(d, Heads::new(d.isa(), what, q)?, heads)?;
     let g = Rows::new(d, Heads::new(d.isa(), what, &r.g)?, heads)?;
@@ -209,15 +209,7 @@ impl<C: Number> Sums<C> {
             let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
             let a = Strided { data: &a.data[done * a.column..], ..a };
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
-            paired::chain(
-                isa,
-                self.kind,
-                [rows, wide, some],
-                a,
-                (&b[done * apart..], apart),
-                (c, wide),
-                fresh,
-            );
+            bf16::chain(isa, self.kind, [rows, wide, some], a, (&b[done * apart..], apart), (c, wide), fresh);
             done += some;
         }
     }
@@ -287,10 +279,10 @@ impl<C: Number> Walk<'_, C> {
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
                     let right = (&keys_turned[key * terms_d..], TILE);
                     let to = (p.as_flattened_mut(), TILE);
-                    paired::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
+                    bf16::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
                     let right = (&values_turned[key * terms_v..], TILE);
                     let to = (ds.as_flattened_mut(), TILE);
-                    paired::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
+                    bf16::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
                         mask.read(isa, z, first, rows, key, count, &mut masked);
                     }

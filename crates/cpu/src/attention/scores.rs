@@ -1,10 +1,10 @@
 //! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
 
 use super::{Number, Sizes, TILE};
-use crate::View;
-use crate::along::stage::Stage;
-use crate::isa::Isa;
-use crate::simd::reading::{Folding, Reading, Reads};
+use crate::lazy::buffer::View;
+use crate::reduce::source::Stage;
+use crate::simd::dispatch::{Folding, Reading, Reads};
+use crate::simd::isa::Isa;
 use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;

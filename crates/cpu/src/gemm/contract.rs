@@ -1,10 +1,10 @@
 //! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), from views.
 
-use super::finish::Follow;
+use super::epilogue::Follow;
 use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product, split_k, tiny};
 use crate::CpuDevice;
-use crate::View;
-use crate::convert;
+use crate::elementwise::convert;
+use crate::lazy::buffer::View;
 use elinvar_core::{DType, Error, HostData, HostVec, Layout, Precision, Result};
 use elinvar_ops::backend::Epilogue;
 

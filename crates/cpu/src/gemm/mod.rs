@@ -8,36 +8,35 @@
 //!
 //! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
 
-mod alone;
-mod broad;
+mod bf16;
 pub(crate) mod contract;
-pub(crate) mod finish;
-mod kernels;
-mod pairs;
+pub(crate) mod epilogue;
+pub(crate) mod kernels;
+mod nonfinite;
+pub(crate) mod operand;
 mod prepack;
+mod private_packing;
 mod real;
-mod scratch;
-pub(crate) mod source;
-mod special;
+mod small_m;
 mod split_k;
 mod tiny;
 
-pub(crate) use finish::{Extra, Finish, Nothing};
+pub(crate) use bf16::{are_multiplied, pair, product_of_pairs};
+pub(crate) use epilogue::{Extra, Finish, Nothing};
 pub(crate) use kernels::{
-    After, Cut, Fresh, Kind, Lines, PITCH, Panels, Picks, Pixels, Places, Rows, Run, Seen, Strip, THREE,
-    Taps, Tile, Unit, Written, efforts, fill, height, multiply_into, pixels, turn, width,
+    After, Cut, Kind, Lines, PITCH, Panels, Tile, Written, efforts, fill, height, multiply_into, turn, width,
 };
-pub(crate) use pairs::{are_multiplied, pair, product_of_pairs};
+pub(crate) use nonfinite::{are_finite, has_negative_zero};
+pub(crate) use operand::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};
 pub(crate) use prepack::{Kept, Place, Prepacked, Uses, uses};
 pub(crate) use real::Real;
-pub(crate) use scratch::scratch;
-pub(crate) use source::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};
-pub(crate) use special::{are_finite, has_negative_zero};
 
 use crate::CpuDevice;
-use crate::isa::Isa;
-use crate::parallel::{try_in_turn, try_pieces};
+use crate::conv::kernels::a_taps::THREE;
+use crate::runtime::parallel::{try_in_turn, try_pieces};
+use crate::runtime::scratch::scratch;
 use crate::simd::LINE;
+use crate::simd::isa::Isa;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
 use std::ops::Range;
@@ -164,7 +163,7 @@ pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVe
             });
             Ok(())
         }
-        Share::Nothing if const { broad::has_broad::<T>() } && job.is_broad() => job.broad(d, tiles),
+        Share::Nothing if const { small_m::has_broad::<T>() } && job.is_broad() => job.broad(d, tiles),
         Share::Nothing => job.alone(d, tiles),
         Share::Left => job.with_left(d, tiles),
         Share::Right => job.with_right(d, &cut, tiles),
@@ -550,7 +549,7 @@ impl<T: Real> Job<'_, T> {
 
     /// What follows the sums of a tile.
     fn finish(&self, d: &CpuDevice, tile: &mut Tile<'_, T>) {
-        finish::finish(d.isa(), self.finish, tile);
+        epilogue::finish(d.isa(), self.finish, tile);
     }
 }
 

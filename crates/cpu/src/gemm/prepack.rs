@@ -5,9 +5,9 @@
 
 use super::{After, Kind, Matrix, Panels, Real, Right, are_finite, each, width};
 use crate::CpuDevice;
-use crate::isa::Isa;
-use crate::memory::{self, Held, filled};
+use crate::runtime::memory::{self, Held, filled};
 use crate::simd::LINE;
+use crate::simd::isa::Isa;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
 use std::ops::Range;
@@ -60,7 +60,7 @@ pub(crate) struct Prepacked {
 /// BERT model with 2048 rows 1.5 to 10 %, by processor.
 const ROWS: usize = 2048;
 /// Rows up to which a product that reads a matrix as it lies hardly packs it.
-const FEW_ROWS: usize = *super::broad::ROWS.end();
+const FEW_ROWS: usize = *super::small_m::ROWS.end();
 /// Uses of a matrix from which it is packed unasked: by then, not having packed it has cost about as much as packing it does.
 const PATIENCE: u32 = 8;
 /// Uses that a product of more than [`FEW_ROWS`] counts for: it packs the matrix, and a tall one does on each thread.

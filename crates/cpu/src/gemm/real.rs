@@ -1,11 +1,11 @@
 //! f32 and f64, as contractions see them.
 
-use super::scratch::Shelf;
-use super::source::Numbers;
-use super::{Finish, Matrix, contract, pairs};
+use super::operand::Numbers;
+use super::{Finish, Matrix, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, Windows};
-use crate::simd::reading::Read;
+use crate::runtime::scratch::Shelf;
+use crate::simd::dispatch::Read;
 use crate::simd::vector::Registers;
 use elinvar_core::{HostData, HostVec, Precision, Result};
 
@@ -71,7 +71,7 @@ impl Real for f32 {
         finish: &dyn Finish<f32>,
     ) -> Result<HostVec<f32>> {
         let fast = match p {
-            Precision::Fast => pairs::products(d, sizes, left, right, finish)?,
+            Precision::Fast => bf16::products(d, sizes, left, right, finish)?,
             Precision::Exact => None,
         };
         match fast {

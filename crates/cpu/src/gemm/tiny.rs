@@ -3,8 +3,8 @@
 
 use super::{Finish, Matrix, Numbers, PER_NS, Real};
 use crate::CpuDevice;
-use crate::isa::{Copies, Kernel, dispatch};
-use crate::simd::room::{Room, fresh_pieces};
+use crate::runtime::output::uninit::{Room, fresh_pieces};
+use crate::simd::isa::{Copies, Kernel, dispatch};
 use elinvar_core::{HostVec, Result};
 
 /// Products of a batch, at least; results and terms of each, at most.

@@ -2,13 +2,13 @@
 
 use super::{Even, Plane, Taps, divisor, lanes};
 use crate::CpuDevice;
-use crate::along::float::{FEW, Float, each_float};
-use crate::along::stage::Stage;
-use crate::buffer::View;
-use crate::isa::{Isa, Kernel, formula, formula_or_plain};
-use crate::memory::filled;
-use crate::parallel::try_pieces;
-use crate::simd::room::{Room, fresh_pieces};
+use crate::lazy::buffer::View;
+use crate::reduce::float::{FEW, Float, each_float};
+use crate::reduce::source::Stage;
+use crate::runtime::memory::filled;
+use crate::runtime::output::uninit::{Room, fresh_pieces};
+use crate::runtime::parallel::try_pieces;
+use crate::simd::isa::{Isa, Kernel, formula, formula_or_plain};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};

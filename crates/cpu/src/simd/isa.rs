@@ -252,7 +252,7 @@ pub(crate) fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 ///
 /// There are hundreds of formulas, and pools for every type; what counts of each is the time to compile it and its bytes. So f32, which
 /// networks are made of, has a copy for AVX2 and one for AVX-512; all else has one for AVX2 (but elementary functions of f64,
-/// which [`super::reading::read`] runs). There is none for plain x86-64,
+/// which [`super::dispatch::read`] runs). There is none for plain x86-64,
 /// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]). Other
 /// architectures have one copy of everything.
 #[inline]

@@ -3,10 +3,10 @@
 //! Blocks lie as those of `tile` do: rows of pairs, and panels of 32 columns for each pair, which is what the registers load.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::Block;
+use super::microkernel::Block;
 use crate::gemm::Real;
-use crate::isa::{Copies, Isa};
 use crate::simd::amx::{SIDE, SQUARE, Stretch, Sums, square};
+use crate::simd::isa::{Copies, Isa};
 use crate::simd::quad::Quad;
 use crate::simd::vector::{InRegisters, Registers, in_registers};
 
@@ -15,7 +15,7 @@ use crate::simd::vector::{InRegisters, Registers, in_registers};
 /// and filled up with zeros.
 ///
 /// # Safety
-/// As [`super::tile::multiply`], which has checked the lengths; the processor's registers are allowed.
+/// As [`super::microkernel::multiply`], which has checked the lengths; the processor's registers are allowed.
 pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
     assert!(size_of::<T>() == 4, "a pair of bf16 is as long as an f32");
     let Block { a, b, rows, cols, k, c, step, before, .. } = *block;

@@ -153,9 +153,9 @@ impl<T: Registers> Quad for Four<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::isa::Isa;
-    use super::super::vector::{InRegisters, in_registers, lanes};
     use super::*;
+    use crate::simd::isa::Isa;
+    use crate::simd::vector::{InRegisters, in_registers, lanes};
     use std::marker::PhantomData;
 
     /// Rows of numbers, and what is read of them.

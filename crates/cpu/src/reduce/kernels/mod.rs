@@ -1,0 +1,3 @@
+//! Reductions in vector registers.
+
+pub(crate) mod block;
