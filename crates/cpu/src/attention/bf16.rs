@@ -14,7 +14,7 @@ use crate::elementwise::convert::nearest_bf16;
 use crate::gemm::{After, Lines, Panels, are_multiplied, multiply_into, pair, turn, width};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::simd::isa::{Copies, Isa, Kernel, dispatch};
 use crate::simd::vector::Kind;
 use elinvar_core::order::CHUNK;

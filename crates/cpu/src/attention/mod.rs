@@ -20,7 +20,7 @@ use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::Stage;
 use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::simd::isa::Isa;
 use crate::simd::vector::Kind;
 use bf16::Blocks;

@@ -13,7 +13,7 @@ use crate::gemm::{Numbers, Real, are_multiplied, pair};
 use crate::layout::copy::elements;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::Scratch;
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::simd::isa::{Copies, Kernel, dispatch};
 use elinvar_core::host::filled;
 use elinvar_core::{DType, HostVec, Precision, Result, bf16};

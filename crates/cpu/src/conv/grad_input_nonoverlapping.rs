@@ -8,7 +8,7 @@ use crate::CpuDevice;
 use crate::gemm::epilogue::Nothing;
 use crate::gemm::{Job, Kind, Matrix, Numbers, Real, Share, product, turn};
 use crate::runtime::memory::Scratch;
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use elinvar_core::{HostVec, Result};
 
 /// Do windows have nothing in common, begin with the plane, and leave no element behind them that another window would begin with?

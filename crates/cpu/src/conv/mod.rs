@@ -28,7 +28,7 @@ use crate::gemm::{
 use crate::layout::copy::{Elements, elements, own};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Held, Scratch, filled};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::runtime::parallel::pieces;
 use crate::simd::isa::Isa;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};

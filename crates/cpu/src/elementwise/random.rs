@@ -4,7 +4,8 @@
 //! in lanes, then the numbers.
 
 use super::operand::{Make, Number, misuse};
-use crate::runtime::output::uninit::{BLOCK, Room, Work, fresh};
+use crate::runtime::output::parallel_fill::{Work, fresh};
+use crate::runtime::output::uninit::{BLOCK, Room};
 use crate::simd::isa::{Kernel, dispatch};
 use crate::simd::scalar_lane::V;
 use crate::{CpuDevice, Isa};

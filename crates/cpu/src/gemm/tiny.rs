@@ -3,7 +3,8 @@
 
 use super::{Finish, Matrix, Numbers, PER_NS, Real};
 use crate::CpuDevice;
-use crate::runtime::output::uninit::{Room, fresh_pieces};
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::uninit::Room;
 use crate::simd::isa::{Copies, Kernel, dispatch};
 use elinvar_core::{HostVec, Result};
 

@@ -87,7 +87,8 @@ pub(crate) fn largest<Y: Outcome>(isa: Isa, windows: &Windows, x: &[f32], room: 
         #[cfg(target_arch = "aarch64")]
         Level::Neon => dispatch(isa, Largest::<float32x4_t, Y> { windows, x, y, registers: PhantomData }),
     }
-    room.count(n);
+    // SAFETY: `Largest` writes a result for each line and column of windows, which are `n`.
+    unsafe { room.count(n) };
     true
 }
 

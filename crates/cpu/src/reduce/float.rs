@@ -7,7 +7,7 @@ use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
 use crate::elementwise::operand::Make;
 use crate::lazy::buffer::View;
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::simd::dispatch::Read;
 use crate::simd::isa::Isa;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};

@@ -8,7 +8,8 @@
 use super::Ordered;
 use super::radix::Key;
 use crate::CpuDevice;
-use crate::runtime::output::uninit::{Room, fresh_two};
+use crate::runtime::output::parallel_fill::fresh_two;
+use crate::runtime::output::uninit::Room;
 use crate::simd::isa::{Isa, Kernel, formula_or_plain};
 use elinvar_core::{HostVec, Result};
 

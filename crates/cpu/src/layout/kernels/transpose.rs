@@ -57,8 +57,8 @@ fn as_numbers<T: Copy, N: Registers>(isa: Isa, x: &[T], blocks: Blocks<'_>, room
         assert!(low >= 0 && high as usize <= x.len(), "cpu: a block leaves its buffer");
     }
     in_registers(isa, Turned::<N> { x: x.as_ptr().cast(), blocks, y: y.as_mut_ptr().cast() });
-    // All rows of all blocks.
-    room.count(len);
+    // SAFETY: `Turned` writes all rows of all blocks, which are `len` numbers.
+    unsafe { room.count(len) };
     true
 }
 
@@ -122,7 +122,7 @@ impl<T: Registers> InRegisters for Turned<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::uninit::fresh_few;
+    use crate::runtime::output::parallel_fill::fresh_few;
     use elinvar_core::Element;
 
     /// Every number is where it should be, and no other is read: sizes around tiles, steps of all kinds, lines that begin

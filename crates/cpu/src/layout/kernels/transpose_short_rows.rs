@@ -98,7 +98,8 @@ fn numbers_to_rows<T: Copy, N: Registers>(
     assert!(count * n <= slots.len(), "cpu: a room that is too small");
     let (x, to, len) = (windows.as_ptr().cast::<N>(), slots.as_mut_ptr().cast(), slots.len());
     in_registers(isa, ToRows::<N> { x: x.wrapping_add(rows.start), rows: count, n, to, len });
-    room.count(count * n);
+    // SAFETY: `ToRows` writes `n` numbers of each of `count` rows, one row after the other; the slots were counted above.
+    unsafe { room.count(count * n) };
     count
 }
 
@@ -181,7 +182,7 @@ impl<N: Registers> InRegisters for ToRows<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::uninit::fresh_few;
+    use crate::runtime::output::parallel_fill::fresh_few;
     use elinvar_core::Element;
 
     /// Every number comes to its place and back, whatever the length of rows, how many there are, and how much lies behind them.
