@@ -9,7 +9,7 @@
 //! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
 
 use super::epilogue::Finish;
-use super::kernels::{After, Cut, Kind, Lines, PITCH, Panels, Tile, fill, height, width};
+use super::kernels::{After, Cut, Lines, PITCH, Panels, TermKind, Tile, fill, height, width};
 use super::operand::{Left, Right, Windows};
 use super::{Real, epilogue, small_m};
 use crate::CpuDevice;
@@ -127,7 +127,7 @@ pub(crate) struct Job<'a, T> {
     pub(crate) finish: &'a dyn Finish<T>,
     pub(crate) share: Share,
     /// What the factors pack.
-    pub(crate) kind: Kind,
+    pub(crate) kind: TermKind,
 }
 
 /// y[batch, m, n]
@@ -291,7 +291,7 @@ impl<T: Real> Job<'_, T> {
 
     /// Do rows of the left factor lie across?
     fn is_turned(&self) -> bool {
-        self.kind == Kind::Numbers && self.left.lines(0, 0..self.m).is_none()
+        self.kind == TermKind::Elements && self.left.lines(0, 0..self.m).is_none()
     }
 
     /// Panels of `k` terms that were just packed.
@@ -302,7 +302,7 @@ impl<T: Real> Job<'_, T> {
 
     /// Rows of the left factor where they lie, if tiles can read them there.
     pub(super) fn lying(&self, batch: usize, rows: &Range<usize>) -> Option<Lines<'_, T>> {
-        let lines = if self.kind == Kind::Numbers { self.left.lines(batch, rows.clone()) } else { None };
+        let lines = if self.kind == TermKind::Elements { self.left.lines(batch, rows.clone()) } else { None };
         lines.filter(|lines| are_apart(lines.step.wrapping_mul(size_of::<T>())))
     }
 
@@ -344,7 +344,7 @@ impl<T: Real> Job<'_, T> {
         (rows, terms): (Range<usize>, Range<usize>),
         panel: &'r [T],
     ) -> After<'r, T> {
-        let lines = if self.kind == Kind::Numbers { self.left.lines(batch, rows.clone()) } else { None };
+        let lines = if self.kind == TermKind::Elements { self.left.lines(batch, rows.clone()) } else { None };
         let panel = After { panel, ..After::NOTHING };
         lines.map_or(panel, |Lines { data, step }| After {
             lines: Lines { data: &data[terms.start..], step },

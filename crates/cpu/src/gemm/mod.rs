@@ -25,7 +25,8 @@ mod tiny;
 pub(crate) use bf16::{are_multiplied, pair, product_of_pairs};
 pub(crate) use epilogue::{Extra, Finish, Nothing};
 pub(crate) use kernels::{
-    After, Cut, Kind, Lines, PITCH, Panels, Tile, Written, efforts, fill, height, multiply_into, turn, width,
+    After, Cut, Lines, PITCH, Panels, TermKind, Tile, Written, efforts, fill, height, multiply_into, turn,
+    width,
 };
 pub(crate) use nonfinite::{are_finite, has_negative_zero};
 pub(crate) use operand::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};

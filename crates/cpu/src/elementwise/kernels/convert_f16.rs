@@ -4,18 +4,18 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Copies, Isa, Level};
-use crate::simd::quad::{Half, Quad};
-use crate::simd::vector::{InRegisters, in_registers};
+use crate::simd::isa::{Isa, IsaTargets, Level};
+use crate::simd::quad::{Float16, GatherVector};
+use crate::simd::vector::{VectorKernel, dispatch_vectors};
 use std::marker::PhantomData;
 
 /// Writes the numbers, exactly; or says that it does not.
-pub(crate) fn widen<H: Half + Default>(isa: Isa, x: &[H], room: &mut Room<'_, f32>) -> bool {
+pub(crate) fn widen<H: Float16 + Default>(isa: Isa, x: &[H], room: &mut Room<'_, f32>) -> bool {
     by::<Widen, _, _>(isa, x, room)
 }
 
 /// Writes the nearest halves, of two the even one; or says that it does not.
-pub(crate) fn narrow<H: Half + Default>(isa: Isa, x: &[f32], room: &mut Room<'_, H>) -> bool {
+pub(crate) fn narrow<H: Float16 + Default>(isa: Isa, x: &[f32], room: &mut Room<'_, H>) -> bool {
     by::<Narrow, _, _>(isa, x, room)
 }
 
@@ -25,7 +25,7 @@ fn by<W: Way<S, T>, S: Copy + Default, T: Copy + Default>(isa: Isa, x: &[S], roo
     }
     // As many slots as numbers.
     let y = &mut room.unwritten()[..x.len()];
-    in_registers(isa, Each { x, y: y.as_mut_ptr().cast(), way: PhantomData::<W> });
+    dispatch_vectors(isa, Each { x, y: y.as_mut_ptr().cast(), way: PhantomData::<W> });
     // SAFETY: `Each` writes a number for each of `x`.
     unsafe { room.count(x.len()) };
     true
@@ -35,22 +35,22 @@ fn by<W: Way<S, T>, S: Copy + Default, T: Copy + Default>(isa: Isa, x: &[S], roo
 trait Way<S, T> {
     /// # Safety
     /// The register's instruction set; as many numbers as it has can be read and written.
-    unsafe fn some<V: Quad<T = f32>>(x: *const S, y: *mut T);
+    unsafe fn some<V: GatherVector<T = f32>>(x: *const S, y: *mut T);
 }
 
 struct Widen;
-impl<H: Half> Way<H, f32> for Widen {
+impl<H: Float16> Way<H, f32> for Widen {
     #[inline(always)]
-    unsafe fn some<V: Quad<T = f32>>(x: *const H, y: *mut f32) {
+    unsafe fn some<V: GatherVector<T = f32>>(x: *const H, y: *mut f32) {
         // SAFETY: the caller's.
         unsafe { V::widen(x).store(y) }
     }
 }
 
 struct Narrow;
-impl<H: Half> Way<f32, H> for Narrow {
+impl<H: Float16> Way<f32, H> for Narrow {
     #[inline(always)]
-    unsafe fn some<V: Quad<T = f32>>(x: *const f32, y: *mut H) {
+    unsafe fn some<V: GatherVector<T = f32>>(x: *const f32, y: *mut H) {
         // SAFETY: the caller's.
         unsafe { V::load(x).narrow(y) }
     }
@@ -63,11 +63,11 @@ struct Each<'a, S, T, W> {
     way: PhantomData<W>,
 }
 
-impl<S: Copy + Default, T: Copy + Default, W: Way<S, T>> InRegisters for Each<'_, S, T, W> {
+impl<S: Copy + Default, T: Copy + Default, W: Way<S, T>> VectorKernel for Each<'_, S, T, W> {
     type T = f32;
-    const COPIES: Copies = Copies::Fma;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = f32>>(self) {
+    unsafe fn run<V: GatherVector<T = f32>>(self) {
         let Each { x, y, .. } = self;
         let whole = x.len() / V::LANES * V::LANES;
         // SAFETY: there are `x.len()` numbers and as many slots; no register has more than 16 lanes. The instructions are there: our

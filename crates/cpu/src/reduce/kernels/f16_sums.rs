@@ -2,9 +2,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::reduce::block::sixteen;
-use crate::simd::isa::{Copies, Isa, Level};
-use crate::simd::quad::{Half, Quad};
-use crate::simd::vector::{InRegisters, in_registers};
+use crate::simd::isa::{Isa, IsaTargets, Level};
+use crate::simd::quad::{Float16, GatherVector};
+use crate::simd::vector::{VectorKernel, dispatch_vectors};
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::Sum;
 
@@ -13,7 +13,7 @@ use elinvar_ops::fold::Sum;
 ///
 /// # Panics
 /// If some are not there.
-pub(crate) fn add<H: Half>(
+pub(crate) fn add<H: Float16>(
     isa: Isa,
     x: &[H],
     base: usize,
@@ -27,7 +27,7 @@ pub(crate) fn add<H: Half>(
         let at = base.wrapping_add_signed(place);
         assert!(at <= x.len() && sums.len() <= x.len() - at, "cpu: terms that are not there");
     }
-    in_registers(isa, Sums { x: x.as_ptr().wrapping_add(base), places, sums });
+    dispatch_vectors(isa, Sums { x: x.as_ptr().wrapping_add(base), places, sums });
     true
 }
 
@@ -36,12 +36,12 @@ pub(crate) fn add<H: Half>(
 ///
 /// # Panics
 /// If some are not there.
-pub(crate) fn sum_rows<H: Half + Default>(isa: Isa, x: &[H], n: usize, sums: &mut [f32]) -> bool {
+pub(crate) fn sum_rows<H: Float16 + Default>(isa: Isa, x: &[H], n: usize, sums: &mut [f32]) -> bool {
     if !matches!(isa.level(), Level::Avx2 | Level::Avx512) {
         return false;
     }
     assert!(n > 0 && x.len() == n * sums.len(), "cpu: rows that are not there");
-    in_registers(isa, SumOfRows { x, n, sums });
+    dispatch_vectors(isa, SumOfRows { x, n, sums });
     true
 }
 
@@ -52,11 +52,11 @@ struct SumOfRows<'a, H> {
     sums: &'a mut [f32],
 }
 
-impl<H: Half + Default> InRegisters for SumOfRows<'_, H> {
+impl<H: Float16 + Default> VectorKernel for SumOfRows<'_, H> {
     type T = f32;
-    const COPIES: Copies = Copies::Fma;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = f32>>(self) {
+    unsafe fn run<V: GatherVector<T = f32>>(self) {
         const MOST: usize = 16;
         let (count, whole, rest) = (LANES / V::LANES, self.n / LANES, self.n % LANES);
         for (row, sum) in self.x.chunks_exact(self.n).zip(self.sums) {
@@ -105,11 +105,11 @@ struct Sums<'a, H, P> {
     sums: &'a mut [f32],
 }
 
-impl<H: Half, P: Iterator<Item = isize> + Clone> InRegisters for Sums<'_, H, P> {
+impl<H: Float16, P: Iterator<Item = isize> + Clone> VectorKernel for Sums<'_, H, P> {
     type T = f32;
-    const COPIES: Copies = Copies::Fma;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = f32>>(self) {
+    unsafe fn run<V: GatherVector<T = f32>>(self) {
         let Sums { x, places, sums } = self;
         let whole = sums.len() / V::LANES * V::LANES;
         let to = sums.as_mut_ptr();
