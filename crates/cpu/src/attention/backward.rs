@@ -14,9 +14,9 @@ use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::Stage;
 use crate::runtime::memory::{Scratch, filled, with_capacity};
 use crate::runtime::parallel::try_pieces;
-use crate::simd::dispatch::read_anywhere;
+use crate::simd::dispatch::run_lanes_on_any_isa;
 use crate::simd::isa::Isa;
-use crate::simd::vector::Kind;
+use crate::simd::vector::TermKind;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, HostVec, Result};
@@ -83,14 +83,14 @@ fn backward<C: Number>(
     let kind = bf16::kind(d, a, &[q, k, v, &r.g]);
     let (k, v) = (Heads::<C>::new(d.isa(), what, k)?, Heads::<C>::new(d.isa(), what, v)?);
     let turned = |x| match kind {
-        Kind::Numbers => turned(d, x, kv_heads),
-        Kind::Pairs => bf16::turned(d, x, kv_heads),
+        TermKind::Elements => turned(d, x, kv_heads),
+        TermKind::Bf16Pairs => bf16::turned(d, x, kv_heads),
     };
     let q = Rows::new(d, Heads::new(d.isa(), what, q)?, heads)?;
     let g = Rows::new(d, Heads::new(d.isa(), what, &r.g)?, heads)?;
     let pairs = match kind {
-        Kind::Numbers => None,
-        Kind::Pairs => {
+        TermKind::Elements => None,
+        TermKind::Bf16Pairs => {
             let blocks = |x, wide| Blocks::new(d, x, [heads, z.l, wide]);
             Some([blocks(&q, z.wide_d())?, blocks(&g, z.wide_v())?])
         }
@@ -154,7 +154,7 @@ struct Walk<'a, C: Number> {
     a: &'a Attention,
     z: Sizes,
     /// What is multiplied.
-    kind: Kind,
+    kind: TermKind,
     /// [b, h, l, d], in whole vectors
     q: Rows<'a, C>,
     /// [b, h, l, v], in whole vectors
@@ -175,7 +175,7 @@ struct Walk<'a, C: Number> {
 
 /// Contractions of many rows side by side, whose terms come in portions.
 struct Sums<C> {
-    kind: Kind,
+    kind: TermKind,
     /// Numbers in a row, in whole vectors.
     wide: usize,
     /// The chunk that is being chained.
@@ -185,7 +185,7 @@ struct Sums<C> {
 }
 
 impl<C: Number> Sums<C> {
-    fn new(kind: Kind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
+    fn new(kind: TermKind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
         let total = if terms > CHUNK { rows * wide } else { 0 };
         Ok(Sums { kind, wide, chunk: filled(rows * wide, C::NOTHING)?, total: filled(total, C::NOTHING)? })
     }
@@ -293,7 +293,7 @@ impl<C: Number> Walk<'_, C> {
                         diagonal: self.a.causal && key == query,
                     };
                     let (shift, weighted) = (&shift, &weighted);
-                    read_anywhere(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
+                    run_lanes_on_any_isa(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
                     if item.dq.is_some() {
                         let (left, terms) = pairs.of_keys(isa, ds, count);
                         dq.add(isa, [0, rows, terms], dq_had, left, self.keys.block(item.kv, key));
@@ -342,7 +342,7 @@ impl<C: Number> Walk<'_, C> {
         let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
         if z.v <= TILE {
             let sums = &mut weighted[..rows];
-            read_anywhere(self.isa, Weighted { y: (y, apart), g, n: z.v, sums });
+            run_lanes_on_any_isa(self.isa, Weighted { y: (y, apart), g, n: z.v, sums });
             return Ok((shift, weighted));
         }
         let mut terms = filled(z.v, C::NOTHING)?;

@@ -14,9 +14,9 @@ use crate::elementwise::convert::nearest_bf16;
 use crate::gemm::{After, Lines, Panels, are_multiplied, multiply_into, pair, turn, width};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::uninit::fresh_pieces;
-use crate::simd::isa::{Copies, Isa, Kernel, dispatch};
-use crate::simd::vector::Kind;
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
+use crate::simd::vector::TermKind;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;
@@ -25,12 +25,12 @@ use elinvar_ops::backend::Attention;
 const PAIRS: usize = TILE / 2;
 
 /// What is multiplied.
-pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> Kind {
+pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> TermKind {
     let halves = x.iter().all(|x| x.buffer.dtype() == DType::BF16);
     if a.precision == Precision::Fast && halves && are_multiplied(d.isa()) {
-        Kind::Pairs
+        TermKind::Bf16Pairs
     } else {
-        Kind::Numbers
+        TermKind::Elements
     }
 }
 
@@ -41,14 +41,14 @@ pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> Kind {
 /// As there, and if a row of `b` is shorter than whole panels.
 pub(super) fn chain<C: Number>(
     isa: Isa,
-    kind: Kind,
+    kind: TermKind,
     [m, n, k]: [usize; 3],
     a: Strided<'_, C>,
     (b, b_row): (&[C], usize),
     (c, c_row): (&mut [C], usize),
     fresh: bool,
 ) {
-    if const { !C::HALVES } || kind == Kind::Numbers || !isa.has_amx() {
+    if const { !C::WIDENS_F16 } || kind == TermKind::Elements || !isa.has_amx() {
         return C::chain(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
     }
     assert!(a.column == 1, "rows are loaded");
@@ -60,7 +60,7 @@ pub(super) fn chain<C: Number>(
 /// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
 pub(super) fn contract<C: Number>(
     isa: Isa,
-    kind: Kind,
+    kind: TermKind,
     [m, n, k]: [usize; 3],
     a: Strided<'_, C>,
     b: (&[C], usize),
@@ -87,7 +87,7 @@ struct Exactly<'a, C> {
 
 impl<C: Number> Kernel for Exactly<'_, C> {
     type Out = ();
-    const COPIES: Copies = Copies::Pairs;
+    const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
         let Exactly { first, second, to } = self;
@@ -117,7 +117,7 @@ struct OfKeys<'a, C> {
 
 impl<C: Number> Kernel for OfKeys<'_, C> {
     type Out = ();
-    const COPIES: Copies = Copies::Pairs;
+    const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
         for (p, to) in self.tile.iter().zip(self.to.as_chunks_mut::<PAIRS>().0) {
@@ -135,7 +135,7 @@ struct OfQueries<'a, C> {
 
 impl<C: Number> Kernel for OfQueries<'_, C> {
     type Out = ();
-    const COPIES: Copies = Copies::Pairs;
+    const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
         let (first, second) = self.tile.split_at(self.tile.len().min(PAIRS));
@@ -169,15 +169,15 @@ impl<'a, C: Number> Left<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
     pub(super) fn new(
-        kind: Kind,
+        kind: TermKind,
         isa: Isa,
         (x, apart): (&'a [C], usize),
         count: usize,
         n: usize,
     ) -> Result<Self> {
         Ok(match kind {
-            Kind::Numbers => Left::There(x, apart),
-            Kind::Pairs => Left::Paired(rows(isa, (x, apart), count, n)?, kind.terms(n)),
+            TermKind::Elements => Left::There(x, apart),
+            TermKind::Bf16Pairs => Left::Paired(rows(isa, (x, apart), count, n)?, kind.terms(n)),
         })
     }
     pub(super) fn strided(&self) -> Strided<'_, C> {
@@ -191,7 +191,7 @@ impl<'a, C: Number> Left<'a, C> {
 
 /// Room for a tile of pairs, if pairs are multiplied.
 pub(super) struct Pairs<C> {
-    kind: Kind,
+    kind: TermKind,
     room: HostVec<C>,
     /// For a tile that was turned as well, where rows are loaded.
     rows: HostVec<C>,
@@ -200,8 +200,8 @@ pub(super) struct Pairs<C> {
 impl<C: Number> Pairs<C> {
     /// # Errors
     /// `OutOfMemory`.
-    pub(super) fn new(kind: Kind, isa: Isa) -> Result<Self> {
-        let len = if kind == Kind::Pairs { TILE * PAIRS } else { 0 };
+    pub(super) fn new(kind: TermKind, isa: Isa) -> Result<Self> {
+        let len = if kind == TermKind::Bf16Pairs { TILE * PAIRS } else { 0 };
         let rows = filled(if isa.has_amx() { len } else { 0 }, C::NOTHING)?;
         Ok(Pairs { kind, room: filled(len, C::NOTHING)?, rows })
     }
@@ -213,8 +213,8 @@ impl<C: Number> Pairs<C> {
         count: usize,
     ) -> (Strided<'b, C>, usize) {
         match self.kind {
-            Kind::Numbers => (Strided { data: tile.as_flattened(), row: TILE, column: 1 }, count),
-            Kind::Pairs => {
+            TermKind::Elements => (Strided { data: tile.as_flattened(), row: TILE, column: 1 }, count),
+            TermKind::Bf16Pairs => {
                 dispatch(isa, OfKeys { tile, to: &mut self.room });
                 (Strided { data: &self.room, row: PAIRS, column: 1 }, count.min(PAIRS))
             }
@@ -223,8 +223,8 @@ impl<C: Number> Pairs<C> {
     /// The same tile, turned: a factor whose terms are the queries.
     pub(super) fn of_queries<'b>(&'b mut self, isa: Isa, tile: &'b [[C; TILE]]) -> (Strided<'b, C>, usize) {
         match self.kind {
-            Kind::Numbers => (Strided { data: tile.as_flattened(), row: 1, column: TILE }, tile.len()),
-            Kind::Pairs => {
+            TermKind::Elements => (Strided { data: tile.as_flattened(), row: 1, column: TILE }, tile.len()),
+            TermKind::Bf16Pairs => {
                 dispatch(isa, OfQueries { tile, to: &mut self.room });
                 let terms = tile.len().min(PAIRS);
                 if self.rows.is_empty() {

@@ -8,12 +8,13 @@ use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::runtime::memory::Scratch;
-use crate::runtime::output::uninit::{Room, fresh_two};
+use crate::runtime::output::parallel_fill::fresh_two;
+use crate::runtime::output::uninit::Room;
 use crate::runtime::scratch::scratch;
-use crate::simd::dispatch::read_anywhere;
+use crate::simd::dispatch::run_lanes_on_any_isa;
 use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::scalar_lane::V;
-use crate::simd::vector::Kind;
+use crate::simd::scalar_lane::ScalarLane;
+use crate::simd::vector::TermKind;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, HostVec, Result};
@@ -58,11 +59,11 @@ fn forward<C: Number>(
         Heads::<C>::new(d.isa(), what, v)?,
     );
     let blocks = match (kind, few_queries::fits(a, &z)) {
-        (Kind::Numbers, true) => Source::Passing(Passing::new(k, v)),
-        (Kind::Numbers, false) => {
+        (TermKind::Elements, true) => Source::Passing(Passing::new(k, v)),
+        (TermKind::Elements, false) => {
             Source::Kept { keys: turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
         }
-        (Kind::Pairs, _) => {
+        (TermKind::Bf16Pairs, _) => {
             Source::Kept { keys: bf16::turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
         }
     };
@@ -94,7 +95,7 @@ struct Tiles<'a, C: Number> {
     a: &'a Attention,
     z: Sizes,
     /// What keys and values hold.
-    kind: Kind,
+    kind: TermKind,
     /// [b, h, l, d]
     q: Heads<'a, C>,
     blocks: Source<'a, C>,
@@ -170,7 +171,7 @@ impl<C: Number> Tiles<'_, C> {
                 keys: count,
                 diagonal: self.a.causal && key == query,
             };
-            read_anywhere(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
+            run_lanes_on_any_isa(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
             // Before the first block there are no sums, and no number that a sum begins with changes what it becomes: of -inf, NaN
             // and infinity, the weights say so themselves.
             let fresh = key == 0;
@@ -233,7 +234,7 @@ impl<C: Number> Kernel for Close<'_, C> {
             }
         }
         for (l, &m) in l.iter_mut().zip(&*m) {
-            *l = m + V(*l).log().0;
+            *l = m + ScalarLane(*l).log().0;
         }
     }
 }

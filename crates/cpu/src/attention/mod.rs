@@ -20,9 +20,9 @@ use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::Stage;
 use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::simd::isa::Isa;
-use crate::simd::vector::Kind;
+use crate::simd::vector::TermKind;
 use bf16::Blocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
@@ -193,12 +193,12 @@ enum Terms<'a, C: Number> {
 impl<'a, C: Number> Terms<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, kind: Kind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, kind: TermKind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
         let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMNS));
         let numbers = Rows::new(d, x, heads)?;
         Ok(match kind {
-            Kind::Numbers => Terms::Numbers(numbers, rows),
-            Kind::Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
+            TermKind::Elements => Terms::Numbers(numbers, rows),
+            TermKind::Bf16Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
         })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.

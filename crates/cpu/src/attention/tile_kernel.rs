@@ -6,7 +6,7 @@
 
 use crate::gemm::kernels::a_rows::{Lying, Side, TOGETHER, Turned, each_row};
 use crate::simd::isa::Isa;
-use crate::simd::vector::{InRegisters, Kind, Registers, Vector, in_registers_of};
+use crate::simd::vector::{SimdElement, TermKind, Vector, VectorKernel, dispatch_vectors_of};
 use elinvar_core::Element;
 
 /// Columns of `b` and `c` come in multiples of this: one AVX-512 register of f32, two of f64.
@@ -37,7 +37,7 @@ struct Chain<C> {
     fresh: bool,
 }
 
-impl<T: Registers> InRegisters for Chain<T> {
+impl<T: SimdElement> VectorKernel for Chain<T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(self) {
@@ -56,7 +56,7 @@ impl<T: Registers> InRegisters for Chain<T> {
     }
 }
 
-impl<T: Registers> Chain<T> {
+impl<T: SimdElement> Chain<T> {
     /// As many columns from `j` on as `W` registers divide, in tiles of `R` rows as far as there are so many; gives where they end.
     ///
     /// # Safety
@@ -176,7 +176,7 @@ unsafe fn registers<V: Vector, const W: usize>(from: *const V::T) -> [V; W] {
 }
 
 /// f32 or f64, in tiles.
-pub(crate) trait Tiled: Registers {
+pub(crate) trait Tiled: SimdElement {
     /// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending, which are numbers or pairs; from +0 if `fresh`. `n` is a
     /// multiple of [`COLUMNS`]; `b` and `c` have columns side by side, `a` has columns or rows so.
     ///
@@ -184,7 +184,7 @@ pub(crate) trait Tiled: Registers {
     /// If a matrix is smaller than that or lies otherwise, or the processor multiplies no pairs.
     fn chain(
         isa: Isa,
-        kind: Kind,
+        kind: TermKind,
         [m, n, k]: [usize; 3],
         a: Strided<'_, Self>,
         (b, b_row): (&[Self], usize),
@@ -200,7 +200,7 @@ pub(crate) trait Tiled: Registers {
         assert!(a.row == 1 || a.column == 1, "rows or terms lie side by side");
         let (a_row, a_column) = (a.row, a.column);
         let (a, b, c) = (a.data.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-        in_registers_of(kind, isa, Chain { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh });
+        dispatch_vectors_of(kind, isa, Chain { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh });
     }
 }
-impl<T: Registers> Tiled for T {}
+impl<T: SimdElement> Tiled for T {}

@@ -6,15 +6,15 @@
 //!
 //! Terms of the gradient by w are positions of all images. There, two neighbouring images become one.
 
-use super::Kind;
+use super::TermKind;
 use crate::CpuDevice;
 use crate::gemm::contract::numbers;
 use crate::gemm::{Numbers, Real, are_multiplied, pair};
 use crate::layout::copy::elements;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::Scratch;
-use crate::runtime::output::uninit::fresh_pieces;
-use crate::simd::isa::{Copies, Kernel, dispatch};
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::simd::isa::{IsaTargets, Kernel, dispatch};
 use elinvar_core::host::filled;
 use elinvar_core::{DType, HostVec, Precision, Result, bf16};
 use elinvar_ops::lane::LaneInt;
@@ -31,13 +31,13 @@ pub(super) fn kind(
     x: [&View<'_>; 2],
     planes: usize,
     results: usize,
-) -> Kind {
+) -> TermKind {
     let halves = x.iter().all(|v| v.buffer.dtype() == DType::BF16);
     let worth = planes >= 2 && results >= LEAST;
     if precision == Precision::Fast && halves && worth && are_multiplied(d.isa()) {
-        Kind::Pairs
+        TermKind::Bf16Pairs
     } else {
-        Kind::Numbers
+        TermKind::Elements
     }
 }
 
@@ -51,7 +51,7 @@ struct Pairs<'a, T, S, F> {
 
 impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, T, S, F> {
     type Out = ();
-    const COPIES: Copies = Copies::Pairs;
+    const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
         for ((to, first), second) in self.to.iter_mut().zip(self.first).zip(self.second) {

@@ -4,7 +4,7 @@ use super::im2col::Patches;
 use crate::CpuDevice;
 use crate::conv::kernels::depthwise3x3::{Planes, TAPS, Windows};
 use crate::gemm::{Finish, Real};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use elinvar_core::{HostVec, Result};
 
 /// Elements of a piece of work: 256 KiB of f32.

@@ -6,7 +6,7 @@ use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::direct::{FEW, UNIT, Unit, Windows, windows};
 use crate::gemm::{Finish, Real};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};

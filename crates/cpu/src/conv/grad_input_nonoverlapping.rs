@@ -6,9 +6,9 @@
 use super::{Kernels, Window, matrices};
 use crate::CpuDevice;
 use crate::gemm::epilogue::Nothing;
-use crate::gemm::{Job, Kind, Matrix, Numbers, Real, Share, product, turn};
+use crate::gemm::{Job, Matrix, Numbers, Real, Share, TermKind, product, turn};
 use crate::runtime::memory::Scratch;
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use elinvar_core::{HostVec, Result};
 
 /// Do windows have nothing in common, begin with the plane, and leave no element behind them that another window would begin with?
@@ -55,7 +55,7 @@ pub(super) fn input_grad<T: Real>(
         right: &right,
         finish: &Nothing,
         share: Share::Left,
-        kind: Kind::Numbers,
+        kind: TermKind::Elements,
     };
     let parts = Scratch::of(product(d, &job)?);
     fresh_pieces(d, batch * channels * size, size, 1.0, &|start, room| {

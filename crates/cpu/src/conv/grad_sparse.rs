@@ -11,7 +11,7 @@ use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::grad_sparse::{Found, Line, THREE, gather, scatter};
 use crate::gemm::{Real, are_finite, has_negative_zero, turn};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::runtime::scratch::scratch;
 use crate::simd::isa::{Isa, Kernel, dispatch};
 use crate::simd::vector::lanes;

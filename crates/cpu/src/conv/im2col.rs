@@ -7,7 +7,7 @@ use super::pad::Padded;
 use crate::conv::kernels::a_pixels::Run;
 use crate::conv::kernels::a_taps::{THREE, Taps};
 use crate::conv::kernels::b_windows::{Seen, Unit};
-use crate::gemm::{AsTaps, Columns, Kind, Left, Lines, PITCH, Panels, Real, Right, Tile, Windows, width};
+use crate::gemm::{AsTaps, Columns, Left, Lines, PITCH, Panels, Real, Right, TermKind, Tile, Windows, width};
 use crate::runtime::scratch::scratch;
 use crate::simd::isa::{Isa, Kernel, dispatch};
 use crate::simd::vector::lanes;
@@ -222,7 +222,7 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
     fn together(&self) -> usize {
         self.fitting().unwrap_or(1)
     }
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: Kind, left: &[T]) {
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: TermKind, left: &[T]) {
         let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PITCH);
         if cols.is_empty() {
             return;

@@ -8,13 +8,13 @@ use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::a_pixels::{Fresh, Pixels, Places, Rows, Strip, pixels};
 use crate::gemm::{
-    Cut, Finish, Kind, MANY, Matrix, Numbers, Real, Right, WORTH, Written, are_finite, chunks, each,
+    Cut, Finish, MANY, Matrix, Numbers, Real, Right, TermKind, WORTH, Written, are_finite, chunks, each,
     epilogue, fill, has_negative_zero, height, turn, width,
 };
 use crate::runtime::scratch::scratch;
 use crate::simd::LINE;
 use crate::simd::isa::Isa;
-use crate::simd::prefetch::fetch;
+use crate::simd::prefetch::prefetch_l1;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
 use std::ops::Range;
@@ -77,7 +77,7 @@ pub(super) fn convolve<T: Real>(
     p: &Patches<'_, T>,
     (batch, groups, o): (usize, usize, usize),
     w: Weights<'_, T>,
-    kind: Kind,
+    kind: TermKind,
     together: usize,
     after: &dyn Finish<T>,
 ) -> Result<HostVec<T>> {
@@ -89,7 +89,7 @@ pub(super) fn convolve<T: Real>(
         Weights::Packed(_) => 0,
     };
     // Of windows that are a plane's elements `together` has no whole rows, and of fast products no sums of terms one by one.
-    let is_exact = kind == Kind::Numbers && !p.is_plain();
+    let is_exact = kind == TermKind::Elements && !p.is_plain();
     let inside = if is_exact { Inside::of(p, together / p.grid[2]) } else { None };
     let is_finite = AtomicBool::new(match w {
         Weights::Packed(kept) => kept.is_finite,
@@ -264,7 +264,7 @@ impl<T: Real> Seen<'_, T> {
     fn times<'w>(
         &self,
         isa: Isa,
-        kind: Kind,
+        kind: TermKind,
         weights: &dyn Fn(Range<usize>) -> (&'w [T], &'w [T]),
         (cols, step): (usize, usize),
         sums: &mut [T],
@@ -315,7 +315,7 @@ fn see<T: Real>(
         let first = strips.first().map_or(0, |strip| strip.from);
         for c in 0..p.channels {
             for line in (0..on).step_by(LINE / size_of::<T>()) {
-                fetch(planes.as_ptr().wrapping_offset(first).wrapping_add(c * area + line));
+                prefetch_l1(planes.as_ptr().wrapping_offset(first).wrapping_add(c * area + line));
             }
         }
         return f(&Seen { x: planes, places: &lying.places, strips, fresh: Some(lying.fresh) });

@@ -22,13 +22,13 @@ use crate::gemm::contract::{all, numbers, store};
 use crate::gemm::epilogue::{Follow, Nothing};
 use crate::gemm::operand::copy;
 use crate::gemm::{
-    Columns, Extra, Finish, Job, Kept, Kind, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real,
-    Right, Share, product_of_pairs, turn, width,
+    Columns, Extra, Finish, Job, Kept, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real, Right,
+    Share, TermKind, product_of_pairs, turn, width,
 };
 use crate::layout::copy::{Elements, elements, own};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Held, Scratch, filled};
-use crate::runtime::output::uninit::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::runtime::parallel::pieces;
 use crate::simd::isa::Isa;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
@@ -149,12 +149,13 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let patches = window.patches(d.isa(), &xv, kind.terms(channels));
     let k = ws[1..].iter().product();
     let together = together(d, kind, &patches, images * c.groups, o);
-    let kept = if kind == Kind::Numbers && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
-        let place = Place::of_turned(w.layout.offset(), o, k);
-        packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
-    } else {
-        None
-    };
+    let kept =
+        if kind == TermKind::Elements && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
+            let place = Place::of_turned(w.layout.offset(), o, k);
+            packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
+        } else {
+            None
+        };
     let w = kept.map_or(Weights::Lying(&wv), Weights::Packed);
     let job = Windows { patches, images, groups: c.groups, o, w, kind, together };
     let y = T::windows(d, &job, &Follow { e, extra })?;
@@ -168,14 +169,24 @@ pub(crate) struct Windows<'a, T> {
     groups: usize,
     o: usize,
     w: Weights<'a, T>,
-    kind: Kind,
+    kind: TermKind,
     /// What [`together`] says of it.
     together: Option<usize>,
 }
 
 /// Positions of a task, if [`implicit_gemm::convolve`] is what windows are best multiplied by. AMX multiplies packed panels alone.
-fn together<T: Real>(d: &CpuDevice, kind: Kind, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
-    if kind == Kind::Pairs && d.isa().has_amx() { None } else { implicit_gemm::together(d, p, batch, o) }
+fn together<T: Real>(
+    d: &CpuDevice,
+    kind: TermKind,
+    p: &Patches<'_, T>,
+    batch: usize,
+    o: usize,
+) -> Option<usize> {
+    if kind == TermKind::Bf16Pairs && d.isa().has_amx() {
+        None
+    } else {
+        implicit_gemm::together(d, p, batch, o)
+    }
 }
 
 /// Where the weights of a convolution come from. What does not lie as it is used is for those that [`implicit_gemm::convolve`] does.
@@ -196,7 +207,7 @@ pub(crate) fn windows<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<HostVec<T>> {
     let Windows { ref patches, images, groups, o, w, kind, together } = *job;
-    if let (Weights::Lying(w), Kind::Numbers) = (w, kind) {
+    if let (Weights::Lying(w), TermKind::Elements) = (w, kind) {
         if let Some(windows) = depthwise::of(patches) {
             return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
         }
@@ -234,14 +245,14 @@ pub(crate) fn input_grad<T: Real>(
     let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
     let kind = bf16::kind(d, c.precision, [g, w], o, channels);
     let (gv, wv) = (planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
-    if kind == Kind::Numbers
+    if kind == TermKind::Elements
         && c.groups == 1
         && window.stride == [1; 3]
         && let Some(dx) = grad_sparse::input_grad(d, &window, &gv, &wv, [images, o, channels])?
     {
         return store(d, dx, g.buffer.dtype());
     }
-    if kind == Kind::Numbers && grad_input_nonoverlapping::is_apart(&window) {
+    if kind == TermKind::Elements && grad_input_nonoverlapping::is_apart(&window) {
         let dx =
             grad_input_nonoverlapping::input_grad(d, &window, &gv, &wv, [images, c.groups, o, channels])?;
         return store(d, dx, g.buffer.dtype());
@@ -274,7 +285,7 @@ pub(crate) fn input_grad<T: Real>(
         }
         .simple();
         let area = window.taps.iter().product();
-        let all = which.len() == area && kind == Kind::Numbers;
+        let all = which.len() == area && kind == TermKind::Elements;
         let turned;
         let together = together(d, kind, &patches, images * c.groups, channels);
         let w = if all && together.is_some() {
@@ -282,8 +293,8 @@ pub(crate) fn input_grad<T: Real>(
         } else {
             let numbers = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
             turned = match kind {
-                Kind::Numbers => numbers,
-                Kind::Pairs => bf16::of_numbers(d, &numbers, o, which.len())?,
+                TermKind::Elements => numbers,
+                TermKind::Bf16Pairs => bf16::of_numbers(d, &numbers, o, which.len())?,
             };
             Weights::Lying(&turned)
         };
@@ -371,11 +382,11 @@ pub(crate) fn weight_grad<T: Real>(
     let xv = planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;
     let gv = planes::<T>(d, g, kind, xs[0], gs[1..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, channels);
-    if kind == Kind::Numbers && grad_weight_grouped::is_beside(&patches, c.groups, o) {
+    if kind == TermKind::Elements && grad_weight_grouped::is_beside(&patches, c.groups, o) {
         let dw = grad_weight_grouped::weight_grad(d, &patches, &gv, images, c.groups, o)?;
         return store(d, dw, x.buffer.dtype());
     }
-    if kind == Kind::Numbers
+    if kind == TermKind::Elements
         && c.groups == 1
         && let Some(dw) = grad_sparse::weight_grad(d, &patches, &gv, images, o)?
     {
@@ -497,13 +508,13 @@ fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], Scra
 fn planes<'a, T: Real>(
     d: &CpuDevice,
     v: &View<'a>,
-    kind: Kind,
+    kind: TermKind,
     planes: usize,
     size: usize,
 ) -> Result<Loaded<&'a [T], Scratch<T>>> {
     match kind {
-        Kind::Numbers => load(d, v),
-        Kind::Pairs => bf16::of_view(d, v, planes, size).map(Loaded::Copied),
+        TermKind::Elements => load(d, v),
+        TermKind::Bf16Pairs => bf16::of_view(d, v, planes, size).map(Loaded::Copied),
     }
 }
 

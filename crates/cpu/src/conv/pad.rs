@@ -7,7 +7,7 @@ use super::im2col::Patches;
 use crate::gemm::Real;
 use crate::simd::LINE;
 use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::prefetch::fetch;
+use crate::simd::prefetch::prefetch_l1;
 use std::ops::Range;
 
 /// Copies a line. A short one is copied in less time than a call takes.
@@ -71,7 +71,7 @@ impl<T: Real> Kernel for Fill<'_, T> {
             let next = planes[number * area..].as_ptr().wrapping_add(area);
             for &Part { to: at, from, count } in parts {
                 for line in (0..count * step).step_by(LINE / size_of::<T>()) {
-                    fetch(next.wrapping_add(from + line));
+                    prefetch_l1(next.wrapping_add(from + line));
                 }
                 let to = &mut to[at..at + count];
                 match step {

@@ -9,9 +9,10 @@ use super::operand::Make;
 use crate::CpuDevice;
 use crate::Isa;
 use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::uninit::{At, Block, Compute, Room, Windows, Work, fresh_of, fresh_pieces};
-use crate::simd::float_to_int::Cut;
-use crate::simd::isa::{Kernel, dispatch, formula_or_plain};
+use crate::runtime::output::parallel_fill::{Work, fresh_of, fresh_pieces};
+use crate::runtime::output::uninit::{At, Block, Compute, Room, Windows};
+use crate::simd::float_to_int::SaturatingToInt;
+use crate::simd::isa::{Kernel, dispatch, dispatch_formula_or_plain};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, Scalar, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
@@ -32,8 +33,8 @@ macro_rules! simple_floats {
             fn to<T: Simple>(self) -> T {
                 match const { T::DTYPE } {
                     DType::I64 => T::nearest(Scalar::Int(self.cut())),
-                    DType::I32 => T::nearest(Scalar::Int(Cut::<i32>::cut(self).into())),
-                    DType::U8 => T::nearest(Scalar::Int(Cut::<u8>::cut(self).into())),
+                    DType::I32 => T::nearest(Scalar::Int(SaturatingToInt::<i32>::cut(self).into())),
+                    DType::U8 => T::nearest(Scalar::Int(SaturatingToInt::<u8>::cut(self).into())),
                     DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool => T::nearest(self.value()),
                 }
             }
@@ -112,7 +113,7 @@ pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut Room<'_
         } {
             dispatch(isa, work);
         } else {
-            formula_or_plain::<T, _>(isa, work);
+            dispatch_formula_or_plain::<T, _>(isa, work);
         }
     });
 }

@@ -14,8 +14,9 @@ use crate::layout::copy;
 use crate::lazy::buffer::{CpuBuffer, View};
 use crate::lazy::fusion;
 use crate::runtime::memory::Held;
-use crate::runtime::output::uninit::{BLOCK, Block, Room, Work, fresh_few, fresh_of, is_few};
-use crate::simd::dispatch::Read;
+use crate::runtime::output::parallel_fill::{Work, fresh_few, fresh_of, is_few};
+use crate::runtime::output::uninit::{BLOCK, Block, Room};
+use crate::simd::dispatch::SimdFloat;
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
@@ -64,7 +65,7 @@ pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
 }
 
 /// A float formula.
-fn floats<T: Number + Read, M: Map<N>, const N: usize>(
+fn floats<T: Number + SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {

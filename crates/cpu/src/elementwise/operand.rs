@@ -4,8 +4,9 @@ use super::convert;
 use crate::elementwise::kernels::vector_loop::{self, Copies, Piece, Rows, WINDOW};
 use crate::layout::strided_iter::{Walk, gather};
 use crate::runtime::memory::with_capacity;
-use crate::runtime::output::uninit::{BLOCK, Block, Room, Work, fresh, fresh_of};
-use crate::simd::prefetch::fetch_all;
+use crate::runtime::output::parallel_fill::{Work, fresh, fresh_of};
+use crate::runtime::output::uninit::{BLOCK, Block, Room};
+use crate::simd::prefetch::prefetch_lines;
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Layout, Result, bf16, f16};
 
@@ -271,7 +272,7 @@ impl<'a, T: Number> Operand<'a, T> {
     /// Has what lies from number `start` on fetched, of elements that formulas read where they lie.
     pub(crate) fn fetch(&self, start: usize, n: usize) {
         if let Operand::Slice(x) = self {
-            fetch_all(x.as_ptr().wrapping_add(start), n);
+            prefetch_lines(x.as_ptr().wrapping_add(start), n);
         }
     }
     /// The elements number `start` to `start + n`, if they lie somewhere.

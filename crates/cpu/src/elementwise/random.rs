@@ -4,9 +4,10 @@
 //! in lanes, then the numbers.
 
 use super::operand::{Make, Number, misuse};
-use crate::runtime::output::uninit::{BLOCK, Room, Work, fresh};
+use crate::runtime::output::parallel_fill::{Work, fresh};
+use crate::runtime::output::uninit::{BLOCK, Room};
 use crate::simd::isa::{Kernel, dispatch};
-use crate::simd::scalar_lane::V;
+use crate::simd::scalar_lane::ScalarLane;
 use crate::{CpuDevice, Isa};
 use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
@@ -128,12 +129,12 @@ impl<C: Draw> Numbers<C> for Normal<C> {
     #[inline(always)]
     fn numbers(self, words: &[u32], out: &mut [C; BLOCK]) {
         let words = &words[..BLOCK * C::WORDS];
-        let (mean, std) = (V(self.mean), V(self.std));
+        let (mean, std) = (ScalarLane(self.mean), ScalarLane(self.std));
         for (j, y) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let (first, second) = (V(C::unit(words, 2 * j)), V(C::unit(words, 2 * j + 1)));
-            let radius = (V::lit(-2.0) * (V::lit(1.0) - first).log()).sqrt();
+            let (first, second) = (ScalarLane(C::unit(words, 2 * j)), ScalarLane(C::unit(words, 2 * j + 1)));
+            let radius = (ScalarLane::lit(-2.0) * (ScalarLane::lit(1.0) - first).log()).sqrt();
             // Below 2 pi, where the moderate functions have the bits of the others.
-            let angle = V::lit(std::f64::consts::TAU) * second;
+            let angle = ScalarLane::lit(std::f64::consts::TAU) * second;
             *y = [math::cos_moderate(angle), math::sin_moderate(angle)]
                 .map(|turned| (radius * turned).fma(std, mean).0);
         }

@@ -11,9 +11,9 @@ use crate::lazy::buffer::View;
 use crate::runtime::memory::Held;
 use crate::runtime::output::uninit::{BLOCK, Block, Room};
 use crate::runtime::parallel::pieces;
-use crate::simd::dispatch::{Folding, Read, Reading, Reads, read};
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
 use crate::simd::isa::Isa;
-use crate::simd::scalar_lane::V;
+use crate::simd::scalar_lane::ScalarLane;
 use elinvar_core::host::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
 use elinvar_ops::backend::UpdateItem;
@@ -36,8 +36,8 @@ pub(crate) fn update<U: Update<M, R>, const M: usize, const R: usize>(
     let (straight_wide, straight_narrow) = (straight(d, &wide)?, straight(d, &narrow)?);
     let wide = all_pieces::<f64, M, R>(wide, &straight_wide)?;
     let narrow = all_pieces::<f32, M, R>(narrow, &straight_narrow)?;
-    run(d, wide, &|x, r| read(d.isa(), Change(*u, x, r)));
-    run(d, narrow, &|x, r| read(d.isa(), Change(*u, x, r)));
+    run(d, wide, &|x, r| run_lanes(d.isa(), Change(*u, x, r)));
+    run(d, narrow, &|x, r| run_lanes(d.isa(), Change(*u, x, r)));
     Ok(())
 }
 
@@ -52,23 +52,23 @@ const TILE: usize = 64;
 /// The kernel of a formula.
 struct Change<'a, U, T, const M: usize, const R: usize>(U, [&'a mut [T]; M], [&'a [T]; R]);
 
-impl<U: Update<M, R>, T: Read, const M: usize, const R: usize> Reads for Change<'_, U, T, M, R> {
+impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> LaneKernel for Change<'_, U, T, M, R> {
     type T = T;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<T> + Lane, F: Folding<T>, S: Reading<T> + Lane>(self) {
-        if const { S::AT_ONCE > 1 } { self.in_turn::<S>() } else { self.by_tiles() }
+    fn run<L: SimdLanes<T> + Lane, F: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+        if const { S::WIDTH > 1 } { self.in_turn::<S>() } else { self.by_tiles() }
     }
 }
 
-impl<U: Update<M, R>, T: Read, const M: usize, const R: usize> Change<'_, U, T, M, R> {
+impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> Change<'_, U, T, M, R> {
     /// Register after register: a square root and a quotient take so long that a processor looks ahead to the next ones anyway.
     #[inline(always)]
-    fn in_turn<S: Reading<T> + Lane>(self) {
+    fn in_turn<S: SimdLanes<T> + Lane>(self) {
         let Change(u, mut x, read) = self;
         let n = x[0].len();
         let mut i = 0;
-        while i + S::AT_ONCE <= n {
+        while i + S::WIDTH <= n {
             let (mut a, mut b) = ([S::splat(T::ZERO); M], [S::splat(T::ZERO); R]);
             for (a, x) in a.iter_mut().zip(&x) {
                 *a = S::load(&x[i..]);
@@ -79,7 +79,7 @@ impl<U: Update<M, R>, T: Read, const M: usize, const R: usize> Change<'_, U, T, 
             for (x, new) in x.iter_mut().zip(u.lane(a, b)) {
                 new.store(&mut x[i..]);
             }
-            i += S::AT_ONCE;
+            i += S::WIDTH;
         }
         if i < n {
             // What is left, with zeros behind.
@@ -110,11 +110,11 @@ impl<U: Update<M, R>, T: Read, const M: usize, const R: usize> Change<'_, U, T, 
                 *other = &r[..n];
             }
             for (i, x) in x[0].iter_mut().enumerate() {
-                let mut b = [V(T::ZERO); R];
+                let mut b = [ScalarLane(T::ZERO); R];
                 for (b, other) in b.iter_mut().zip(&others) {
-                    *b = V(other[i]);
+                    *b = ScalarLane(other[i]);
                 }
-                *x = u.lane([V(*x); M], b)[0].0;
+                *x = u.lane([ScalarLane(*x); M], b)[0].0;
             }
             return;
         }
@@ -133,12 +133,12 @@ impl<U: Update<M, R>, T: Read, const M: usize, const R: usize> Change<'_, U, T, 
                 *other = tile(&r[start..][..len], end);
             }
             for i in 0..TILE {
-                let (mut a, mut b) = ([V(T::ZERO); M], [V(T::ZERO); R]);
+                let (mut a, mut b) = ([ScalarLane(T::ZERO); M], [ScalarLane(T::ZERO); R]);
                 for (a, old) in a.iter_mut().zip(&old) {
-                    *a = V(old[i]);
+                    *a = ScalarLane(old[i]);
                 }
                 for (b, other) in b.iter_mut().zip(&others) {
-                    *b = V(other[i]);
+                    *b = ScalarLane(other[i]);
                 }
                 for (made, new) in made.iter_mut().zip(u.lane(a, b)) {
                     made[i] = new.0;

@@ -10,11 +10,11 @@
 
 use super::kernels::as_pairs;
 use super::{
-    AsTaps, Columns, Finish, Job, Kind, Left, Lines, Matrix, Numbers, PITCH, Panels, Real, Right, Windows,
-    product, turn, width,
+    AsTaps, Columns, Finish, Job, Left, Lines, Matrix, Numbers, PITCH, Panels, Real, Right, TermKind,
+    Windows, product, turn, width,
 };
 use crate::CpuDevice;
-use crate::simd::isa::{Copies, Isa, Kernel, dispatch};
+use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::{Lane, LaneInt};
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub(super) fn products(
     let left: &dyn Left<f32> = left.as_ref().map_or(&x, |m| m);
     let right: &dyn Right<f32> = right.as_ref().map_or(&w, |m| m);
     let share = super::share::<f32>(d, [batch, m, k.div_ceil(2), n]);
-    let job = Job { batch, m, k: k.div_ceil(2), n, left, right, finish, share, kind: Kind::Pairs };
+    let job = Job { batch, m, k: k.div_ceil(2), n, left, right, finish, share, kind: TermKind::Bf16Pairs };
     product_of_pairs(d, &job).map(Some)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn are_multiplied(isa: Isa) -> bool {
 /// # Errors
 /// `OutOfMemory`.
 pub(crate) fn product_of_pairs<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVec<T>> {
-    if const { !T::HALVES } || job.kind == Kind::Numbers || !d.isa().has_amx() {
+    if const { !T::WIDENS_F16 } || job.kind == TermKind::Elements || !d.isa().has_amx() {
         return product(d, job);
     }
     product(d, &Job { left: &Packing(job.left), right: &Packing(job.right), ..*job })
@@ -160,7 +160,7 @@ struct Pack<'a> {
 
 impl Kernel for Pack<'_> {
     type Out = ();
-    const COPIES: Copies = Copies::Pairs;
+    const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
         let Pack { src, at, down, across, apart, rows, cols, whole, dst, pitch } = self;

@@ -3,7 +3,7 @@
 use super::kernels::Tile;
 use super::operand::{Matrix, copy};
 use super::{Numbers, Real};
-use crate::simd::dispatch::{Folding, Reading, Reads, read};
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use crate::simd::isa::Isa;
 use elinvar_ops::backend::Epilogue;
 use elinvar_ops::lane::Lane;
@@ -61,7 +61,7 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
         if isa.has_formulas()
             && let Some(x) = self.lying()
         {
-            return read(isa, OfTile { follow: self, x, tile });
+            return run_lanes(isa, OfTile { follow: self, x, tile });
         }
         for (i, row) in rows.enumerate() {
             self.finish(isa, batch, row, col, tile.row(i));
@@ -116,7 +116,7 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Follow<'_, T, E, N> {
     fn each(&self, isa: Isa, x: [&[T]; N], y: &mut [T]) {
         // Where formulas are not compiled, they are called: an fma is a call there anyway.
         if isa.has_formulas() {
-            read(isa, Lanes { e: self.e, x, y });
+            run_lanes(isa, Lanes { e: self.e, x, y });
         } else {
             for (i, y) in y.iter_mut().enumerate() {
                 *y = self.e.lane(*y, x.map(|x| x[i]));
@@ -154,7 +154,7 @@ const FEW: usize = 16;
 
 /// The formula on a window.
 #[inline(always)]
-fn window<T: Real, R: Reading<T> + Lane, E: Epilogue<N>, const N: usize, const W: usize>(
+fn window<T: Real, R: SimdLanes<T> + Lane, E: Epilogue<N>, const N: usize, const W: usize>(
     e: &E,
     y: &mut [T; W],
     x: [&[T; W]; N],
@@ -166,7 +166,7 @@ fn window<T: Real, R: Reading<T> + Lane, E: Epilogue<N>, const N: usize, const W
             *a = R::load(&x[j..]);
         }
         e.lane(R::load(&y[j..]), all).store(&mut y[j..]);
-        j += R::AT_ONCE;
+        j += R::WIDTH;
     }
 }
 
@@ -175,8 +175,8 @@ fn window<T: Real, R: Reading<T> + Lane, E: Epilogue<N>, const N: usize, const W
 fn row<T, M, S, E, const N: usize>(e: &E, x: [&[T]; N], y: &mut [T])
 where
     T: Real,
-    M: Reading<T> + Lane,
-    S: Reading<T> + Lane,
+    M: SimdLanes<T> + Lane,
+    S: SimdLanes<T> + Lane,
     E: Epilogue<N>,
 {
     let zeros = [T::ZERO; WINDOW];
@@ -203,11 +203,11 @@ where
     }
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> Reads for Lanes<'_, T, E, N> {
+impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for Lanes<'_, T, E, N> {
     type T = T;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
+    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         row::<T, M, S, E, N>(self.e, self.x, self.y);
     }
 }
@@ -220,11 +220,11 @@ struct OfTile<'a, 'b, 'c, T, E, const N: usize> {
     tile: &'a mut Tile<'c, T>,
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> Reads for OfTile<'_, '_, '_, T, E, N> {
+impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for OfTile<'_, '_, '_, T, E, N> {
     type T = T;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
+    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let Self { follow, x, tile } = self;
         let (batch, first, col) = (tile.batch, tile.rows.start, tile.cols.start);
         let mut at = [0; N];

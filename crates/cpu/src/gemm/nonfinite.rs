@@ -1,7 +1,7 @@
 //! Numbers with which a term of zero is more than nothing: factors that are not finite, and sums of -0.
 
 use super::Real;
-use crate::simd::isa::{Copies, Isa, Kernel, dispatch};
+use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_ops::lane::LaneInt;
 
 /// Are all numbers finite?
@@ -13,7 +13,7 @@ struct Finite<'a, T>(&'a [T]);
 
 impl<T: Real> Kernel for Finite<'_, T> {
     type Out = bool;
-    const COPIES: Copies = Copies::Low;
+    const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
     fn run(self) -> bool {
         /// As many as make some registers of any kind.
@@ -39,7 +39,7 @@ struct Negative<'a, T>(&'a [T]);
 
 impl<T: Real> Kernel for Negative<'_, T> {
     type Out = bool;
-    const COPIES: Copies = Copies::Low;
+    const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
     fn run(self) -> bool {
         let negative = (-T::lit(0.0)).to_bits();

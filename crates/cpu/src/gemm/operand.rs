@@ -1,12 +1,12 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{After, Kind, Lines, Narrow, PITCH, Panels, Tile, halves, narrow, turn, width};
+use super::kernels::{After, Lines, Narrow, PITCH, Panels, TermKind, Tile, halves, narrow, turn, width};
 use super::prepack::Kept;
 use crate::simd::LINE;
 use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::prefetch::fetch;
-use crate::simd::quad::Half;
+use crate::simd::prefetch::prefetch_l1;
+use crate::simd::quad::Float16;
 use elinvar_core::{Element, bf16, f16};
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ pub(crate) trait Windows<T>: Sync {
     /// How many columns to take together.
     fn together(&self) -> usize;
     /// Adds all terms of a tile, whose rows were packed, chunk after chunk.
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: Kind, left: &[T]);
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: TermKind, left: &[T]);
 }
 
 /// Columns of a right factor whose terms are neighbours.
@@ -172,7 +172,7 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
             Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
                 let data = &data[self.at(batch, terms.start, cols.start) as usize..];
                 let (step, across) = (self.row as usize, width::<T>(isa));
-                Some(Panels { data, step, across, kind: Kind::Numbers, after: After::NOTHING })
+                Some(Panels { data, step, across, kind: TermKind::Elements, after: After::NOTHING })
             }
             Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
         }
@@ -230,7 +230,7 @@ impl<T: Real, const W: usize> Kernel for SideBySide<'_, T, W> {
             let from = (at + r as isize * step) as usize;
             let soon = src.as_ptr().wrapping_offset(from as isize + AHEAD * step);
             for line in (0..count * W).step_by(LINE / size_of::<T>()) {
-                fetch(soon.wrapping_add(line));
+                prefetch_l1(soon.wrapping_add(line));
             }
             let row = src[from..from + count * W].as_chunks::<W>().0;
             for (p, x) in row.iter().enumerate() {
@@ -261,11 +261,11 @@ pub(crate) fn copy<T: Real>(
         Numbers::F16(src) if step.0 == 1 || step.1 == 1 => {
             halves(isa, src, at, step, rows, cols, dst, pitch);
         }
-        Numbers::F16(src) => each(src, at, step, rows, cols, dst, pitch, Half::wide::<T>),
+        Numbers::F16(src) => each(src, at, step, rows, cols, dst, pitch, Float16::wide::<T>),
         Numbers::BF16(src) if step.0 == 1 || step.1 == 1 => {
             halves(isa, src, at, step, rows, cols, dst, pitch);
         }
-        Numbers::BF16(src) => each(src, at, step, rows, cols, dst, pitch, Half::wide::<T>),
+        Numbers::BF16(src) => each(src, at, step, rows, cols, dst, pitch, Float16::wide::<T>),
     }
 }
 
@@ -327,7 +327,7 @@ impl<T: Real> Region<'_, T> {
             let from = (self.at + r as isize * self.step) as usize;
             let soon = self.src.as_ptr().wrapping_offset(from as isize + self.step);
             for line in (0..self.cols).step_by(LINE / size_of::<T>()) {
-                fetch(soon.wrapping_add(line));
+                prefetch_l1(soon.wrapping_add(line));
             }
             line[..self.cols].copy_from_slice(&self.src[from..from + self.cols]);
         }

@@ -3,7 +3,7 @@
 //! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
 //! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
 
-use super::{After, Kind, Matrix, Panels, Real, Right, are_finite, each, width};
+use super::{After, Matrix, Panels, Real, Right, TermKind, are_finite, each, width};
 use crate::CpuDevice;
 use crate::runtime::memory::{self, Held, filled};
 use crate::simd::LINE;
@@ -243,6 +243,6 @@ impl<'a, T> Kept<'a, T> {
         // All chunks before this one are whole.
         let data = &self.data[terms.start * self.padded + cols.start * k..];
         let after = After { is_far: true, ..After::NOTHING };
-        Panels { data, step: w, across: w * k, kind: Kind::Numbers, after }
+        Panels { data, step: w, across: w * k, kind: TermKind::Elements, after }
     }
 }

@@ -1,7 +1,7 @@
 //! Products whose factors are shared by nobody: each task packs what it multiplies, or reads it where it lies.
 
 use super::kernels::{LEAST, Lines, PITCH, Tile, height, width};
-use super::{Columns, Job, Kind, Real, SKINNY, TOGETHER, chunks, each, is_close};
+use super::{Columns, Job, Real, SKINNY, TOGETHER, TermKind, chunks, each, is_close};
 use crate::CpuDevice;
 use crate::runtime::scratch::scratch;
 use elinvar_core::Result;
@@ -15,7 +15,7 @@ impl<T: Real> Job<'_, T> {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
             if isa.has_fma()
                 && rows.len() <= SKINNY
-                && (self.kind == Kind::Numbers || cols.len() >= LEAST)
+                && (self.kind == TermKind::Elements || cols.len() >= LEAST)
                 && let Some(columns) = self.right.columns(b, cols.clone())
             {
                 return self.skinny(d, tile, columns);
@@ -23,7 +23,7 @@ impl<T: Real> Job<'_, T> {
             // What is used by few tiles, or stays in the second-level cache as it is, is not worth packing.
             let few = self.m <= 2 * height::<T>(isa) || is_close::<T>(self.k, self.n);
             // Panels of pairs do not lie in memory: two terms of a column are no neighbours there.
-            let whole = if few && self.kind == Kind::Numbers { cols.len() / w * w } else { 0 };
+            let whole = if few && self.kind == TermKind::Elements { cols.len() / w * w } else { 0 };
             if whole == cols.len() && self.as_it_lies(d, tile) {
                 return Ok(());
             }

@@ -5,12 +5,12 @@ use super::{Finish, Matrix, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, Windows};
 use crate::runtime::scratch::Shelf;
-use crate::simd::dispatch::Read;
-use crate::simd::vector::Registers;
+use crate::simd::dispatch::SimdFloat;
+use crate::simd::vector::SimdElement;
 use elinvar_core::{HostData, HostVec, Precision, Result};
 
 /// f32 or f64: a type in which contractions are computed.
-pub(crate) trait Real: Registers + Read {
+pub(crate) trait Real: SimdElement + SimdFloat {
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
     /// Memory of this thread for use in between.

@@ -7,7 +7,7 @@
 use super::kernels::{
     After, FEW, Few, GROUP, Lines, PITCH, Panels, Tile, few, multiply_into, panel, turn, width,
 };
-use super::{Columns, Cut, FINE, Job, Kind, Numbers, Real, Share, chunks, even, fair};
+use super::{Columns, Cut, FINE, Job, Numbers, Real, Share, TermKind, chunks, even, fair};
 use crate::CpuDevice;
 use crate::runtime::parallel::try_in_turn;
 use crate::runtime::scratch::scratch;
@@ -39,7 +39,7 @@ impl<T: Real> Job<'_, T> {
     pub(super) fn is_broad(&self) -> bool {
         has_broad::<T>()
             && self.share == Share::Nothing
-            && self.kind == Kind::Numbers
+            && self.kind == TermKind::Elements
             && ROWS.contains(&self.m)
             && self.k > 0
             && (self.m * (self.k + self.n) < self.k * self.n || self.n < NARROW && self.k >= MANY_TERMS)

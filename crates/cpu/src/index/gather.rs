@@ -10,7 +10,8 @@ use crate::layout::strided_iter::{self, Walk};
 use crate::lazy::buffer::View;
 use crate::lazy::gather::columns_of;
 use crate::runtime::memory::with_capacity;
-use crate::runtime::output::uninit::{BLOCK, Room, fresh};
+use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::uninit::{BLOCK, Room};
 use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

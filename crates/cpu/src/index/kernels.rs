@@ -84,7 +84,8 @@ impl Near {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (groups, to);
         if done {
-            room.count(count * GROUP);
+            // SAFETY: `by_256` and `by_512` write `GROUP` elements for each of `count` groups.
+            unsafe { room.count(count * GROUP) };
         }
         done
     }
@@ -129,7 +130,7 @@ unsafe fn by_256(row: *const f32, groups: &[Group], to: *mut MaybeUninit<f32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::uninit::fresh_few;
+    use crate::runtime::output::parallel_fill::fresh_few;
 
     #[test]
     fn each_result_is_the_element_of_its_place() {

@@ -6,7 +6,8 @@ use crate::elementwise::operand::{Number, Operand, misuse};
 use crate::layout::kernels::transpose::{Blocks, turned};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::Held;
-use crate::runtime::output::uninit::{BLOCK, Block, Moving, Room, fresh, moving};
+use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::uninit::{BLOCK, Block, Moving, Room, moving};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,

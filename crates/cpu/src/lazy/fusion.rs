@@ -15,8 +15,9 @@ use crate::elementwise::map::{OPERANDS, fill};
 use crate::elementwise::operand::{self, Operand, together};
 use crate::layout::copy;
 use crate::runtime::memory;
-use crate::runtime::output::uninit::{Block, Room, fresh, fresh_many};
-use crate::simd::prefetch::fetch_all;
+use crate::runtime::output::parallel_fill::{fresh, fresh_many};
+use crate::runtime::output::uninit::{Block, Room};
+use crate::simd::prefetch::prefetch_lines;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::backend;
@@ -244,7 +245,7 @@ fn compute(plan: &Arc<Plan>) -> Result<HostData> {
                     }
                 };
                 if is_far {
-                    rooms.iter().for_each(|room| fetch_all(room.place(), n));
+                    rooms.iter().for_each(|room| prefetch_lines(room.place(), n));
                     operands.iter().for_each(|x| x.fetch(start + n, n));
                 }
                 let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();

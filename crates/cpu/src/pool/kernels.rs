@@ -87,7 +87,8 @@ pub(crate) fn largest<Y: Outcome>(isa: Isa, windows: &Windows, x: &[f32], room: 
         #[cfg(target_arch = "aarch64")]
         Level::Neon => dispatch(isa, Largest::<float32x4_t, Y> { windows, x, y, registers: PhantomData }),
     }
-    room.count(n);
+    // SAFETY: `Largest` writes a result for each line and column of windows, which are `n`.
+    unsafe { room.count(n) };
     true
 }
 
@@ -266,8 +267,8 @@ impl<V: Picks> Kernel for Columns<'_, V> {
                 for &line in lines {
                     let v = V::load(x.as_ptr().add(line as usize + at));
                     let above = v.above(most);
-                    most = v.or_else(most, above);
-                    place = V::splat(f32::from_bits(line)).or_else(place, above);
+                    most = v.select(most, above);
+                    place = V::splat(f32::from_bits(line)).select(place, above);
                 }
                 most.store(best.as_mut_ptr().add(at));
                 place.store(found.as_mut_ptr().add(at).cast());
@@ -381,8 +382,8 @@ impl Outcome for i64 {
                 }
                 for k in 0..TAPS {
                     let above = taps[k].above(best);
-                    best = taps[k].or_else(best, above);
-                    place = V::splat(f32::from_bits((i * pitch + k) as u32)).or_else(place, above);
+                    best = taps[k].select(best, above);
+                    place = V::splat(f32::from_bits((i * pitch + k) as u32)).select(place, above);
                 }
             }
             place.store(found.as_mut_ptr());

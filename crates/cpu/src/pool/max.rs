@@ -7,8 +7,9 @@ use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::{Number, Stage};
 use crate::runtime::memory::filled;
-use crate::runtime::output::uninit::{Room, fresh_pieces};
-use crate::simd::isa::{Isa, Kernel, formula};
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::uninit::Room;
+use crate::simd::isa::{Isa, Kernel, dispatch_formula};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
 use std::ops::Range;
 
@@ -30,12 +31,12 @@ pub(super) fn of_dtype(
     ) -> Result<HostData> {
         if places {
             let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, i64>| {
-                formula::<T, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
             };
             return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
         }
         let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, T>| {
-            formula::<T, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+            dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
         };
         store(max(d, x, planes, plane, &each)?)
     }
@@ -43,7 +44,7 @@ pub(super) fn of_dtype(
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(windows) = two_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
                 if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
@@ -51,7 +52,7 @@ pub(super) fn of_dtype(
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(apart) = far_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
                 if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
@@ -59,7 +60,7 @@ pub(super) fn of_dtype(
         DType::F32 | DType::F16 | DType::BF16 if let Some(apart) = far_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
                 if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
                 }
             };
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))
@@ -67,7 +68,7 @@ pub(super) fn of_dtype(
         DType::F32 | DType::F16 | DType::BF16 if let Some(windows) = two_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
                 if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
                 }
             };
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))

@@ -5,7 +5,7 @@
 
 use super::source::{Number, Stage};
 use crate::reduce::kernels::block::{Folds, IN_REGISTERS};
-use crate::simd::isa::{Isa, Kernel, formula_or_plain};
+use crate::simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use elinvar_core::order::LANES;
 #[cfg(target_arch = "x86_64")]
 use elinvar_core::order::fold_block;
@@ -34,7 +34,7 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         T: Element,
     {
         let _ = far;
-        formula_or_plain::<T, _>(isa, Block { terms, f: PhantomData::<Self> })
+        dispatch_formula_or_plain::<T, _>(isa, Block { terms, f: PhantomData::<Self> })
     }
     /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `far`: as for [`Combine::block`].
     #[inline]
@@ -114,7 +114,7 @@ macro_rules! float {
             fn neutral() -> $t { -0.0 }
             #[inline]
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                if terms.len() <= 16 { formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
+                if terms.len() <= 16 { dispatch_formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
             }
             #[inline]
             fn rows(isa: Isa, x: &[$t], n: usize, far: bool, out: &mut [$t]) {
@@ -159,7 +159,7 @@ macro_rules! float {
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
                 match <$t as Folds>::largest(isa, terms, far) {
                     Some(extreme) => extreme,
-                    None => formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Max> }),
+                    None => dispatch_formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Max> }),
                 }
             }
             #[inline(always)]
@@ -181,7 +181,7 @@ macro_rules! float {
             fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
                 match <$t as Folds>::smallest(isa, terms, far) {
                     Some(extreme) => extreme,
-                    None => formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Min> }),
+                    None => dispatch_formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Min> }),
                 }
             }
             #[inline(always)]

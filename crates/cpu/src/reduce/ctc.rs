@@ -15,7 +15,7 @@ use crate::lazy::buffer::View;
 use crate::runtime::memory::{Held, filled};
 use crate::runtime::output::column_blocks::{Matrices, Stripe, Stripes, fresh_stripes};
 use crate::runtime::output::uninit::Room;
-use crate::simd::dispatch::{Folding, Reading, Reads, read};
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
@@ -169,7 +169,7 @@ fn forwards<C: Float, F: Map<4>>(
         while let Some(stripe) = stripes.next() {
             let group = Group::new(of, stripe);
             group.stage(may, 0, &mut scratch.may);
-            read(d.isa(), Forwards { f: *f, group, x, front, ends, scratch: &mut scratch, stripes });
+            run_lanes(d.isa(), Forwards { f: *f, group, x, front, ends, scratch: &mut scratch, stripes });
         }
         Ok(())
     })?;
@@ -187,11 +187,11 @@ struct Forwards<'a, 'y, C, F> {
     stripes: &'a mut Stripes<'y, C>,
 }
 
-impl<C: Float, F: Map<4>> Reads for Forwards<'_, '_, C, F> {
+impl<C: Float, F: Map<4>> LaneKernel for Forwards<'_, '_, C, F> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let Forwards { f, group, x, front, ends, scratch, stripes } = self;
         let Scratch { len, there, may, others: [before, after, here, sums, _] } = scratch;
         let (len, never) = (*len, C::lit(f64::NEG_INFINITY));
@@ -229,7 +229,7 @@ fn window<C>(x: &[C], at: usize) -> &[C; WINDOW] {
 
 /// A window of a step: its sums, and with `here` the elements, which lie [`GAP`] further on.
 #[inline(always)]
-fn step<C: Float, R: Reading<C> + Lane, F: Map<4>>(
+fn step<C: Float, R: SimdLanes<C> + Lane, F: Map<4>>(
     f: F,
     before: &[C],
     [there, may, here]: [&[C]; 3],
@@ -247,7 +247,7 @@ fn step<C: Float, R: Reading<C> + Lane, F: Map<4>>(
         sum.store(&mut y[i..]);
         let between = R::load(&there[i..]).eq(R::lit(0.0));
         R::select(between, R::lit(f64::NEG_INFINITY), sum + R::load(&here[i..])).store(&mut a[i..]);
-        i += R::AT_ONCE;
+        i += R::WIDTH;
     }
     sums[at..][..WINDOW].copy_from_slice(&y);
     after[at + GAP..][..WINDOW].copy_from_slice(&a);
@@ -271,7 +271,7 @@ fn backwards<C: Float, F: Map<5>>(
             let group = Group::new(of, stripe);
             group.stage(may, 0, &mut scratch.may);
             group.stage(g, 0, &mut scratch.others[0]);
-            read(d.isa(), Backwards { f: *f, group, x, sums, ends, scratch: &mut scratch, stripes });
+            run_lanes(d.isa(), Backwards { f: *f, group, x, sums, ends, scratch: &mut scratch, stripes });
         }
         Ok(())
     })?;
@@ -289,11 +289,11 @@ struct Backwards<'a, 'y, C, F> {
     stripes: &'a mut Stripes<'y, C>,
 }
 
-impl<C: Float, F: Map<5>> Reads for Backwards<'_, '_, C, F> {
+impl<C: Float, F: Map<5>> LaneKernel for Backwards<'_, '_, C, F> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let Backwards { f, group, x, sums, ends, scratch, stripes } = self;
         let Scratch { len, there, may, others: [by, new, here, y, after] } = scratch;
         let Sizes { t, s, .. } = group.of;
@@ -333,7 +333,7 @@ impl<C: Float, F: Map<5>> Reads for Backwards<'_, '_, C, F> {
 
 /// A window of the gradient by a step's elements, from that by the elements after, `by`, and their sums, `after`.
 #[inline(always)]
-fn step_back<C: Float, R: Reading<C> + Lane, F: Map<5>>(
+fn step_back<C: Float, R: SimdLanes<C> + Lane, F: Map<5>>(
     f: F,
     [there, may, here, y, after, by]: [&[C]; 6],
     at: usize,
@@ -351,7 +351,7 @@ fn step_back<C: Float, R: Reading<C> + Lane, F: Map<5>>(
         let sum = f.lane([sum, a, R::load(&after[2][i..]), R::load(&by[2][i..]), R::load(&may[i..])]);
         let between = R::load(&there[i..]).eq(R::lit(0.0));
         R::select(between, R::lit(0.0), sum).store(&mut all[i..]);
-        i += R::AT_ONCE;
+        i += R::WIDTH;
     }
     new[at..][..WINDOW].copy_from_slice(&all);
 }

@@ -7,8 +7,8 @@ use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
 use crate::elementwise::operand::Make;
 use crate::lazy::buffer::View;
-use crate::runtime::output::uninit::fresh_pieces;
-use crate::simd::dispatch::Read;
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::simd::dispatch::SimdFloat;
 use crate::simd::isa::Isa;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
@@ -18,7 +18,7 @@ use elinvar_ops::fold::Sum;
 pub(crate) const FEW: usize = 16;
 
 /// f32 or f64.
-pub(crate) trait Float: Number + Read + PartialOrd {
+pub(crate) trait Float: Number + SimdFloat + PartialOrd {
     /// Zero, positive.
     const NOTHING: Self;
     /// What the lanes of a fold start from.

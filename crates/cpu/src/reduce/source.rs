@@ -3,10 +3,10 @@
 //! Nothing here depends on a formula: kernels see contiguous blocks of the type in which they compute. A block that lies
 //! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
 
+#[cfg(target_arch = "x86_64")]
+use super::kernels::f16_sums;
 use crate::CpuDevice;
 use crate::elementwise::convert;
-#[cfg(target_arch = "x86_64")]
-use crate::elementwise::kernels::convert_f16;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Held, filled};
 use crate::runtime::output::uninit::Room;
@@ -101,8 +101,8 @@ impl Number for f32 {
         sums: &mut [f32],
     ) -> bool {
         match data {
-            HostData::F16(v) => convert_f16::add(isa, v, base, places, sums),
-            HostData::BF16(v) => convert_f16::add(isa, v, base, places, sums),
+            HostData::F16(v) => f16_sums::add(isa, v, base, places, sums),
+            HostData::BF16(v) => f16_sums::add(isa, v, base, places, sums),
             _ => false,
         }
     }
@@ -110,8 +110,8 @@ impl Number for f32 {
     fn sum_halves(isa: Isa, data: &HostData, at: usize, n: usize, sums: &mut [f32]) -> bool {
         let end = at + n * sums.len();
         match data {
-            HostData::F16(v) => convert_f16::sum_rows(isa, &v[at..end], n, sums),
-            HostData::BF16(v) => convert_f16::sum_rows(isa, &v[at..end], n, sums),
+            HostData::F16(v) => f16_sums::sum_rows(isa, &v[at..end], n, sums),
+            HostData::BF16(v) => f16_sums::sum_rows(isa, &v[at..end], n, sums),
             _ => false,
         }
     }

@@ -5,7 +5,7 @@
 //! missing is added. How it can be wrong: there. The tests compare each operation with the plain reading.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
-use super::dispatch::{Folding, Reading};
+use super::dispatch::{ReduceLanes, SimdLanes};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
 use elinvar_ops::math::moderate_bound;
@@ -15,23 +15,23 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Numbers of a register.
-const LANES: usize = 16;
+const F32_LANES: usize = 16;
 
 /// `K` registers of f32.
 ///
 /// Values of these three types are made in work that `reading::read` runs, on processors with AVX-512 F and DQ. That is what makes
 /// each operation here sound.
 #[derive(Clone, Copy)]
-pub(crate) struct Wide<const K: usize>([__m512; K]);
+pub(crate) struct Avx512Lane<const K: usize>([__m512; K]);
 /// The bits of so many f32, or so many i32.
 #[derive(Clone, Copy)]
-pub(crate) struct WideInt<const K: usize>([__m512i; K]);
+pub(crate) struct Avx512IntLane<const K: usize>([__m512i; K]);
 /// A truth value for each.
 #[derive(Clone, Copy)]
-pub(crate) struct WideMask<const K: usize>([__mmask16; K]);
+pub(crate) struct Avx512MaskLane<const K: usize>([__mmask16; K]);
 
 /// Registers side by side, at most.
-const MOST: usize = 6;
+const MAX_REGISTERS: usize = 6;
 
 /// The body for each register, written out: numbers stay in registers only if every index of theirs is a constant before the
 /// compiler decides where they live. (No closures, which would be compiled without the instruction set.)
@@ -40,7 +40,7 @@ macro_rules! each_register {
         each_register!(@ $i, $body, 0 1 2 3 4 5)
     };
     (@ $i:ident, $body:expr, $($number:literal)*) => {{
-        const { assert!(K <= MOST) };
+        const { assert!(K <= MAX_REGISTERS) };
         $(if K > $number {
             let $i = $number;
             $body
@@ -57,31 +57,31 @@ macro_rules! each {
         $out(all)
     }};
     // SAFETY: as above.
-    (float, $i:ident => $body:expr) => { each!(Wide(unsafe { _mm512_setzero_ps() }): $i => $body) };
+    (float, $i:ident => $body:expr) => { each!(Avx512Lane(unsafe { _mm512_setzero_ps() }): $i => $body) };
     // SAFETY: as above.
-    (int, $i:ident => $body:expr) => { each!(WideInt(unsafe { _mm512_setzero_si512() }): $i => $body) };
-    (mask, $i:ident => $body:expr) => { each!(WideMask(0): $i => $body) };
+    (int, $i:ident => $body:expr) => { each!(Avx512IntLane(unsafe { _mm512_setzero_si512() }): $i => $body) };
+    (mask, $i:ident => $body:expr) => { each!(Avx512MaskLane(0): $i => $body) };
 }
 
-impl<const K: usize> Reading<f32> for Wide<K> {
-    const AT_ONCE: usize = K * LANES;
+impl<const K: usize> SimdLanes<f32> for Avx512Lane<K> {
+    const WIDTH: usize = K * F32_LANES;
     #[inline(always)]
     fn load(from: &[f32]) -> Self {
-        let from = &from[..K * LANES];
+        let from = &from[..K * F32_LANES];
         // SAFETY of the loads: the line above.
-        each!(float, i => in_turn(_mm512_loadu_ps(from.as_ptr().add(i * LANES))))
+        each!(float, i => in_turn(_mm512_loadu_ps(from.as_ptr().add(i * F32_LANES))))
     }
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
-        let to = &mut to[..K * LANES];
+        let to = &mut to[..K * F32_LANES];
         // SAFETY: the line above: there are so many.
-        each_register!(i => unsafe { _mm512_storeu_ps(to.as_mut_ptr().add(i * LANES), self.0[i]) });
+        each_register!(i => unsafe { _mm512_storeu_ps(to.as_mut_ptr().add(i * F32_LANES), self.0[i]) });
     }
     #[inline(always)]
     fn write(self, to: &mut [MaybeUninit<f32>]) {
-        let to = &mut to[..K * LANES];
+        let to = &mut to[..K * F32_LANES];
         // SAFETY: as above.
-        each_register!(i => unsafe { _mm512_storeu_ps(to.as_mut_ptr().cast::<f32>().add(i * LANES), self.0[i]) });
+        each_register!(i => unsafe { _mm512_storeu_ps(to.as_mut_ptr().cast::<f32>().add(i * F32_LANES), self.0[i]) });
     }
     #[inline(always)]
     fn splat(v: f32) -> Self {
@@ -101,15 +101,15 @@ fn in_turn(x: __m512) -> __m512 {
 macro_rules! turned {
     ($x:ident, $($instruction:tt)*) => {
         // SAFETY: the processor has AVX-512, as the register says.
-        Wide([unsafe { $($instruction)*($x.0[0], $x.0[0]) }])
+        Avx512Lane([unsafe { $($instruction)*($x.0[0], $x.0[0]) }])
     };
 }
 
-impl<const K: usize> Folding<f32> for Wide<K> {
+impl<const K: usize> ReduceLanes<f32> for Avx512Lane<K> {
     #[inline(always)]
     fn first(self, n: usize, other: f32) -> Self {
         each!(float, i => {
-            let mask = (1u32 << n.saturating_sub(i * LANES).min(LANES)) - 1;
+            let mask = (1u32 << n.saturating_sub(i * F32_LANES).min(F32_LANES)) - 1;
             _mm512_mask_blend_ps(mask as u16, _mm512_set1_ps(other), self.0[i])
         })
     }
@@ -118,30 +118,34 @@ impl<const K: usize> Folding<f32> for Wide<K> {
         match f {
             Fold::Sum => a + b,
             Fold::Prod => a * b,
-            Fold::Max => each!(float, i => _mm512_range_ps::<LARGER>(a.0[i], b.0[i])),
-            Fold::Min => each!(float, i => _mm512_range_ps::<SMALLER>(a.0[i], b.0[i])),
+            Fold::Max => each!(float, i => _mm512_range_ps::<RANGE_MAX>(a.0[i], b.0[i])),
+            Fold::Min => each!(float, i => _mm512_range_ps::<RANGE_MIN>(a.0[i], b.0[i])),
         }
     }
-    type Few = Wide<1>;
+    type Few = Avx512Lane<1>;
     #[inline(always)]
-    fn few(self, f: Fold) -> Wide<1> {
+    fn few(self, f: Fold) -> Avx512Lane<1> {
         const { assert!(K == 1 || K == 2 || K == 4) };
         // An index that is too large belongs to a branch that is not taken.
-        let [a, b, c, d] =
-            [Wide([self.0[0]]), Wide([self.0[1 % K]]), Wide([self.0[2 % K]]), Wide([self.0[3 % K]])];
+        let [a, b, c, d] = [
+            Avx512Lane([self.0[0]]),
+            Avx512Lane([self.0[1 % K]]),
+            Avx512Lane([self.0[2 % K]]),
+            Avx512Lane([self.0[3 % K]]),
+        ];
         match K {
-            4 => Wide::two(f, Wide::two(f, a, c), Wide::two(f, b, d)),
-            2 => Wide::two(f, a, b),
+            4 => Avx512Lane::two(f, Avx512Lane::two(f, a, c), Avx512Lane::two(f, b, d)),
+            2 => Avx512Lane::two(f, a, b),
             _ => a,
         }
     }
     #[inline(always)]
-    fn folded(x: Wide<1>, f: Fold) -> f32 {
+    fn folded(x: Avx512Lane<1>, f: Fold) -> f32 {
         // Each half beside the other, then each quarter, each pair, each number.
-        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0x4e>));
-        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0xb1>));
-        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_ps::<0x4e>));
-        let x = Wide::two(f, x, turned!(x, _mm512_shuffle_ps::<0xb1>));
+        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0x4e>));
+        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0xb1>));
+        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_ps::<0x4e>));
+        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_ps::<0xb1>));
         // SAFETY: the processor has AVX-512, as the register says.
         unsafe { _mm512_cvtss_f32(x.0[0]) }
     }
@@ -167,11 +171,11 @@ macro_rules! operators {
         }
     )*};
 }
-operators! { float Wide: Add add _mm512_add_ps; Sub sub _mm512_sub_ps; Mul mul _mm512_mul_ps; Div div _mm512_div_ps; }
-operators! { int WideInt: Add add _mm512_add_epi32; Sub sub _mm512_sub_epi32; Mul mul _mm512_mullo_epi32; }
-operators! { int WideInt: BitAnd bitand _mm512_and_si512; BitOr bitor _mm512_or_si512; BitXor bitxor _mm512_xor_si512; }
+operators! { float Avx512Lane: Add add _mm512_add_ps; Sub sub _mm512_sub_ps; Mul mul _mm512_mul_ps; Div div _mm512_div_ps; }
+operators! { int Avx512IntLane: Add add _mm512_add_epi32; Sub sub _mm512_sub_epi32; Mul mul _mm512_mullo_epi32; }
+operators! { int Avx512IntLane: BitAnd bitand _mm512_and_si512; BitOr bitor _mm512_or_si512; BitXor bitxor _mm512_xor_si512; }
 
-impl<const K: usize> Neg for Wide<K> {
+impl<const K: usize> Neg for Avx512Lane<K> {
     type Output = Self;
     #[inline(always)]
     fn neg(self) -> Self {
@@ -179,7 +183,7 @@ impl<const K: usize> Neg for Wide<K> {
     }
 }
 
-impl<const K: usize> Not for WideInt<K> {
+impl<const K: usize> Not for Avx512IntLane<K> {
     type Output = Self;
     #[inline(always)]
     fn not(self) -> Self {
@@ -189,7 +193,7 @@ impl<const K: usize> Not for WideInt<K> {
 
 macro_rules! of_masks {
     ($($operator:ident $name:ident;)*) => {$(
-        impl<const K: usize> $operator for WideMask<K> {
+        impl<const K: usize> $operator for Avx512MaskLane<K> {
             type Output = Self;
             #[inline(always)]
             fn $name(mut self, other: Self) -> Self {
@@ -201,7 +205,7 @@ macro_rules! of_masks {
 }
 of_masks! { BitAnd bitand; BitOr bitor; BitXor bitxor; }
 
-impl<const K: usize> Not for WideMask<K> {
+impl<const K: usize> Not for Avx512MaskLane<K> {
     type Output = Self;
     #[inline(always)]
     fn not(mut self) -> Self {
@@ -210,14 +214,14 @@ impl<const K: usize> Not for WideMask<K> {
     }
 }
 
-impl<const K: usize> Mask for WideMask<K> {
+impl<const K: usize> Mask for Avx512MaskLane<K> {
     #[inline(always)]
     fn all_lanes(v: bool) -> Self {
-        WideMask([if v { !0 } else { 0 }; K])
+        Avx512MaskLane([if v { !0 } else { 0 }; K])
     }
 }
 
-impl<const K: usize> LaneInt<WideMask<K>> for WideInt<K> {
+impl<const K: usize> LaneInt<Avx512MaskLane<K>> for Avx512IntLane<K> {
     #[inline(always)]
     fn lit(v: i64) -> Self {
         each!(int, _i => _mm512_set1_epi32(v as i32))
@@ -253,15 +257,15 @@ impl<const K: usize> LaneInt<WideMask<K>> for WideInt<K> {
         })
     }
     #[inline(always)]
-    fn eq(self, other: Self) -> WideMask<K> {
+    fn eq(self, other: Self) -> Avx512MaskLane<K> {
         each!(mask, i => _mm512_cmpeq_epi32_mask(self.0[i], other.0[i]))
     }
     #[inline(always)]
-    fn lt(self, other: Self) -> WideMask<K> {
+    fn lt(self, other: Self) -> Avx512MaskLane<K> {
         each!(mask, i => _mm512_cmplt_epi32_mask(self.0[i], other.0[i]))
     }
     #[inline(always)]
-    fn select(mask: WideMask<K>, a: Self, b: Self) -> Self {
+    fn select(mask: Avx512MaskLane<K>, a: Self, b: Self) -> Self {
         each!(int, i => _mm512_mask_blend_epi32(mask.0[i], b.0[i], a.0[i]))
     }
 }
@@ -273,14 +277,14 @@ impl<const K: usize> LaneInt<WideMask<K>> for WideInt<K> {
 #[cold]
 #[target_feature(enable = "avx512f")]
 unsafe fn one_by_one(made: __m512, done: u16, a: __m512, b: __m512) -> __m512 {
-    let [mut y, mut dividends, mut divisors] = [[0.0f32; LANES]; 3];
+    let [mut y, mut dividends, mut divisors] = [[0.0f32; F32_LANES]; 3];
     // SAFETY: as many numbers as a register has.
     unsafe {
         _mm512_storeu_ps(y.as_mut_ptr(), made);
         _mm512_storeu_ps(dividends.as_mut_ptr(), a);
         _mm512_storeu_ps(divisors.as_mut_ptr(), b);
     }
-    for i in (0..LANES).filter(|i| done >> i & 1 == 0) {
+    for i in (0..F32_LANES).filter(|i| done >> i & 1 == 0) {
         y[i] = dividends[i] % divisors[i];
     }
     // SAFETY: as above.
@@ -288,17 +292,17 @@ unsafe fn one_by_one(made: __m512, done: u16, a: __m512, b: __m512) -> __m512 {
 }
 
 /// Ways of rounding to a whole number, for `vrndscaleps`; none raises an exception.
-const NEAREST: i32 = 8;
-const DOWN: i32 = 8 | 1;
-const UP: i32 = 8 | 2;
-const TOWARDS_ZERO: i32 = 8 | 3;
+const ROUND_NEAREST: i32 = 8;
+const ROUND_DOWN: i32 = 8 | 1;
+const ROUND_UP: i32 = 8 | 2;
+const ROUND_TOWARDS_ZERO: i32 = 8 | 3;
 /// Extremes for `vrangeps`, which puts -0 before +0: the sign is that of the one that is taken.
-const SMALLER: i32 = 0b0100;
-const LARGER: i32 = 0b0101;
+const RANGE_MIN: i32 = 0b0100;
+const RANGE_MAX: i32 = 0b0101;
 
-impl<const K: usize> Lane for Wide<K> {
-    type Mask = WideMask<K>;
-    type Int = WideInt<K>;
+impl<const K: usize> Lane for Avx512Lane<K> {
+    type Mask = Avx512MaskLane<K>;
+    type Int = Avx512IntLane<K>;
     const BITS: u32 = 32;
     const SCALES: bool = true;
 
@@ -323,7 +327,7 @@ impl<const K: usize> Lane for Wide<K> {
         // Of a number and a NaN the instruction gives the number; their sum is NaN.
         each!(float, i => {
             let (a, b) = (self.0[i], other.0[i]);
-            let smaller = _mm512_range_ps::<SMALLER>(a, b);
+            let smaller = _mm512_range_ps::<RANGE_MIN>(a, b);
             _mm512_mask_add_ps(smaller, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, b), a, b)
         })
     }
@@ -331,25 +335,25 @@ impl<const K: usize> Lane for Wide<K> {
     fn max(self, other: Self) -> Self {
         each!(float, i => {
             let (a, b) = (self.0[i], other.0[i]);
-            let larger = _mm512_range_ps::<LARGER>(a, b);
+            let larger = _mm512_range_ps::<RANGE_MAX>(a, b);
             _mm512_mask_add_ps(larger, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, b), a, b)
         })
     }
     #[inline(always)]
     fn round(self) -> Self {
-        each!(float, i => _mm512_roundscale_ps::<NEAREST>(self.0[i]))
+        each!(float, i => _mm512_roundscale_ps::<ROUND_NEAREST>(self.0[i]))
     }
     #[inline(always)]
     fn floor(self) -> Self {
-        each!(float, i => _mm512_roundscale_ps::<DOWN>(self.0[i]))
+        each!(float, i => _mm512_roundscale_ps::<ROUND_DOWN>(self.0[i]))
     }
     #[inline(always)]
     fn ceil(self) -> Self {
-        each!(float, i => _mm512_roundscale_ps::<UP>(self.0[i]))
+        each!(float, i => _mm512_roundscale_ps::<ROUND_UP>(self.0[i]))
     }
     #[inline(always)]
     fn trunc(self) -> Self {
-        each!(float, i => _mm512_roundscale_ps::<TOWARDS_ZERO>(self.0[i]))
+        each!(float, i => _mm512_roundscale_ps::<ROUND_TOWARDS_ZERO>(self.0[i]))
     }
     #[inline(always)]
     fn copysign(self, sign: Self) -> Self {
@@ -360,23 +364,23 @@ impl<const K: usize> Lane for Wide<K> {
         })
     }
     #[inline(always)]
-    fn lt(self, other: Self) -> WideMask<K> {
+    fn lt(self, other: Self) -> Avx512MaskLane<K> {
         each!(mask, i => _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0[i], other.0[i]))
     }
     #[inline(always)]
-    fn le(self, other: Self) -> WideMask<K> {
+    fn le(self, other: Self) -> Avx512MaskLane<K> {
         each!(mask, i => _mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.0[i], other.0[i]))
     }
     #[inline(always)]
-    fn eq(self, other: Self) -> WideMask<K> {
+    fn eq(self, other: Self) -> Avx512MaskLane<K> {
         each!(mask, i => _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0[i], other.0[i]))
     }
     #[inline(always)]
-    fn is_nan(self) -> WideMask<K> {
+    fn is_nan(self) -> Avx512MaskLane<K> {
         each!(mask, i => _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0[i], self.0[i]))
     }
     #[inline(always)]
-    fn select(mask: WideMask<K>, a: Self, b: Self) -> Self {
+    fn select(mask: Avx512MaskLane<K>, a: Self, b: Self) -> Self {
         each!(float, i => _mm512_mask_blend_ps(mask.0[i], b.0[i], a.0[i]))
     }
     // Where one of two is NaN, and of two zeros, the instructions give the second.
@@ -389,19 +393,19 @@ impl<const K: usize> Lane for Wide<K> {
         each!(float, i => _mm512_min_ps(high.0[i], self.0[i]))
     }
     #[inline(always)]
-    fn to_bits(self) -> WideInt<K> {
+    fn to_bits(self) -> Avx512IntLane<K> {
         each!(int, i => _mm512_castps_si512(self.0[i]))
     }
     #[inline(always)]
-    fn from_bits(bits: WideInt<K>) -> Self {
+    fn from_bits(bits: Avx512IntLane<K>) -> Self {
         each!(float, i => _mm512_castsi512_ps(bits.0[i]))
     }
     #[inline(always)]
-    fn to_int(self) -> WideInt<K> {
+    fn to_int(self) -> Avx512IntLane<K> {
         each!(int, i => _mm512_cvttps_epi32(self.0[i]))
     }
     #[inline(always)]
-    fn from_int(v: WideInt<K>) -> Self {
+    fn from_int(v: Avx512IntLane<K>) -> Self {
         each!(float, i => _mm512_cvtepi32_ps(v.0[i]))
     }
     #[inline(always)]
@@ -425,7 +429,7 @@ impl<const K: usize> Lane for Wide<K> {
         each!(float, i => {
             let (a, b) = (self.0[i], other.0[i]);
             let (x, y) = (_mm512_abs_ps(a), _mm512_abs_ps(b));
-            let quotient = _mm512_roundscale_ps::<TOWARDS_ZERO>(_mm512_div_ps(x, y));
+            let quotient = _mm512_roundscale_ps::<ROUND_TOWARDS_ZERO>(_mm512_div_ps(x, y));
             let left = _mm512_fnmadd_ps(quotient, y, x);
             let too_large = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(left, _mm512_setzero_ps());
             let left = _mm512_mask_add_ps(left, too_large, left, y);

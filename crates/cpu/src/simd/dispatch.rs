@@ -1,14 +1,14 @@
 //! Readings of formulas: how many elements go through one at once.
 //!
-//! A formula is written over [`Lane`]. Read as [`V`], an element at a time, it is a plain loop, of which the compiler makes vector
-//! code. Read as `wide::Wide`, it is written with the instructions of AVX-512, several registers side by side: an elementary
+//! A formula is written over [`Lane`]. Read as [`ScalarLane`], an element at a time, it is a plain loop, of which the compiler makes vector
+//! code. Read as `wide::Avx512Lane`, it is written with the instructions of AVX-512, several registers side by side: an elementary
 //! function is a chain of operations of which each waits for the one before, and a processor looks only so far ahead for
 //! others.
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
-use super::avx512_lane::Wide;
+use super::avx512_lane::Avx512Lane;
 use super::isa::{Isa, Kernel, Level};
-use super::scalar_lane::{Near, V};
+use super::scalar_lane::{ScalarLane, SmallAngleLane};
 use elinvar_core::Element;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
@@ -17,9 +17,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Elements that go through a formula at once.
-pub(crate) trait Reading<T>: Copy {
+pub(crate) trait SimdLanes<T>: Copy {
     /// How many.
-    const AT_ONCE: usize;
+    const WIDTH: usize;
     /// The first of these elements.
     ///
     /// # Panics
@@ -40,7 +40,7 @@ pub(crate) trait Reading<T>: Copy {
 }
 
 /// A reading that folds what goes through it.
-pub(crate) trait Folding<T>: Reading<T> + Lane {
+pub(crate) trait ReduceLanes<T>: SimdLanes<T> + Lane {
     /// The first `n` of these, and behind them `other`.
     fn first(self, n: usize, other: T) -> Self;
     /// Two terms of a fold as one; an extreme need not see NaN.
@@ -55,10 +55,10 @@ pub(crate) trait Folding<T>: Reading<T> + Lane {
     fn or_nan(self, seen: u16) -> u16;
 }
 
-impl<T: Lane<Mask = bool>> Folding<T> for V<T> {
+impl<T: Lane<Mask = bool>> ReduceLanes<T> for ScalarLane<T> {
     #[inline(always)]
     fn first(self, n: usize, other: T) -> Self {
-        if n > 0 { self } else { V(other) }
+        if n > 0 { self } else { ScalarLane(other) }
     }
     #[inline(always)]
     fn two(f: Fold, a: Self, b: Self) -> Self {
@@ -87,12 +87,12 @@ impl<T: Lane<Mask = bool>> Folding<T> for V<T> {
 /// An element that is no float.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct One<T>(pub(crate) T);
+pub(crate) struct PlainElement<T>(pub(crate) T);
 
 macro_rules! one_at_a_time {
     ($($reading:ident)*) => {$(
-        impl<T: Copy> Reading<T> for $reading<T> {
-            const AT_ONCE: usize = 1;
+        impl<T: Copy> SimdLanes<T> for $reading<T> {
+            const WIDTH: usize = 1;
             #[inline(always)]
             fn load(from: &[T]) -> Self {
                 $reading(from[0])
@@ -112,11 +112,11 @@ macro_rules! one_at_a_time {
         }
     )*};
 }
-one_at_a_time! { One V Near }
+one_at_a_time! { PlainElement ScalarLane SmallAngleLane }
 
-/// Are all of these angles below [`math::moderate_bound`], so that [`Near`] may read them?
+/// Are all of these angles below [`math::moderate_bound`], so that [`SmallAngleLane`] may read them?
 #[inline(always)]
-pub(crate) fn are_near<T: Read, const W: usize>(x: &[T; W]) -> bool {
+pub(crate) fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
     // Without a branch in it, this is vector code.
     let mut all = true;
     for x in x {
@@ -126,18 +126,18 @@ pub(crate) fn are_near<T: Read, const W: usize>(x: &[T; W]) -> bool {
 }
 
 /// A type of floats in which formulas are computed.
-pub(crate) trait Read: Element + Lane<Mask = bool> {
+pub(crate) trait SimdFloat: Element + Lane<Mask = bool> {
     /// How AVX-512 reads many elements, if the formula is slim ([`Map::SLIM`]).
     ///
     /// [`Map::SLIM`]: elinvar_ops::map::Map::SLIM
     #[cfg(target_arch = "x86_64")]
-    type Long: Reading<Self> + Lane;
+    type Widest: SimdLanes<Self> + Lane;
     /// How it reads 64, or as many as divide them.
     #[cfg(target_arch = "x86_64")]
-    type Middle: Folding<Self>;
+    type Medium: ReduceLanes<Self>;
     /// How it reads the last ones: 16 divide by what goes at once.
     #[cfg(target_arch = "x86_64")]
-    type Short: Reading<Self> + Lane;
+    type Narrowest: SimdLanes<Self> + Lane;
 }
 
 /// With 6 registers, the normal distribution and the logarithm take 0.99 to 0.87 of their time with 4, by processor. Most formulas have so many
@@ -145,34 +145,34 @@ pub(crate) trait Read: Element + Lane<Mask = bool> {
 ///
 /// Without optimisation every value that a formula goes through has a place of its own on the stack, and of registers they are more
 /// than a thread has. So what is built to be debugged reads an element at a time.
-impl Read for f32 {
+impl SimdFloat for f32 {
     #[cfg(target_arch = "x86_64")]
-    type Long = ByRegisters<6>;
+    type Widest = Avx512Lanes<6>;
     #[cfg(target_arch = "x86_64")]
-    type Middle = ByRegisters<4>;
+    type Medium = Avx512Lanes<4>;
     #[cfg(target_arch = "x86_64")]
-    type Short = ByRegisters<1>;
+    type Narrowest = Avx512Lanes<1>;
 }
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
-type ByRegisters<const K: usize> = Wide<K>;
+type Avx512Lanes<const K: usize> = Avx512Lane<K>;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
-type ByRegisters<const K: usize> = V<f32>;
+type Avx512Lanes<const K: usize> = ScalarLane<f32>;
 
-/// Registers of f64 are not written out: what has a copy for AVX-512 ([`Reads::WIDE`]) is left to the compiler.
-impl Read for f64 {
+/// Registers of f64 are not written out: what has a copy for AVX-512 ([`LaneKernel::WIDE`]) is left to the compiler.
+impl SimdFloat for f64 {
     #[cfg(target_arch = "x86_64")]
-    type Long = V<f64>;
+    type Widest = ScalarLane<f64>;
     #[cfg(target_arch = "x86_64")]
-    type Middle = V<f64>;
+    type Medium = ScalarLane<f64>;
     #[cfg(target_arch = "x86_64")]
-    type Short = V<f64>;
+    type Narrowest = ScalarLane<f64>;
 }
 
-/// Are sixty-four numbers read at once, and folded in registers, by [`read`]?
-pub(crate) fn folds<T: Read>(isa: Isa) -> bool {
+/// Are sixty-four numbers read at once, and folded in registers, by [`run_lanes`]?
+pub(crate) fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
-    return matches!(isa.level(), Level::Avx512) && <T::Middle as Reading<T>>::AT_ONCE == 64;
+    return matches!(isa.level(), Level::Avx512) && <T::Medium as SimdLanes<T>>::WIDTH == 64;
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = isa;
@@ -181,21 +181,21 @@ pub(crate) fn folds<T: Read>(isa: Isa) -> bool {
 }
 
 /// Work that reads formulas. `run` must be `#[inline(always)]`, and so must be what it calls in its loops.
-pub(crate) trait Reads {
+pub(crate) trait LaneKernel {
     /// The number that is worked on.
-    type T: Read;
+    type T: SimdFloat;
     /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
     const WIDE: bool;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
-    fn run<L: Reading<Self::T> + Lane, M: Folding<Self::T>, S: Reading<Self::T> + Lane>(self);
+    fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
 
 /// Runs work in the reading and the copy for this instruction set. As for all formulas, there is none for plain x86-64
 /// ([`super::isa::formula`]).
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn read<W: Reads>(isa: Isa, work: W) {
+pub(crate) fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
@@ -217,44 +217,44 @@ pub(crate) fn read<W: Reads>(isa: Isa, work: W) {
     }
 }
 
-/// As [`read`], of work of which there is a copy for every instruction set and type.
+/// As [`run_lanes`], of work of which there is a copy for every instruction set and type.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn read_anywhere<W: Reads>(isa: Isa, work: W) {
+pub(crate) fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => plain(work).plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         Level::Avx512 => unsafe { by_registers(work).avx512() },
-        Level::Avx2 => read(isa, work),
+        Level::Avx2 => run_lanes(isa, work),
     }
     #[cfg(not(target_arch = "x86_64"))]
-    read(isa, work);
+    run_lanes(isa, work);
 }
 
-/// Work in these readings. Made by `read` alone, which pairs each with the instruction set that has its registers.
-struct As<L, M, S, W>(W, PhantomData<(L, M, S)>);
+/// Work in these readings. Made by `run_lanes` alone, which pairs each with the instruction set that has its registers.
+struct WithLanes<L, M, S, W>(W, PhantomData<(L, M, S)>);
 
 /// Work that reads an element at a time.
-fn plain<W: Reads>(work: W) -> As<V<W::T>, V<W::T>, V<W::T>, W> {
-    As(work, PhantomData)
+fn plain<W: LaneKernel>(work: W) -> WithLanes<ScalarLane<W::T>, ScalarLane<W::T>, ScalarLane<W::T>, W> {
+    WithLanes(work, PhantomData)
 }
 
 /// Work that reads by registers of AVX-512.
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::type_complexity, reason = "a list of readings")]
-fn by_registers<W: Reads>(
+fn by_registers<W: LaneKernel>(
     work: W,
-) -> As<<W::T as Read>::Long, <W::T as Read>::Middle, <W::T as Read>::Short, W> {
-    As(work, PhantomData)
+) -> WithLanes<<W::T as SimdFloat>::Widest, <W::T as SimdFloat>::Medium, <W::T as SimdFloat>::Narrowest, W> {
+    WithLanes(work, PhantomData)
 }
 
-impl<L, M, S, W> Kernel for As<L, M, S, W>
+impl<L, M, S, W> Kernel for WithLanes<L, M, S, W>
 where
-    L: Reading<W::T> + Lane,
-    M: Folding<W::T>,
-    S: Reading<W::T> + Lane,
-    W: Reads,
+    L: SimdLanes<W::T> + Lane,
+    M: ReduceLanes<W::T>,
+    S: SimdLanes<W::T> + Lane,
+    W: LaneKernel,
 {
     type Out = ();
     #[inline(always)]

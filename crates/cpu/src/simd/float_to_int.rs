@@ -7,14 +7,14 @@
 #![allow(unsafe_code, reason = "a conversion that is not defined for what does not fit")]
 
 /// A float that becomes an integer: cut towards zero; the nearest that there is of what does not fit; 0 of NaN.
-pub(crate) trait Cut<I>: Copy {
+pub(crate) trait SaturatingToInt<I>: Copy {
     /// That integer.
     fn cut(self) -> I;
 }
 
 macro_rules! cut {
     ($($float:ident $int:ident;)*) => {$(
-        impl Cut<$int> for $float {
+        impl SaturatingToInt<$int> for $float {
             #[inline(always)]
             fn cut(self) -> $int {
                 // A power of two, so a float; and what is one less in magnitude and positive is the largest integer, which may be none.
@@ -34,7 +34,7 @@ cut! { f32 i32; f32 i64; f64 i32; f64 i64; }
 
 macro_rules! cut_to_bytes {
     ($($float:ident)*) => {$(
-        impl Cut<u8> for $float {
+        impl SaturatingToInt<u8> for $float {
             #[inline(always)]
             fn cut(self) -> u8 {
                 // NaN fails the first comparison.
@@ -73,14 +73,14 @@ mod tests {
         let specials = [f64::NAN, f64::INFINITY, f64::MIN_POSITIVE, f64::from(f32::MIN_POSITIVE) / 2.0];
         for x in ends.into_iter().chain(specials) {
             for x in [x, x.next_up(), x.next_down(), x - 1.0, x + 1.0].into_iter().flat_map(|x| [x, -x]) {
-                assert_eq!(Cut::<u8>::cut(x), x as u8, "{x:e}");
-                assert_eq!(Cut::<i32>::cut(x), x as i32, "{x:e}");
-                assert_eq!(Cut::<i64>::cut(x), x as i64, "{x:e}");
+                assert_eq!(SaturatingToInt::<u8>::cut(x), x as u8, "{x:e}");
+                assert_eq!(SaturatingToInt::<i32>::cut(x), x as i32, "{x:e}");
+                assert_eq!(SaturatingToInt::<i64>::cut(x), x as i64, "{x:e}");
                 let near = x as f32;
                 for x in [near, near.next_up(), near.next_down()] {
-                    assert_eq!(Cut::<u8>::cut(x), x as u8, "{x:e}");
-                    assert_eq!(Cut::<i32>::cut(x), x as i32, "{x:e}");
-                    assert_eq!(Cut::<i64>::cut(x), x as i64, "{x:e}");
+                    assert_eq!(SaturatingToInt::<u8>::cut(x), x as u8, "{x:e}");
+                    assert_eq!(SaturatingToInt::<i32>::cut(x), x as i32, "{x:e}");
+                    assert_eq!(SaturatingToInt::<i64>::cut(x), x as i64, "{x:e}");
                 }
             }
         }

@@ -21,16 +21,16 @@ macro_rules! hints {
 }
 hints! {
     /// Has the first-level cache fetch the line that lies there, if anything does; where the compiler has no such hint, nothing.
-    fetch _MM_HINT_T0;
+    prefetch_l1 _MM_HINT_T0;
     /// The same of the second-level cache: for lines that come from memory, so that the few that the first level waits for
     /// are those that are needed now.
-    fetch_early _MM_HINT_T1;
+    prefetch_l2 _MM_HINT_T1;
 }
 
 /// Has the second-level cache fetch the numbers that lie there, so many.
 #[inline(always)]
-pub(crate) fn fetch_all<T>(place: *const T, count: usize) {
+pub(crate) fn prefetch_lines<T>(place: *const T, count: usize) {
     for i in (0..count * size_of::<T>()).step_by(LINE) {
-        fetch_early(place.wrapping_byte_add(i));
+        prefetch_l2(place.wrapping_byte_add(i));
     }
 }

@@ -1,8 +1,8 @@
-//! `V`: the reading of a formula that becomes vector code.
+//! `ScalarLane`: the reading of a formula that becomes vector code.
 //!
 //! One element, like the scalar readings `f32` and `f64`, whose primitives it takes over; but the elementary functions
 //! are inlined, where the scalar readings call one compiled copy of each. A call would keep the loop around it from being
-//! vectorised, and would run without the instruction set of the kernel. [`Near`] is the same for angles that somebody has looked at.
+//! vectorised, and would run without the instruction set of the kernel. [`SmallAngleLane`] is the same for angles that somebody has looked at.
 
 use elinvar_ops::lane::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -10,12 +10,12 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 /// A number of type `T` (f32 or f64) with everything inlined.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct V<T>(pub(crate) T);
+pub(crate) struct ScalarLane<T>(pub(crate) T);
 
-/// As [`V`], where all angles are below [`moderate_bound`](elinvar_ops::math::moderate_bound).
+/// As [`ScalarLane`], where all angles are below [`moderate_bound`](elinvar_ops::math::moderate_bound).
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct Near<T>(pub(crate) T);
+pub(crate) struct SmallAngleLane<T>(pub(crate) T);
 
 macro_rules! operators {
     ($reading:ident: $($operator:ident $name:ident;)*) => {$(
@@ -111,4 +111,4 @@ macro_rules! readings {
         }
     )*};
 }
-readings! { V, false; Near, true; }
+readings! { ScalarLane, false; SmallAngleLane, true; }

@@ -11,7 +11,7 @@ use crate::lazy::buffer::View;
 use crate::reduce::source::{Number, Stage, either, turned};
 use crate::runtime::memory::{Scratch, filled};
 use crate::runtime::parallel::{pieces, try_pieces};
-use crate::simd::isa::{Isa, Kernel, dispatch, formula_or_plain};
+use crate::simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
 use radix::Key;
@@ -355,7 +355,7 @@ fn least<T: Ordered>(isa: Isa, x: &[T], at: usize, first: usize, down: bool) -> 
     let mut keys: Vec<T::Key> = host::with_capacity(2 * first + MORE)?;
     let mut last: Option<T::Key> = None;
     if (1..=LANES / 2).contains(&first) {
-        let mut lanes = formula_or_plain::<T, _>(isa, Lanes { x, down });
+        let mut lanes = dispatch_formula_or_plain::<T, _>(isa, Lanes { x, down });
         let (_, nth, _) = lanes.select_nth_unstable(first - 1);
         last = Some(T::Key::new(*nth, T::Key::FAR));
     }
@@ -365,7 +365,7 @@ fn least<T: Ordered>(isa: Isa, x: &[T], at: usize, first: usize, down: bool) -> 
         let (looked, n) = match last {
             Some(last) => {
                 let next = Next { x: rest, down, last: last.rank(), found: &mut found };
-                formula_or_plain::<T, _>(isa, next)
+                dispatch_formula_or_plain::<T, _>(isa, next)
             }
             None => {
                 let n = rest.len().min(FOUND);

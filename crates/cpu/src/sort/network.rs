@@ -8,8 +8,9 @@
 use super::Ordered;
 use super::radix::Key;
 use crate::CpuDevice;
-use crate::runtime::output::uninit::{Room, fresh_two};
-use crate::simd::isa::{Isa, Kernel, formula_or_plain};
+use crate::runtime::output::parallel_fill::fresh_two;
+use crate::runtime::output::uninit::Room;
+use crate::simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use elinvar_core::{HostVec, Result};
 
 /// Elements of the longest of such rows.
@@ -130,7 +131,7 @@ pub(crate) fn sort<T: Ordered>(
         let rows = values.left() / first;
         block(task * TASK, rows, &mut |isa, x| {
             let (values, places) = (&mut *values, &mut *places);
-            formula_or_plain::<T, _>(isa, Short { x, n, first, down, values, places });
+            dispatch_formula_or_plain::<T, _>(isa, Short { x, n, first, down, values, places });
         })
     })
 }

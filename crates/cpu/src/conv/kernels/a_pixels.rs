@@ -8,11 +8,11 @@
 
 use crate::gemm::Real;
 use crate::gemm::kernels::a_rows::hidden;
-use crate::gemm::kernels::microkernel::{Feed, Kind, Panel, Side, Tile, in_place, in_registers_of};
+use crate::gemm::kernels::microkernel::{Feed, Panel, Side, TermKind, Tile, dispatch_vectors_of, in_place};
 use crate::gemm::kernels::prefetch::{Ahead, Later, Soon, Written};
 use crate::simd::isa::Isa;
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_registers};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{Vector, VectorKernel, dispatch_vectors};
 use elinvar_core::{Element, order::CHUNK};
 use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -156,7 +156,7 @@ pub(crate) struct Pixels<'a, T> {
     pub(crate) step: usize,
     /// Is it the first chunk: the result is stored, not added?
     pub(crate) first: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TermKind,
     /// Where it will be turned to.
     pub(crate) written: &'a mut Written,
 }
@@ -185,10 +185,10 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     for strips in strips.chunk_by(|a, b| a.picks.is_some() == b.picks.is_some()) {
         let (block, ahead) = (&mut block, &mut ahead);
         if strips[0].picks.is_none() {
-            in_registers_of(kind, isa, Tiles::<T, false> { block, strips, ahead });
+            dispatch_vectors_of(kind, isa, Tiles::<T, false> { block, strips, ahead });
         } else {
-            assert!(kind == Kind::Numbers, "pairs are of all terms");
-            in_registers(isa, Tiles::<T, true> { block, strips, ahead });
+            assert!(kind == TermKind::Elements, "pairs are of all terms");
+            dispatch_vectors(isa, Tiles::<T, true> { block, strips, ahead });
         }
     }
 }
@@ -202,10 +202,10 @@ struct Tiles<'a, 'b, T, const PICKED: bool> {
     ahead: &'a mut Option<Ahead>,
 }
 
-impl<T: Real, const PICKED: bool> InRegisters for Tiles<'_, '_, T, PICKED> {
+impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Pixels {
             a: Rows { x, places, terms, fresh, .. },
             panel,

@@ -9,11 +9,11 @@
 use super::a_pixels::Run;
 use crate::gemm::Real;
 use crate::gemm::kernels::a_rows::hidden;
-use crate::gemm::kernels::microkernel::{Panel, Panels, Side, Tile, in_place, in_registers_of};
+use crate::gemm::kernels::microkernel::{Panel, Panels, Side, Tile, dispatch_vectors_of, in_place};
 use crate::gemm::kernels::prefetch::{Ahead, Soon};
 use crate::simd::isa::Isa;
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{Vector, VectorKernel};
 use elinvar_core::order::CHUNK;
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -78,7 +78,7 @@ pub(crate) unsafe fn taps<T: Real>(isa: Isa, block: Block<'_, T>) {
         let skip = two[1].from.wrapping_sub(two[0].from + two[0].count);
         *hop = Hop { skip, count: two[1].count };
     }
-    in_registers_of(block.b.kind, isa, Tiles { block, k, hops: &hops });
+    dispatch_vectors_of(block.b.kind, isa, Tiles { block, k, hops: &hops });
 }
 
 /// A block whose lengths have been checked, by `taps` alone.
@@ -89,10 +89,10 @@ struct Tiles<'a, T> {
     hops: &'a [Hop; CHUNK],
 }
 
-impl<T: Real> InRegisters for Tiles<'_, T> {
+impl<T: Real> VectorKernel for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Block { a, b, cols, c, step, first } = self.block;
         let (k, w) = (self.k, 2 * V::LANES);
         for (panel, j) in (0..cols).step_by(w).enumerate() {

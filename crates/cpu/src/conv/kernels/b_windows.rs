@@ -5,10 +5,10 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;
-use crate::gemm::kernels::microkernel::{Feed, Kind, PITCH, Packed, Tile, in_place, in_registers_of};
+use crate::gemm::kernels::microkernel::{Feed, PITCH, Packed, TermKind, Tile, dispatch_vectors_of, in_place};
 use crate::simd::isa::Isa;
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, lanes};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{Vector, VectorKernel, lanes};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_ops::lane::LaneInt;
 
@@ -45,7 +45,7 @@ pub(crate) struct Block<'a, T> {
     pub(crate) step: usize,
     /// Is it the first chunk: the result is stored, not added?
     pub(crate) first: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TermKind,
 }
 
 /// Lanes of the widest register.
@@ -76,7 +76,7 @@ pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
     let one = T::from_bits(LaneInt::lit(-1));
     let mut masks = [<T as Element>::ZERO; 2 * MOST];
     masks[..MOST].fill(one);
-    in_registers_of(block.kind, isa, Tiles { block, masks });
+    dispatch_vectors_of(block.kind, isa, Tiles { block, masks });
 }
 
 /// A block whose lengths have been checked, by `windows` alone.
@@ -86,10 +86,10 @@ struct Tiles<'a, T> {
     masks: [T; 2 * MOST],
 }
 
-impl<T: Real> InRegisters for Tiles<'_, T> {
+impl<T: Real> VectorKernel for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Block { a, b, rows, cols, c, step, first, .. } = self.block;
         for (i, pair) in b.units.chunks(2).enumerate() {
             let j = i * 2 * V::LANES;
@@ -171,7 +171,7 @@ impl<V: Vector> Feed<V> for Cut<V> {
             let mut right = [V::splat(V::T::ZERO); W];
             for (v, right) in right.iter_mut().enumerate() {
                 let rest = V::load(self.rest[v].add(place));
-                *right = V::load(self.from[v].add(place)).or_else(rest, self.mask[v]);
+                *right = V::load(self.from[v].add(place)).select(rest, self.mask[v]);
             }
             right
         }

@@ -16,9 +16,9 @@
 use crate::runtime::output::uninit::Room;
 use crate::simd::LINE;
 use crate::simd::isa::Isa;
-use crate::simd::quad::Quad;
+use crate::simd::quad::GatherVector;
 use crate::simd::vector::{
-    InRegisters, Registers, Vector, in_registers, in_short_registers, lanes, low_lanes, short_lanes,
+    SimdElement, Vector, VectorKernel, dispatch_half_vectors, dispatch_vectors, half_lanes, lanes, low_lanes,
 };
 use elinvar_core::Element;
 use elinvar_ops::lane::LaneInt;
@@ -65,12 +65,12 @@ pub(crate) struct Planes<T> {
     inside: Vec<bool>,
 }
 
-impl<T: Registers> Planes<T> {
+impl<T: SimdElement> Planes<T> {
     /// Ready for all planes of a size.
     pub(crate) fn new(isa: Isa, windows: Windows) -> Planes<T> {
         let width = windows.out[1];
         let wide = width >= lanes::<T>(isa);
-        let lanes = if wide { lanes::<T>(isa) } else { short_lanes::<T>(isa) };
+        let lanes = if wide { lanes::<T>(isa) } else { half_lanes::<T>(isa) };
         // The last register ends where the row does: what two of them compute is the same. Where half of one is enough, that is all:
         // of 56 columns a register of 16 does a seventh for nothing.
         let (mut starts, rest): (Vec<usize>, _) =
@@ -132,9 +132,10 @@ impl<T: Registers> Planes<T> {
         let y = &mut room.unwritten()[..n];
         if n > 0 {
             let walk = Walk { planes: self, x: &x[at - self.before..], pitch, w, y };
-            if self.wide { in_registers(self.isa, walk) } else { in_short_registers(self.isa, walk) }
+            if self.wide { dispatch_vectors(self.isa, walk) } else { dispatch_half_vectors(self.isa, walk) }
         }
-        room.count(n);
+        // SAFETY: `Walk` writes each of the `n` results of the plane.
+        unsafe { room.count(n) };
     }
 }
 
@@ -148,16 +149,16 @@ struct Walk<'a, 'r, T> {
     y: &'r mut [MaybeUninit<T>],
 }
 
-impl<T: Registers> InRegisters for Walk<'_, '_, T> {
+impl<T: SimdElement> VectorKernel for Walk<'_, '_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(mut self) {
+    unsafe fn run<V: GatherVector<T = T>>(mut self) {
         // SAFETY: the caller's.
         unsafe { self.all::<V>() }
     }
 }
 
-impl<T: Registers> Walk<'_, '_, T> {
+impl<T: SimdElement> Walk<'_, '_, T> {
     /// All columns.
     ///
     /// # Safety
@@ -258,8 +259,8 @@ impl<T: Registers> Walk<'_, '_, T> {
                 if u == 0 || u + 1 < U && (u * V::LANES * size_of::<T>()).is_multiple_of(LINE) {
                     // SAFETY: hints; any address will do.
                     unsafe {
-                        V::ahead(x.wrapping_add(soon_x + at(u)));
-                        V::ahead(y.wrapping_add(soon_y + at(u)).cast());
+                        V::prefetch_l1(x.wrapping_add(soon_x + at(u)));
+                        V::prefetch_l1(y.wrapping_add(soon_y + at(u)).cast());
                     }
                 }
             }
@@ -276,9 +277,9 @@ impl<T: Registers> Walk<'_, '_, T> {
                     // SAFETY: the processor has the registers.
                     unsafe {
                         if u == 0 {
-                            x = x.keep(first_mask[t]);
+                            x = x.and(first_mask[t]);
                         } else if u + 1 == U {
-                            x = x.keep(last_mask[t]);
+                            x = x.and(last_mask[t]);
                         }
                         two[u] = x.fma(w[2 * TAPS + t], two[u]);
                         one[u] = x.fma(w[TAPS + t], one[u]);
@@ -290,7 +291,7 @@ impl<T: Registers> Walk<'_, '_, T> {
                 for t in 0..TAPS {
                     // SAFETY: as above.
                     unsafe {
-                        let x = V::Low::load(seen.add(from[t] + at(F))).keep(last_mask[t].low());
+                        let x = V::Low::load(seen.add(from[t] + at(F))).and(last_mask[t].low());
                         two_low = x.fma(w[2 * TAPS + t].low(), two_low);
                         one_low = x.fma(w[TAPS + t].low(), one_low);
                         none_low = x.fma(w[t].low(), none_low);

@@ -8,7 +8,7 @@
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
 use crate::simd::isa::Isa;
-use crate::simd::vector::{InRegisters, Registers, Vector, in_registers};
+use crate::simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors};
 use elinvar_core::Element;
 
 /// Chains side by side: a register of AVX-512, two of AVX2, of f32.
@@ -47,7 +47,7 @@ pub(crate) struct Windows<'a, T> {
 ///
 /// # Panics
 /// If something lies outside of its slice.
-pub(crate) fn windows<T: Registers>(isa: Isa, all: Windows<'_, T>) {
+pub(crate) fn windows<T: SimdElement>(isa: Isa, all: Windows<'_, T>) {
     let (Some(place), Some(from)) = (all.places.iter().max(), all.units.iter().map(|u| u.from).max()) else {
         return;
     };
@@ -55,13 +55,13 @@ pub(crate) fn windows<T: Registers>(isa: Isa, all: Windows<'_, T>) {
     let reach = place.checked_add(from).and_then(|n| n.checked_add(UNIT));
     assert!(reach.is_some_and(|n| n <= all.x.len()), "a window leaves its planes");
     assert!((all.o - 1) * all.across + all.places.len() <= all.w.len(), "a weight is missing");
-    in_registers(isa, Positions(all));
+    dispatch_vectors(isa, Positions(all));
 }
 
 /// Windows whose reach has been checked, by `windows` alone.
 struct Positions<'a, T>(Windows<'a, T>);
 
-impl<T: Registers> InRegisters for Positions<'_, T> {
+impl<T: SimdElement> VectorKernel for Positions<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(mut self) {
@@ -90,7 +90,7 @@ impl<T: Registers> InRegisters for Positions<'_, T> {
     }
 }
 
-impl<T: Registers> Positions<'_, T> {
+impl<T: SimdElement> Positions<'_, T> {
     /// `U` units of `R` registers and `O` results at once.
     ///
     /// # Safety
@@ -175,18 +175,18 @@ pub(crate) struct Groups<'a, T> {
 ///
 /// # Panics
 /// If something lies outside of its slice.
-pub(crate) fn groups<T: Registers>(isa: Isa, all: Groups<'_, T>) {
+pub(crate) fn groups<T: SimdElement>(isa: Isa, all: Groups<'_, T>) {
     let n = all.g.len() / UNIT;
     let Some(place) = all.places.iter().max().filter(|_| n > 0) else { return };
     assert!((place + n) * UNIT <= all.x.len(), "a window leaves its planes");
     assert!(all.places.len() * UNIT <= all.sums.len(), "a sum is missing");
-    in_registers(isa, Sides(all));
+    dispatch_vectors(isa, Sides(all));
 }
 
 /// Groups whose reach has been checked, by `groups` alone.
 struct Sides<'a, T>(Groups<'a, T>);
 
-impl<T: Registers> InRegisters for Sides<'_, T> {
+impl<T: SimdElement> VectorKernel for Sides<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(mut self) {
@@ -211,7 +211,7 @@ impl<T: Registers> InRegisters for Sides<'_, T> {
     }
 }
 
-impl<T: Registers> Sides<'_, T> {
+impl<T: SimdElement> Sides<'_, T> {
     /// `K` taps of `R` registers from number `at` on; gives `K`.
     ///
     /// # Safety

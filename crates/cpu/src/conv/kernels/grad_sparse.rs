@@ -9,8 +9,8 @@
 
 use crate::gemm::kernels::a_rows::each_row;
 use crate::simd::isa::Isa;
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Registers, Vector, in_registers, lanes};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors, lanes};
 use elinvar_core::{Error, Result};
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ pub(crate) struct Found<T> {
     most: usize,
 }
 
-impl<T: Registers> Found<T> {
+impl<T: SimdElement> Found<T> {
     pub(crate) fn new() -> Self {
         Found { pixels: Vec::new(), numbers: Vec::new(), ends: Vec::new(), most: 0 }
     }
@@ -74,7 +74,7 @@ impl<T: Registers> Found<T> {
             self.numbers.resize(room, T::default());
         }
         let mut end = start;
-        in_registers(isa, Find { numbers, lines, found: self, end: &mut end });
+        dispatch_vectors(isa, Find { numbers, lines, found: self, end: &mut end });
         self.ends.push(end);
         Ok(())
     }
@@ -93,10 +93,10 @@ struct Find<'a, T> {
     end: &'a mut usize,
 }
 
-impl<T: Registers> InRegisters for Find<'_, T> {
+impl<T: SimdElement> VectorKernel for Find<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Find { numbers, lines, found, end } = self;
         let (pixels, to) = (found.pixels.as_mut_ptr(), found.numbers.as_mut_ptr());
         let mut n = *end;
@@ -107,7 +107,7 @@ impl<T: Registers> InRegisters for Find<'_, T> {
                 // are there: our caller's.
                 unsafe {
                     let from = numbers.as_ptr().add(line.at + i);
-                    n += V::pick(from, count, (line.pixel + i) as u32, pixels.add(n), to.add(n));
+                    n += V::compress(from, count, (line.pixel + i) as u32, pixels.add(n), to.add(n));
                 }
             }
         }
@@ -121,7 +121,7 @@ impl<T: Registers> InRegisters for Find<'_, T> {
 ///
 /// # Panics
 /// If `x` or `sums` is too short.
-pub(crate) fn gather<T: Registers>(
+pub(crate) fn gather<T: SimdElement>(
     isa: Isa,
     (found, list): (&Found<T>, usize),
     x: &[T],
@@ -131,14 +131,14 @@ pub(crate) fn gather<T: Registers>(
     let n = lanes::<T>(isa);
     assert!(sums.len() >= threes.len() * THREE * n, "sums of all taps");
     check(found, threes, x.len() / n);
-    in_registers(isa, Gather { list: found.list(list), x, threes, sums });
+    dispatch_vectors(isa, Gather { list: found.list(list), x, threes, sums });
 }
 
 /// sums[pixel + tap, lane] += g * w[tap, lane], for the numbers g of a list, the last one first, and some taps.
 ///
 /// # Panics
 /// If there are fewer taps, or `w` or `sums` is too short.
-pub(crate) fn scatter<T: Registers>(
+pub(crate) fn scatter<T: SimdElement>(
     isa: Isa,
     (found, list): (&Found<T>, usize),
     w: &[T],
@@ -150,7 +150,7 @@ pub(crate) fn scatter<T: Registers>(
     assert!(taps.end <= threes.len() * THREE, "so many taps");
     assert!(w.len() >= threes.len() * THREE * n, "weights of all taps");
     check(found, threes, sums.len() / n);
-    in_registers(isa, Scatter { list: found.list(list), w, threes, taps, sums });
+    dispatch_vectors(isa, Scatter { list: found.list(list), w, threes, taps, sums });
 }
 
 /// Pixels that were found lie under each tap in so many pixels.
@@ -171,10 +171,10 @@ struct Gather<'a, T> {
     sums: &'a mut [T],
 }
 
-impl<T: Registers> InRegisters for Gather<'_, T> {
+impl<T: SimdElement> VectorKernel for Gather<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Gather { list, x, threes, sums } = self;
         for (some, sums) in threes.chunks(TOGETHER).zip(sums.chunks_mut(TOGETHER * THREE * V::LANES)) {
             // SAFETY: `gather` checked that all pixels are there, and the sums. The instructions are there: our caller's.
@@ -233,10 +233,10 @@ struct Scatter<'a, T> {
     sums: &'a mut [T],
 }
 
-impl<T: Registers> InRegisters for Scatter<'_, T> {
+impl<T: SimdElement> VectorKernel for Scatter<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Scatter { list, w, threes, taps, sums } = self;
         let (w, sums, all) = (w.as_ptr(), sums.as_mut_ptr(), 0..threes.len() * THREE);
         // SAFETY: `scatter` checked that all pixels are there, and the weights. The instructions are there: our caller's.

@@ -9,12 +9,14 @@
 
 use crate::runtime::output::uninit::Room;
 use crate::simd::LINE;
-use crate::simd::dispatch::{Folding, One, Read, Reading, Reads, are_near, read};
+use crate::simd::dispatch::{
+    LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, run_lanes,
+};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::isa::Level;
-use crate::simd::isa::{Isa, Kernel, formula};
-use crate::simd::prefetch::fetch;
-use crate::simd::scalar_lane::Near;
+use crate::simd::isa::{Isa, Kernel, dispatch_formula};
+use crate::simd::prefetch::prefetch_l1;
+use crate::simd::scalar_lane::SmallAngleLane;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::x86::ends;
 use elinvar_core::Element;
@@ -238,7 +240,7 @@ pub(crate) fn copies(n: usize) -> usize {
 
 /// A formula in a reading. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a function of its own it
 /// would be compiled without the kernel's instruction set.
-trait Lanes<T: Element, R: Reading<T>, const N: usize>: Copy {
+trait Lanes<T: Element, R: SimdLanes<T>, const N: usize>: Copy {
     /// Is it computed as fast as its numbers come from memory?
     const LIGHT: bool;
     /// Are so few of its values alive at once that more elements go side by side?
@@ -254,7 +256,7 @@ trait Lanes<T: Element, R: Reading<T>, const N: usize>: Copy {
 #[derive(Clone, Copy)]
 struct Floats<M>(M);
 
-impl<T: Read, M: Map<N>, L: Reading<T> + Lane, const N: usize> Lanes<T, L, N> for Floats<M> {
+impl<T: SimdFloat, M: Map<N>, L: SimdLanes<T> + Lane, const N: usize> Lanes<T, L, N> for Floats<M> {
     const LIGHT: bool = M::LIGHT;
     const SLIM: bool = M::SLIM;
     #[inline(always)]
@@ -263,8 +265,8 @@ impl<T: Read, M: Map<N>, L: Reading<T> + Lane, const N: usize> Lanes<T, L, N> fo
     }
     #[inline(always)]
     fn near<const W: usize>(&self, x: &[&[T; W]; N], y: &mut [MaybeUninit<T>; W]) -> bool {
-        if const { M::ANGLES && L::AT_ONCE == 1 } && are_near(x[0]) {
-            window::<T, Near<T>, Self, N, W>(*self, *x, y);
+        if const { M::ANGLES && L::WIDTH == 1 } && are_small_angles(x[0]) {
+            window::<T, SmallAngleLane<T>, Self, N, W>(*self, *x, y);
             return true;
         }
         false
@@ -275,12 +277,12 @@ impl<T: Read, M: Map<N>, L: Reading<T> + Lane, const N: usize> Lanes<T, L, N> fo
 #[derive(Clone, Copy)]
 struct Ints<M>(M);
 
-impl<M: IntMap<N>, T: Element + Int, const N: usize> Lanes<T, One<T>, N> for Ints<M> {
+impl<M: IntMap<N>, T: Element + Int, const N: usize> Lanes<T, PlainElement<T>, N> for Ints<M> {
     const LIGHT: bool = true;
     const SLIM: bool = true;
     #[inline(always)]
-    fn lane(&self, x: [One<T>; N]) -> One<T> {
-        One(self.0.int(x.map(|x| x.0)))
+    fn lane(&self, x: [PlainElement<T>; N]) -> PlainElement<T> {
+        PlainElement(self.0.int(x.map(|x| x.0)))
     }
     #[inline(always)]
     fn near<const W: usize>(&self, _: &[&[T; W]; N], _: &mut [MaybeUninit<T>; W]) -> bool {
@@ -299,13 +301,13 @@ struct Windows<'a, 'r, T, F, const N: usize> {
 
 /// Fills the room with a float formula's results.
 #[inline]
-pub(crate) fn floats<T: Read, M: Map<N>, const N: usize>(
+pub(crate) fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[Piece<'_, T>; N],
     room: &mut Room<'_, T>,
 ) {
-    read(isa, Windows { f: Floats(m), x, room, ends: Ends::of::<T>(isa) });
+    run_lanes(isa, Windows { f: Floats(m), x, room, ends: Ends::of::<T>(isa) });
 }
 
 /// Fills the room with an integer formula's results.
@@ -316,15 +318,15 @@ pub(crate) fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
     x: &[Piece<'_, T>; N],
     room: &mut Room<'_, T>,
 ) {
-    formula::<T, _>(isa, Windows { f: Ints(m), x, room, ends: Ends::of::<T>(isa) });
+    dispatch_formula::<T, _>(isa, Windows { f: Ints(m), x, room, ends: Ends::of::<T>(isa) });
 }
 
-impl<T: Read, F: Map<N>, const N: usize> Reads for Windows<'_, '_, T, Floats<F>, N> {
+impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Windows<'_, '_, T, Floats<F>, N> {
     type T = T;
     // A million numbers of exp took 640 microseconds with AVX2 on two threads of an Intel Xeon, and take 375; log 874 and 508, tanh 1443 and 940.
     const WIDE: bool = !F::LIGHT;
     #[inline(always)]
-    fn run<L: Reading<T> + Lane, M: Folding<T>, S: Reading<T> + Lane>(self) {
+    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         self.fill::<L, M, S>();
     }
 }
@@ -333,14 +335,14 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize> Kernel for Windows<'_, '_, 
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        self.fill::<One<T>, One<T>, One<T>>();
+        self.fill::<PlainElement<T>, PlainElement<T>, PlainElement<T>>();
     }
 }
 
 /// A window of results. A function of its own, because what is written is known to be apart from what is read by being an
 /// argument.
 #[inline(always)]
-fn window<T: Element, R: Reading<T>, F: Lanes<T, R, N>, const N: usize, const W: usize>(
+fn window<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W: usize>(
     f: F,
     x: [&[T; W]; N],
     y: &mut [MaybeUninit<T>; W],
@@ -352,13 +354,13 @@ fn window<T: Element, R: Reading<T>, F: Lanes<T, R, N>, const N: usize, const W:
             *a = R::load(&x[j..]);
         }
         f.lane(all).write(&mut y[j..]);
-        j += R::AT_ONCE;
+        j += R::WIDTH;
     }
 }
 
 /// A window of results, in the reading for moderate angles where that fits.
 #[inline(always)]
-fn by_angle<T: Element, R: Reading<T>, F: Lanes<T, R, N>, const N: usize, const W: usize>(
+fn by_angle<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W: usize>(
     f: F,
     x: [&[T; W]; N],
     y: &mut [MaybeUninit<T>; W],
@@ -385,7 +387,7 @@ fn lines<'a, T: Element, const N: usize, const W: usize>(
 
 impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
     #[inline(always)]
-    fn fill<L: Reading<T>, M: Reading<T>, S: Reading<T>>(self)
+    fn fill<L: SimdLanes<T>, M: SimdLanes<T>, S: SimdLanes<T>>(self)
     where
         F: Lanes<T, L, N> + Lanes<T, M, N> + Lanes<T, S, N>,
     {
@@ -396,7 +398,7 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
         }
         // Loops, and no closures, which would be compiled without the instruction set of the kernel.
         for (i, y) in room.unwritten().chunks_mut(x[0].len.min(n)).enumerate() {
-            if const { L::AT_ONCE > 1 && <F as Lanes<T, L, N>>::LIGHT } {
+            if const { L::WIDTH > 1 && <F as Lanes<T, L, N>>::LIGHT } {
                 let mut copies = [const { MaybeUninit::<Copies<T, FEW>>::uninit() }; N];
                 light::<T, S, F, N>(f, &lines(x, i, y.len(), &mut copies), y, ends);
                 continue;
@@ -409,13 +411,17 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
                 row::<T, M, M, S, F, N>(f, &x, y, ends);
             }
         }
-        room.count(n);
+        // SAFETY: `light` and `row` write all of the part that they are given, and the parts are all `n` slots that were left.
+        #[allow(unsafe_code, reason = "slots that were written here")]
+        unsafe {
+            room.count(n);
+        }
     }
 }
 
 /// A row of results.
 #[inline(always)]
-fn row<T: Element, L: Reading<T>, M: Reading<T>, S: Reading<T>, F, const N: usize>(
+fn row<T: Element, L: SimdLanes<T>, M: SimdLanes<T>, S: SimdLanes<T>, F, const N: usize>(
     f: F,
     x: &[Line<'_, T>; N],
     y: &mut [MaybeUninit<T>],
@@ -432,7 +438,7 @@ fn row<T: Element, L: Reading<T>, M: Reading<T>, S: Reading<T>, F, const N: usiz
         by_angle::<T, L, F, N, WINDOW>(f, all, y);
     }
     let mut at = whole.len() * WINDOW;
-    if const { L::AT_ONCE > 1 } {
+    if const { L::WIDTH > 1 } {
         let (whole, few) = rest.as_chunks_mut::<SMALL>();
         for y in whole {
             let mut all = [x[0].small(at); N];
@@ -452,7 +458,7 @@ fn row<T: Element, L: Reading<T>, M: Reading<T>, S: Reading<T>, F, const N: usiz
 
 /// At most [`FEW`] results of a row, from `at` on.
 #[inline(always)]
-fn few<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
+fn few<T: Element, S: SimdLanes<T>, F: Lanes<T, S, N>, const N: usize>(
     f: F,
     x: &[Line<'_, T>; N],
     at: usize,
@@ -473,7 +479,7 @@ fn few<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
 /// compiler reads one operand forwards and the other backwards, and what comes from the second-level cache so takes half as long again.
 /// Stores begin with a cache line; what is before the first and behind the last whole register is done once more.
 #[inline(always)]
-fn light<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
+fn light<T: Element, S: SimdLanes<T>, F: Lanes<T, S, N>, const N: usize>(
     f: F,
     x: &[Line<'_, T>; N],
     y: &mut [MaybeUninit<T>],
@@ -487,7 +493,7 @@ fn light<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
     }
     let (whole, rest) = y[head..].as_chunks_mut::<FEW>();
     let count = whole.len();
-    if const { N >= MANY && S::AT_ONCE == FEW } && x[0].step == 1 && x[1..].iter().all(|x| x.step == 0) {
+    if const { N >= MANY && S::WIDTH == FEW } && x[0].step == 1 && x[1..].iter().all(|x| x.step == 0) {
         // Many numbers stay in registers: a load for each would take as long as memory does.
         let numbers = x.map(|x| S::load(x.data));
         let elements = x[0].data[head..].as_chunks::<FEW>().0;
@@ -507,7 +513,7 @@ fn light<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
             // SAFETY: `registers` checked that there are `count` of them, and this is one.
             #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
             let all = std::array::from_fn(|i| unsafe { &*places[i].wrapping_add(number * steps[i]).cast() });
-            fetch(y.as_ptr().wrapping_add(AHEAD));
+            prefetch_l1(y.as_ptr().wrapping_add(AHEAD));
             window::<T, S, F, N, FEW>(f, all, y);
         }
     }
@@ -518,7 +524,7 @@ fn light<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
 
 /// A register of results, from `at` on.
 #[inline(always)]
-fn some<T: Element, S: Reading<T>, F: Lanes<T, S, N>, const N: usize>(
+fn some<T: Element, S: SimdLanes<T>, F: Lanes<T, S, N>, const N: usize>(
     f: F,
     x: &[Line<'_, T>; N],
     at: usize,

@@ -7,9 +7,9 @@ use super::stored_operand::{FEW, Own, Stored, Wide, are_there, few};
 use crate::gemm::Real;
 use crate::gemm::operand::{Columns, Numbers};
 use crate::simd::LINE;
-use crate::simd::isa::{Copies, Isa};
-use crate::simd::quad::{Half, Quad};
-use crate::simd::vector::{InRegisters, in_short_registers};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::{Float16, GatherVector};
+use crate::simd::vector::{VectorKernel, dispatch_half_vectors};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, bf16};
 
@@ -37,7 +37,7 @@ pub(crate) fn dots<T: Real>(isa: Isa, dots: Dots<'_, T>) {
     match (a.data, b.data) {
         (Numbers::Own(x), Numbers::Own(y)) => {
             let at = [x.as_ptr().wrapping_offset(a.at), y.as_ptr().wrapping_offset(b.at)];
-            in_short_registers(isa, Run::<T, Own<T>> { at, step, k, sums });
+            dispatch_half_vectors(isa, Run::<T, Own<T>> { at, step, k, sums });
         }
         (Numbers::F16(x), Numbers::F16(y)) => halves(isa, x, y, [a.at, b.at], step, k, sums),
         (Numbers::BF16(x), Numbers::BF16(y)) => halves::<T, bf16>(isa, x, y, [a.at, b.at], step, k, sums),
@@ -46,7 +46,7 @@ pub(crate) fn dots<T: Real>(isa: Isa, dots: Dots<'_, T>) {
 }
 
 /// Of halves.
-fn halves<T: Real, H: Half>(
+fn halves<T: Real, H: Float16>(
     isa: Isa,
     x: &[H],
     y: &[H],
@@ -55,9 +55,9 @@ fn halves<T: Real, H: Half>(
     k: usize,
     sums: &mut [T],
 ) {
-    if const { T::HALVES } {
+    if const { T::WIDENS_F16 } {
         let at = [x.as_ptr().wrapping_offset(at[0]), y.as_ptr().wrapping_offset(at[1])];
-        in_short_registers(isa, Run::<T, Wide<H>> { at, step, k, sums });
+        dispatch_half_vectors(isa, Run::<T, Wide<H>> { at, step, k, sums });
     } else {
         unreachable!("f64 is not computed from halves");
     }
@@ -71,11 +71,11 @@ struct Run<'a, T, S: Stored<T>> {
     sums: &'a mut [T],
 }
 
-impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
+impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
     type T = T;
-    const COPIES: Copies = Copies::Middle;
+    const TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Run { at, step, k, sums } = self;
         let count = sums.len();
         let from = |i: usize| {
@@ -106,7 +106,7 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
 /// # Safety
 /// All terms of theirs are there, and the processor has the instructions.
 #[inline(always)]
-unsafe fn full<V: Quad, S: Stored<V::T>>(
+unsafe fn full<V: GatherVector, S: Stored<V::T>>(
     (a, b): (*const S::Number, *const S::Number),
     step: [isize; 2],
     k: usize,
@@ -119,8 +119,8 @@ unsafe fn full<V: Quad, S: Stored<V::T>>(
         while t + line <= k {
             for lane in V::LANES..2 * V::LANES {
                 let lane = lane as isize;
-                V::soon(a.wrapping_offset(lane * step[0]).wrapping_add(t).cast());
-                V::soon(b.wrapping_offset(lane * step[1]).wrapping_add(t).cast());
+                V::prefetch_l2(a.wrapping_offset(lane * step[0]).wrapping_add(t).cast());
+                V::prefetch_l2(b.wrapping_offset(lane * step[1]).wrapping_add(t).cast());
             }
             for t in (t..t + line).step_by(S::TERMS) {
                 let (left, right) = (S::terms::<V>(a.add(t), step[0]), S::terms::<V>(b.add(t), step[1]));

@@ -4,13 +4,13 @@
 //! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::microkernel::{Kind, each_row};
+use super::microkernel::{TermKind, each_row};
 use super::stored_operand::{FEW, Own, Stored, Wide, are_there, few};
 use crate::gemm::Real;
 use crate::gemm::operand::{Columns, Numbers};
-use crate::simd::isa::{Copies, Isa};
-use crate::simd::quad::{Half, Quad};
-use crate::simd::vector::{InRegisters, in_short_pairs, in_short_registers};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::{Float16, GatherVector};
+use crate::simd::vector::{VectorKernel, dispatch_half_bf16_pairs, dispatch_half_vectors};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 
 /// A left factor whose terms are neighbours.
@@ -31,7 +31,7 @@ pub(super) struct Skinny<'a, T> {
     /// Where the result starts, and how far apart its rows are.
     pub(super) c: *mut T,
     pub(super) step: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: TermKind,
 }
 
 /// Columns that fewer are not multiplied in registers, but one by one.
@@ -50,22 +50,24 @@ pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
     }
     assert!(s.k > 0 && (s.rows - 1) * s.a.step + s.k <= s.a.data.len(), "the left factor is too short");
     assert!(are_there(&s.b, s.cols, s.k), "columns leave their buffer");
-    assert!(s.kind == Kind::Numbers || s.cols >= LEAST, "pairs are multiplied in registers only");
+    assert!(s.kind == TermKind::Elements || s.cols >= LEAST, "pairs are multiplied in registers only");
     let at = s.b.at;
     match s.b.data {
-        Numbers::Own(b) if s.kind == Kind::Pairs => {
-            in_short_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
+        Numbers::Own(b) if s.kind == TermKind::Bf16Pairs => {
+            dispatch_half_bf16_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
         }
-        Numbers::Own(b) => in_short_registers(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) }),
+        Numbers::Own(b) => {
+            dispatch_half_vectors(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) })
+        }
         Numbers::F16(b) => halves::<T, f16>(isa, s, b.as_ptr().wrapping_offset(at)),
         Numbers::BF16(b) => halves::<T, bf16>(isa, s, b.as_ptr().wrapping_offset(at)),
     }
 }
 
 /// A product whose columns are of halves, from `b` on.
-fn halves<T: Real, H: Half>(isa: Isa, s: Skinny<'_, T>, b: *const H) {
-    if const { T::HALVES } {
-        in_short_registers(isa, Run::<T, Wide<H>> { s, b });
+fn halves<T: Real, H: Float16>(isa: Isa, s: Skinny<'_, T>, b: *const H) {
+    if const { T::WIDENS_F16 } {
+        dispatch_half_vectors(isa, Run::<T, Wide<H>> { s, b });
     } else {
         unreachable!("f64 is not computed from halves");
     }
@@ -78,11 +80,11 @@ struct Run<'a, T, S: Stored<T>> {
     b: *const S::Number,
 }
 
-impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
+impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
     type T = T;
-    const COPIES: Copies = Copies::Middle;
+    const TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
         let mut j = 0;
         while j < cols {
@@ -125,7 +127,7 @@ impl<T: Real, S: Stored<T>> InRegisters for Run<'_, T, S> {
 }
 
 /// Some rows and columns.
-struct Part<V: Quad, S: Stored<V::T>> {
+struct Part<V: GatherVector, S: Stored<V::T>> {
     a: *const V::T,
     a_step: usize,
     /// So many rows are left: one at least.
@@ -144,7 +146,7 @@ const AHEAD: usize = 1024;
 /// longer. Of few lines too little would overlap, and only what does hides how long an fma takes.
 const BEHIND: usize = 4;
 
-impl<V: Quad, S: Stored<V::T>> Part<V, S> {
+impl<V: GatherVector, S: Stored<V::T>> Part<V, S> {
     /// One row, and fewer columns than a register has lanes.
     ///
     /// # Safety
@@ -201,7 +203,7 @@ impl<V: Quad, S: Stored<V::T>> Part<V, S> {
                                 if part == 0 {
                                     for lane in 0..V::LANES {
                                         let ahead = b.wrapping_offset(lane as isize * self.b_step);
-                                        V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
+                                        V::prefetch_l2(ahead.cast::<u8>().wrapping_add(AHEAD));
                                     }
                                 }
                                 let right = S::terms::<V>(b, self.b_step);

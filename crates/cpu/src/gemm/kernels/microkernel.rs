@@ -10,10 +10,10 @@ use super::gemv::Lines;
 use super::prefetch::{After, Ahead, ENOUGH, Later, Soon};
 use crate::gemm::{Real, are_apart};
 use crate::simd::isa::Isa;
-use crate::simd::quad::Quad;
-pub(crate) use crate::simd::vector::Kind;
-pub(crate) use crate::simd::vector::in_registers_of;
-use crate::simd::vector::{InRegisters, Registers, Vector, lanes, rows};
+use crate::simd::quad::GatherVector;
+pub(crate) use crate::simd::vector::TermKind;
+pub(crate) use crate::simd::vector::dispatch_vectors_of;
+use crate::simd::vector::{SimdElement, Vector, VectorKernel, lanes, tile_rows};
 use elinvar_core::{Element, order::CHUNK};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
@@ -27,7 +27,7 @@ pub(crate) struct Panels<'a, T> {
     pub(crate) step: usize,
     /// Distance of panels.
     pub(crate) across: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TermKind,
     pub(crate) after: After<'a, T>,
 }
 
@@ -68,13 +68,13 @@ pub(crate) fn width<T: Real>(isa: Isa) -> usize {
 
 /// Rows of a full tile.
 pub(crate) fn height<T: Real>(isa: Isa) -> usize {
-    rows::<T>(isa)
+    tile_rows::<T>(isa)
 }
 
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; so does `before`, if there is
+/// `c` points to `tile_rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; so does `before`, if there is
 /// one, and they have been written.
 ///
 /// # Panics
@@ -89,11 +89,11 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
     let reach = (cols.div_ceil(w) - 1) * block.b.across + (k - 1) * block.b.step + w;
     assert!(reach <= block.b.data.len(), "the right block is too short");
     #[cfg(target_arch = "x86_64")]
-    if const { T::HALVES } && block.b.kind == Kind::Pairs && isa.has_amx() {
+    if const { T::WIDENS_F16 } && block.b.kind == TermKind::Bf16Pairs && isa.has_amx() {
         // SAFETY: the caller's; lengths have just been checked, and the registers are allowed.
         return unsafe { super::amx::multiply(isa, &block) };
     }
-    in_registers_of(block.b.kind, isa, Tiles(block));
+    dispatch_vectors_of(block.b.kind, isa, Tiles(block));
 }
 
 /// Multiplies a block of so many rows, columns and terms, into rows of `sums` that are `step` apart: adds to them, unless it is the first
@@ -129,10 +129,10 @@ pub(crate) fn in_place<T>(c: *mut T, step: usize, first: bool) -> Option<(*const
 /// A block whose lengths have been checked, by `multiply` alone.
 struct Tiles<'a, T>(Block<'a, T>);
 
-impl<T: Real> InRegisters for Tiles<'_, T> {
+impl<T: Real> VectorKernel for Tiles<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         // SAFETY: the caller's.
         unsafe { self.tiles::<V>() }
     }
@@ -272,7 +272,7 @@ impl<V: Vector> Feed<V> for Panel<V> {
                 // A panel that was not packed has a term on each page, which no hardware foresees. The tallest tiles have
                 // packed panels, or such as stay in the second-level cache.
                 if R < V::ROWS {
-                    V::ahead(self.at.wrapping_add(AHEAD * self.next + v * V::LANES));
+                    V::prefetch_l1(self.at.wrapping_add(AHEAD * self.next + v * V::LANES));
                 }
             }
             self.at = self.at.wrapping_add(self.next);
@@ -435,7 +435,7 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
 }
 
 impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
-    /// Computes some of `rows` rows; gives how many: as many as fit, in steps, so that few are not computed as many.
+    /// Computes some of `tile_rows` rows; gives how many: as many as fit, in steps, so that few are not computed as many.
     ///
     /// # Safety
     /// As `wide`, for all of the rows.
@@ -509,7 +509,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
             if far == 0 {
                 each_row!(R, up to 14, r => {
                     for v in 0..W {
-                        V::soon(self.c.wrapping_add(r * self.step + v * V::LANES).cast());
+                        V::prefetch_l2(self.c.wrapping_add(r * self.step + v * V::LANES).cast());
                     }
                 });
             }
@@ -523,7 +523,7 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                 for _ in 0..fours {
                     if far > 0 {
                         for v in 0..W {
-                            V::soon(line.wrapping_add(v * V::LANES).cast());
+                            V::prefetch_l2(line.wrapping_add(v * V::LANES).cast());
                         }
                         (line, far) = (line.wrapping_add(self.step), far - 1);
                     }
@@ -583,7 +583,7 @@ const WIDEST: usize = 32;
 /// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes meanwhile; so does `before`, and they have been
 /// written.
 #[inline(never)]
-unsafe fn edge<T: Registers>(
+unsafe fn edge<T: SimdElement>(
     rows: &[[T; WIDEST]],
     c: *mut T,
     step: usize,

@@ -22,7 +22,7 @@ mod stored_operand;
 pub(crate) use bf16_pairs::as_pairs;
 pub(crate) use dot::{Dots, dots};
 pub(crate) use gemv::{LEAST, Lines};
-pub(crate) use microkernel::{Kind, PITCH, Panels, efforts, height, multiply_into, width};
+pub(crate) use microkernel::{PITCH, Panels, TermKind, efforts, height, multiply_into, width};
 pub(crate) use output_tile::{Cut, Tile, fill};
 pub(crate) use pack_edge::{Narrow, narrow};
 pub(crate) use pack_f16::halves;

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::gemv::{Lines, Skinny, skinny};
-use super::microkernel::{Block, Kind, Panels, in_place, multiply};
+use super::microkernel::{Block, Panels, TermKind, in_place, multiply};
 use super::pack_transposed::turn_to;
 use super::prefetch::Written;
 use crate::conv::kernels::a_taps::{self, THREE, Taps, taps};
@@ -173,7 +173,7 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If `left` or the planes are too small.
-    pub(crate) fn add_seen(&mut self, isa: Isa, kind: Kind, left: &[T], right: Seen<'_, T>) {
+    pub(crate) fn add_seen(&mut self, isa: Isa, kind: TermKind, left: &[T], right: Seen<'_, T>) {
         let first = self.done < self.cols.len();
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively. If it is not the first
         // chunk, all of them have been written by it.
@@ -213,7 +213,7 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If a factor is too short, or there are fewer than `LEAST` columns of pairs.
-    pub(crate) fn skinny(&mut self, isa: Isa, kind: Kind, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
+    pub(crate) fn skinny(&mut self, isa: Isa, kind: TermKind, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
         let (rows, cols) = (self.rows.len(), self.cols.len());
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
         unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };

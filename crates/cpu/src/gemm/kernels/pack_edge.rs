@@ -5,8 +5,8 @@ use super::microkernel::width;
 use crate::gemm::Real;
 use crate::simd::LINE;
 use crate::simd::isa::Isa;
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, in_registers};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{VectorKernel, dispatch_vectors};
 use elinvar_ops::lane::LaneInt;
 
 /// Rows of a few neighbours each, `step` apart.
@@ -33,16 +33,16 @@ pub(crate) fn narrow<T: Real>(isa: Isa, n: Narrow<'_, T>) {
     assert!(low >= 0 && high as usize <= n.src.len(), "rows leave their buffer");
     let width = width::<T>(isa);
     assert!(n.cols <= width && n.rows * width <= n.panel.len(), "rows leave the panel");
-    in_registers(isa, n);
+    dispatch_vectors(isa, n);
 }
 
 /// How many rows ahead are fetched.
 const AHEAD: isize = 6;
 
-impl<T: Real> InRegisters for Narrow<'_, T> {
+impl<T: Real> VectorKernel for Narrow<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Narrow { src, at, step, rows, cols, panel } = self;
         let bits = |column: usize| if column < cols { T::from_bits(LaneInt::lit(-1)) } else { T::ZERO };
         let masks: [[T; 16]; 2] = std::array::from_fn(|v| std::array::from_fn(|i| bits(v * V::LANES + i)));
@@ -54,11 +54,11 @@ impl<T: Real> InRegisters for Narrow<'_, T> {
                 let from = at + r as isize * step;
                 let (x, y) = (src.as_ptr().wrapping_offset(from), panel.as_mut_ptr().add(r * 2 * V::LANES));
                 for line in (0..cols).step_by(LINE / size_of::<T>()) {
-                    V::ahead(x.wrapping_offset(AHEAD * step).wrapping_add(line));
+                    V::prefetch_l1(x.wrapping_offset(AHEAD * step).wrapping_add(line));
                 }
                 if from as usize + 2 * V::LANES <= src.len() {
-                    V::load(x).keep(masks[0]).store(y);
-                    V::load(x.add(V::LANES)).keep(masks[1]).store(y.add(V::LANES));
+                    V::load(x).and(masks[0]).store(y);
+                    V::load(x.add(V::LANES)).and(masks[1]).store(y.add(V::LANES));
                 } else {
                     for c in 0..2 * V::LANES {
                         y.add(c).write(if c < cols { *x.add(c) } else { T::ZERO });

@@ -3,14 +3,14 @@
 
 use crate::gemm::Real;
 use crate::simd::isa::Isa;
-use crate::simd::quad::{Half, Quad, one_half};
-use crate::simd::vector::{InRegisters, in_registers};
+use crate::simd::quad::{Float16, GatherVector, gather_one_f16};
+use crate::simd::vector::{VectorKernel, dispatch_vectors};
 
 /// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], widened, where a step is 1.
 ///
 /// # Panics
 /// If that leaves either slice, or no step is 1.
-pub(crate) fn halves<T: Real, H: Half>(
+pub(crate) fn halves<T: Real, H: Float16>(
     isa: Isa,
     src: &[H],
     at: isize,
@@ -29,8 +29,8 @@ pub(crate) fn halves<T: Real, H: Half>(
     assert!(low >= 0 && (high as usize) < src.len(), "a block leaves its buffer");
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     assert!(step.0 == 1 || step.1 == 1, "halves that are no neighbours");
-    if const { T::HALVES } {
-        in_registers(isa, Widen(Block { src, at, step, rows, cols, dst, pitch }));
+    if const { T::WIDENS_F16 } {
+        dispatch_vectors(isa, Widen(Block { src, at, step, rows, cols, dst, pitch }));
     } else {
         unreachable!("f64 is not computed from halves");
     }
@@ -49,10 +49,10 @@ struct Block<'a, T, H> {
 /// A block whose corners have been checked, by `halves` alone.
 struct Widen<'a, T, H>(Block<'a, T, H>);
 
-impl<T: Real, H: Half> InRegisters for Widen<'_, T, H> {
+impl<T: Real, H: Float16> VectorKernel for Widen<'_, T, H> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Block { src, at, step, rows, cols, dst, pitch } = self.0;
         let from = src.as_ptr().wrapping_offset(at);
         let to = dst.as_mut_ptr();
@@ -80,7 +80,7 @@ impl<T: Real, H: Half> InRegisters for Widen<'_, T, H> {
                     if r % line == 0 {
                         for lane in 0..V::LANES {
                             let ahead = from.wrapping_offset(lane as isize * step.1).wrapping_add(r);
-                            V::soon(ahead.cast::<u8>().wrapping_add(AHEAD));
+                            V::prefetch_l2(ahead.cast::<u8>().wrapping_add(AHEAD));
                         }
                     }
                     for (i, v) in V::octet(from.add(r), step.1).iter().enumerate() {
@@ -88,7 +88,7 @@ impl<T: Real, H: Half> InRegisters for Widen<'_, T, H> {
                     }
                 }
                 for r in rows / 8 * 8..rows {
-                    one_half::<V, H>(from, step.1, r).store(to.add(r * pitch + c));
+                    gather_one_f16::<V, H>(from, step.1, r).store(to.add(r * pitch + c));
                 }
             }
             for c in whole..cols {

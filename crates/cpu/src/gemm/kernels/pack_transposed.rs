@@ -6,9 +6,9 @@
 
 use crate::gemm::Real;
 use crate::simd::LINE;
-use crate::simd::isa::{Copies, Isa};
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, in_registers, in_short_registers, lanes};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{VectorKernel, dispatch_half_vectors, dispatch_vectors, lanes};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///
@@ -61,13 +61,13 @@ pub(super) unsafe fn turn_to<T: Real>(
     let whole = |n: usize| if far { n / SQUARE * SQUARE } else { 0 };
     let (down, across) = (whole(rows), whole(cols));
     if down > 0 && across > 0 {
-        in_registers(isa, Squares(Turn { rows: down, cols: across, ..block }));
-        in_short_registers(isa, Turn { cols: cols - across, ..block.from(0, across) });
-        in_short_registers(isa, Turn { rows: rows - down, cols: across, ..block.from(down, 0) });
+        dispatch_vectors(isa, Squares(Turn { rows: down, cols: across, ..block }));
+        dispatch_half_vectors(isa, Turn { cols: cols - across, ..block.from(0, across) });
+        dispatch_half_vectors(isa, Turn { rows: rows - down, cols: across, ..block.from(down, 0) });
     } else {
         // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
         // share.
-        in_short_registers(isa, block);
+        dispatch_half_vectors(isa, block);
     }
 }
 
@@ -111,10 +111,10 @@ impl<T> Turn<'_, T> {
 /// Such a block of whole squares, where registers have as many lanes.
 struct Squares<'a, T>(Turn<'a, T>);
 
-impl<T: Real> InRegisters for Squares<'_, T> {
+impl<T: Real> VectorKernel for Squares<'_, T> {
     type T = T;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Turn { src, at, step, rows, cols, dst, pitch } = self.0;
         if const { V::LANES != SQUARE } {
             unreachable!("squares are for registers of as many lanes");
@@ -130,11 +130,11 @@ impl<T: Real> InRegisters for Squares<'_, T> {
                 unsafe {
                     let later = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
                     for lane in 0..SQUARE as isize {
-                        V::soon(later.wrapping_offset(lane * step).cast());
+                        V::prefetch_l2(later.wrapping_offset(lane * step).cast());
                     }
                     if c + BEFORE < cols {
                         for i in 0..SQUARE {
-                            V::soon(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
+                            V::prefetch_l2(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
                         }
                     }
                     let square = V::square(src.as_ptr().offset(at + r as isize + c as isize * step), step);
@@ -147,11 +147,11 @@ impl<T: Real> InRegisters for Squares<'_, T> {
     }
 }
 
-impl<T: Real> InRegisters for Turn<'_, T> {
+impl<T: Real> VectorKernel for Turn<'_, T> {
     type T = T;
-    const COPIES: Copies = Copies::Low;
+    const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Turn { src, at, step, rows, cols, dst, pitch } = self;
         let line = LINE / size_of::<V::T>();
         let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
@@ -168,12 +168,12 @@ impl<T: Real> InRegisters for Turn<'_, T> {
                         if r % line == 0 {
                             for lane in 0..V::LANES {
                                 let ahead = place.wrapping_offset(lane as isize * step).cast::<u8>();
-                                V::soon(ahead.wrapping_add(AHEAD));
+                                V::prefetch_l2(ahead.wrapping_add(AHEAD));
                             }
                         }
                         if c % line == 0 && c + BEFORE < cols {
                             for i in 0..4 {
-                                V::soon(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
+                                V::prefetch_l2(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
                             }
                         }
                         for (i, v) in V::quad(place, step).into_iter().enumerate() {

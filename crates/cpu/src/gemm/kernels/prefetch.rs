@@ -46,7 +46,7 @@ impl Soon {
     #[inline(always)]
     pub(crate) unsafe fn fetch<V: Vector>(&mut self, terms: usize) {
         // SAFETY: the caller's; nothing is read.
-        unsafe { V::soon(self.at) };
+        unsafe { V::prefetch_l2(self.at) };
         self.at = self.at.wrapping_add(terms * self.step);
     }
     /// Has all of a panel's lines fetched, where some tiles fetch it together.
@@ -58,7 +58,7 @@ impl Soon {
         let mut i = 0;
         while i < terms {
             // SAFETY: the caller's; nothing is read.
-            unsafe { V::soon(self.at.wrapping_add(i * self.step)) };
+            unsafe { V::prefetch_l2(self.at.wrapping_add(i * self.step)) };
             i += 1;
         }
         self.at = self.at.wrapping_add(terms * self.step);

@@ -11,9 +11,9 @@
 use super::microkernel::each_row;
 use crate::gemm::Real;
 use crate::simd::LINE;
-use crate::simd::isa::{Copies, Isa};
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Vector, in_registers, in_short_registers, lanes, short_lanes};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{Vector, VectorKernel, dispatch_half_vectors, dispatch_vectors, half_lanes, lanes};
 use elinvar_core::{Element, order::CHUNK};
 use std::ops::RangeInclusive;
 
@@ -29,7 +29,7 @@ pub(crate) const FEW: RangeInclusive<usize> = 8..=16;
 
 /// Rows that fill no more than one short register, which has 32 bytes.
 fn are_short<T: Real>(isa: Isa, rows: usize) -> bool {
-    may_be_short::<T>() && rows <= short_lanes::<T>(isa)
+    may_be_short::<T>() && rows <= half_lanes::<T>(isa)
 }
 const fn may_be_short<T>() -> bool {
     *FEW.start() * size_of::<T>() <= 32
@@ -37,7 +37,7 @@ const fn may_be_short<T>() -> bool {
 
 /// Rows of a panel: those of two registers.
 pub(crate) fn panel<T: Real>(isa: Isa, rows: usize) -> usize {
-    2 * if are_short::<T>(isa, rows) { short_lanes::<T>(isa) } else { lanes::<T>(isa) }
+    2 * if are_short::<T>(isa, rows) { half_lanes::<T>(isa) } else { lanes::<T>(isa) }
 }
 
 /// At most [`GROUP`] columns, all of their terms, and packed rows.
@@ -73,19 +73,19 @@ pub(crate) fn few<T: Real>(isa: Isa, b: Few<'_, T>) {
     assert!(b.padded * b.k <= b.x.len(), "rows are missing");
     assert!(b.cols * b.padded <= b.sums.len(), "room is missing");
     if const { may_be_short::<T>() } && are_short::<T>(isa, b.rows) {
-        in_short_registers(isa, b)
+        dispatch_half_vectors(isa, b)
     } else {
-        in_registers(isa, b)
+        dispatch_vectors(isa, b)
     }
 }
 
-impl<T: Real> InRegisters for Few<'_, T> {
+impl<T: Real> VectorKernel for Few<'_, T> {
     type T = T;
-    const COPIES: Copies = Copies::Fma;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     // The copy that AVX2 has anyway.
-    const SHORT: Copies = Copies::Middle;
+    const HALF_TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(mut self) {
+    unsafe fn run<V: GatherVector<T = T>>(mut self) {
         let crossed = (self.step.unsigned_abs() * size_of::<T>()).is_multiple_of(CROSSED);
         let most = match (crossed, self.rows <= V::LANES) {
             (true, _) => V::ROWS.min(6),
@@ -184,7 +184,7 @@ impl<V: Vector> Tile<V> {
             while t < self.k {
                 if let Some(ahead) = self.ahead {
                     each_row!(R, up to 14, r => {
-                        V::soon(ahead.wrapping_offset(r as isize * self.step).wrapping_add(t).cast());
+                        V::prefetch_l2(ahead.wrapping_offset(r as isize * self.step).wrapping_add(t).cast());
                     });
                 }
                 let end = self.k.min(t + line);

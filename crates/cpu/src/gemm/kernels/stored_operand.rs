@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "vector loads without a check for each")]
 
 use crate::gemm::operand::{Columns, Numbers};
-use crate::simd::quad::{Half, Quad, one, one_half};
-use crate::simd::vector::Registers;
+use crate::simd::quad::{Float16, GatherVector, gather_one, gather_one_f16};
+use crate::simd::vector::SimdElement;
 use std::marker::PhantomData;
 
 /// A way in which numbers that are computed as `T` are stored.
@@ -14,13 +14,13 @@ pub(super) trait Stored<T> {
     /// Terms of each vector; of 8 registers, `TERMS` count.
     ///
     /// # Safety
-    /// As for [`Quad`].
-    unsafe fn terms<V: Quad<T = T>>(p: *const Self::Number, step: isize) -> [V; 8];
+    /// As for [`GatherVector`].
+    unsafe fn terms<V: GatherVector<T = T>>(p: *const Self::Number, step: isize) -> [V; 8];
     /// Term `t` of each vector.
     ///
     /// # Safety
-    /// As for [`Quad`].
-    unsafe fn term<V: Quad<T = T>>(p: *const Self::Number, step: isize, t: usize) -> V;
+    /// As for [`GatherVector`].
+    unsafe fn term<V: GatherVector<T = T>>(p: *const Self::Number, step: isize, t: usize) -> V;
     /// A number.
     ///
     /// # Safety
@@ -30,19 +30,19 @@ pub(super) trait Stored<T> {
 
 /// As they are.
 pub(super) struct Own<T>(PhantomData<T>);
-impl<T: Registers> Stored<T> for Own<T> {
+impl<T: SimdElement> Stored<T> for Own<T> {
     type Number = T;
     const TERMS: usize = 4;
     #[inline(always)]
-    unsafe fn terms<V: Quad<T = T>>(p: *const T, step: isize) -> [V; 8] {
+    unsafe fn terms<V: GatherVector<T = T>>(p: *const T, step: isize) -> [V; 8] {
         // SAFETY: the caller's.
         let [a, b, c, d] = unsafe { V::quad(p, step) };
         [a, b, c, d, a, b, c, d]
     }
     #[inline(always)]
-    unsafe fn term<V: Quad<T = T>>(p: *const T, step: isize, t: usize) -> V {
+    unsafe fn term<V: GatherVector<T = T>>(p: *const T, step: isize, t: usize) -> V {
         // SAFETY: the caller's.
-        unsafe { one(p, step, t, |x| x) }
+        unsafe { gather_one(p, step, t, |x| x) }
     }
     #[inline(always)]
     unsafe fn number(p: *const T) -> T {
@@ -53,18 +53,18 @@ impl<T: Registers> Stored<T> for Own<T> {
 
 /// Halves, widened.
 pub(super) struct Wide<H>(PhantomData<H>);
-impl<T: Registers, H: Half> Stored<T> for Wide<H> {
+impl<T: SimdElement, H: Float16> Stored<T> for Wide<H> {
     type Number = H;
     const TERMS: usize = 8;
     #[inline(always)]
-    unsafe fn terms<V: Quad<T = T>>(p: *const H, step: isize) -> [V; 8] {
+    unsafe fn terms<V: GatherVector<T = T>>(p: *const H, step: isize) -> [V; 8] {
         // SAFETY: the caller's.
         unsafe { V::octet(p, step) }
     }
     #[inline(always)]
-    unsafe fn term<V: Quad<T = T>>(p: *const H, step: isize, t: usize) -> V {
+    unsafe fn term<V: GatherVector<T = T>>(p: *const H, step: isize, t: usize) -> V {
         // SAFETY: the caller's.
-        unsafe { one_half(p, step, t) }
+        unsafe { gather_one_f16(p, step, t) }
     }
     #[inline(always)]
     unsafe fn number(p: *const H) -> T {
@@ -93,7 +93,7 @@ pub(super) const FEW: usize = 4;
 /// # Safety
 /// `k` terms of as many pairs as there are sums are there.
 #[inline(always)]
-pub(super) unsafe fn few<T: Registers, A: Stored<T>, B: Stored<T>>(
+pub(super) unsafe fn few<T: SimdElement, A: Stored<T>, B: Stored<T>>(
     (a, b): (*const A::Number, *const B::Number),
     step: [isize; 2],
     k: usize,

@@ -8,9 +8,9 @@
 
 use crate::runtime::output::uninit::Room;
 use crate::simd::LINE;
-use crate::simd::isa::{Copies, Isa};
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Registers, in_registers, lanes};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 
 /// Blocks of one size, side by side in the result.
 #[derive(Clone, Copy)]
@@ -40,7 +40,12 @@ pub(crate) fn turned<T: Copy>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut 
 }
 
 /// The same of numbers that are moved as numbers of type `N`, which has the same size: no bit of them changes.
-fn as_numbers<T: Copy, N: Registers>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut Room<'_, T>) -> bool {
+fn as_numbers<T: Copy, N: SimdElement>(
+    isa: Isa,
+    x: &[T],
+    blocks: Blocks<'_>,
+    room: &mut Room<'_, T>,
+) -> bool {
     let Blocks { at, starts, rows, cols, step } = blocks;
     let side = LINE / size_of::<N>();
     if rows.min(cols) < side || lanes::<N>(isa) < 4 || !isa.has_fma() {
@@ -56,9 +61,9 @@ fn as_numbers<T: Copy, N: Registers>(isa: Isa, x: &[T], blocks: Blocks<'_>, room
         let (low, high) = (first + last.min(0), first + last.max(0) + rows as isize);
         assert!(low >= 0 && high as usize <= x.len(), "cpu: a block leaves its buffer");
     }
-    in_registers(isa, Turned::<N> { x: x.as_ptr().cast(), blocks, y: y.as_mut_ptr().cast() });
-    // All rows of all blocks.
-    room.count(len);
+    dispatch_vectors(isa, Turned::<N> { x: x.as_ptr().cast(), blocks, y: y.as_mut_ptr().cast() });
+    // SAFETY: `Turned` writes all rows of all blocks, which are `len` numbers.
+    unsafe { room.count(len) };
     true
 }
 
@@ -82,11 +87,11 @@ fn head<T>(p: *const T, step: usize) -> usize {
     if step.is_multiple_of(side) { Some(p.align_offset(LINE)).filter(|&n| n < side).unwrap_or(0) } else { 0 }
 }
 
-impl<T: Registers> InRegisters for Turned<'_, T> {
+impl<T: SimdElement> VectorKernel for Turned<'_, T> {
     type T = T;
-    const COPIES: Copies = Copies::Fma;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Turned { x, blocks: Blocks { at, starts, rows, cols, step }, y } = self;
         let (side, pitch) = (LINE / size_of::<T>(), starts.len() * cols);
         for (i, start) in starts.iter().enumerate() {
@@ -122,7 +127,7 @@ impl<T: Registers> InRegisters for Turned<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::uninit::fresh_few;
+    use crate::runtime::output::parallel_fill::fresh_few;
     use elinvar_core::Element;
 
     /// Every number is where it should be, and no other is read: sizes around tiles, steps of all kinds, lines that begin

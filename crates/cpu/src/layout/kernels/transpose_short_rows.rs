@@ -6,9 +6,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Copies, Isa};
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Registers, in_registers, lanes};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 use std::ops::Range;
 
 /// Rows of a window.
@@ -56,11 +56,11 @@ pub(crate) fn to_rows<T: Copy>(
 }
 
 /// The side of squares, if there are any. Numbers are moved as numbers of type `N`, which has their size: no bit of them changes.
-fn side<N: Registers>(isa: Isa) -> Option<usize> {
+fn side<N: SimdElement>(isa: Isa) -> Option<usize> {
     Some(lanes::<N>(isa)).filter(|&side| side >= 4 && isa.has_fma())
 }
 
-fn numbers_to_windows<T: Copy, N: Registers>(
+fn numbers_to_windows<T: Copy, N: SimdElement>(
     isa: Isa,
     x: &[T],
     step: usize,
@@ -77,12 +77,12 @@ fn numbers_to_windows<T: Copy, N: Registers>(
     let rows = readable / side * side;
     if rows > 0 {
         let to = windows.as_mut_ptr().cast();
-        in_registers(isa, ToWindows::<N> { x: x.as_ptr().cast(), step, rows, n, to });
+        dispatch_vectors(isa, ToWindows::<N> { x: x.as_ptr().cast(), step, rows, n, to });
     }
     rows
 }
 
-fn numbers_to_rows<T: Copy, N: Registers>(
+fn numbers_to_rows<T: Copy, N: SimdElement>(
     isa: Isa,
     windows: &[[T; WIDTH]],
     n: usize,
@@ -97,8 +97,9 @@ fn numbers_to_rows<T: Copy, N: Registers>(
     }
     assert!(count * n <= slots.len(), "cpu: a room that is too small");
     let (x, to, len) = (windows.as_ptr().cast::<N>(), slots.as_mut_ptr().cast(), slots.len());
-    in_registers(isa, ToRows::<N> { x: x.wrapping_add(rows.start), rows: count, n, to, len });
-    room.count(count * n);
+    dispatch_vectors(isa, ToRows::<N> { x: x.wrapping_add(rows.start), rows: count, n, to, len });
+    // SAFETY: `ToRows` writes `n` numbers of each of `count` rows, one row after the other; the slots were counted above.
+    unsafe { room.count(count * n) };
     count
 }
 
@@ -112,11 +113,11 @@ struct ToWindows<N> {
     to: *mut N,
 }
 
-impl<N: Registers> InRegisters for ToWindows<N> {
+impl<N: SimdElement> VectorKernel for ToWindows<N> {
     type T = N;
-    const COPIES: Copies = Copies::Fma;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = N>>(self) {
+    unsafe fn run<V: GatherVector<T = N>>(self) {
         let ToWindows { x, step, rows, n, to } = self;
         for row in (0..rows).step_by(V::LANES) {
             for column in (0..n).step_by(V::LANES) {
@@ -145,11 +146,11 @@ struct ToRows<N> {
     len: usize,
 }
 
-impl<N: Registers> InRegisters for ToRows<N> {
+impl<N: SimdElement> VectorKernel for ToRows<N> {
     type T = N;
-    const COPIES: Copies = Copies::Fma;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = N>>(self) {
+    unsafe fn run<V: GatherVector<T = N>>(self) {
         let ToRows { x, rows, n, to, len } = self;
         for row in (0..rows).step_by(V::LANES) {
             // The last columns first: what a row has too much lies where the first columns of the next one go.
@@ -181,7 +182,7 @@ impl<N: Registers> InRegisters for ToRows<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::uninit::fresh_few;
+    use crate::runtime::output::parallel_fill::fresh_few;
     use elinvar_core::Element;
 
     /// Every number comes to its place and back, whatever the length of rows, how many there are, and how much lies behind them.

@@ -9,7 +9,7 @@ use crate::lazy::buffer::View;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::reduce::source::Number;
 use crate::runtime::output::column_blocks::{Matrices, Stripe, fresh_stripes};
-use crate::simd::isa::{Kernel, formula_or_plain};
+use crate::simd::isa::{Kernel, dispatch_formula_or_plain};
 use elinvar_core::{HostVec, Result, host};
 use elinvar_ops::backend::ArgFold;
 
@@ -70,8 +70,8 @@ pub(crate) fn arg_fold<T: Number + PartialOrd>(
                     let (places, first) = (&*places, start as i32);
                     let find = Find { all, base, places, width: group.all, first, best, found };
                     match f {
-                        ArgFold::Max => formula_or_plain::<T, _>(d.isa(), Largest(find)),
-                        ArgFold::Min => formula_or_plain::<T, _>(d.isa(), Smallest(find)),
+                        ArgFold::Max => dispatch_formula_or_plain::<T, _>(d.isa(), Largest(find)),
+                        ArgFold::Min => dispatch_formula_or_plain::<T, _>(d.isa(), Smallest(find)),
                     }
                 }
             }

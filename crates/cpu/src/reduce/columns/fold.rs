@@ -12,7 +12,7 @@ use crate::reduce::source::Number;
 use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::column_blocks::fresh_stripes;
 use crate::runtime::parallel::try_pieces;
-use crate::simd::isa::{Copies, Isa, Kernel, dispatch};
+use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
 use std::marker::PhantomData;
@@ -73,8 +73,8 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
 }
 
 /// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
-pub(crate) const fn copies<T>() -> Copies {
-    if size_of::<T>() == size_of::<f32>() { Copies::Fma } else { Copies::Middle }
+pub(crate) const fn copies<T>() -> IsaTargets {
+    if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
 }
 
 /// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
@@ -151,7 +151,7 @@ struct Fold<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Fold<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = copies::<T>();
+    const TARGETS: IsaTargets = copies::<T>();
     #[inline(always)]
     fn run(mut self) {
         if self.width <= NARROW { self.columns::<NARROW>() } else { self.columns::<WINDOW>() }

@@ -25,9 +25,9 @@ use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{Matrices, Stripe, Stripes};
 use crate::runtime::output::uninit::Room;
 use crate::simd::LINE;
-use crate::simd::dispatch::{Folding, Reading, Reads, read};
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::prefetch::{fetch, fetch_all};
+use crate::simd::prefetch::{prefetch_l1, prefetch_lines};
 use elinvar_core::order::LANES;
 use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::Fold;
@@ -199,7 +199,7 @@ impl Group {
             stripes.row(|room| {
                 if has_next_soon(grid.columns, grid.n) {
                     // Where the next group's results go.
-                    fetch_all(room.place().wrapping_add(WINDOW), WINDOW);
+                    prefetch_lines(room.place().wrapping_add(WINDOW), WINDOW);
                 }
                 room.copy(self.own(y));
             });
@@ -320,11 +320,11 @@ impl<T: Copy> Kernel for Near<'_, T> {
         for window in self.into {
             let far = self.all.as_ptr().wrapping_add(at).wrapping_offset(AHEAD * self.stride);
             for i in (0..size_of::<Window<T>>()).step_by(LINE) {
-                fetch(far.wrapping_byte_add(i));
+                prefetch_l1(far.wrapping_byte_add(i));
             }
             if self.next_soon {
                 // The next group's window: rows may be so far apart that no more than a few of their lines have room in the first level.
-                fetch_all(self.all.as_ptr().wrapping_add(at + WINDOW), WINDOW);
+                prefetch_lines(self.all.as_ptr().wrapping_add(at + WINDOW), WINDOW);
             }
             window.copy_from_slice(&self.all[at..at + WINDOW]);
             at = at.wrapping_add_signed(self.stride);
@@ -404,11 +404,11 @@ struct Halves<'a, C> {
     lanes: &'a mut [Window<C>],
 }
 
-impl<C: Float> Reads for Halves<'_, C> {
+impl<C: Float> LaneKernel for Halves<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let mut half = LANES / 2;
         while half > 0 {
             // Lanes that never had a term take no part.
@@ -423,11 +423,11 @@ impl<C: Float> Reads for Halves<'_, C> {
 
 /// A window with the one to its right.
 #[inline(always)]
-fn join<C: Float, M: Folding<C>>(f: Fold, a: &mut Window<C>, b: &Window<C>) {
+fn join<C: Float, M: ReduceLanes<C>>(f: Fold, a: &mut Window<C>, b: &Window<C>) {
     let mut c = 0;
     while c < WINDOW {
         two(f, M::load(&a[c..]), M::load(&b[c..])).store(&mut a[c..]);
-        c += M::AT_ONCE;
+        c += M::WIDTH;
     }
 }
 
@@ -446,11 +446,11 @@ fn two<L: Lane>(f: Fold, a: L, b: L) -> L {
 fn joined_blocks<C: Float>(isa: Isa, f: Fold, blocks: &mut [Window<C>]) {
     /// Two of them.
     struct Two<'a, C>(Fold, &'a mut Window<C>, &'a Window<C>);
-    impl<C: Float> Reads for Two<'_, C> {
+    impl<C: Float> LaneKernel for Two<'_, C> {
         type T = C;
         const WIDE: bool = false;
         #[inline(always)]
-        fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+        fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
             join::<C, M>(self.0, self.1, self.2);
         }
     }
@@ -458,6 +458,6 @@ fn joined_blocks<C: Float>(isa: Isa, f: Fold, blocks: &mut [Window<C>]) {
         let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
         joined_blocks(isa, f, left);
         joined_blocks(isa, f, right);
-        read(isa, Two(f, &mut left[0], &right[0]));
+        run_lanes(isa, Two(f, &mut left[0], &right[0]));
     }
 }

@@ -9,7 +9,7 @@ use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{Stripes, fresh_stripes};
 use crate::runtime::parallel::try_pieces;
-use crate::simd::dispatch::{Folding, Reading, Reads, read};
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use crate::simd::isa::Isa;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
@@ -130,9 +130,9 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             }
             let Scratch { x, lanes, y, s, .. } = scratch;
             let (lanes, terms) = (lanes.all_mut(), y.all_mut());
-            read(self.isa, self.task(count, x, s, What::Fold { k, at, lanes, terms }));
+            run_lanes(self.isa, self.task(count, x, s, What::Fold { k, at, lanes, terms }));
         }
-        read(self.isa, Halves { f: R::FOLDS[k], n: len.min(LANES), lanes: scratch.lanes.all_mut() });
+        run_lanes(self.isa, Halves { f: R::FOLDS[k], n: len.min(LANES), lanes: scratch.lanes.all_mut() });
     }
     /// All statistics of a group, whose operands are held if they are short.
     fn statistics(&self, group: Group, scratch: &mut Scratch<C, N>) {
@@ -152,7 +152,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     /// Statistic `k` from the first of the blocks' folds.
     fn finish(&self, k: usize, scratch: &mut Scratch<C, N>) {
         let Scratch { x, blocks, s, .. } = scratch;
-        read(self.isa, self.task(0, x, s, What::Finish { k, folded: &blocks.all()[0] }));
+        run_lanes(self.isa, self.task(0, x, s, What::Finish { k, folded: &blocks.all()[0] }));
     }
     /// Whatever comes of a group.
     fn group(&self, group: Group, stripes: &mut Stripes<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
@@ -164,7 +164,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             }
             RowOut::Once => {
                 let Scratch { x, y, s, .. } = scratch;
-                read(self.isa, self.task(0, x, s, What::Once(&mut y.all_mut()[0])));
+                run_lanes(self.isa, self.task(0, x, s, What::Once(&mut y.all_mut()[0])));
                 stripes.row(|room| room.copy(group.own(&y.all()[0])));
             }
             RowOut::Each => {
@@ -177,7 +177,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
                     let Scratch { x, y, s, .. } = scratch;
                     let y = &mut y.all_mut()[..count];
                     let what = if keeps::<R, N>() && n <= HELD { What::OfTerms(y) } else { What::Each(y) };
-                    read(self.isa, self.task(count, x, s, what));
+                    run_lanes(self.isa, self.task(count, x, s, what));
                     group.write(self.isa, self.grid, scratch.y.all(), count, stripes);
                 }
             }
@@ -203,7 +203,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
             joined_blocks(self.isa, R::FOLDS[0], &mut scratch.blocks.all_mut()[..blocks]);
             self.finish(0, &mut scratch);
             let Scratch { x, y: once, s, .. } = &mut scratch;
-            read(self.isa, self.task(0, x, s, What::Once(&mut once.all_mut()[0])));
+            run_lanes(self.isa, self.task(0, x, s, What::Once(&mut once.all_mut()[0])));
             y.extend_from_slice(grid.numbered(number).own(&once.all()[0]));
         }
         Ok(y)
@@ -239,11 +239,11 @@ struct Task<'a, C, R, const N: usize> {
     what: What<'a, C>,
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, C, R, N> {
+impl<C: Float, R: Rows<N>, const N: usize> LaneKernel for Task<'_, C, R, N> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         macro_rules! statistic {
             ($number:expr, $K:ident => $body:expr) => {
                 statistic!(@ $number, $K, $body, 0 1 2 3)
@@ -292,7 +292,7 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Operands<'a, C, R, N> {
         all
     }
     #[inline(always)]
-    fn term<M: Folding<C>, const K: usize>(
+    fn term<M: ReduceLanes<C>, const K: usize>(
         &self,
         x: &[&Window<C>; N],
         s: &[Window<C>; STATS],
@@ -301,7 +301,7 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Operands<'a, C, R, N> {
         self.r.term(K, at::<C, M, N>(x, c), statistics(s, c), M::splat(self.n))
     }
     #[inline(always)]
-    fn fold<M: Folding<C>, const K: usize>(
+    fn fold<M: ReduceLanes<C>, const K: usize>(
         &self,
         s: &[Window<C>; STATS],
         at: usize,
@@ -321,54 +321,54 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Operands<'a, C, R, N> {
                 }
                 let before = if begins { start } else { M::load(&lane[c..]) };
                 two(R::FOLDS[K], before, term).store(&mut lane[c..]);
-                c += M::AT_ONCE;
+                c += M::WIDTH;
             }
         }
     }
     #[inline(always)]
-    fn finish<M: Folding<C>, const K: usize>(&self, s: &mut [Window<C>; STATS], folded: &Window<C>) {
+    fn finish<M: ReduceLanes<C>, const K: usize>(&self, s: &mut [Window<C>; STATS], folded: &Window<C>) {
         let mut c = 0;
         while c < WINDOW {
             let s_k = self.r.finish(K, M::load(&folded[c..]), statistics(s, c), M::splat(self.n));
             s_k.store(&mut s[K][c..]);
-            c += M::AT_ONCE;
+            c += M::WIDTH;
         }
     }
     #[inline(always)]
-    fn results<M: Folding<C>>(&self, s: &[Window<C>; STATS], y: &mut [Window<C>]) {
+    fn results<M: ReduceLanes<C>>(&self, s: &[Window<C>; STATS], y: &mut [Window<C>]) {
         for (i, y) in y.iter_mut().enumerate() {
             let (x, mut c) = (self.windows(i), 0);
             while c < WINDOW {
                 self.r.out(at::<C, M, N>(&x, c), statistics(s, c), M::splat(self.n)).store(&mut y[c..]);
-                c += M::AT_ONCE;
+                c += M::WIDTH;
             }
         }
     }
     #[inline(always)]
-    fn of_terms<M: Folding<C>>(&self, s: &[Window<C>; STATS], y: &mut [Window<C>]) {
+    fn of_terms<M: ReduceLanes<C>>(&self, s: &[Window<C>; STATS], y: &mut [Window<C>]) {
         for y in y {
             let mut c = 0;
             while c < WINDOW {
                 let term = M::load(&y[c..]);
                 self.r.out_of_term(term, statistics(s, c), M::splat(self.n)).store(&mut y[c..]);
-                c += M::AT_ONCE;
+                c += M::WIDTH;
             }
         }
     }
     #[inline(always)]
-    fn once<M: Folding<C>>(&self, s: &[Window<C>; STATS], y: &mut Window<C>) {
+    fn once<M: ReduceLanes<C>>(&self, s: &[Window<C>; STATS], y: &mut Window<C>) {
         let mut c = 0;
         while c < WINDOW {
             let nan = [M::splat(C::lit(f64::NAN)); N];
             self.r.out(nan, statistics(s, c), M::splat(self.n)).store(&mut y[c..]);
-            c += M::AT_ONCE;
+            c += M::WIDTH;
         }
     }
 }
 
 /// Elements `c` and after of each operand.
 #[inline(always)]
-fn at<C: Float, M: Reading<C>, const N: usize>(x: &[&Window<C>; N], c: usize) -> [M; N] {
+fn at<C: Float, M: SimdLanes<C>, const N: usize>(x: &[&Window<C>; N], c: usize) -> [M; N] {
     let mut all = [M::splat(C::NOTHING); N];
     for (a, x) in all.iter_mut().zip(x) {
         *a = M::load(&x[c..]);
@@ -378,7 +378,7 @@ fn at<C: Float, M: Reading<C>, const N: usize>(x: &[&Window<C>; N], c: usize) ->
 
 /// Of each statistic those of rows `c` and after.
 #[inline(always)]
-fn statistics<C: Float, M: Reading<C>>(s: &[Window<C>; STATS], c: usize) -> [M; STATS] {
+fn statistics<C: Float, M: SimdLanes<C>>(s: &[Window<C>; STATS], c: usize) -> [M; STATS] {
     let mut all = [M::splat(C::NOTHING); STATS];
     for (a, s) in all.iter_mut().zip(s) {
         *a = M::load(&s[c..]);

@@ -11,7 +11,7 @@ use crate::reduce::source::{Number, offset};
 use crate::runtime::memory::{Scratch, filled, with_capacity};
 use crate::runtime::output::column_blocks::{Matrices, fresh_stripes};
 use crate::runtime::parallel::try_pieces;
-use crate::simd::isa::{Copies, Isa, Kernel, dispatch};
+use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
 use std::marker::PhantomData;
@@ -270,7 +270,7 @@ impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Eight<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = super::fold::copies::<T>();
+    const TARGETS: IsaTargets = super::fold::copies::<T>();
     #[inline(always)]
     fn run(mut self) {
         let acc = std::mem::take(&mut self.acc);
@@ -292,7 +292,7 @@ struct Meet<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Meet<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = super::fold::copies::<T>();
+    const TARGETS: IsaTargets = super::fold::copies::<T>();
     #[inline(always)]
     fn run(self) {
         for (a, &b) in self.left.iter_mut().zip(self.right) {
@@ -312,7 +312,7 @@ struct Leaf<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for Leaf<'_, T, F> {
     type Out = ();
-    const COPIES: Copies = super::fold::copies::<T>();
+    const TARGETS: IsaTargets = super::fold::copies::<T>();
     #[inline(always)]
     fn run(self) {
         /// Terms that are added while a sum is in a register.

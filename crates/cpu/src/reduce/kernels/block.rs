@@ -6,8 +6,8 @@
 
 use crate::reduce::block::{self, Combine};
 use crate::simd::LINE;
-use crate::simd::isa::{Copies, Isa, Kernel, Level, dispatch};
-use crate::simd::prefetch::fetch_early;
+use crate::simd::isa::{Isa, IsaTargets, Kernel, Level, dispatch};
+use crate::simd::prefetch::prefetch_l2;
 use crate::simd::vector::Vector;
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::{Max, Min, Sum};
@@ -103,7 +103,7 @@ const AHEAD: usize = 4 << 10;
 #[inline(always)]
 fn fetch_ahead<V: Vector>(from: *const V::T, i: usize, lines: usize) {
     if (i * size_of::<V>()).is_multiple_of(lines * LINE) {
-        fetch_early(from.cast::<u8>().wrapping_add(i * size_of::<V>() + AHEAD));
+        prefetch_l2(from.cast::<u8>().wrapping_add(i * size_of::<V>() + AHEAD));
     }
 }
 
@@ -117,7 +117,7 @@ where
     Sum: Combine<V::T>,
 {
     type Out = V::T;
-    const COPIES: Copies = copies::<V>();
+    const TARGETS: IsaTargets = copies::<V>();
     #[inline(always)]
     fn run(self) -> V::T {
         /// Chunks after which sums change registers, where not all are held at once.
@@ -249,7 +249,7 @@ where
     Sum: Combine<V::T>,
 {
     type Out = ();
-    const COPIES: Copies = copies::<V>();
+    const TARGETS: IsaTargets = copies::<V>();
     #[inline(always)]
     fn run(self) {
         const MOST: usize = 16;
@@ -273,7 +273,7 @@ where
                     if i < whole {
                         *lane = zero.add(V::load(from.add(i * V::LANES)));
                     } else if i == whole && rest > 0 {
-                        *lane = zero.add(V::load(from.add(i * V::LANES)).keep(V::load(mask.as_ptr())));
+                        *lane = zero.add(V::load(from.add(i * V::LANES)).and(V::load(mask.as_ptr())));
                     }
                 }
                 let mut half = registers / 2;
@@ -305,7 +305,7 @@ where
     Sum: Combine<V::T>,
 {
     type Out = V::T;
-    const COPIES: Copies = copies::<V>();
+    const TARGETS: IsaTargets = copies::<V>();
     #[inline(always)]
     fn run(self) -> V::T {
         let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::start(); LANES];
@@ -403,8 +403,8 @@ pub(crate) trait Folds: Sized {
 }
 
 /// Of registers of AVX2 there is its copy alone.
-const fn copies<V>() -> Copies {
-    if size_of::<V>() <= 32 { Copies::Low } else { Copies::All }
+const fn copies<V>() -> IsaTargets {
+    if size_of::<V>() <= 32 { IsaTargets::UpToAvx2 } else { IsaTargets::All }
 }
 
 macro_rules! folds {

@@ -5,7 +5,7 @@
 
 use super::term_loop::{Fetch, Terms, WINDOW};
 use crate::reduce::float::Float;
-use crate::simd::dispatch::Folding;
+use crate::simd::dispatch::ReduceLanes;
 use elinvar_core::order::LANES;
 use elinvar_ops::backend::Fold;
 
@@ -23,13 +23,13 @@ pub(crate) struct Held<'a, T, X, A, const KEEP: bool> {
 
 /// The fold of a row but for its last steps, each of which waits for the one before: those of several rows may go side by side.
 #[derive(Clone, Copy)]
-pub(crate) struct Nearly<T, M: Folding<T>> {
+pub(crate) struct Nearly<T, M: ReduceLanes<T>> {
     lanes: M::Few,
     /// Not 0 if an extreme's terms have NaN.
     nan: u16,
 }
 
-impl<T: Float, M: Folding<T>> Nearly<T, M> {
+impl<T: Float, M: ReduceLanes<T>> Nearly<T, M> {
     /// Of nothing.
     #[inline(always)]
     pub(crate) fn of_none() -> Self {
@@ -63,14 +63,14 @@ impl<T: Float> Sums<T> {
 impl<T: Float, X: Terms<T>, A: Fetch, const KEEP: bool> Held<'_, T, X, A, KEEP> {
     /// Its fold.
     #[inline(always)]
-    pub(crate) fn fold<M: Folding<T>>(self) -> Nearly<T, M> {
+    pub(crate) fn fold<M: ReduceLanes<T>>(self) -> Nearly<T, M> {
         let (f, start) = (self.f, M::splat(T::start(self.f)));
         let (left, right, nan) = self.onto(start, start);
         Nearly { lanes: M::two(f, left, right).few(f), nan }
     }
     /// Adds it to sums, and folds these if `last`.
     #[inline(always)]
-    pub(crate) fn add_to<M: Folding<T>>(self, sums: &mut Sums<T>, last: bool) {
+    pub(crate) fn add_to<M: ReduceLanes<T>>(self, sums: &mut Sums<T>, last: bool) {
         let (f, n) = (self.f, self.n);
         debug_assert!(matches!(f, Fold::Sum | Fold::Prod), "NaN is not looked for");
         debug_assert!(sums.done.is_multiple_of(WINDOW), "parts begin with a window");
@@ -90,8 +90,8 @@ impl<T: Float, X: Terms<T>, A: Fetch, const KEEP: bool> Held<'_, T, X, A, KEEP> 
     /// Both halves of the lanes with its terms, and what was seen of NaN. They are written out, as the compiler keeps them in registers
     /// only so.
     #[inline(always)]
-    fn onto<M: Folding<T>>(self, mut left: M, mut right: M) -> (M, M, u16) {
-        debug_assert_eq!(M::AT_ONCE, LANES / 2, "the lanes are two windows");
+    fn onto<M: ReduceLanes<T>>(self, mut left: M, mut right: M) -> (M, M, u16) {
+        debug_assert_eq!(M::WIDTH, LANES / 2, "the lanes are two windows");
         let Held { f, x, n, kept, ahead } = self;
         let mut nan = 0;
         let kept = kept.as_chunks_mut::<WINDOW>().0;
@@ -122,7 +122,7 @@ impl<T: Float, X: Terms<T>, A: Fetch, const KEEP: bool> Held<'_, T, X, A, KEEP> 
 
 /// Adds a window's terms to half of the lanes, the `first` ones if it is said how many.
 #[inline(always)]
-fn add<T: Float, M: Folding<T>, const KEEP: bool>(
+fn add<T: Float, M: ReduceLanes<T>, const KEEP: bool>(
     f: Fold,
     x: impl Terms<T>,
     window: usize,

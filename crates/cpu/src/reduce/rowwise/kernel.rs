@@ -8,9 +8,9 @@ use super::in_register::{Held, Nearly, Sums};
 use super::term_loop::{self, AHEAD, Ahead, Fetch, Later, Soon, Terms, WINDOW};
 use crate::reduce::float::Float;
 use crate::runtime::output::uninit::Room;
-use crate::simd::dispatch::{Folding, Reading, Reads};
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
 use crate::simd::isa::Isa;
-use crate::simd::scalar_lane::V;
+use crate::simd::scalar_lane::ScalarLane;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::rows::{RowOut, Rows, STATS};
 
@@ -51,7 +51,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     /// row waits for the one before, most of all a fold for the last of its terms; as that is not little beside a short row,
     /// the steps of several rows fill the gaps.
     #[inline(always)]
-    fn side_by_side<L: Reading<C> + Lane, S: Reading<C> + Lane>(self) {
+    fn side_by_side<L: SimdLanes<C> + Lane, S: SimdLanes<C> + Lane>(self) {
         let Task { x, step, kept, y, .. } = self;
         let Some(y) = y else { return };
         let (r, n, len) = (*self.r, self.n, self.len);
@@ -62,7 +62,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             for (s, row) in all.iter_mut().zip(rows.clone()) {
                 let x = &x[0][row * step[0]..];
                 let folded = C::block(self.isa, R::FOLDS[0], &x[..len]);
-                s[0] = r.finish(0, V(folded), s.map(V), V(n)).0;
+                s[0] = r.finish(0, ScalarLane(folded), s.map(ScalarLane), ScalarLane(n)).0;
             }
             for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
                 let x = windows(&x, &step, row, padded);
@@ -71,7 +71,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             }
             for (s, terms) in all.iter_mut().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 let folded = C::block(self.isa, R::FOLDS[1], &terms[..len]);
-                s[1] = r.finish(1, V(folded), s.map(V), V(n)).0;
+                s[1] = r.finish(1, ScalarLane(folded), s.map(ScalarLane), ScalarLane(n)).0;
             }
             for (s, terms) in all.iter().zip(kept.chunks_exact(padded)).take(rows.len()) {
                 term_loop::finish::<_, L, S>(OfTerms { r, terms: terms.as_chunks().0, s: *s, n }, len, y);
@@ -84,7 +84,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 /// would not be inlined.)
 impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
-    fn held<M: Folding<C>, S: Reading<C> + Lane>(mut self) {
+    fn held<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(mut self) {
         let side = match const { keeps::<R, N>() } {
             true => side(self.len),
             false => (SEEN / self.len.max(WINDOW)).clamp(1, SIDE),
@@ -106,7 +106,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     }
     /// Statistic `K` of rows from `first` on, if there is such a one.
     #[inline(always)]
-    fn statistic<M: Folding<C>, const K: usize>(
+    fn statistic<M: ReduceLanes<C>, const K: usize>(
         &mut self,
         first: usize,
         all: &mut [[C; STATS]],
@@ -142,12 +142,12 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             };
         }
         for (s, nearly) in all.iter_mut().zip(nearly) {
-            s[K] = r.finish(K, V(nearly.folded(f)), s.map(V), V(n)).0;
+            s[K] = r.finish(K, ScalarLane(nearly.folded(f)), s.map(ScalarLane), ScalarLane(n)).0;
         }
     }
     /// What comes out of a row, whose kept terms are number `place`.
     #[inline(always)]
-    fn result<M: Reading<C> + Lane, S: Reading<C> + Lane, const ALL: bool>(
+    fn result<M: SimdLanes<C> + Lane, S: SimdLanes<C> + Lane, const ALL: bool>(
         &mut self,
         row: usize,
         s: [C; STATS],
@@ -157,7 +157,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
         let padded = len.next_multiple_of(WINDOW);
         let Some(y) = &mut self.y else { return };
         if R::OUT == RowOut::Once {
-            y.copy(&[r.out([V(C::lit(f64::NAN)); N], s.map(V), V(n)).0]);
+            y.copy(&[r.out([ScalarLane(C::lit(f64::NAN)); N], s.map(ScalarLane), ScalarLane(n)).0]);
         } else if R::OUT == RowOut::Statistics {
             y.copy(&s[..R::FOLDS.len()]);
         } else if keeps::<R, N>() {
@@ -173,7 +173,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 /// A part of a long row, whose terms are summed while they are in registers.
 impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
-    fn part_of_sums<M: Folding<C>>(self) {
+    fn part_of_sums<M: ReduceLanes<C>>(self) {
         let k = self.folds.start;
         match self.next {
             Some(place) => self.added::<M>(k, Later(place)),
@@ -181,7 +181,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
         }
     }
     #[inline(always)]
-    fn added<M: Folding<C>>(self, k: usize, ahead: impl Fetch) {
+    fn added<M: ReduceLanes<C>>(self, k: usize, ahead: impl Fetch) {
         let (r, n, len, s) = (*self.r, self.n, self.len, self.s);
         let x = windows::<_, false, N>(&self.x, &self.step, 0, len.next_multiple_of(WINDOW));
         let Some((sums, last)) = self.sums else { return };
@@ -255,15 +255,15 @@ pub(crate) fn side(n: usize) -> usize {
     (ALL / n.next_multiple_of(WINDOW).max(WINDOW)).clamp(1, SIDE)
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
+impl<C: Float, R: Rows<N>, const N: usize> LaneKernel for Task<'_, '_, C, R, N> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
-        if const { M::AT_ONCE == WINDOW } && self.whole {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+        if const { M::WIDTH == WINDOW } && self.whole {
             return self.held::<M, S>();
         }
-        if const { M::AT_ONCE == WINDOW } && self.sums.is_some() {
+        if const { M::WIDTH == WINDOW } && self.sums.is_some() {
             return self.part_of_sums::<M>();
         }
         if const { goes_side_by_side::<R, N>() } && self.whole && side(self.len) > 1 {
@@ -276,7 +276,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Reads for Task<'_, '_, C, R, N> {
 /// Rows one by one, or a part of one, whose terms are written to a block and folded there.
 impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
-    fn one_by_one<M: Reading<C> + Lane, S: Reading<C> + Lane>(mut self) {
+    fn one_by_one<M: SimdLanes<C> + Lane, S: SimdLanes<C> + Lane>(mut self) {
         let (r, n, len) = (*self.r, self.n, self.len);
         let folds = R::FOLDS.len();
         let padded = len.next_multiple_of(WINDOW);
@@ -287,7 +287,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
             while k < self.folds.end {
                 if R::PLAIN && k == 0 && self.whole {
                     let folded = C::block(self.isa, R::FOLDS[k], &x[0].all.as_flattened()[..len]);
-                    s[k] = r.finish(k, V(folded), s.map(V), V(n)).0;
+                    s[k] = r.finish(k, ScalarLane(folded), s.map(ScalarLane), ScalarLane(n)).0;
                     k += 1;
                     continue;
                 }
@@ -326,7 +326,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
                 }
                 if self.whole {
                     let folded = C::block(self.isa, R::FOLDS[k], &all[..len]);
-                    s[k] = r.finish(k, V(folded), s.map(V), V(n)).0;
+                    s[k] = r.finish(k, ScalarLane(folded), s.map(ScalarLane), ScalarLane(n)).0;
                 }
                 k += 1;
             }
@@ -346,7 +346,7 @@ pub(crate) const fn keeps<R: Rows<N>, const N: usize>() -> bool {
 
 /// Elements `j` and after of each operand.
 #[inline(always)]
-pub(crate) fn elements<C: Float, L: Reading<C>, const N: usize>(w: &[&[C; WINDOW]; N], j: usize) -> [L; N] {
+pub(crate) fn elements<C: Float, L: SimdLanes<C>, const N: usize>(w: &[&[C; WINDOW]; N], j: usize) -> [L; N] {
     let mut all = [L::splat(C::NOTHING); N];
     for (a, w) in all.iter_mut().zip(w) {
         *a = L::load(&w[j..]);
@@ -356,7 +356,7 @@ pub(crate) fn elements<C: Float, L: Reading<C>, const N: usize>(w: &[&[C; WINDOW
 
 /// Copies of each statistic.
 #[inline(always)]
-pub(crate) fn copies<C: Float, L: Reading<C>>(s: &[C; STATS]) -> [L; STATS] {
+pub(crate) fn copies<C: Float, L: SimdLanes<C>>(s: &[C; STATS]) -> [L; STATS] {
     let mut all = [L::splat(C::NOTHING); STATS];
     for (a, s) in all.iter_mut().zip(s) {
         *a = L::splat(*s);
@@ -386,7 +386,7 @@ impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize, const K: usize> 
         self.x.map(|x| x.window(number))
     }
     #[inline(always)]
-    fn at<L: Reading<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
         self.r.term(K, elements(w, j), copies(&self.s), L::splat(self.n))
     }
 }
@@ -411,7 +411,7 @@ impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize> Terms<C> for Res
         self.x.map(|x| x.window(number))
     }
     #[inline(always)]
-    fn at<L: Reading<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
         self.r.out(elements(w, j), copies(&self.s), L::splat(self.n))
     }
 }
@@ -436,7 +436,7 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N>
         &self.terms[number]
     }
     #[inline(always)]
-    fn at<L: Reading<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
         self.r.out_of_term(L::load(&w[j..]), copies(&self.s), L::splat(self.n))
     }
 }

@@ -18,7 +18,7 @@ use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::uninit::Room;
 use crate::runtime::parallel::try_pieces;
 use crate::simd::LINE;
-use crate::simd::dispatch::{folds, read};
+use crate::simd::dispatch::{folds_in_registers, run_lanes};
 use crate::simd::isa::Isa;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, HostVec, Result};
@@ -222,7 +222,7 @@ struct Work<'a, C, R, const N: usize> {
 
 impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
     fn run(&self, task: Task<'_, '_, C, R, N>) {
-        read(self.isa, task);
+        run_lanes(self.isa, task);
     }
     /// How many of `len` elements from `start` on all operands have one after the other, or as one that is repeated; all, if these are too few to
     /// be worth a part of their own. `even`: the next ones are to begin with a window.
@@ -339,7 +339,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         let stays = keeps::<R, N>() && k + 1 == R::FOLDS.len();
         // Terms that stay are written anyway, and a plain formula's first ones are its operand, copied.
         let written = stays || R::PLAIN && k == 0;
-        let sums = matches!(R::FOLDS[k], Fold::Sum | Fold::Prod) && folds::<C>(self.isa);
+        let sums = matches!(R::FOLDS[k], Fold::Sum | Fold::Prod) && folds_in_registers::<C>(self.isa);
         if sums && !written && self.x.iter().all(|x| x.is_even(self.n, WINDOW)) {
             let mut sums = Sums::of_none(R::FOLDS[k]);
             self.terms(k, row + start, len, s, &mut scratch.x, &mut [], Some(&mut sums))?;

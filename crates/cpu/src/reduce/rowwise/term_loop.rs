@@ -5,8 +5,8 @@
 
 use crate::runtime::output::uninit::{Room, Windows};
 use crate::simd::LINE;
-use crate::simd::dispatch::Reading;
-use crate::simd::prefetch::{fetch, fetch_all};
+use crate::simd::dispatch::SimdLanes;
+use crate::simd::prefetch::{prefetch_l1, prefetch_lines};
 use elinvar_ops::lane::Lane;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ pub(crate) trait Terms<T>: Copy {
     /// A window by number.
     fn window(&self, number: usize) -> Self::Window;
     /// The elements of a window from `j` on that go at once.
-    fn at<R: Reading<T> + Lane>(&self, w: &Self::Window, j: usize) -> R;
+    fn at<R: SimdLanes<T> + Lane>(&self, w: &Self::Window, j: usize) -> R;
 }
 
 /// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
@@ -51,7 +51,7 @@ impl<T: Copy, const P: usize> Fetch for Soon<T, P> {
     fn window(&self, number: usize) {
         for place in self.0 {
             let place = place.wrapping_add(number * WINDOW).cast::<u8>();
-            (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| fetch(place.wrapping_add(i)));
+            (0..WINDOW * size_of::<T>()).step_by(LINE).for_each(|i| prefetch_l1(place.wrapping_add(i)));
         }
     }
 }
@@ -63,7 +63,7 @@ pub(crate) struct Later<T>(pub(crate) *const T);
 impl<T: Copy> Fetch for Later<T> {
     #[inline(always)]
     fn window(&self, number: usize) {
-        fetch_all(self.0.wrapping_add(number * WINDOW), WINDOW);
+        prefetch_lines(self.0.wrapping_add(number * WINDOW), WINDOW);
     }
 }
 
@@ -77,21 +77,21 @@ pub(crate) enum Ahead<T> {
 
 /// Writes whole windows. For each, as much is fetched as is said.
 #[inline(always)]
-pub(crate) fn write<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &mut [T], ahead: impl Fetch) {
+pub(crate) fn write<T: Copy, L: SimdLanes<T> + Lane>(x: impl Terms<T>, y: &mut [T], ahead: impl Fetch) {
     for (number, y) in y.as_chunks_mut::<WINDOW>().0.iter_mut().enumerate() {
         ahead.window(number);
         let w = x.window(number);
         let mut j = 0;
         while j < WINDOW {
             x.at::<L>(&w, j).store(&mut y[j..]);
-            j += L::AT_ONCE;
+            j += L::WIDTH;
         }
     }
 }
 
 /// As [`write`], with what is said fetched.
 #[inline(always)]
-pub(crate) fn write_ahead<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &mut [T], ahead: Ahead<T>) {
+pub(crate) fn write_ahead<T: Copy, L: SimdLanes<T> + Lane>(x: impl Terms<T>, y: &mut [T], ahead: Ahead<T>) {
     match ahead {
         Ahead::Soon(soon) => write::<_, L>(x, y, soon),
         Ahead::Nothing => write::<_, L>(x, y, Soon::<T, 0>([])),
@@ -102,21 +102,21 @@ pub(crate) fn write_ahead<T: Copy, L: Reading<T> + Lane>(x: impl Terms<T>, y: &m
 /// Results in windows, for a [`Room`].
 struct InWindows<X, L>(X, PhantomData<L>);
 
-impl<T: Copy, X: Terms<T>, L: Reading<T> + Lane, const W: usize> Windows<T, W> for InWindows<X, L> {
+impl<T: Copy, X: Terms<T>, L: SimdLanes<T> + Lane, const W: usize> Windows<T, W> for InWindows<X, L> {
     #[inline(always)]
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; W]) {
         let w = self.0.window(number);
         let mut j = 0;
         while j < W {
             self.0.at::<L>(&w, j).write(&mut y[j..]);
-            j += L::AT_ONCE;
+            j += L::WIDTH;
         }
     }
 }
 
 /// Writes the next `n` results, the first `n` of `x`.
 #[inline(always)]
-pub(crate) fn finish<T: Copy, L: Reading<T> + Lane, S: Reading<T> + Lane>(
+pub(crate) fn finish<T: Copy, L: SimdLanes<T> + Lane, S: SimdLanes<T> + Lane>(
     x: impl Terms<T>,
     n: usize,
     y: &mut Room<'_, T>,

@@ -19,9 +19,9 @@ use crate::reduce::source::Stage;
 use crate::runtime::memory::filled;
 use crate::runtime::output::strided_rows::{Comb, Combed, WriteRow, fresh_combs};
 use crate::runtime::output::uninit::Room;
-use crate::simd::dispatch::{Folding, Reading, Reads, read};
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use crate::simd::isa::Isa;
-use crate::simd::scalar_lane::V;
+use crate::simd::scalar_lane::ScalarLane;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
@@ -94,7 +94,7 @@ fn compute<C: Float, R: Columns<N>, const N: usize>(
         let mut half = COMBS / 2;
         while half > 0 {
             let (left, right) = block.split_at_mut(half * width);
-            read(d.isa(), Meet { left, right: &right[..half * width] });
+            run_lanes(d.isa(), Meet { left, right: &right[..half * width] });
             half /= 2;
         }
     }
@@ -115,7 +115,7 @@ fn join<C: Float>(isa: Isa, parts: &mut [C], blocks: usize, apart: usize, width:
         let (left, right) = parts.split_at_mut(half * apart);
         join(isa, left, half, apart, width);
         join(isa, right, blocks - half, apart, width);
-        read(isa, Meet { left: &mut left[..width], right: &right[..width] });
+        run_lanes(isa, Meet { left: &mut left[..width], right: &right[..width] });
     }
 }
 
@@ -169,7 +169,7 @@ impl<C: Float, R: Columns<N>, const N: usize> Work<'_, C, R, N> {
         if step == LANES / COMBS {
             let first = row(lane);
             let Scratch { terms, last, .. } = scratch;
-            return read(self.isa, Lanes { work: self, comb, first, then, sums, terms, last });
+            return run_lanes(self.isa, Lanes { work: self, comb, first, then, sums, terms, last });
         }
         let second = row(lane + step);
         if second >= comb.end() {
@@ -179,7 +179,7 @@ impl<C: Float, R: Columns<N>, const N: usize> Work<'_, C, R, N> {
         self.lanes(comb, lane, 2 * step, second, sums, stack, scratch);
         let (right, stack) = stack.split_at_mut(self.width);
         self.lanes(comb, lane + step, 2 * step, then, right, stack, scratch);
-        read(self.isa, Meet { left: sums, right });
+        run_lanes(self.isa, Meet { left: sums, right });
     }
 }
 
@@ -194,11 +194,11 @@ struct Lanes<'a, 'w, 'y, C, R, const N: usize> {
     last: &'a mut [HostVec<C>; N],
 }
 
-impl<C: Float, R: Columns<N>, const N: usize> Reads for Lanes<'_, '_, '_, C, R, N> {
+impl<C: Float, R: Columns<N>, const N: usize> LaneKernel for Lanes<'_, '_, '_, C, R, N> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(mut self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(mut self) {
         self.sums.fill(C::NOTHING);
         let (mut row, end) = (self.first, self.comb.end());
         while row < end {
@@ -212,7 +212,7 @@ impl<C: Float, R: Columns<N>, const N: usize> Reads for Lanes<'_, '_, '_, C, R, 
 /// (Functions, because closures would not be inlined.)
 impl<C: Float, R: Columns<N>, const N: usize> Lanes<'_, '_, '_, C, R, N> {
     #[inline(always)]
-    fn of_row<M: Folding<C>, S: Reading<C> + Lane>(&mut self, row: usize, next: usize) {
+    fn of_row<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(&mut self, row: usize, next: usize) {
         let Work { r, x: all, step, n: len, .. } = *self.work;
         let padded = len.next_multiple_of(WINDOW);
         let mut x: [&[C]; N] = [&[]; N];
@@ -252,7 +252,7 @@ struct Values<X, W> {
     life: PhantomData<W>,
 }
 
-impl<C: Float, R: Columns<N>, M: Reading<C> + Lane, S: Reading<C> + Lane, const N: usize> WriteRow<C>
+impl<C: Float, R: Columns<N>, M: SimdLanes<C> + Lane, S: SimdLanes<C> + Lane, const N: usize> WriteRow<C>
     for Values<Results<'_, C, R, true, N>, (M, S)>
 {
     #[inline(always)]
@@ -263,7 +263,7 @@ impl<C: Float, R: Columns<N>, M: Reading<C> + Lane, S: Reading<C> + Lane, const 
 
 /// Statistic `K` of a row, if there is such a one.
 #[inline(always)]
-fn statistic<C: Float, M: Folding<C>, R: Columns<N>, const N: usize, const K: usize>(
+fn statistic<C: Float, M: ReduceLanes<C>, R: Columns<N>, const N: usize, const K: usize>(
     isa: Isa,
     r: R,
     x: [Row<'_, C, true>; N],
@@ -279,7 +279,7 @@ fn statistic<C: Float, M: Folding<C>, R: Columns<N>, const N: usize, const K: us
     let x = Statistic::<C, R, true, N, K> { r, x, s, n };
     // With few statistics memory has less time: then the operands.
     let place = places.get(K + places.len().saturating_sub(R::FOLDS.len()));
-    let folded = if const { M::AT_ONCE == WINDOW } {
+    let folded = if const { M::WIDTH == WINDOW } {
         match place {
             Some(&place) => {
                 Held::<_, _, _, false> { f, x, n: len, kept: &mut [], ahead: Soon([place]) }.fold::<M>()
@@ -297,12 +297,12 @@ fn statistic<C: Float, M: Folding<C>, R: Columns<N>, const N: usize, const K: us
         }
         C::block(isa, f, &terms[..len])
     };
-    r.finish(K, V(folded), s.map(V), V(n)).0
+    r.finish(K, ScalarLane(folded), s.map(ScalarLane), ScalarLane(n)).0
 }
 
 /// Adds a row to sum `K` of its columns.
 #[inline(always)]
-fn add<C: Float, M: Reading<C> + Lane, R: Columns<N>, const N: usize, const K: usize>(
+fn add<C: Float, M: SimdLanes<C> + Lane, R: Columns<N>, const N: usize, const K: usize>(
     r: R,
     x: [Row<'_, C, true>; N],
     s: &[C; STATS],
@@ -316,7 +316,7 @@ fn add<C: Float, M: Reading<C> + Lane, R: Columns<N>, const N: usize, const K: u
         while j < WINDOW {
             let term = r.column(K, elements(&w, j), copies(s), M::splat(n));
             (M::load(&all[j..]) + term).store(&mut all[j..]);
-            j += M::AT_ONCE;
+            j += M::WIDTH;
         }
         *sums = all;
     }
@@ -328,17 +328,17 @@ struct Meet<'a, C> {
     right: &'a [C],
 }
 
-impl<C: Float> Reads for Meet<'_, C> {
+impl<C: Float> LaneKernel for Meet<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let right = self.right.as_chunks::<WINDOW>().0;
         for (left, right) in self.left.as_chunks_mut::<WINDOW>().0.iter_mut().zip(right) {
             let (mut all, mut j) = (*left, 0);
             while j < WINDOW {
                 (M::load(&all[j..]) + M::load(&right[j..])).store(&mut all[j..]);
-                j += M::AT_ONCE;
+                j += M::WIDTH;
             }
             *left = all;
         }

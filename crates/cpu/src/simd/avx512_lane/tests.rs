@@ -1,20 +1,20 @@
 //! Each operation of the reading by registers against the plain one, on all pairs of special values and on random bits.
 
-use super::{LANES, Wide};
-use crate::simd::dispatch::Reading;
+use super::{Avx512Lane, F32_LANES};
+use crate::simd::dispatch::SimdLanes;
 use crate::simd::isa::Isa;
 use crate::simd::isa::{Kernel, Level, dispatch};
-use crate::simd::scalar_lane::V;
+use crate::simd::scalar_lane::ScalarLane;
 use elinvar_core::philox::philox4x32;
 use elinvar_ops::lane::{Lane, LaneInt, Mask};
 use elinvar_ops::math::moderate_bound;
 use std::{array, thread};
 
 /// Elements that go through an operation together: all readings divide them.
-const TOGETHER: usize = 192;
+const ELEMENTS: usize = 192;
 
 /// An operation on three numbers.
-trait Operation {
+trait LaneOp {
     const NAME: &'static str;
     /// Are its results bits, whose NaN are not all the same?
     const OF_BITS: bool;
@@ -22,21 +22,22 @@ trait Operation {
 }
 
 /// An operation in readings of several widths.
-struct Once<'a, O> {
-    x: [&'a [f32; TOGETHER]; 3],
-    y: &'a mut [[f32; TOGETHER]; 3],
+struct RunLaneOp<'a, O> {
+    x: [&'a [f32; ELEMENTS]; 3],
+    y: &'a mut [[f32; ELEMENTS]; 3],
     _of: O,
 }
 
 #[inline(always)]
-fn all_of<O: Operation, const K: usize>(x: [&[f32; TOGETHER]; 3], y: &mut [f32; TOGETHER]) {
-    for j in (0..TOGETHER).step_by(K * LANES) {
-        let [a, b, c] = [Wide::<K>::load(&x[0][j..]), Wide::load(&x[1][j..]), Wide::load(&x[2][j..])];
+fn all_of<O: LaneOp, const K: usize>(x: [&[f32; ELEMENTS]; 3], y: &mut [f32; ELEMENTS]) {
+    for j in (0..ELEMENTS).step_by(K * F32_LANES) {
+        let [a, b, c] =
+            [Avx512Lane::<K>::load(&x[0][j..]), Avx512Lane::load(&x[1][j..]), Avx512Lane::load(&x[2][j..])];
         O::of(a, b, c).store(&mut y[j..]);
     }
 }
 
-impl<O: Operation> Kernel for Once<'_, O> {
+impl<O: LaneOp> Kernel for RunLaneOp<'_, O> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -48,7 +49,7 @@ impl<O: Operation> Kernel for Once<'_, O> {
 }
 
 /// Numbers beside which something changes: signs, exponents, roundings, NaN.
-const SPECIAL: [f32; 32] = [
+const SPECIAL_VALUES: [f32; 32] = [
     0.0,
     -0.0,
     1.0,
@@ -84,9 +85,10 @@ const SPECIAL: [f32; 32] = [
 ];
 
 /// All triples of special values that differ by at most the third, then random bits, in groups.
-fn samples() -> Vec<[[f32; TOGETHER]; 3]> {
-    let n = SPECIAL.len();
-    let pairs = (0..n * n).map(|i| [SPECIAL[i / n], SPECIAL[i % n], SPECIAL[(i / n + 7 * i) % n]]);
+fn samples() -> Vec<[[f32; ELEMENTS]; 3]> {
+    let n = SPECIAL_VALUES.len();
+    let pairs = (0..n * n)
+        .map(|i| [SPECIAL_VALUES[i / n], SPECIAL_VALUES[i % n], SPECIAL_VALUES[(i / n + 7 * i) % n]]);
     let random = (0..4096u32).map(|i| {
         let [a, b, c, near] = philox4x32([i, 0, 0, 0], [0, 0]);
         // Half of them of magnitudes that are seen in practice: random bits are nearly all huge or tiny.
@@ -94,10 +96,10 @@ fn samples() -> Vec<[[f32; TOGETHER]; 3]> {
         bits.map(f32::from_bits)
     });
     let all: Vec<[f32; 3]> = pairs.chain(random).collect();
-    all.as_chunks::<TOGETHER>().0.iter().map(|g| array::from_fn(|k| g.map(|x| x[k]))).collect()
+    all.as_chunks::<ELEMENTS>().0.iter().map(|g| array::from_fn(|k| g.map(|x| x[k]))).collect()
 }
 
-fn check<O: Operation>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32 + Send) {
+fn check<O: LaneOp>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32 + Send) {
     // Without optimisation, each value that an elementary function goes through has a place of its own on the stack.
     let large = thread::Builder::new().stack_size(1 << 26);
     thread::scope(|s| {
@@ -105,12 +107,12 @@ fn check<O: Operation>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32
     });
 }
 
-fn check_here<O: Operation>(of: impl Fn() -> O, want: impl Fn([f32; 3]) -> f32) {
+fn check_here<O: LaneOp>(of: impl Fn() -> O, want: impl Fn([f32; 3]) -> f32) {
     let Some(isa) = Isa::all().into_iter().find(|isa| isa.level() == Level::Avx512) else { return };
     for [a, b, c] in &samples() {
-        let mut y = [[0.0; TOGETHER]; 3];
-        dispatch(isa, Once { x: [a, b, c], y: &mut y, _of: of() });
-        for i in 0..TOGETHER {
+        let mut y = [[0.0; ELEMENTS]; 3];
+        dispatch(isa, RunLaneOp { x: [a, b, c], y: &mut y, _of: of() });
+        for i in 0..ELEMENTS {
             let (a, b, c) = (a[i], b[i], c[i]);
             let want = want([a, b, c]);
             for got in y.map(|y| y[i]) {
@@ -126,7 +128,7 @@ macro_rules! operations {
         #[test]
         fn $name() {
             struct This;
-            impl Operation for This {
+            impl LaneOp for This {
                 const NAME: &'static str = stringify!($name);
                 const OF_BITS: bool = $of_bits;
                 #[inline(always)]
@@ -136,7 +138,7 @@ macro_rules! operations {
                 }
             }
             check(|| This, |x| {
-                let [a, b, c] = x.map(V);
+                let [a, b, c] = x.map(ScalarLane);
                 This::of(a, b, c).0
             });
         }
@@ -253,8 +255,8 @@ fn moderate<L: Lane>(a: L) -> L {
 }
 
 /// a * 2^n
-struct Scaled;
-impl Operation for Scaled {
+struct ScaleOp;
+impl LaneOp for ScaleOp {
     const NAME: &'static str = "scaled";
     const OF_BITS: bool = false;
     #[inline(always)]
@@ -273,10 +275,10 @@ fn power<L: Lane>(b: L) -> L {
 #[test]
 fn scaled() {
     check(
-        || Scaled,
+        || ScaleOp,
         |[a, b, _]| {
             // Beyond 600 nothing changes any more; in f64 the product is exact, unless it is so small that it is zero in f32.
-            let n = power(V(b)).0.clamp(-600.0, 600.0);
+            let n = power(ScalarLane(b)).0.clamp(-600.0, 600.0);
             let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
             (f64::from(a) * power) as f32
         },
