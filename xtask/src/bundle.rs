@@ -1,7 +1,9 @@
-//! `cargo xtask bundle`: what a machine with an NVIDIA GPU, and without Rust, needs to check and measure this version.
+//! `cargo xtask bundle`: what a machine with an NVIDIA GPU, and without Rust, needs to check and
+//! measure this version.
 //!
-//! A folder, and the same packed: the programs, the golden cases, a script that runs all of it in less than nine minutes and
-//! writes one file, and the script that measures PyTorch beside it, where that is installed.
+//! A folder, and the same packed: the programs, the golden cases, a script that runs all of it in
+//! less than nine minutes and writes one file, and the script that measures PyTorch beside it,
+//! where that is installed.
 
 use crate::test::{Outcome, golden};
 use crate::{program, root};

@@ -19,15 +19,15 @@ fn library() -> Result<PathBuf, String> {
     }
 }
 
-/// Variables with which a program finds the emulated device. It passes as a card, so that what runs is what a card would run;
-/// what was compiled for it is not kept.
+/// Variables with which a program finds the emulated device. It passes as a card, so that what runs
+/// is what a card would run; what was compiled for it is not kept.
 pub fn emulated() -> Result<[(&'static str, String); 3], String> {
     let library = library()?.into_os_string();
     let library = library.into_string().map_err(|_| "the path of the target directory is not UTF-8")?;
     Ok([
         (LIBRARY, library),
         ("ELINVAR_EMULATED_CUDA_AS", "discrete".to_string()),
-        // No directory can be made below a device file, whoever asks.
+        // No directory can be made below a device file, not even by root.
         ("ELINVAR_CACHE_DIR", String::from("/dev/null")),
     ])
 }

@@ -1,4 +1,5 @@
-//! The programs `elinvar` and `elinvar-lab`, as users run them, and what stands in for NVIDIA's library.
+//! The programs `elinvar` and `elinvar-lab`, as users run them, and what stands in for NVIDIA's
+//! library.
 
 use crate::{cargo, python, root};
 use std::env;
@@ -6,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Builds all of them. Together: alone, each would be built with other features, and what they share
-/// more than once.
+/// Builds all of them. Together: alone, each would be built with other features, and what they
+/// share more than once.
 pub const BUILD: [&str; 8] = [
     "build",
     "--release",

@@ -12,7 +12,8 @@ pub const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 /// What Debian calls the loader, a driver that is the processor, and the layer that watches.
 const PACKAGES: [&str; 3] = ["libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
 
-/// Installs what is missing, on Debian and its relatives, if this is root. Whether it worked is seen by who needs it.
+/// Installs what is missing, on Debian and its relatives, if this is root. Whether it worked is
+/// seen by who needs it.
 pub fn install() {
     let is_there = |package: &&str| {
         let dpkg = Command::new("dpkg-query").args(["-W", "-f", "${Status}", package]).output();

@@ -4,7 +4,8 @@ use crate::Verdict;
 use elinvar::{Result, machine};
 use std::io::Write;
 
-/// Prints a line for each device: its name, whether its results are exact, and what it is. Then why there are none of a kind.
+/// Prints a line for each device: its name, whether its results are exact, and what it is. Then why
+/// there are none of a kind.
 ///
 /// # Errors
 /// Those of a device that cannot be asked, and of writing.

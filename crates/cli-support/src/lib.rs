@@ -1,5 +1,5 @@
-//! What the programs `elinvar` and `elinvar-lab` share: how they end, their output, and the commands
-//! that both have.
+//! What the programs `elinvar` and `elinvar-lab` share: how they end, their output, and the
+//! commands that both have.
 //!
 //! Exit status: 0 if all went well; 1 with one sentence on standard error if something failed, or
 //! without one if a check found what it looks for; 2 if the command line was wrong. A reader of

@@ -2,7 +2,8 @@
 
 use std::io::{self, Stdout, Write};
 
-/// Standard output, line by line. When its reader is gone (`| head`), the program ends without a word.
+/// Standard output, line by line. When its reader is gone (`| head`), the program ends without a
+/// word.
 pub struct Out(Stdout);
 
 impl Out {
@@ -12,7 +13,8 @@ impl Out {
     }
 }
 
-/// Ends the process if the reader is gone. Nothing is lost: files are complete or not there at any moment.
+/// Ends the process if the reader is gone. Nothing is lost: files are complete or not there at any
+/// moment.
 fn or_end<T>(result: io::Result<T>) -> io::Result<T> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),

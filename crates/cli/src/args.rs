@@ -43,8 +43,8 @@ pub enum What {
 
 /// Learn to read the handwritten digits that come with the program
 ///
-/// The last two lines of standard output are the accuracy on the test part and the SHA-256 of the weights, which is
-/// the same on every device.
+/// The last two lines of standard output are the accuracy on the test part and the SHA-256 of the
+/// weights, which is the same on every device.
 #[derive(Args, Debug)]
 pub struct TrainDigits {
     /// The network [default: mlp]
@@ -62,13 +62,14 @@ pub struct TrainDigits {
 
 /// Learn to write like a text: a GPT-2 style model of its bytes or byte pairs
 ///
-/// Writes a directory in the layout of Hugging Face (config.json, model.safetensors, tokenizer.json) that `elinvar
-/// generate` reads, and ends with a sample.
+/// Writes a directory in the layout of Hugging Face (config.json, model.safetensors,
+/// tokenizer.json) that `elinvar generate` reads, and ends with a sample.
 #[derive(Args, Debug)]
 pub struct TrainText {
     /// A UTF-8 file
     pub file: PathBuf,
-    /// Tokens of the vocabulary; 256 are the bytes themselves, more are made by byte-pair encoding [default: 512]
+    /// Tokens of the vocabulary; 256 are the bytes themselves, more are made by byte-pair encoding
+    /// [default: 512]
     #[arg(long, value_parser = value_parser!(u32).range(256..=65536))]
     pub vocab: Option<u32>,
     /// Blocks of the model [default: 2]
@@ -116,7 +117,8 @@ pub struct Run {
     /// Directory for everything that is written [default: out/digits-MODEL or out/text-FILE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on from the checkpoint in the directory, with its settings, to the same weights as without a stop
+    /// Go on from the checkpoint in the directory, with its settings, to the same weights as
+    /// without a stop
     #[arg(long)]
     pub resume: bool,
     /// Steps between checkpoints [default: one after each epoch, and each minute]
@@ -146,8 +148,8 @@ pub struct Sampling {
 
 /// Write text with a trained model
 ///
-/// The directory is one that `elinvar train text` wrote, or a GPT-2 or Llama model in the layout of Hugging Face
-/// (config.json, model.safetensors or its shards, tokenizer.json).
+/// The directory is one that `elinvar train text` wrote, or a GPT-2 or Llama model in the layout of
+/// Hugging Face (config.json, model.safetensors or its shards, tokenizer.json).
 #[derive(Args, Debug)]
 pub struct Generate {
     /// Directory of the model
@@ -167,8 +169,8 @@ pub struct Generate {
 
 /// Print what sentences mean as vectors of length 1
 ///
-/// The directory is a BERT model in the layout of Hugging Face (config.json, model.safetensors, tokenizer.json); the
-/// vector is the mean over the tokens, as Sentence Transformers has it.
+/// The directory is a BERT model in the layout of Hugging Face (config.json, model.safetensors,
+/// tokenizer.json); the vector is the mean over the tokens, as Sentence Transformers has it.
 #[derive(Args, Debug)]
 pub struct Embed {
     /// Directory of the model

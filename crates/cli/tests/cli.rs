@@ -115,7 +115,7 @@ fn the_reference_device_is_listed_as_exact() {
 
 /// A reader that stops early, such as `head`, is no error.
 #[test]
-fn nobody_has_to_read_to_the_end() {
+fn a_reader_may_stop_early() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_elinvar"))
         .args(["completions", "zsh"])
         .stdout(Stdio::piped())
@@ -213,7 +213,8 @@ fn a_text_is_learnt_and_written_on() {
     assert!(loss.starts_with("test loss ") && loss.ends_with(" nats per token"), "{loss}");
     assert!(hash.starts_with("weights sha256 "));
 
-    // From a checkpoint half-way, made by a run that was told to stop there by nothing but its copy.
+    // From a checkpoint half-way, made by a run that was told to stop there by nothing but its
+    // copy.
     let made = train(&[&settings[..], &["--steps", "6", "--out", "made", "--sample", "0"]].concat());
     assert_eq!(made.last(), whole.last());
     let again = train(&["--resume", "--out", "made", "--sample", "0"]);

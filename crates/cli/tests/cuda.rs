@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-/// Runs the program with the emulated library and these variables: its exit status, output and errors.
+/// Runs the program with the emulated library and these variables: its exit status, output and
+/// errors.
 fn run(args: &[&str], vars: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let cache = tempfile::tempdir().unwrap();
     let mut c = Command::new(env!("CARGO_BIN_EXE_elinvar"));

@@ -43,7 +43,8 @@ pub struct Ulp {
 /// The exit status is 1 if a case fails.
 #[derive(Args, Debug)]
 pub struct Conformance {
-    /// Directory with index.json and OP.safetensors, beside our own cases; without it, the sample inside the program
+    /// Directory with index.json and OP.safetensors, beside our own cases; without it, the sample
+    /// inside the program
     #[arg(long, value_name = "DIR")]
     pub golden: Option<PathBuf>,
     /// Where it runs; see `elinvar-lab devices`
@@ -52,11 +53,12 @@ pub struct Conformance {
     /// An op's name, or a part of case names; may be repeated
     #[arg(long = "op", value_name = "NAME")]
     pub ops: Vec<String>,
-    /// Only the K-th of N parts of the cases, for N processes side by side: most of the time goes into compiling kernels
+    /// Only the K-th of N parts of the cases, for N processes side by side: most of the time goes
+    /// into compiling kernels
     #[arg(long, value_name = "K/N", value_parser = part)]
     pub part: Option<(usize, usize)>,
-    /// Afterwards also draw so many calls of each kind of work, with random shapes, strides and values, of which the device must give
-    /// the bits of the reference
+    /// Afterwards also draw so many calls of each kind of work, with random shapes, strides and
+    /// values, of which the device must give the bits of the reference
     #[arg(long, value_name = "CALLS", default_value_t = 0)]
     pub random: usize,
     /// Another number draws other calls
@@ -69,13 +71,15 @@ pub struct Conformance {
 
 /// Measure how fast the ops are, as a line of JSON each
 ///
-/// Each row is a workload on a shape, measured by rules that benchmarks of other libraries follow, too; the lines of all
-/// of them make a page by `cargo xtask results`. The exit status is 1 if a row fails.
+/// Each row is a workload on a shape, measured by rules that benchmarks of other libraries follow,
+/// too; the lines of all of them make a page by `cargo xtask results`. The exit status is 1 if a
+/// row fails.
 #[derive(Args, Debug)]
 pub struct Bench {
-    /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops: single ops of every kind;
-    /// large: what fills a GPU), or texts that occur in "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas
-    /// between; else all groups but ops and large]
+    /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops:
+    /// single ops of every kind; large: what fills a GPU), or texts that occur in
+    /// "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas between; else all
+    /// groups but ops and large]
     #[arg(value_name = "GROUP|TEXT")]
     pub only: Vec<String>,
     /// Threads of the device [default: one for each processor]

@@ -1,8 +1,10 @@
-//! CUDA as a user meets it: no driver, an old one, one that fails; and, on an emulated device, the same bits.
+//! CUDA as a user meets it: no driver, an old one, one that fails; and, on an emulated device, the
+//! same bits.
 
 use std::process::{Command, Stdio};
 
-/// Runs the program with the emulated library and these variables: its exit status, output and errors.
+/// Runs the program with the emulated library and these variables: its exit status, output and
+/// errors.
 fn run(args: &[&str], vars: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let cache = tempfile::tempdir().unwrap();
     let mut c = Command::new(env!("CARGO_BIN_EXE_elinvar-lab"));
@@ -61,7 +63,8 @@ fn what_is_missing_is_one_line() {
     }
 }
 
-/// `best` is a card if there is one, and says so if that does not work; what only plays a card is not taken.
+/// `best` is a card if there is one, and says so if that does not work; what only plays a card is
+/// not taken.
 #[test]
 fn best_is_a_card_that_works() {
     let best = ["conformance", "--device", "best", "--op", "exp"];

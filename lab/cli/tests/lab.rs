@@ -128,7 +128,8 @@ fn bench_prints_a_line_for_each_row() {
     assert!(stdout(&o).lines().any(|l| l == "h. overhead|tiny_add|4|f32"), "{}", stdout(&o));
 }
 
-/// Scripts choose the rows of several libraries by the environment; the command line goes before it.
+/// Scripts choose the rows of several libraries by the environment; the command line goes before
+/// it.
 #[test]
 fn bench_is_told_its_rows_by_the_environment() {
     for (only, args, want) in [

@@ -1,5 +1,5 @@
-//! The part `hello`: a project outside of the workspace that depends on the crate `elinvar` with its
-//! usual features, and multiplies two matrices.
+//! The part `hello`: a project outside of the workspace that depends on the crate `elinvar` with
+//! its usual features, and multiplies two matrices.
 //!
 //! It has nothing but Cargo's usual release profile, as the project of a new user.
 

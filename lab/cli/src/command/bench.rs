@@ -80,7 +80,8 @@ fn wanted(only: &[String]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What `measure` gives. A panic in one row does not take the others with it; its hook has said why.
+/// What `measure` gives. A panic in one row does not take the others with it; its hook has said
+/// why.
 fn unharmed<T>(measure: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(measure))
         .unwrap_or_else(|_| Err(Error::argument("a mistake in the program")))
@@ -100,7 +101,8 @@ fn held(workload: &str, device: &Device) -> Result<f64> {
     })
 }
 
-/// Which row it is and how many are left, on standard error: a bar on a terminal, else a line for each row.
+/// Which row it is and how many are left, on standard error: a bar on a terminal, else a line for
+/// each row.
 struct Progress {
     bar: ProgressBar,
     row: usize,
@@ -124,7 +126,7 @@ impl Progress {
         self.bar.tick();
     }
     fn say(&self, line: &str) {
-        // Whoever has closed standard error does not want to know.
+        // A closed standard error is no fault.
         self.bar.suspend(|| _ = writeln!(std::io::stderr(), "{line}"));
     }
     fn print(&self, out: &mut dyn Write, line: &impl Serialize) -> Result<()> {

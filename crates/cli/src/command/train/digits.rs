@@ -1,7 +1,8 @@
 //! `elinvar train digits`
 //!
-//! What can go wrong before the work starts is tried before it starts: the device, the directory, the data. The files
-//! that are written in the end replace older ones as a whole; metrics.jsonl grows line by line.
+//! What can go wrong before the work starts is tried before it starts: the device, the directory,
+//! the data. The files that are written in the end replace older ones as a whole; metrics.jsonl
+//! grows line by line.
 
 use super::run::RunDir;
 use crate::args::{Model, TrainDigits};

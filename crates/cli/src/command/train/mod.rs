@@ -1,4 +1,5 @@
-//! `elinvar train`: a network and its data in a directory, from which a run that was stopped goes on.
+//! `elinvar train`: a network and its data in a directory, from which a run that was stopped goes
+//! on.
 
 mod digits;
 mod run;

@@ -1,7 +1,7 @@
 //! `elinvar train text FILE`
 //!
-//! The last tenth of the text is set aside; what is learnt are stretches of the rest that begin anywhere, drawn by the
-//! seed. An epoch is a tenth of the steps.
+//! The last tenth of the text is set aside; what is learnt are stretches of the rest that begin
+//! anywhere, drawn by the seed. An epoch is a tenth of the steps.
 
 use super::run::RunDir;
 use crate::args::TrainText;
