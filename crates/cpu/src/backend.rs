@@ -13,7 +13,7 @@ use elinvar_ops::backend::{self, *};
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::convert::Infallible;
@@ -189,7 +189,7 @@ impl Backend for Cpu {
     fn scan(d: &CpuDevice, f: Scan, x: Look<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
         Ok(reduce::scan(d, f, &host(&x)?, dtype)?.map(CpuBuffer::new))
     }
-    fn rows<R: Rows<N>, const N: usize>(
+    fn rows<R: RowFormula<N>, const N: usize>(
         d: &CpuDevice,
         r: &R,
         x: [Look<'_>; N],

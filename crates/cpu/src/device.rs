@@ -2,9 +2,9 @@
 
 use crate::Cpu;
 use crate::runtime::thread_pool::Threads;
-use crate::simd::isa::Isa;
 use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
+use elinvar_simd::isa::Isa;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};

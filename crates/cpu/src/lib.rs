@@ -20,10 +20,9 @@ mod lazy;
 mod pool;
 mod reduce;
 mod runtime;
-mod simd;
 mod sort;
 
 pub use backend::Cpu;
 pub use device::CpuDevice;
+pub use elinvar_simd::isa::Isa;
 pub use lazy::buffer::CpuBuffer;
-pub use simd::isa::Isa;

@@ -9,7 +9,7 @@ use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
 use std::fmt;
@@ -260,7 +260,7 @@ impl Backend for Any {
         on!(d, B, d => B::scan(d, f, to::<B>(x), dtype).map(|y| y.map(B::wrap)))
     }
     #[inline(never)]
-    fn rows<R: Rows<N>, const N: usize>(
+    fn rows<R: RowFormula<N>, const N: usize>(
         d: &Device,
         r: &R,
         x: [View<'_, Self>; N],

@@ -12,7 +12,7 @@ use elinvar::ops::backend::*;
 use elinvar::ops::casting::Casting;
 use elinvar::ops::fold::Folding;
 use elinvar::ops::map::{IntMap, Map};
-use elinvar::ops::rows::{Columns, Rows};
+use elinvar::ops::rows::{Columns, RowFormula, Rows};
 use elinvar::ops::update::Update;
 use elinvar::{Reference, ReferenceDevice, Result};
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ impl Backend for Counting {
     fn scan(d: &Counter, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<Placed<HostData>> {
         Reference::scan(d.count("scan"), f, to(x), dtype)
     }
-    fn rows<R: Rows<N>, const N: usize>(
+    fn rows<R: RowFormula<N>, const N: usize>(
         d: &Counter,
         r: &R,
         x: [View<'_, Self>; N],

@@ -32,7 +32,7 @@ use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use std::any::TypeId;
 use std::cell::Cell;
@@ -325,7 +325,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let [y] = steps(d, &scan::steps(f, x.layout, x.dtype, to), &[x])?;
         Ok(y.into())
     }
-    fn rows<F: Rows<N>, const N: usize>(
+    fn rows<F: RowFormula<N>, const N: usize>(
         d: &Self::Device,
         f: &F,
         x: [Look<'_, D>; N],

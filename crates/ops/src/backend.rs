@@ -13,10 +13,11 @@
 use crate::casting::Casting;
 use crate::fold::Folding;
 use crate::map::{IntMap, Map};
-use crate::rows::{Columns, Rows};
+use crate::rows::{Columns, RowFormula};
 use crate::update::Update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+pub use elinvar_lane::formula::{AddBias, Epilogue, Fold, Plain};
 use std::fmt::{Debug, Display};
 
 /// A strided look at a buffer.
@@ -104,19 +105,6 @@ impl<'a, B: Backend, const M: usize, const R: usize> UpdateItem<'a, B, M, R> {
             reads: self.reads.map(view),
         }
     }
-}
-
-/// How a fold combines two numbers; as types: [`crate::fold`]. Order: [`elinvar_core::order::fold`] for sums and products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fold {
-    /// a + b, from 0. For bool: counts.
-    Sum,
-    /// a * b, from 1.
-    Prod,
-    /// The larger; NaN wins, +0 is larger than -0. From -inf (floats), the least value (integers), false.
-    Max,
-    /// The smaller; NaN wins. From +inf (floats), the largest value (integers), true.
-    Min,
 }
 
 /// Which element an [`Backend::arg_fold`] looks for.
@@ -226,36 +214,6 @@ pub struct Pool {
     pub kind: PoolKind,
     /// Windows per spatial axis.
     pub axes: Vec<Windows>,
-}
-
-/// What follows a contraction before the result is stored: a map of the sum and `N` further operands.
-pub trait Epilogue<const N: usize>: Copy + Debug + Send + Sync + 'static {
-    /// Name for kernels.
-    const NAME: &'static str;
-    /// From the finished sum and the operands at this element to what is stored.
-    fn lane<L: crate::lane::Lane>(&self, sum: L, x: [L; N]) -> L;
-}
-
-/// Nothing follows.
-#[derive(Clone, Copy, Debug)]
-pub struct Plain;
-impl Epilogue<0> for Plain {
-    const NAME: &'static str = "plain";
-    #[inline(always)]
-    fn lane<L: crate::lane::Lane>(&self, sum: L, _: [L; 0]) -> L {
-        sum
-    }
-}
-
-/// sum + bias.
-#[derive(Clone, Copy, Debug)]
-pub struct AddBias;
-impl Epilogue<1> for AddBias {
-    const NAME: &'static str = "bias";
-    #[inline(always)]
-    fn lane<L: crate::lane::Lane>(&self, sum: L, [bias]: [L; 1]) -> L {
-        sum + bias
-    }
 }
 
 /// Attention's attributes. Definition: `NUMERICS.md`, "Attention".
@@ -426,7 +384,7 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<Self::Buffer>>;
     /// A row-wise formula: statistics of each row, then a value for each element or for each row. All views
     /// have one shape and are of `dtype` or bool. Values for each element may lie as operands do.
-    fn rows<R: Rows<N>, const N: usize>(
+    fn rows<R: RowFormula<N>, const N: usize>(
         d: &Self::Device,
         r: &R,
         x: [View<'_, Self>; N],

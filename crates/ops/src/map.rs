@@ -2,79 +2,12 @@
 
 use crate::array::{self, Array};
 use crate::backend::Backend;
-use crate::int::Int;
-use crate::lane::{Lane, dual::Dual};
+use crate::lane::Lane;
 use crate::op::{Context, Op, Outputs, Saves};
 use crate::trace::{Tracer, trace};
 use crate::value::{Value, cast, gradient_to};
 use elinvar_core::{DType, Error, Result};
-use std::fmt::Debug;
-
-/// What a map's result is stored as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Out {
-    /// The operands' dtype.
-    Same,
-    /// bool: the formula gives 0 or 1. Such a map has no gradient.
-    Bool,
-}
-
-/// An elementwise op on floats: a formula over `N` operands, and its gradient.
-///
-/// `&self` carries the attributes (a slope, a bound). Write a formula over [`Lane`] and the op runs on every
-/// backend, with every derivative.
-pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
-    /// The op's name.
-    const NAME: &'static str;
-    /// What the result is stored as.
-    const OUT: Out = Out::Same;
-    /// What the gradient reads.
-    const SAVES: Saves = Saves::INPUTS;
-    /// Is it computed as fast as its numbers come from memory: a few operations, and no elementary function? It changes no
-    /// result, only how many elements a backend takes at once.
-    const LIGHT: bool = false;
-    /// Are so few of its values alive at once that more elements than otherwise go through it side by side without running out of
-    /// registers? It is measured, and changes no result either.
-    const SLIM: bool = false;
-
-    /// Is the first operand an angle whose sine, cosine or tangent it takes, and the only one? Then a backend that sees that a block of
-    /// them is below [`moderate_bound`](crate::math::moderate_bound) may read the formula in a way that says so
-    /// ([`Lane::are_moderate`]). It changes no result.
-    const ANGLES: bool = false;
-
-    /// Operands of which [`Map::vjp`] is `g` as it is. Then it is not computed: a copy of `g` for each operand of a sum was half of its
-    /// gradient.
-    const PASSES: &'static [usize] = &[];
-
-    /// The formula.
-    fn lane<L: Lane>(&self, x: [L; N]) -> L;
-
-    /// `g` times the derivative by operand `i`, at operands `x` and result `y`. An op may write a better one than
-    /// the dual reading, and say in [`Map::SAVES`] if it does without the operands (then `x` is NaN) or uses the
-    /// result (otherwise `y` is NaN).
-    #[inline(always)]
-    fn vjp<L: Lane>(&self, i: usize, x: [L; N], _y: L, g: L) -> L {
-        g * dual(self, i, x)
-    }
-}
-
-/// The derivative of a map by operand `i`, from the dual reading of its formula.
-#[inline(always)]
-pub fn dual<L: Lane, M: Map<N>, const N: usize>(m: &M, i: usize, x: [L; N]) -> L {
-    let mut d = x.map(|value| Dual { value, slope: L::lit(0.0) });
-    d[i].slope = L::lit(1.0);
-    m.lane(d).slope
-}
-
-/// An elementwise op on integers and bool.
-pub trait IntMap<const N: usize>: Copy + Debug + Send + Sync + 'static {
-    /// The op's name.
-    const NAME: &'static str;
-    /// What the result is stored as.
-    const OUT: Out = Out::Same;
-    /// The formula.
-    fn int<I: Int>(&self, x: [I; N]) -> I;
-}
+pub use elinvar_lane::formula::{IntMap, Map, Out, VjpG, VjpX, VjpXY, VjpY, dual};
 
 /// Runs a map on floats, operands broadcast.
 ///
@@ -118,19 +51,6 @@ pub fn map_int<V: Value, M: IntMap<N>, const N: usize>(m: M, x: [&V; N]) -> Resu
 #[derive(Clone, Copy, Debug)]
 pub struct Pointwise<M, const N: usize>(pub M);
 
-/// The gradient of map `M` by operand `I` as a map of (g): for ops whose derivative is a constant.
-#[derive(Clone, Copy, Debug)]
-pub struct VjpG<M, const N: usize, const I: usize>(M);
-/// The gradient of map `M` by operand `I` as a map of (operands.., g).
-#[derive(Clone, Copy, Debug)]
-pub struct VjpX<M, const N: usize, const I: usize>(M);
-/// The gradient of map `M` by operand `I` as a map of (result, g).
-#[derive(Clone, Copy, Debug)]
-pub struct VjpY<M, const N: usize, const I: usize>(M);
-/// The gradient of map `M` by operand `I` as a map of (operands.., result, g).
-#[derive(Clone, Copy, Debug)]
-pub struct VjpXY<M, const N: usize, const I: usize>(M);
-
 /// Whether a map saves for its gradient is decided per dtype: a result rounded to 16 bits is too coarse to
 /// compute a derivative from, so for these the operands are kept, and the result is computed anew.
 fn saves<M: Map<N>, const N: usize>(dtype: DType) -> Saves {
@@ -138,44 +58,7 @@ fn saves<M: Map<N>, const N: usize>(dtype: DType) -> Saves {
 }
 
 macro_rules! pointwise {
-    ($($n:literal: $with_g:literal, $with_yg:literal, [$($x:ident),*] = $all:tt, [$($i:literal),*];)*) => {$(
-        impl<M: Map<$n>, const I: usize> Map<1> for VjpG<M, $n, I> {
-            const NAME: &'static str = M::NAME;
-            const LIGHT: bool = true;
-            #[inline(always)]
-            fn lane<L: Lane>(&self, [g]: [L; 1]) -> L {
-                self.0.vjp(I, [L::lit(f64::NAN); $n], L::lit(f64::NAN), g)
-            }
-        }
-        impl<M: Map<$n>, const I: usize> Map<2> for VjpY<M, $n, I> {
-            const NAME: &'static str = M::NAME;
-            const LIGHT: bool = true;
-            #[inline(always)]
-            fn lane<L: Lane>(&self, [y, g]: [L; 2]) -> L {
-                self.0.vjp(I, [L::lit(f64::NAN); $n], y, g)
-            }
-        }
-        impl<M: Map<$n>, const I: usize> Map<$with_g> for VjpX<M, $n, I> {
-            const NAME: &'static str = M::NAME;
-            const LIGHT: bool = M::LIGHT;
-            const SLIM: bool = M::SLIM;
-            const ANGLES: bool = M::ANGLES;
-            #[inline(always)]
-            fn lane<L: Lane>(&self, [$($x),*, g]: [L; $with_g]) -> L {
-                let y = if M::SAVES.outputs { self.0.lane([$($x),*]) } else { L::lit(f64::NAN) };
-                self.0.vjp(I, [$($x),*], y, g)
-            }
-        }
-        impl<M: Map<$n>, const I: usize> Map<$with_yg> for VjpXY<M, $n, I> {
-            const NAME: &'static str = M::NAME;
-            const LIGHT: bool = M::LIGHT;
-            const SLIM: bool = M::SLIM;
-            const ANGLES: bool = M::ANGLES;
-            #[inline(always)]
-            fn lane<L: Lane>(&self, [$($x),*, y, g]: [L; $with_yg]) -> L {
-                self.0.vjp(I, [$($x),*], y, g)
-            }
-        }
+    ($($n:literal: [$($x:ident),*] = $all:tt, [$($i:literal),*];)*) => {$(
         impl<M: Map<$n>> Op for Pointwise<M, $n> {
             const NAME: &'static str = M::NAME;
             fn saves(&self, dtype: DType) -> Saves {
@@ -255,10 +138,10 @@ macro_rules! fused_vjp {
 }
 
 pointwise! {
-    1: 2, 3, [x0] = [x0], [0];
-    2: 3, 4, [x0, x1] = [x0, x1], [0, 1];
-    3: 4, 5, [x0, x1, x2] = [x0, x1, x2], [0, 1, 2];
-    4: 5, 6, [x0, x1, x2, x3] = [x0, x1, x2, x3], [0, 1, 2, 3];
+    1: [x0] = [x0], [0];
+    2: [x0, x1] = [x0, x1], [0, 1];
+    3: [x0, x1, x2] = [x0, x1, x2], [0, 1, 2];
+    4: [x0, x1, x2, x3] = [x0, x1, x2, x3], [0, 1, 2, 3];
 }
 
 /// A formula that is part of an op, or of its gradient: one kernel where nothing is recorded, and the same ops one after the other where

@@ -4,31 +4,12 @@ use crate::array::Array;
 use crate::backend::Backend;
 use crate::value::Value;
 use elinvar_core::{DType, Layout, Result, Shape};
+pub use elinvar_lane::formula::Saves;
 use smallvec::SmallVec;
 use std::fmt::Debug;
 
 /// The results of an op: mostly one.
 pub type Outputs<B> = SmallVec<[Array<B>; 1]>;
-
-/// What an op's gradient reads, and the tape therefore keeps alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Saves {
-    /// The operands.
-    pub inputs: bool,
-    /// The results.
-    pub outputs: bool,
-}
-
-impl Saves {
-    /// Only shapes.
-    pub const NOTHING: Saves = Saves { inputs: false, outputs: false };
-    /// The operands.
-    pub const INPUTS: Saves = Saves { inputs: true, outputs: false };
-    /// The results.
-    pub const OUTPUTS: Saves = Saves { inputs: false, outputs: true };
-    /// Both.
-    pub const BOTH: Saves = Saves { inputs: true, outputs: true };
-}
 
 /// An operation that the tape can record: how it runs, and its gradient.
 ///

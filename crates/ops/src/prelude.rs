@@ -7,7 +7,7 @@ pub use crate::int::Int;
 pub use crate::lane::{Lane, LaneInt, Mask};
 pub use crate::map::{IntMap, Map, Out, map, map_any, map_int};
 pub use crate::op::{Context, Op, Outputs, Saves};
-pub use crate::rows::{RowOut, Rows, rows};
+pub use crate::rows::{RowFormula, RowOut, Rows, rows};
 pub use crate::value::{Value, widen};
 pub use elinvar_core::{
     DType, Dims, Error, ErrorKind, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape,

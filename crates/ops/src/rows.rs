@@ -5,72 +5,14 @@
 //! term, fold in the canonical order, finish, next statistic, result.
 
 use crate::array::{self, Array};
-use crate::backend::{Backend, Fold, Placed};
-use crate::lane::Lane;
+use crate::backend::{Backend, Placed};
 use crate::op::{Context, Op, Outputs, Saves};
 use crate::value::{Value, gradient_to};
 use elinvar_core::{DType, Dims, Error, Layout, Result, Shape};
-use std::fmt::Debug;
+pub use elinvar_lane::formula::{Columns, RowFormula, RowOut, STATS};
 
-/// Most statistics that a row-wise op may have.
-pub const STATS: usize = 4;
-
-/// What a row-wise op gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowOut {
-    /// A value for each element.
-    Each,
-    /// A value for each row.
-    Once,
-    /// All statistics of each row, side by side.
-    Statistics,
-}
-
-impl RowOut {
-    /// Values that come out of a row of `n` elements with so many statistics.
-    pub fn width(self, n: usize, statistics: usize) -> usize {
-        match self {
-            RowOut::Each => n,
-            RowOut::Once => 1,
-            RowOut::Statistics => statistics,
-        }
-    }
-}
-
-/// A row-wise op: formulas over `N` operands of one shape.
-pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
-    /// The op's name.
-    const NAME: &'static str;
-    /// The folds, in the order in which they run; each sees the statistics before it. At most [`STATS`].
-    const FOLDS: &'static [Fold];
-    /// What comes out.
-    const OUT: RowOut;
-    /// What the gradient reads.
-    const SAVES: Saves = Saves::INPUTS;
-
-    /// The term that statistic `k` folds, at one element. `n` is the number of elements in a row.
-    fn term<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], n: L) -> L;
-    /// Statistic `k` from its fold.
-    #[inline(always)]
-    fn finish<L: Lane>(&self, _k: usize, folded: L, _s: [L; STATS], _n: L) -> L {
-        folded
-    }
-    /// The result at one element, or for a row (then `x` is NaN). Of [`RowOut::Statistics`] it is not asked for.
-    fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
-
-    /// Are the terms of the first statistic the elements of the first operand, as they are? A backend may then fold these where
-    /// they lie.
-    const PLAIN: bool = false;
-
-    /// Is [`Rows::out`] what [`Rows::out_of_term`] says, of the last statistic's term at the same element? A backend may then
-    /// keep the terms instead of computing them anew.
-    const KEEPS: bool = false;
-    /// The result at one element from the last statistic's term there, if [`Rows::KEEPS`].
-    #[inline(always)]
-    fn out_of_term<L: Lane>(&self, term: L, _s: [L; STATS], _n: L) -> L {
-        term
-    }
-
+/// A row-wise op: its formulas, and its gradient.
+pub trait Rows<const N: usize>: RowFormula<N> {
     /// The gradients, as in [`Op::backward`]; `axes` are the axes that make up a row, and `g` has the result's
     /// shape with axes of size 1 kept ([`RowOut::Once`]). All tensors are wide (never f16 or bf16). A gradient
     /// may have the common shape of the operands; it is summed to its operand's.
@@ -86,15 +28,6 @@ pub trait Rows<const N: usize>: Copy + Debug + Send + Sync + 'static {
 /// `Autograd`, always.
 pub(crate) fn stands_in<V>(name: &str) -> Result<Vec<Option<V>>> {
     Err(Error::autograd(format!("{name}: it stands in for the recorded gradient only where nothing records")))
-}
-
-/// A row-wise op with a value for each element, of whose elements there are sums over the rows as well: the gradient by what all rows
-/// share, such as a norm's weight, beside that by the rows.
-pub trait Columns<const N: usize>: Rows<N> {
-    /// How many sums there are.
-    const SUMS: usize;
-    /// The term of sum `k` at one element.
-    fn column<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], n: L) -> L;
 }
 
 /// A row-wise op over chosen axes, on the tape. Results per row keep their axes with size 1; the statistics of a row are a new

@@ -10,19 +10,10 @@
 
 use crate::array::{self, Array};
 use crate::backend::{Backend, Changed, UpdateItem};
-use crate::lane::Lane;
 use crate::recording;
 use elinvar_core::{DType, Error, Result};
+pub use elinvar_lane::formula::Update;
 use std::fmt::Debug;
-
-/// A formula that changes `M` numbers by `R` others: in a step of an optimiser, (parameter, states..) by (gradient,
-/// numbers of the step..).
-pub trait Update<const M: usize, const R: usize>: Copy + Debug + Send + Sync + 'static {
-    /// Its name.
-    const NAME: &'static str;
-    /// The new numbers, from the old ones and those that are only read.
-    fn lane<L: Lane>(&self, x: [L; M], read: [L; R]) -> [L; M];
-}
 
 /// A tensor's part in an update, with what changes along with it.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ use elinvar_ops::backend::{
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map};
-use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
 use std::fmt;
@@ -184,7 +184,7 @@ impl Backend for Reference {
     fn scan(_: &Device, f: Scan, x: View<'_>, to: DType) -> Result<Placed<HostData>> {
         fold::scan(f, &x, to).map(Placed::from)
     }
-    fn rows<R: Rows<N>, const N: usize>(
+    fn rows<R: RowFormula<N>, const N: usize>(
         _: &Device,
         r: &R,
         x: [View<'_>; N],

@@ -7,10 +7,15 @@ use crate::map::{at, floats, slices};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{DType, HostData, Result, order};
 use elinvar_ops::backend::Fold;
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
-pub fn rows<R: Rows<N>, const N: usize>(r: &R, x: &[View; N], kept: usize, dtype: DType) -> Result<HostData> {
+pub fn rows<R: RowFormula<N>, const N: usize>(
+    r: &R,
+    x: &[View; N],
+    kept: usize,
+    dtype: DType,
+) -> Result<HostData> {
     each_float!(R::NAME, dtype, C => {
         let (count, n) = rows_of(x[0].shape(), kept);
         let x = floats::<C>(x)?;
@@ -18,7 +23,7 @@ pub fn rows<R: Rows<N>, const N: usize>(r: &R, x: &[View; N], kept: usize, dtype
     })
 }
 
-fn compute<C: Compute, R: Rows<N>, const N: usize>(
+fn compute<C: Compute, R: RowFormula<N>, const N: usize>(
     r: &R,
     x: [&[C]; N],
     rows: usize,
@@ -70,7 +75,7 @@ mod tests {
     /// Weighted mean squared distance from the mean, in two passes; and the largest weight.
     #[derive(Clone, Copy, Debug)]
     struct Spread;
-    impl Rows<2> for Spread {
+    impl RowFormula<2> for Spread {
         const NAME: &'static str = "spread";
         const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Max];
         const OUT: RowOut = RowOut::Once;
@@ -87,6 +92,8 @@ mod tests {
         fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], n: L) -> L {
             s[1] + s[2] * L::lit(100.0) + n * L::lit(1000.0)
         }
+    }
+    impl Rows<2> for Spread {
         fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
             no_gradient()
         }
@@ -95,7 +102,7 @@ mod tests {
     /// Each element less the row's minimum, over its sum.
     #[derive(Clone, Copy, Debug)]
     struct Share;
-    impl Rows<1> for Share {
+    impl RowFormula<1> for Share {
         const NAME: &'static str = "share";
         const FOLDS: &'static [Fold] = &[Fold::Min, Fold::Sum];
         const OUT: RowOut = RowOut::Each;
@@ -105,6 +112,8 @@ mod tests {
         fn out<L: Lane>(&self, [x]: [L; 1], s: [L; STATS], _: L) -> L {
             (x - s[0]) / s[1]
         }
+    }
+    impl Rows<1> for Share {
         fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
             no_gradient()
         }

@@ -12,7 +12,7 @@ use elinvar_ops::backend::{
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
-use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
 use std::fmt;
@@ -385,7 +385,7 @@ impl<B: Backend> Backend for Twisted<B> {
         let Placed { buffer, layout } = B::scan(&d.inner, f, inner(x), to)?;
         Ok(Placed { buffer: after::<B>(d, Work::Scan, buffer, to, len)?, layout })
     }
-    fn rows<R: Rows<N>, const N: usize>(
+    fn rows<R: RowFormula<N>, const N: usize>(
         d: &Self::Device,
         r: &R,
         x: [View<'_, Self>; N],

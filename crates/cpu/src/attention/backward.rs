@@ -14,14 +14,14 @@ use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::Stage;
 use crate::runtime::memory::{Scratch, filled, with_capacity};
 use crate::runtime::parallel::try_pieces;
-use crate::simd::dispatch::run_lanes_on_any_isa;
-use crate::simd::isa::Isa;
-use crate::simd::vector::TermKind;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::TermKind;
 use std::ops::Range;
 
 /// What the gradient reads besides q, k, v and the mask.

@@ -15,11 +15,11 @@ use crate::gemm::{After, Lines, Panels, are_multiplied, multiply_into, pair, tur
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Scratch, filled};
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
-use crate::simd::vector::TermKind;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
+use elinvar_simd::vector::TermKind;
 
 /// Pairs of a block of keys.
 const PAIRS: usize = TILE / 2;

@@ -9,18 +9,18 @@ use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::runtime::memory::Scratch;
 use crate::runtime::output::parallel_fill::fresh_two;
-use crate::runtime::output::uninit::Room;
 use crate::runtime::scratch::scratch;
-use crate::simd::dispatch::run_lanes_on_any_isa;
-use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::scalar_lane::ScalarLane;
-use crate::simd::vector::TermKind;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::Room;
+use elinvar_simd::vector::TermKind;
 
 /// o[b, h, l, v] and lse[b, h, l].
 pub(crate) fn attention(

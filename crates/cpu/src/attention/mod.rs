@@ -21,12 +21,12 @@ use crate::reduce::float::Float;
 use crate::reduce::source::Stage;
 use crate::runtime::memory::{Scratch, filled};
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::simd::isa::Isa;
-use crate::simd::vector::TermKind;
 use bf16::Blocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Attention;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::TermKind;
 use tile_kernel::{COLUMNS, Tiled};
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.

@@ -3,11 +3,11 @@
 use super::{Number, Sizes, TILE};
 use crate::lazy::buffer::View;
 use crate::reduce::source::Stage;
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
-use crate::simd::isa::Isa;
 use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
+use elinvar_simd::isa::Isa;
 
 /// A row of scores.
 pub(super) type Row<C> = [C; TILE];

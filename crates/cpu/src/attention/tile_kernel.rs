@@ -5,9 +5,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores, in matrices whose sizes are checked once")]
 
 use crate::gemm::kernels::a_rows::{Lying, Side, TOGETHER, Turned, each_row};
-use crate::simd::isa::Isa;
-use crate::simd::vector::{SimdElement, TermKind, Vector, VectorKernel, dispatch_vectors_of};
 use elinvar_core::Element;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::{SimdElement, TermKind, Vector, VectorKernel, dispatch_vectors_of};
 
 /// Columns of `b` and `c` come in multiples of this: one AVX-512 register of f32, two of f64.
 pub(crate) const COLUMNS: usize = 16;

@@ -14,10 +14,10 @@ use crate::layout::copy::elements;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::Scratch;
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::simd::isa::{IsaTargets, Kernel, dispatch};
 use elinvar_core::host::filled;
 use elinvar_core::{DType, HostVec, Precision, Result, bf16};
 use elinvar_ops::lane::LaneInt;
+use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
 
 /// Sums of a position from which pairing the planes is little beside multiplying them.
 const LEAST: usize = 8;

@@ -13,10 +13,10 @@ use crate::conv::kernels::grad_sparse::{Found, Line, THREE, gather, scatter};
 use crate::gemm::{Real, are_finite, has_negative_zero, turn};
 use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::runtime::scratch::scratch;
-use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::vector::lanes;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::vector::lanes;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -9,9 +9,9 @@ use crate::conv::kernels::a_taps::{THREE, Taps};
 use crate::conv::kernels::b_windows::{Seen, Unit};
 use crate::gemm::{AsTaps, Columns, Left, Lines, PITCH, Panels, Real, Right, TermKind, Tile, Windows, width};
 use crate::runtime::scratch::scratch;
-use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::vector::lanes;
 use elinvar_core::order::CHUNK;
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::vector::lanes;
 use std::ops::Range;
 
 /// Windows over planes. There are always three axes; missing ones have size 1.

@@ -12,11 +12,11 @@ use crate::gemm::{
     epilogue, fill, has_negative_zero, height, turn, width,
 };
 use crate::runtime::scratch::scratch;
-use crate::simd::LINE;
-use crate::simd::isa::Isa;
-use crate::simd::prefetch::prefetch_l1;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::prefetch::prefetch_l1;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -30,9 +30,9 @@ use crate::lazy::buffer::View;
 use crate::runtime::memory::{Held, Scratch, filled};
 use crate::runtime::output::parallel_fill::fresh_pieces;
 use crate::runtime::parallel::pieces;
-use crate::simd::isa::Isa;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
+use elinvar_simd::isa::Isa;
 use im2col::{Patches, Turned, images};
 use std::ops::{Deref, Range};
 

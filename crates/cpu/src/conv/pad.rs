@@ -5,9 +5,9 @@
 
 use super::im2col::Patches;
 use crate::gemm::Real;
-use crate::simd::LINE;
-use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::prefetch::prefetch_l1;
+use elinvar_simd::LINE;
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::prefetch::prefetch_l1;
 use std::ops::Range;
 
 /// Copies a line. A short one is copied in less time than a call takes.

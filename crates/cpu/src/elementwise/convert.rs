@@ -10,12 +10,12 @@ use crate::CpuDevice;
 use crate::Isa;
 use crate::runtime::memory::{Scratch, filled};
 use crate::runtime::output::parallel_fill::{Work, fresh_of, fresh_pieces};
-use crate::runtime::output::uninit::{At, Block, Compute, Room, Windows};
-use crate::simd::float_to_int::SaturatingToInt;
-use crate::simd::isa::{Kernel, dispatch, dispatch_formula_or_plain};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, Scalar, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
+use elinvar_simd::float_to_int::SaturatingToInt;
+use elinvar_simd::isa::{Kernel, dispatch, dispatch_formula_or_plain};
+use elinvar_simd::uninit::{At, Block, Compute, Room, Windows};
 use std::mem::MaybeUninit;
 
 /// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.

@@ -9,19 +9,19 @@
 use super::operand;
 use super::operand::{Number, Operand, WIDEST, misuse, together};
 use crate::backend::host;
-use crate::elementwise::kernels::vector_loop::{self, Piece, WINDOW};
 use crate::layout::copy;
 use crate::lazy::buffer::{CpuBuffer, View};
 use crate::lazy::fusion;
 use crate::runtime::memory::Held;
 use crate::runtime::output::parallel_fill::{Work, fresh_few, fresh_of, is_few};
-use crate::runtime::output::uninit::{BLOCK, Block, Room};
-use crate::simd::dispatch::SimdFloat;
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_simd::dispatch::SimdFloat;
+use elinvar_simd::uninit::{BLOCK, Block, Room};
+use elinvar_simd::vector_loop::{Piece, WINDOW};
 use smallvec::SmallVec;
 
 /// A formula over contiguous operands: fills the room with the results.
@@ -69,7 +69,7 @@ fn floats<T: Number + SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| vector_loop::floats(isa, m, all(x), room)
+    move |x, room| elinvar_simd::vector_loop::floats(isa, m, all(x), room)
 }
 
 /// The operands of a formula of `N`.
@@ -82,7 +82,7 @@ fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
-    move |x, room| vector_loop::ints(isa, m, all(x), room)
+    move |x, room| elinvar_simd::vector_loop::ints(isa, m, all(x), room)
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
@@ -124,7 +124,7 @@ fn blocks<T: Number>(
         }
     }
     if let Some((i, value)) = number {
-        let n = vector_loop::copies(len);
+        let n = elinvar_simd::vector_loop::copies(len);
         all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
     }
     let all = &all[..x.len()];

@@ -1,14 +1,14 @@
 //! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
 
 use super::convert;
-use crate::elementwise::kernels::vector_loop::{self, Copies, Piece, Rows, WINDOW};
 use crate::layout::strided_iter::{Walk, gather};
 use crate::runtime::memory::with_capacity;
 use crate::runtime::output::parallel_fill::{Work, fresh, fresh_of};
-use crate::runtime::output::uninit::{BLOCK, Block, Room};
-use crate::simd::prefetch::prefetch_lines;
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Layout, Result, bf16, f16};
+use elinvar_simd::prefetch::prefetch_lines;
+use elinvar_simd::uninit::{BLOCK, Block, Room};
+use elinvar_simd::vector_loop::{Copies, Piece, Rows, WINDOW};
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
 pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
@@ -242,7 +242,7 @@ impl<'a, T: Number> Operand<'a, T> {
         match self {
             Operand::Rows(x, walk) if walk.inner().1 == 0 => {
                 let row = start / walk.inner().0;
-                block.copies(row, vector_loop::copies(n), || x[walk.position(start)]);
+                block.copies(row, elinvar_simd::vector_loop::copies(n), || x[walk.position(start)]);
             }
             Operand::Blocks(..) | Operand::Made(_) => _ = self.part(isa, block, start, n),
             Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Rows(..) => {}

@@ -5,9 +5,6 @@
 
 use super::operand::{Make, Number, misuse};
 use crate::runtime::output::parallel_fill::{Work, fresh};
-use crate::runtime::output::uninit::{BLOCK, Room};
-use crate::simd::isa::{Kernel, dispatch};
-use crate::simd::scalar_lane::ScalarLane;
 use crate::{CpuDevice, Isa};
 use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
@@ -15,6 +12,9 @@ use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::math;
 use elinvar_reference::Cell;
+use elinvar_simd::isa::{Kernel, dispatch};
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::{BLOCK, Room};
 
 /// Words of a stream: those of [`BLOCK`] elements of 64 bits.
 type Words = [u32; 2 * BLOCK];

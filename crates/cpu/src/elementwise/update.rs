@@ -9,17 +9,17 @@ use crate::CpuDevice;
 use crate::layout::copy;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::Held;
-use crate::runtime::output::uninit::{BLOCK, Block, Room};
 use crate::runtime::parallel::pieces;
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
-use crate::simd::isa::Isa;
-use crate::simd::scalar_lane::ScalarLane;
 use elinvar_core::host::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
 use elinvar_ops::backend::UpdateItem;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::{BLOCK, Block, Room};
 
 /// Elements of a piece: tens of microseconds of work, many times what handing it to another thread costs.
 const PIECE: usize = 32 * BLOCK;

@@ -14,9 +14,9 @@ use super::{
     Windows, product, turn, width,
 };
 use crate::CpuDevice;
-use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::{Lane, LaneInt};
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::ops::Range;
 
 /// The products, if both factors are of bf16 and the processor multiplies pairs of them.

@@ -3,10 +3,10 @@
 use super::kernels::Tile;
 use super::operand::{Matrix, copy};
 use super::{Numbers, Real};
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use crate::simd::isa::Isa;
 use elinvar_ops::backend::Epilogue;
 use elinvar_ops::lane::Lane;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::isa::Isa;
 
 /// What is done to finished elements.
 pub(crate) trait Finish<T>: Sync {

@@ -16,10 +16,10 @@ use crate::CpuDevice;
 use crate::conv::kernels::a_taps::THREE;
 use crate::runtime::parallel::{try_in_turn, try_pieces};
 use crate::runtime::scratch::scratch;
-use crate::simd::LINE;
-use crate::simd::isa::Isa;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::Isa;
 use std::ops::Range;
 
 /// Rows of a packed left block: with a chunk of terms it takes 300 KiB of the 1 MiB that a core's L2 has, and leaves room

@@ -1,8 +1,8 @@
 //! Numbers with which a term of zero is more than nothing: factors that are not finite, and sums of -0.
 
 use super::Real;
-use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_ops::lane::LaneInt;
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 
 /// Are all numbers finite?
 pub(crate) fn are_finite<T: Real>(isa: Isa, numbers: &[T]) -> bool {

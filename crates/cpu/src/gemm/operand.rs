@@ -3,11 +3,11 @@
 use super::Real;
 use super::kernels::{After, Lines, Narrow, PITCH, Panels, TermKind, Tile, halves, narrow, turn, width};
 use super::prepack::Kept;
-use crate::simd::LINE;
-use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::prefetch::prefetch_l1;
-use crate::simd::quad::Float16;
 use elinvar_core::{Element, bf16, f16};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::prefetch::prefetch_l1;
+use elinvar_simd::quad::Float16;
 use std::ops::Range;
 
 /// A left factor.

@@ -6,10 +6,10 @@
 use super::{After, Matrix, Panels, Real, Right, TermKind, are_finite, each, width};
 use crate::CpuDevice;
 use crate::runtime::memory::{self, Held, filled};
-use crate::simd::LINE;
-use crate::simd::isa::Isa;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::Isa;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 

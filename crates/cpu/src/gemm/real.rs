@@ -5,9 +5,9 @@ use super::{Finish, Matrix, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, Windows};
 use crate::runtime::scratch::Shelf;
-use crate::simd::dispatch::SimdFloat;
-use crate::simd::vector::SimdElement;
 use elinvar_core::{HostData, HostVec, Precision, Result};
+use elinvar_simd::dispatch::SimdFloat;
+use elinvar_simd::vector::SimdElement;
 
 /// f32 or f64: a type in which contractions are computed.
 pub(crate) trait Real: SimdElement + SimdFloat {

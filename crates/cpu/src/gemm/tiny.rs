@@ -4,9 +4,9 @@
 use super::{Finish, Matrix, Numbers, PER_NS, Real};
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{IsaTargets, Kernel, dispatch};
 use elinvar_core::{HostVec, Result};
+use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
+use elinvar_simd::uninit::Room;
 
 /// Products of a batch, at least; results and terms of each, at most.
 const MANY: usize = 32;

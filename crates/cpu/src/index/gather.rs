@@ -11,8 +11,8 @@ use crate::lazy::buffer::View;
 use crate::lazy::gather::columns_of;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::output::parallel_fill::fresh;
-use crate::runtime::output::uninit::{BLOCK, Room};
 use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
+use elinvar_simd::uninit::{BLOCK, Room};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.

@@ -5,8 +5,8 @@
 //! begins, and that all its places lie in it, is found out when a [`Near`] is made, for rows of one size.
 #![allow(unsafe_code, reason = "loads without a check for each")]
 
-use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Isa, Level};
+use elinvar_simd::isa::{Isa, Level};
+use elinvar_simd::uninit::Room;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 #[cfg(target_arch = "x86_64")]

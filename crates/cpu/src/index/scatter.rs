@@ -18,11 +18,11 @@ use crate::lazy::fusion::Ready;
 use crate::runtime::memory::{Scratch, filled, with_capacity};
 use crate::runtime::output::column_blocks::{Matrices, fresh_stripes};
 use crate::runtime::output::parallel_fill::{fresh, fresh_pieces};
-use crate::runtime::output::uninit::{Block, Room};
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
 use elinvar_ops::backend::{self, Scatter};
 use elinvar_ops::int::Int;
+use elinvar_simd::uninit::{Block, Room};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

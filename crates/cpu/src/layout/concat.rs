@@ -6,9 +6,9 @@ use crate::CpuDevice;
 use crate::elementwise::operand::misuse;
 use crate::lazy::buffer::View;
 use crate::runtime::output::parallel_fill::fresh;
-use crate::runtime::output::uninit::Room;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_reference::Cell;
+use elinvar_simd::uninit::Room;
 use std::borrow::Cow;
 
 /// A tensor of `shape` filled with `value`, into which the parts are written one after the other.

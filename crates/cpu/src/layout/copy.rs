@@ -7,12 +7,12 @@ use crate::layout::kernels::transpose::{Blocks, turned};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::Held;
 use crate::runtime::output::parallel_fill::fresh;
-use crate::runtime::output::uninit::{BLOCK, Block, Moving, Room, moving};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,
 };
 use elinvar_reference::Cell;
+use elinvar_simd::uninit::{BLOCK, Block, Moving, Room, moving};
 use std::ops::Deref;
 
 /// `len` copies of a value.

@@ -1,8 +1,8 @@
 //! Walking over a view in row-major order, as few and as long runs as its strides allow.
 
-use crate::runtime::output::uninit::{Moving, Room, moving};
 use elinvar_core::layout::Strides;
 use elinvar_core::{Dims, Element, Layout};
+use elinvar_simd::uninit::{Moving, Room, moving};
 
 /// Layouts of one shape, with neighbouring axes taken together where all of them walk on as one, and no axes of size 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,8 +190,8 @@ impl Moving for Gather<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::uninit::Block;
     use elinvar_core::Shape;
+    use elinvar_simd::uninit::Block;
 
     fn contiguous(dims: &[usize]) -> Layout {
         Layout::contiguous(Shape::new(dims).unwrap())

@@ -10,17 +10,17 @@
 //! operands alive too long (a plan holds at most [`MOST`] maps, and is dropped when its numbers are there).
 
 use super::buffer::{CpuBuffer, Node};
-use crate::elementwise::kernels::vector_loop::Piece;
 use crate::elementwise::map::{OPERANDS, fill};
 use crate::elementwise::operand::{self, Operand, together};
 use crate::layout::copy;
 use crate::runtime::memory;
 use crate::runtime::output::parallel_fill::{fresh, fresh_many};
-use crate::runtime::output::uninit::{Block, Room};
-use crate::simd::prefetch::prefetch_lines;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::backend;
+use elinvar_simd::prefetch::prefetch_lines;
+use elinvar_simd::uninit::{Block, Room};
+use elinvar_simd::vector_loop::Piece;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -12,10 +12,10 @@
 use super::buffer::{CpuBuffer, Node, View};
 use crate::index::kernels::{GROUP, Near};
 use crate::runtime::output::parallel_fill::fresh;
-use crate::runtime::output::uninit::{Moving, Room, moving};
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{Element, HostData, Layout, Result, each_data, host};
 use elinvar_ops::backend;
+use elinvar_simd::uninit::{Moving, Room, moving};
 use std::ops::Range;
 use std::sync::Arc;
 

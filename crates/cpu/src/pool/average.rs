@@ -7,12 +7,12 @@ use crate::reduce::float::{FEW, Float, each_float};
 use crate::reduce::source::Stage;
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::output::uninit::Room;
 use crate::runtime::parallel::try_pieces;
-use crate::simd::isa::{Isa, Kernel, dispatch_formula, dispatch_formula_or_plain};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula, dispatch_formula_or_plain};
+use elinvar_simd::uninit::Room;
 use std::ops::Range;
 
 /// The averages of the windows of a plane.

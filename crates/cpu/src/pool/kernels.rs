@@ -8,9 +8,9 @@
 //! How it can be wrong: by reading beside the plane. Each line of a register's windows is a slice whose length is checked.
 #![allow(unsafe_code, reason = "vector loads and shuffles, in slices whose lengths are looked at")]
 
-use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Isa, Kernel, Level, dispatch};
-use crate::simd::vector::Vector;
+use elinvar_simd::isa::{Isa, Kernel, Level, dispatch};
+use elinvar_simd::uninit::Room;
+use elinvar_simd::vector::Vector;
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]

@@ -8,9 +8,9 @@ use crate::reduce::float::Float;
 use crate::reduce::source::{Number, Stage};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Isa, Kernel, dispatch_formula};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
+use elinvar_simd::uninit::Room;
 use std::ops::Range;
 
 /// The largest elements of the windows, or their places.

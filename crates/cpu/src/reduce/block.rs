@@ -5,7 +5,6 @@
 
 use super::source::{Number, Stage};
 use crate::reduce::kernels::block::{Folds, IN_REGISTERS};
-use crate::simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use elinvar_core::order::LANES;
 #[cfg(target_arch = "x86_64")]
 use elinvar_core::order::fold_block;
@@ -13,6 +12,7 @@ use elinvar_core::{Element, HostData};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use std::marker::PhantomData;
 
 /// How two terms are combined, and from what a lane starts.

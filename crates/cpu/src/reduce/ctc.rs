@@ -14,11 +14,11 @@ use crate::layout::copy;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Held, filled};
 use crate::runtime::output::column_blocks::{Matrices, Stripe, Stripes, fresh_stripes};
-use crate::runtime::output::uninit::Room;
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::uninit::Room;
 use std::mem::swap;
 
 /// Elements that are computed at once.

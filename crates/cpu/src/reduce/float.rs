@@ -8,11 +8,11 @@ use crate::elementwise::convert::{self, store};
 use crate::elementwise::operand::Make;
 use crate::lazy::buffer::View;
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::simd::dispatch::SimdFloat;
-use crate::simd::isa::Isa;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
+use elinvar_simd::dispatch::SimdFloat;
+use elinvar_simd::isa::Isa;
 
 /// Terms that are summed without a call.
 pub(crate) const FEW: usize = 16;

@@ -8,13 +8,13 @@ use crate::elementwise::convert::{store, stored};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::output::uninit::{Room, Windows};
 use crate::runtime::parallel::pieces;
-use crate::simd::isa::{Kernel, dispatch};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Placed, Scan};
 use elinvar_ops::fold::{Prod, Sum};
+use elinvar_simd::isa::{Kernel, dispatch};
+use elinvar_simd::uninit::{Room, Windows};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 

@@ -9,10 +9,10 @@ use crate::CpuDevice;
 use crate::elementwise::convert;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{Held, filled};
-use crate::runtime::output::uninit::Room;
 use crate::runtime::parallel::pieces;
-use crate::simd::isa::{Isa, Kernel, dispatch};
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::uninit::Room;
 
 /// A type in which is computed, and how it is read from storage.
 pub(crate) trait Number: Element {

@@ -10,8 +10,8 @@
 //! the common count when it comes to 64 KiB; so of every other thread that much may be missing in what is asked for.
 
 use super::huge_pages;
-use crate::simd::LINE;
 use elinvar_core::{DType, Element, Error, HostData, HostVec, MemoryStats, Result, each_data, host};
+use elinvar_simd::LINE;
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -11,9 +11,9 @@ use crate::lazy::buffer::View;
 use crate::reduce::source::{Number, Stage, either, turned};
 use crate::runtime::memory::{Scratch, filled};
 use crate::runtime::parallel::{pieces, try_pieces};
-use crate::simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
+use elinvar_simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
 use radix::Key;
 
 /// A type whose elements have an order.

@@ -9,9 +9,9 @@ use super::Ordered;
 use super::radix::Key;
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::fresh_two;
-use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use elinvar_core::{HostVec, Result};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
+use elinvar_simd::uninit::Room;
 
 /// Elements of the longest of such rows.
 pub(crate) const SHORT: usize = 16;

@@ -7,7 +7,7 @@ use elinvar_cpu::{Cpu, Isa};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad, Products};
 use elinvar_ops::catalogue::rms_norm::{RmsNorm, RmsNormGrad};
-use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::{Backend, fold};
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -16,7 +16,7 @@ const EPS: f64 = 1e-5;
 /// x, g and a weight, of which rows are to be the last axis.
 type Operands = [(Data, Layout); 3];
 
-fn reference_rows<R: Rows<N>, const N: usize>(
+fn reference_rows<R: RowFormula<N>, const N: usize>(
     r: &R,
     x: [&(Data, Layout); N],
     kept: usize,

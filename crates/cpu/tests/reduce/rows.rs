@@ -6,7 +6,7 @@ use elinvar_ops::backend::Fold;
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
 use elinvar_ops::{Backend, Value};
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -17,7 +17,7 @@ fn no_gradient<T>() -> Result<T> {
 /// A softmax of x * w, with a product that touches every element.
 #[derive(Clone, Copy, Debug)]
 struct Weighed;
-impl Rows<2> for Weighed {
+impl RowFormula<2> for Weighed {
     const NAME: &'static str = "weighed";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Prod];
     const OUT: RowOut = RowOut::Each;
@@ -33,6 +33,8 @@ impl Rows<2> for Weighed {
     fn out<L: Lane>(&self, [x, w]: [L; 2], s: [L; STATS], n: L) -> L {
         (x * w - s[0]).exp() / s[1] * s[2] + n
     }
+}
+impl Rows<2> for Weighed {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         no_gradient()
     }
@@ -41,7 +43,7 @@ impl Rows<2> for Weighed {
 /// The spread around the mean, and the least weight.
 #[derive(Clone, Copy, Debug)]
 struct Spread;
-impl Rows<3> for Spread {
+impl RowFormula<3> for Spread {
     const NAME: &'static str = "spread";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Min, Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -62,6 +64,8 @@ impl Rows<3> for Spread {
     fn out<L: Lane>(&self, _: [L; 3], s: [L; STATS], n: L) -> L {
         s[1].sqrt() + s[2] + s[3] + n
     }
+}
+impl Rows<3> for Spread {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         no_gradient()
     }
@@ -70,7 +74,7 @@ impl Rows<3> for Spread {
 /// A result from the last statistic's term: exp(x * w - max) / sum.
 #[derive(Clone, Copy, Debug)]
 struct Kept;
-impl Rows<2> for Kept {
+impl RowFormula<2> for Kept {
     const NAME: &'static str = "kept";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
     const OUT: RowOut = RowOut::Each;
@@ -87,6 +91,8 @@ impl Rows<2> for Kept {
     fn out_of_term<L: Lane>(&self, term: L, s: [L; STATS], n: L) -> L {
         term / s[1] + n
     }
+}
+impl Rows<2> for Kept {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         no_gradient()
     }
@@ -95,7 +101,7 @@ impl Rows<2> for Kept {
 /// The sum of x, and that of x times its distance from it.
 #[derive(Clone, Copy, Debug)]
 struct Moments;
-impl Rows<1> for Moments {
+impl RowFormula<1> for Moments {
     const NAME: &'static str = "moments";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Statistics;
@@ -108,12 +114,20 @@ impl Rows<1> for Moments {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
         s[1]
     }
+}
+impl Rows<1> for Moments {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         no_gradient()
     }
 }
 
-fn check<R: Rows<N>, const N: usize>(what: &str, r: &R, x: &[(Data, Layout); N], kept: usize, t: DType) {
+fn check<R: RowFormula<N>, const N: usize>(
+    what: &str,
+    r: &R,
+    x: &[(Data, Layout); N],
+    kept: usize,
+    t: DType,
+) {
     let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t).map(|y| y.buffer);
     for d in devices() {
         let got = Cpu::rows(&d, r, x.each_ref().map(cpu), kept, t).and_then(|y| row_by_row(&d, y, t));

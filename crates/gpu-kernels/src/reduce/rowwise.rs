@@ -16,7 +16,7 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Place};
 use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::backend::Fold;
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowOut, STATS};
 
 /// A row-wise formula that writes its instructions into a kernel.
 pub trait RowFormula {
@@ -78,7 +78,7 @@ macro_rules! each_float {
     };
 }
 
-impl<R: Rows<N>, const N: usize> RowFormula for OfRows<R, N> {
+impl<R: elinvar_ops::rows::RowFormula<N>, const N: usize> RowFormula for OfRows<R, N> {
     fn name(&self) -> String {
         R::NAME.to_string()
     }

@@ -32,7 +32,7 @@ use elinvar_ops::backend::{
 use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMap, Map, Out};
-use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -407,7 +407,7 @@ impl Backend for Interpreted {
         let steps = scan::steps(f, x.layout, x.dtype, to);
         Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
     }
-    fn rows<F: Rows<N>, const N: usize>(
+    fn rows<F: RowFormula<N>, const N: usize>(
         d: &Device,
         f: &F,
         x: [View<'_, Self>; N],

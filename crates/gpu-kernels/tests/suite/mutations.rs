@@ -24,7 +24,7 @@ use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Pool, PoolKind
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
 
 /// x * y + z, rounded twice.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Map<3> for Twice {
 /// What an element lacks of the sum, in parts of what all of them lack: the result at an element is told by its last term.
 #[derive(Clone, Copy, Debug)]
 struct Shares;
-impl Rows<1> for Shares {
+impl RowFormula<1> for Shares {
     const NAME: &'static str = "shares";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Each;
@@ -53,6 +53,8 @@ impl Rows<1> for Shares {
     fn out_of_term<L: Lane>(&self, term: L, s: [L; STATS], _: L) -> L {
         term / s[1]
     }
+}
+impl Rows<1> for Shares {
     fn backward<V: elinvar_ops::Value>(
         &self,
         _: &[usize],

@@ -19,7 +19,7 @@ use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
 use elinvar_reference::Reference;
 
 fn shape(dims: &[usize]) -> Shape {
@@ -33,7 +33,7 @@ fn tensor(data: HostData, dims: &[usize]) -> HostTensor {
 /// The mean of a row, and the sum of the squares of what elements are away from it.
 #[derive(Clone, Copy, Debug)]
 struct Squares;
-impl Rows<1> for Squares {
+impl RowFormula<1> for Squares {
     const NAME: &'static str = "squares";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Statistics;
@@ -46,6 +46,8 @@ impl Rows<1> for Squares {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
         s[1]
     }
+}
+impl Rows<1> for Squares {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(elinvar_core::Error::autograd("squares: has no gradient"))
     }
@@ -65,7 +67,7 @@ fn rows_stay_in_blocks_side_by_side() {
     }
 }
 
-fn held<R: Rows<1>>(f: &R, data: &HostData, layout: &Layout, dims: &[usize]) {
+fn held<R: RowFormula<1>>(f: &R, data: &HostData, layout: &Layout, dims: &[usize]) {
     let (dtype, of) = (DType::F32, OfRows::<R, 1>(*f));
     let work = rows(&of, dtype, &[(layout, dtype)], 1, Hold::Many).expect("there are rows");
     let got = tensor(start(&work, &[data], &[(dtype, dims.iter().product())]).remove(0), dims);

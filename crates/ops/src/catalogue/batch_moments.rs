@@ -34,7 +34,7 @@ impl<const N: usize> Map<N> for ByMoments {
 #[derive(Clone, Copy, Debug)]
 struct MeanAndSquares;
 
-impl Rows<1> for MeanAndSquares {
+impl RowFormula<1> for MeanAndSquares {
     const NAME: &'static str = "batch_norm";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Statistics;
@@ -52,6 +52,8 @@ impl Rows<1> for MeanAndSquares {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
         s[1]
     }
+}
+impl Rows<1> for MeanAndSquares {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(Error::autograd("batch_norm: its statistics are part of its own gradient"))
     }
@@ -90,7 +92,7 @@ impl Map<1> for VarianceOf {
 #[derive(Clone, Copy, Debug)]
 struct Sums;
 
-impl Rows<4> for Sums {
+impl RowFormula<4> for Sums {
     const NAME: &'static str = "batch_norm";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Statistics;
@@ -104,6 +106,8 @@ impl Rows<4> for Sums {
     fn out<L: Lane>(&self, _: [L; 4], s: [L; STATS], _: L) -> L {
         s[1]
     }
+}
+impl Rows<4> for Sums {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         stands_in("batch_norm")
     }

@@ -15,7 +15,7 @@ pub struct CosineSimilarity {
     pub eps: f64,
 }
 
-impl Rows<2> for CosineSimilarity {
+impl RowFormula<2> for CosineSimilarity {
     const NAME: &'static str = "cosine_similarity";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -37,6 +37,8 @@ impl Rows<2> for CosineSimilarity {
     fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
         s[2]
     }
+}
+impl Rows<2> for CosineSimilarity {
     /// With u = x / nx, v = y / ny and the result c: dx = g (v - c x / |x|) / nx, and dy likewise. The norm |x| follows
     /// x even where eps stands in for it in nx; the gradient of the norm of zeros is zero.
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {

@@ -43,7 +43,7 @@ fn mark<L: Lane>(class: L, target: L) -> L {
     L::from_mask(class.eq(target))
 }
 
-impl Rows<3> for HardLoss {
+impl RowFormula<3> for HardLoss {
     const NAME: &'static str = "cross_entropy";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -61,6 +61,8 @@ impl Rows<3> for HardLoss {
     fn out<L: Lane>(&self, _: [L; 3], s: [L; STATS], _: L) -> L {
         s[1].log() - s[2]
     }
+}
+impl Rows<3> for HardLoss {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let (x, class, target) = (c.x(0), c.x(1), c.x(2));
         let dx = c.want(0, || {
@@ -74,7 +76,7 @@ impl Rows<3> for HardLoss {
     }
 }
 
-impl Rows<4> for HardLossGrad {
+impl RowFormula<4> for HardLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
     const PLAIN: bool = true;
@@ -93,8 +95,10 @@ impl Rows<4> for HardLossGrad {
     fn out<L: Lane>(&self, [x, class, target, g]: [L; 4], s: [L; STATS], _: L) -> L {
         ((x - s[0]).exp() * s[1] - mark(class, target)) * g
     }
+}
+impl Rows<4> for HardLossGrad {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        stands_in(<Self as Rows<4>>::NAME)
+        stands_in(<Self as RowFormula<4>>::NAME)
     }
 }
 
@@ -108,7 +112,7 @@ fn soft_term<L: Lane>(k: usize, x: L, q: L, s: [L; STATS]) -> L {
     }
 }
 
-impl Rows<2> for SoftLoss {
+impl RowFormula<2> for SoftLoss {
     const NAME: &'static str = "cross_entropy";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -126,6 +130,8 @@ impl Rows<2> for SoftLoss {
     fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
         s[2]
     }
+}
+impl Rows<2> for SoftLoss {
     /// dx = g (softmax(x) sum(q) - q), dq = -g log softmax(x)
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let (x, q) = (c.x(0), c.x(1));
@@ -144,7 +150,7 @@ fn wanted_gradient<V: Value>(x: &V, axis: usize, g: &V) -> Result<V> {
     mul(&neg(&log_softmax(x, axis as isize)?)?, g)
 }
 
-impl Rows<4> for SmoothLoss {
+impl RowFormula<4> for SmoothLoss {
     const NAME: &'static str = "cross_entropy";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -162,6 +168,8 @@ impl Rows<4> for SmoothLoss {
     fn out<L: Lane>(&self, _: [L; 4], s: [L; STATS], _: L) -> L {
         s[2]
     }
+}
+impl Rows<4> for SmoothLoss {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let (x, class, target, w) = (c.x(0), c.x(1), c.x(2), c.x(3));
         // What a class should have, if it weighs so much.
@@ -178,7 +186,7 @@ impl Rows<4> for SmoothLoss {
     }
 }
 
-impl Rows<5> for SmoothLossGrad {
+impl RowFormula<5> for SmoothLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -202,8 +210,10 @@ impl Rows<5> for SmoothLossGrad {
         let q = self.0.lane([mark(class, target), w]);
         ((x - s[0]).exp() * s[1] * s[2] - q) * g
     }
+}
+impl Rows<5> for SmoothLossGrad {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
-        stands_in(<Self as Rows<5>>::NAME)
+        stands_in(<Self as RowFormula<5>>::NAME)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::rows::STATS;
 #[derive(Clone, Copy, Debug)]
 pub struct LogSoftmax;
 
-impl Rows<1> for LogSoftmax {
+impl RowFormula<1> for LogSoftmax {
     const NAME: &'static str = "log_softmax";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
     const PLAIN: bool = true;
@@ -27,6 +27,8 @@ impl Rows<1> for LogSoftmax {
     fn out<L: Lane>(&self, [x]: [L; 1], s: [L; STATS], _: L) -> L {
         (x - s[0]) - s[1]
     }
+}
+impl Rows<1> for LogSoftmax {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         Ok(vec![Some(rows(LogSoftmaxGrad, axes, [c.y(0), g])?)])
     }
@@ -36,7 +38,7 @@ impl Rows<1> for LogSoftmax {
 #[derive(Clone, Copy, Debug)]
 pub struct LogSoftmaxGrad;
 
-impl Rows<2> for LogSoftmaxGrad {
+impl RowFormula<2> for LogSoftmaxGrad {
     const NAME: &'static str = "log_softmax_grad";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Each;
@@ -49,6 +51,8 @@ impl Rows<2> for LogSoftmaxGrad {
     fn out<L: Lane>(&self, [y, g]: [L; 2], s: [L; STATS], _: L) -> L {
         g - y.exp() * s[0]
     }
+}
+impl Rows<2> for LogSoftmaxGrad {
     /// With p = exp(y) and h for the gradient: dg = h - sum(h p), dy = -h p sum(g).
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, h: &V) -> Result<Vec<Option<V>>> {
         let dims = sum::as_dims(axes);

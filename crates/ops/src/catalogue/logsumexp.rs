@@ -20,7 +20,7 @@ impl Map<3> for Share {
     }
 }
 
-impl Rows<1> for LogSumExp {
+impl RowFormula<1> for LogSumExp {
     const NAME: &'static str = "logsumexp";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
     const PLAIN: bool = true;
@@ -39,6 +39,8 @@ impl Rows<1> for LogSumExp {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
         s[1].log() + s[0]
     }
+}
+impl Rows<1> for LogSumExp {
     fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         Ok(vec![Some(map(Share, [c.x(0), c.y(0), g])?)])
     }

@@ -8,7 +8,7 @@ use crate::rows::STATS;
 #[derive(Clone, Copy, Debug)]
 pub struct Mean;
 
-impl Rows<1> for Mean {
+impl RowFormula<1> for Mean {
     const NAME: &'static str = "mean";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const PLAIN: bool = true;
@@ -23,6 +23,8 @@ impl Rows<1> for Mean {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], n: L) -> L {
         s[0] / n
     }
+}
+impl Rows<1> for Mean {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let n = g.scalar_like(sum::row_len(c.shape(0), axes))?;
         Ok(vec![Some(expand(&div(g, &n)?, c.shape(0))?)])

@@ -42,7 +42,7 @@ impl Map<3> for Slope {
     }
 }
 
-impl Rows<1> for Norm {
+impl RowFormula<1> for Norm {
     const NAME: &'static str = "norm";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -72,6 +72,8 @@ impl Rows<1> for Norm {
             s[0].pow(L::lit(1.0 / self.p))
         }
     }
+}
+impl Rows<1> for Norm {
     fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         Ok(vec![Some(map(Slope { p: self.p }, [c.x(0), c.y(0), g])?)])
     }

@@ -51,7 +51,7 @@ fn spread<L: Lane>(k: usize, folded: L, n: L, eps: f64) -> L {
     if k == 0 { folded / n } else { (folded / n + L::lit(eps)).rsqrt() }
 }
 
-impl<const N: usize> Rows<N> for Normalize {
+impl<const N: usize> RowFormula<N> for Normalize {
     const NAME: &'static str = "normalize";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -74,6 +74,8 @@ impl<const N: usize> Rows<N> for Normalize {
             _ => y.fma(x[1], x[2]),
         }
     }
+}
+impl<const N: usize> Rows<N> for Normalize {
     /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y = normalized x;
     /// dweight = g y, dbias = g
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
@@ -122,7 +124,7 @@ impl<const N: usize> Rows<N> for Normalize {
     }
 }
 
-impl Rows<1> for Spread {
+impl RowFormula<1> for Spread {
     const NAME: &'static str = "spread";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -140,6 +142,8 @@ impl Rows<1> for Spread {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
         s[1]
     }
+}
+impl Rows<1> for Spread {
     /// dx = -g r^2 y / n, with r the result and y = normalized x
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let x = c.x(0);
@@ -150,7 +154,7 @@ impl Rows<1> for Spread {
     }
 }
 
-impl<const N: usize> Rows<N> for NormalizeGrad {
+impl<const N: usize> RowFormula<N> for NormalizeGrad {
     const NAME: &'static str = "normalize_grad";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -175,6 +179,8 @@ impl<const N: usize> Rows<N> for NormalizeGrad {
         let y = (x[0] - s[0]) * s[1];
         (h - s[2] - y * s[3]) * s[1]
     }
+}
+impl<const N: usize> Rows<N> for NormalizeGrad {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         stands_in("normalize_grad")
     }
@@ -217,7 +223,7 @@ pub(super) fn together<V: Value, R: Columns<3>, const N: usize>(
 #[derive(Clone, Copy, Debug)]
 pub struct Products;
 
-impl Rows<2> for Products {
+impl RowFormula<2> for Products {
     const NAME: &'static str = "products";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -230,6 +236,8 @@ impl Rows<2> for Products {
     fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
         s[0]
     }
+}
+impl Rows<2> for Products {
     fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         Ok(vec![c.want(0, || mul(g, c.x(1)))?, c.want(1, || mul(g, c.x(0)))?])
     }
@@ -242,7 +250,7 @@ pub struct NormalProducts {
     pub eps: f64,
 }
 
-impl Rows<2> for NormalProducts {
+impl RowFormula<2> for NormalProducts {
     const NAME: &'static str = "normal_products";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -260,6 +268,8 @@ impl Rows<2> for NormalProducts {
     fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
         s[2]
     }
+}
+impl Rows<2> for NormalProducts {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         stands_in("normal_products")
     }
@@ -271,7 +281,7 @@ struct Moments {
     eps: f64,
 }
 
-impl Rows<1> for Moments {
+impl RowFormula<1> for Moments {
     const NAME: &'static str = "moments";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -289,6 +299,8 @@ impl Rows<1> for Moments {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
         s[1]
     }
+}
+impl Rows<1> for Moments {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(Error::autograd("moments: they stand in for recorded gradients only where nothing records"))
     }
@@ -299,7 +311,7 @@ impl Rows<1> for Moments {
 #[derive(Clone, Copy, Debug)]
 struct NormalizedProducts;
 
-impl Rows<4> for NormalizedProducts {
+impl RowFormula<4> for NormalizedProducts {
     const NAME: &'static str = "normalized_products";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -312,6 +324,8 @@ impl Rows<4> for NormalizedProducts {
     fn out<L: Lane>(&self, _: [L; 4], s: [L; STATS], _: L) -> L {
         s[0]
     }
+}
+impl Rows<4> for NormalizedProducts {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         stands_in("normalized_products")
     }

@@ -56,7 +56,7 @@ pub struct Reduced<M> {
     pub divisor: f64,
 }
 
-impl<M: Map<N>, const N: usize> Rows<N> for Reduced<M>
+impl<M: Map<N>, const N: usize> RowFormula<N> for Reduced<M>
 where
     Pointwise<M, N>: Op,
 {
@@ -72,6 +72,11 @@ where
     fn out<L: Lane>(&self, _: [L; N], s: [L; STATS], _: L) -> L {
         s[0] / L::lit(self.divisor)
     }
+}
+impl<M: Map<N>, const N: usize> Rows<N> for Reduced<M>
+where
+    Pointwise<M, N>: Op,
+{
     /// The gradient of the map, with g / divisor at every element.
     fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         const { assert!(!M::SAVES.outputs, "the gradient of a reduced map reads operands only") }

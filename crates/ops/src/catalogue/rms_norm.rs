@@ -27,7 +27,7 @@ pub struct RmsNormGrad {
     pub eps: f64,
 }
 
-impl<const N: usize> Rows<N> for RmsNorm {
+impl<const N: usize> RowFormula<N> for RmsNorm {
     const NAME: &'static str = "rms_norm";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Each;
@@ -45,6 +45,8 @@ impl<const N: usize> Rows<N> for RmsNorm {
         let y = x[0] * s[0];
         if N == 1 { y } else { y * x[1] }
     }
+}
+impl<const N: usize> Rows<N> for RmsNorm {
     /// dx = (h - y mean(h y)) / rms, with h = g weight and y = x / rms; dweight = g y
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let x = c.x(0);
@@ -71,7 +73,7 @@ impl<const N: usize> Rows<N> for RmsNorm {
     }
 }
 
-impl Rows<1> for Rms {
+impl RowFormula<1> for Rms {
     const NAME: &'static str = "rms";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -88,6 +90,8 @@ impl Rows<1> for Rms {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
         s[0]
     }
+}
+impl Rows<1> for Rms {
     /// dx = -g r^2 y / n, with r the result and y = x r
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let x = c.x(0);
@@ -98,7 +102,7 @@ impl Rows<1> for Rms {
     }
 }
 
-impl<const N: usize> Rows<N> for RmsNormGrad {
+impl<const N: usize> RowFormula<N> for RmsNormGrad {
     const NAME: &'static str = "rms_norm_grad";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Each;
@@ -117,6 +121,8 @@ impl<const N: usize> Rows<N> for RmsNormGrad {
         let h = if N == 3 { x[1] * x[2] } else { x[1] };
         (h - (x[0] * s[0]) * s[1]) * s[0]
     }
+}
+impl<const N: usize> Rows<N> for RmsNormGrad {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         stands_in("rms_norm_grad")
     }

@@ -9,7 +9,7 @@ use crate::rows::STATS;
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax;
 
-impl Rows<1> for Softmax {
+impl RowFormula<1> for Softmax {
     const NAME: &'static str = "softmax";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Sum];
     const PLAIN: bool = true;
@@ -34,6 +34,8 @@ impl Rows<1> for Softmax {
     fn out_of_term<L: Lane>(&self, term: L, s: [L; STATS], _: L) -> L {
         term * s[1]
     }
+}
+impl Rows<1> for Softmax {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         Ok(vec![Some(rows(SoftmaxGrad, axes, [c.y(0), g])?)])
     }
@@ -43,7 +45,7 @@ impl Rows<1> for Softmax {
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxGrad;
 
-impl Rows<2> for SoftmaxGrad {
+impl RowFormula<2> for SoftmaxGrad {
     const NAME: &'static str = "softmax_grad";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Each;
@@ -56,6 +58,8 @@ impl Rows<2> for SoftmaxGrad {
     fn out<L: Lane>(&self, [y, g]: [L; 2], s: [L; STATS], _: L) -> L {
         y * (g - s[0])
     }
+}
+impl Rows<2> for SoftmaxGrad {
     /// With h for the gradient: dg = y (h - sum(h y)), dy = h (g - sum(g y)) - g sum(h y).
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, h: &V) -> Result<Vec<Option<V>>> {
         let (y, g, dims) = (c.x(0), c.x(1), sum::as_dims(axes));

@@ -23,9 +23,9 @@ impl Map<2> for Slope {
     }
 }
 
-impl Rows<1> for Std {
+impl RowFormula<1> for Std {
     const NAME: &'static str = "std";
-    const FOLDS: &'static [Fold] = <var::Var as Rows<1>>::FOLDS;
+    const FOLDS: &'static [Fold] = <var::Var as RowFormula<1>>::FOLDS;
     const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
     const SAVES: Saves = Saves::BOTH;
@@ -42,6 +42,8 @@ impl Rows<1> for Std {
     fn out<L: Lane>(&self, x: [L; 1], s: [L; STATS], n: L) -> L {
         self.var.out(x, s, n).sqrt()
     }
+}
+impl Rows<1> for Std {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let scale = 1.0 / var::divisor(c.shape(0), axes, self.var.correction);
         let slope = map(Slope, [c.y(0), g])?;

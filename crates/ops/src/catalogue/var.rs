@@ -11,7 +11,7 @@ pub struct Var {
     pub correction: f64,
 }
 
-impl Rows<1> for Var {
+impl RowFormula<1> for Var {
     const NAME: &'static str = "var";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
@@ -29,6 +29,8 @@ impl Rows<1> for Var {
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], n: L) -> L {
         s[1] / (n - L::lit(self.correction)).max(L::lit(0.0))
     }
+}
+impl Rows<1> for Var {
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let scale = 2.0 / divisor(c.shape(0), axes, self.correction);
         Ok(vec![Some(centered(axes, c.x(0), g, scale)?)])
@@ -55,7 +57,7 @@ pub struct Centered {
     pub scale: f64,
 }
 
-impl Rows<2> for Centered {
+impl RowFormula<2> for Centered {
     const NAME: &'static str = "centered";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const PLAIN: bool = true;
@@ -73,6 +75,8 @@ impl Rows<2> for Centered {
     fn out<L: Lane>(&self, [x, g]: [L; 2], s: [L; STATS], _: L) -> L {
         g * L::lit(self.scale) * (x - s[0])
     }
+}
+impl Rows<2> for Centered {
     /// With h for the gradient: dx = scale (g h - mean of g h), dg = scale h (x - mean of x).
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, h: &V) -> Result<Vec<Option<V>>> {
         let dx = c.want(0, || centered(axes, &mul(h, c.x(1))?, &h.scalar_like(1.0)?, self.scale))?;

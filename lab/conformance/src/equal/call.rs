@@ -13,7 +13,7 @@ use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_ops::op::{Context, Saves};
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
 use elinvar_ops::update::Update;
 use elinvar_ops::value::Value;
 use std::fmt;
@@ -503,7 +503,7 @@ impl IntMap<2> for Integers {
 /// (x - mean) / sqrt(1 + variance) * y, in two statistics.
 #[derive(Clone, Copy, Debug)]
 struct Standard;
-impl Rows<2> for Standard {
+impl RowFormula<2> for Standard {
     const NAME: &'static str = "test_standard";
     const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const OUT: RowOut = RowOut::Each;
@@ -520,6 +520,8 @@ impl Rows<2> for Standard {
     fn out<L: Lane>(&self, [x, y]: [L; 2], s: [L; STATS], _: L) -> L {
         (x - s[0]) / (L::lit(1.0) + s[1]).sqrt() * y
     }
+}
+impl Rows<2> for Standard {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(elinvar_core::Error::autograd("test_standard: has no gradient"))
     }
@@ -528,7 +530,7 @@ impl Rows<2> for Standard {
 /// The largest minus the smallest, plus the sum of products, in three statistics.
 #[derive(Clone, Copy, Debug)]
 struct Spread;
-impl Rows<2> for Spread {
+impl RowFormula<2> for Spread {
     const NAME: &'static str = "test_spread";
     const FOLDS: &'static [Fold] = &[Fold::Max, Fold::Min, Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -544,6 +546,8 @@ impl Rows<2> for Spread {
     fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], n: L) -> L {
         (s[0] - s[1]) + s[2] / n
     }
+}
+impl Rows<2> for Spread {
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         Err(elinvar_core::Error::autograd("test_spread: has no gradient"))
     }

@@ -10,10 +10,10 @@ use crate::gemm::Real;
 use crate::gemm::kernels::a_rows::hidden;
 use crate::gemm::kernels::microkernel::{Feed, Panel, Side, TermKind, Tile, dispatch_vectors_of, in_place};
 use crate::gemm::kernels::prefetch::{Ahead, Later, Soon, Written};
-use crate::simd::isa::Isa;
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{Vector, VectorKernel, dispatch_vectors};
 use elinvar_core::{Element, order::CHUNK};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{Vector, VectorKernel, dispatch_vectors};
 use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
 

@@ -11,10 +11,10 @@ use crate::gemm::Real;
 use crate::gemm::kernels::a_rows::hidden;
 use crate::gemm::kernels::microkernel::{Panel, Panels, Side, Tile, dispatch_vectors_of, in_place};
 use crate::gemm::kernels::prefetch::{Ahead, Soon};
-use crate::simd::isa::Isa;
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{Vector, VectorKernel};
 use elinvar_core::order::CHUNK;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{Vector, VectorKernel};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Rows that have one address.

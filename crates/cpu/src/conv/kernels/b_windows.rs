@@ -6,11 +6,11 @@
 
 use crate::gemm::Real;
 use crate::gemm::kernels::microkernel::{Feed, PITCH, Packed, TermKind, Tile, dispatch_vectors_of, in_place};
-use crate::simd::isa::Isa;
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{Vector, VectorKernel, lanes};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_ops::lane::LaneInt;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{Vector, VectorKernel, lanes};
 
 /// Columns in a register.
 #[derive(Clone, Copy, Debug)]

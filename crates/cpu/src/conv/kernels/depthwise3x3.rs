@@ -13,15 +13,15 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
-use crate::runtime::output::uninit::Room;
-use crate::simd::LINE;
-use crate::simd::isa::Isa;
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{
-    SimdElement, Vector, VectorKernel, dispatch_half_vectors, dispatch_vectors, half_lanes, lanes, low_lanes,
-};
 use elinvar_core::Element;
 use elinvar_ops::lane::LaneInt;
+use elinvar_simd::LINE;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::uninit::Room;
+use elinvar_simd::vector::{
+    SimdElement, Vector, VectorKernel, dispatch_half_vectors, dispatch_vectors, half_lanes, lanes, low_lanes,
+};
 use std::mem::MaybeUninit;
 
 /// Taps along an axis.

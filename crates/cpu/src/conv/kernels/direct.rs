@@ -7,9 +7,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
-use crate::simd::isa::Isa;
-use crate::simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors};
 use elinvar_core::Element;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors};
 
 /// Chains side by side: a register of AVX-512, two of AVX2, of f32.
 pub(crate) const UNIT: usize = 16;

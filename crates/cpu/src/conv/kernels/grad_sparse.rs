@@ -8,10 +8,10 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::kernels::a_rows::each_row;
-use crate::simd::isa::Isa;
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors, lanes};
 use elinvar_core::{Error, Result};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors, lanes};
 use std::ops::Range;
 
 /// Taps that are neighbours.

@@ -3,10 +3,10 @@
 //! This gives what the formulas of [`crate::elementwise::convert`] give, to the bit, which are for other processors.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Isa, IsaTargets, Level};
-use crate::simd::quad::{Float16, GatherVector};
-use crate::simd::vector::{VectorKernel, dispatch_vectors};
+use elinvar_simd::isa::{Isa, IsaTargets, Level};
+use elinvar_simd::quad::{Float16, GatherVector};
+use elinvar_simd::uninit::Room;
+use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 use std::marker::PhantomData;
 
 /// Writes the numbers, exactly; or says that it does not.

@@ -1,5 +1,4 @@
-//! The vector loop of elementwise formulas, and conversions of 16-bit floats.
+//! Conversions of 16-bit floats.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod convert_f16;
-pub(crate) mod vector_loop;

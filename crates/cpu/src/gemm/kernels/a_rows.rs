@@ -1,7 +1,7 @@
 //! The left factor of a tile, number by number: where its rows are, so that few registers hold their addresses.
 #![allow(unsafe_code, reason = "loads without a check for each")]
 
-use crate::simd::vector::Vector;
+use elinvar_simd::vector::Vector;
 
 /// The body for each row, written out: sums stay in registers only if every index of theirs is a constant before the
 /// compiler decides where they live, and it does not unroll a loop as long as this by itself.

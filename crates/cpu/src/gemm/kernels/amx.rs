@@ -5,10 +5,10 @@
 
 use super::microkernel::Block;
 use crate::gemm::Real;
-use crate::simd::amx::{AMX_ROWS, AmxOperands, MACRO_TILE, MacroTileSums, macro_tile};
-use crate::simd::isa::{Isa, IsaTargets};
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{SimdElement, VectorKernel, dispatch_vectors};
+use elinvar_simd::amx::{AMX_ROWS, AmxOperands, MACRO_TILE, MacroTileSums, macro_tile};
+use elinvar_simd::isa::{Isa, IsaTargets};
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors};
 
 /// Multiplies a block of pairs. It is bound by the second-level cache, from which both factors come: a step of 16 pairs takes 24 ns where it
 /// takes 17 from the first. Squares of 32 rows and columns, and all pairs of a chunk; what is left of a multiple of 16 pairs is copied,

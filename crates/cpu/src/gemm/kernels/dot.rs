@@ -6,12 +6,12 @@ use super::microkernel::each_row;
 use super::stored_operand::{FEW, Own, Stored, Wide, are_there, few};
 use crate::gemm::Real;
 use crate::gemm::operand::{Columns, Numbers};
-use crate::simd::LINE;
-use crate::simd::isa::{Isa, IsaTargets};
-use crate::simd::quad::{Float16, GatherVector};
-use crate::simd::vector::{VectorKernel, dispatch_half_vectors};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, bf16};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::{Isa, IsaTargets};
+use elinvar_simd::quad::{Float16, GatherVector};
+use elinvar_simd::vector::{VectorKernel, dispatch_half_vectors};
 
 /// Pairs of vectors, and room for their sums.
 pub(crate) struct Dots<'a, T> {

@@ -8,10 +8,10 @@ use super::microkernel::{TermKind, each_row};
 use super::stored_operand::{FEW, Own, Stored, Wide, are_there, few};
 use crate::gemm::Real;
 use crate::gemm::operand::{Columns, Numbers};
-use crate::simd::isa::{Isa, IsaTargets};
-use crate::simd::quad::{Float16, GatherVector};
-use crate::simd::vector::{VectorKernel, dispatch_half_bf16_pairs, dispatch_half_vectors};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
+use elinvar_simd::isa::{Isa, IsaTargets};
+use elinvar_simd::quad::{Float16, GatherVector};
+use elinvar_simd::vector::{VectorKernel, dispatch_half_bf16_pairs, dispatch_half_vectors};
 
 /// A left factor whose terms are neighbours.
 #[derive(Clone, Copy)]

@@ -9,12 +9,12 @@ pub(crate) use super::a_rows::{Side, each_row};
 use super::gemv::Lines;
 use super::prefetch::{After, Ahead, ENOUGH, Later, Soon};
 use crate::gemm::{Real, are_apart};
-use crate::simd::isa::Isa;
-use crate::simd::quad::GatherVector;
-pub(crate) use crate::simd::vector::TermKind;
-pub(crate) use crate::simd::vector::dispatch_vectors_of;
-use crate::simd::vector::{SimdElement, Vector, VectorKernel, lanes, tile_rows};
 use elinvar_core::{Element, order::CHUNK};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+pub(crate) use elinvar_simd::vector::TermKind;
+pub(crate) use elinvar_simd::vector::dispatch_vectors_of;
+use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, lanes, tile_rows};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
 pub(crate) const PITCH: usize = CHUNK + 16;

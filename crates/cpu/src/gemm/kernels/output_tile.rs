@@ -12,9 +12,9 @@ use crate::conv::kernels::b_windows::{self, Seen, windows};
 use crate::gemm::Real;
 use crate::gemm::operand::Columns;
 use crate::runtime::memory::with_capacity;
-use crate::simd::LINE;
-use crate::simd::isa::Isa;
 use elinvar_core::{HostVec, Result, host};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::Isa;
 use std::marker::PhantomData;
 use std::ops::Range;
 

@@ -3,11 +3,11 @@
 
 use super::microkernel::width;
 use crate::gemm::Real;
-use crate::simd::LINE;
-use crate::simd::isa::Isa;
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{VectorKernel, dispatch_vectors};
 use elinvar_ops::lane::LaneInt;
+use elinvar_simd::LINE;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 
 /// Rows of a few neighbours each, `step` apart.
 pub(crate) struct Narrow<'a, T> {

@@ -2,9 +2,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;
-use crate::simd::isa::Isa;
-use crate::simd::quad::{Float16, GatherVector, gather_one_f16};
-use crate::simd::vector::{VectorKernel, dispatch_vectors};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::{Float16, GatherVector, gather_one_f16};
+use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 
 /// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], widened, where a step is 1.
 ///

@@ -5,10 +5,10 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;
-use crate::simd::LINE;
-use crate::simd::isa::{Isa, IsaTargets};
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{VectorKernel, dispatch_half_vectors, dispatch_vectors, lanes};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::{Isa, IsaTargets};
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{VectorKernel, dispatch_half_vectors, dispatch_vectors, lanes};
 
 /// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
 ///

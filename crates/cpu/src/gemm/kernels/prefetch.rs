@@ -3,8 +3,8 @@
 
 use super::a_rows::TOGETHER;
 use super::gemv::Lines;
-use crate::simd::LINE;
-use crate::simd::vector::Vector;
+use elinvar_simd::LINE;
+use elinvar_simd::vector::Vector;
 
 /// What is multiplied after some panels: their tiles have it fetched.
 #[derive(Clone, Copy)]

@@ -10,11 +10,13 @@
 
 use super::microkernel::each_row;
 use crate::gemm::Real;
-use crate::simd::LINE;
-use crate::simd::isa::{Isa, IsaTargets};
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{Vector, VectorKernel, dispatch_half_vectors, dispatch_vectors, half_lanes, lanes};
 use elinvar_core::{Element, order::CHUNK};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::{Isa, IsaTargets};
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{
+    Vector, VectorKernel, dispatch_half_vectors, dispatch_vectors, half_lanes, lanes,
+};
 use std::ops::RangeInclusive;
 
 /// Columns whose sums are kept until they are turned: four tiles of AVX-512.

@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "vector loads without a check for each")]
 
 use crate::gemm::operand::{Columns, Numbers};
-use crate::simd::quad::{Float16, GatherVector, gather_one, gather_one_f16};
-use crate::simd::vector::SimdElement;
+use elinvar_simd::quad::{Float16, GatherVector, gather_one, gather_one_f16};
+use elinvar_simd::vector::SimdElement;
 use std::marker::PhantomData;
 
 /// A way in which numbers that are computed as `T` are stored.

@@ -6,11 +6,11 @@
 //! last ends with the block. So some numbers are written twice, alike.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use crate::runtime::output::uninit::Room;
-use crate::simd::LINE;
-use crate::simd::isa::{Isa, IsaTargets};
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::{Isa, IsaTargets};
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::uninit::Room;
+use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 
 /// Blocks of one size, side by side in the result.
 #[derive(Clone, Copy)]

@@ -5,10 +5,10 @@
 //! read, rows are left to the caller, as are those that make no square; what is written too much of a row is written over by the next.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use crate::runtime::output::uninit::Room;
-use crate::simd::isa::{Isa, IsaTargets};
-use crate::simd::quad::GatherVector;
-use crate::simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
+use elinvar_simd::isa::{Isa, IsaTargets};
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::uninit::Room;
+use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 use std::ops::Range;
 
 /// Rows of a window.

@@ -9,9 +9,9 @@ use crate::lazy::buffer::View;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::reduce::source::Number;
 use crate::runtime::output::column_blocks::{Matrices, Stripe, fresh_stripes};
-use crate::simd::isa::{Kernel, dispatch_formula_or_plain};
 use elinvar_core::{HostVec, Result, host};
 use elinvar_ops::backend::ArgFold;
+use elinvar_simd::isa::{Kernel, dispatch_formula_or_plain};
 
 /// Rows side by side, at least.
 const FEW: usize = 8;

@@ -12,9 +12,9 @@ use crate::reduce::source::Number;
 use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::column_blocks::fresh_stripes;
 use crate::runtime::parallel::try_pieces;
-use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Rows side by side, at least.

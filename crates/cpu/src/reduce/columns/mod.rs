@@ -23,15 +23,15 @@ use crate::lazy::buffer::View;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{Matrices, Stripe, Stripes};
-use crate::runtime::output::uninit::Room;
-use crate::simd::LINE;
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use crate::simd::isa::{Isa, Kernel, dispatch};
-use crate::simd::prefetch::{prefetch_l1, prefetch_lines};
 use elinvar_core::order::LANES;
 use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
+use elinvar_simd::LINE;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
+use elinvar_simd::uninit::Room;
 
 /// Elements of a row whose windows are all held at once, at most.
 const HELD: usize = LANES;

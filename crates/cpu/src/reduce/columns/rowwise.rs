@@ -9,13 +9,13 @@ use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{Stripes, fresh_stripes};
 use crate::runtime::parallel::try_pieces;
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use crate::simd::isa::Isa;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, STATS};
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::isa::Isa;
 
 /// Nanoseconds for a term, at least.
 const NS: f64 = 0.2;
@@ -23,7 +23,7 @@ const NS: f64 = 0.2;
 const LONG: usize = 4096;
 
 /// The results of a formula, if the rows, which are the first `kept` axes, had better go side by side.
-pub(crate) fn rows<C: Float, R: Rows<N>, const N: usize>(
+pub(crate) fn rows<C: Float, R: RowFormula<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
     x: &[View<'_>; N],
@@ -74,7 +74,7 @@ struct Scratch<C, const N: usize> {
 }
 
 impl<C: Float, const N: usize> Scratch<C, N> {
-    fn new<R: Rows<N>>(n: usize) -> Result<Self> {
+    fn new<R: RowFormula<N>>(n: usize) -> Result<Self> {
         let held = if n <= HELD { n } else { SOME };
         let mut x = [const { Windows(HostVec::new()) }; N];
         for x in &mut x {
@@ -90,7 +90,7 @@ impl<C: Float, const N: usize> Scratch<C, N> {
     }
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> Work<'_, C, R, N> {
     /// Elements that are held at once.
     fn held(&self) -> usize {
         if self.grid.n <= HELD { self.grid.n } else { SOME }
@@ -239,7 +239,7 @@ struct Task<'a, C, R, const N: usize> {
     what: What<'a, C>,
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> LaneKernel for Task<'_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> LaneKernel for Task<'_, C, R, N> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
@@ -281,7 +281,7 @@ struct Operands<'a, C, R, const N: usize> {
 }
 
 /// (Loops and functions, because closures would not be inlined.)
-impl<'a, C: Float, R: Rows<N>, const N: usize> Operands<'a, C, R, N> {
+impl<'a, C: Float, R: RowFormula<N>, const N: usize> Operands<'a, C, R, N> {
     /// The operands at element `i`.
     #[inline(always)]
     fn windows(&self, i: usize) -> [&'a Window<C>; N] {

@@ -7,10 +7,10 @@ use crate::reduce::block::Combine;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::reduce::source::Number;
 use crate::runtime::output::column_blocks::fresh_stripes;
-use crate::simd::isa::{Kernel, dispatch};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
+use elinvar_simd::isa::{Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Numbers of a window that go together.

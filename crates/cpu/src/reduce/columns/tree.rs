@@ -11,9 +11,9 @@ use crate::reduce::source::{Number, offset};
 use crate::runtime::memory::{Scratch, filled, with_capacity};
 use crate::runtime::output::column_blocks::{Matrices, fresh_stripes};
 use crate::runtime::parallel::try_pieces;
-use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Rows that go side by side, at most and at least: eight levels of the tree, of f32, fill half of a first-level cache.

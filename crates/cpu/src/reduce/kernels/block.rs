@@ -5,12 +5,12 @@
 #![allow(unsafe_code, reason = "vector loads and stores, in slices whose lengths are looked at")]
 
 use crate::reduce::block::{self, Combine};
-use crate::simd::LINE;
-use crate::simd::isa::{Isa, IsaTargets, Kernel, Level, dispatch};
-use crate::simd::prefetch::prefetch_l2;
-use crate::simd::vector::Vector;
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::{Max, Min, Sum};
+use elinvar_simd::LINE;
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, Level, dispatch};
+use elinvar_simd::prefetch::prefetch_l2;
+use elinvar_simd::vector::Vector;
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]

@@ -2,11 +2,11 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::reduce::block::sixteen;
-use crate::simd::isa::{Isa, IsaTargets, Level};
-use crate::simd::quad::{Float16, GatherVector};
-use crate::simd::vector::{VectorKernel, dispatch_vectors};
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::Sum;
+use elinvar_simd::isa::{Isa, IsaTargets, Level};
+use elinvar_simd::quad::{Float16, GatherVector};
+use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 
 /// Adds the halves from `base + place` on to as many sums, place after place; or says that it does not. Converted to a buffer first, the sums of the
 /// columns of 1000 x 1000 took half as long again.

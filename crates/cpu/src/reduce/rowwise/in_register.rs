@@ -5,9 +5,9 @@
 
 use super::term_loop::{Fetch, Terms, WINDOW};
 use crate::reduce::float::Float;
-use crate::simd::dispatch::ReduceLanes;
 use elinvar_core::order::LANES;
 use elinvar_ops::backend::Fold;
+use elinvar_simd::dispatch::ReduceLanes;
 
 /// Terms of a row that are folded, and what is done with them besides.
 pub(crate) struct Held<'a, T, X, A, const KEEP: bool> {

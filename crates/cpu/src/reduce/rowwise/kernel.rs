@@ -7,12 +7,12 @@
 use super::in_register::{Held, Nearly, Sums};
 use super::term_loop::{self, AHEAD, Ahead, Fetch, Later, Soon, Terms, WINDOW};
 use crate::reduce::float::Float;
-use crate::runtime::output::uninit::Room;
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
-use crate::simd::isa::Isa;
-use crate::simd::scalar_lane::ScalarLane;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, STATS};
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::Room;
 
 /// What the kernel is to do with some rows, or with a part of one.
 pub(crate) struct Task<'a, 'r, C, R, const N: usize> {
@@ -37,7 +37,7 @@ pub(crate) struct Task<'a, 'r, C, R, const N: usize> {
     pub(crate) kept: &'a mut [C],
     /// If the terms are to be summed and not written, the sums, and are these their last ones? Where [`folds`] says that it can be done.
     ///
-    /// [`folds`]: crate::simd::dispatch::folds
+    /// [`folds`]: elinvar_simd::dispatch::folds
     pub(crate) sums: Option<(&'a mut Sums<C>, bool)>,
     /// Where the same elements of the next row lie, if they had better be fetched.
     pub(crate) next: Option<*const C>,
@@ -46,7 +46,7 @@ pub(crate) struct Task<'a, 'r, C, R, const N: usize> {
     pub(crate) isa: Isa,
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> Task<'_, '_, C, R, N> {
     /// Whole short rows of two statistics, of which the first is plain, and the terms of the second are kept. Each step of a
     /// row waits for the one before, most of all a fold for the last of its terms; as that is not little beside a short row,
     /// the steps of several rows fill the gaps.
@@ -82,7 +82,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 
 /// Whole rows, some of them side by side, whose terms are folded while they are in registers. (Functions, because closures
 /// would not be inlined.)
-impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
     fn held<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(mut self) {
         let side = match const { keeps::<R, N>() } {
@@ -171,7 +171,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 }
 
 /// A part of a long row, whose terms are summed while they are in registers.
-impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
     fn part_of_sums<M: ReduceLanes<C>>(self) {
         let k = self.folds.start;
@@ -240,7 +240,7 @@ pub(crate) fn windows<'a, C, const ALL: bool, const N: usize>(
 const SIDE: usize = 8;
 
 /// Is it a formula whose short rows do?
-const fn goes_side_by_side<R: Rows<N>, const N: usize>() -> bool {
+const fn goes_side_by_side<R: RowFormula<N>, const N: usize>() -> bool {
     R::PLAIN && keeps::<R, N>() && R::FOLDS.len() == 2
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn side(n: usize) -> usize {
     (ALL / n.next_multiple_of(WINDOW).max(WINDOW)).clamp(1, SIDE)
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> LaneKernel for Task<'_, '_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> LaneKernel for Task<'_, '_, C, R, N> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
@@ -274,7 +274,7 @@ impl<C: Float, R: Rows<N>, const N: usize> LaneKernel for Task<'_, '_, C, R, N> 
 }
 
 /// Rows one by one, or a part of one, whose terms are written to a block and folded there.
-impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> Task<'_, '_, C, R, N> {
     #[inline(always)]
     fn one_by_one<M: SimdLanes<C> + Lane, S: SimdLanes<C> + Lane>(mut self) {
         let (r, n, len) = (*self.r, self.n, self.len);
@@ -340,7 +340,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Task<'_, '_, C, R, N> {
 }
 
 /// Does the formula make its results from the last statistic's terms?
-pub(crate) const fn keeps<R: Rows<N>, const N: usize>() -> bool {
+pub(crate) const fn keeps<R: RowFormula<N>, const N: usize>() -> bool {
     R::KEEPS && matches!(R::OUT, RowOut::Each) && !R::FOLDS.is_empty()
 }
 
@@ -373,7 +373,7 @@ pub(crate) struct Statistic<'a, C, R, const ALL: bool, const N: usize, const K: 
     pub(crate) n: C,
 }
 
-impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize, const K: usize> Terms<C>
+impl<'a, C: Float, R: RowFormula<N>, const ALL: bool, const N: usize, const K: usize> Terms<C>
     for Statistic<'a, C, R, ALL, N, K>
 {
     type Window = [&'a [C; WINDOW]; N];
@@ -400,7 +400,7 @@ pub(crate) struct Results<'a, C, R, const ALL: bool, const N: usize> {
     pub(crate) n: C,
 }
 
-impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize> Terms<C> for Results<'a, C, R, ALL, N> {
+impl<'a, C: Float, R: RowFormula<N>, const ALL: bool, const N: usize> Terms<C> for Results<'a, C, R, ALL, N> {
     type Window = [&'a [C; WINDOW]; N];
     #[inline(always)]
     fn cut(self, windows: usize) -> Self {
@@ -425,7 +425,7 @@ struct OfTerms<'a, C, R, const N: usize> {
     n: C,
 }
 
-impl<'a, C: Float, R: Rows<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N> {
+impl<'a, C: Float, R: RowFormula<N>, const N: usize> Terms<C> for OfTerms<'a, C, R, N> {
     type Window = &'a [C; WINDOW];
     #[inline(always)]
     fn cut(self, windows: usize) -> Self {

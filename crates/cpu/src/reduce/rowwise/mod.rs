@@ -15,15 +15,15 @@ use super::source::{Stage, either, turned};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{filled, with_capacity};
-use crate::runtime::output::uninit::Room;
 use crate::runtime::parallel::try_pieces;
-use crate::simd::LINE;
-use crate::simd::dispatch::{folds_in_registers, run_lanes};
-use crate::simd::isa::Isa;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, HostVec, Result};
 use elinvar_ops::backend::{Fold, Placed};
-use elinvar_ops::rows::{RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, STATS};
+use elinvar_simd::LINE;
+use elinvar_simd::dispatch::{folds_in_registers, run_lanes};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::uninit::Room;
 use in_register::Sums;
 use kernel::{Task, keeps, side};
 use std::ops::RangeInclusive;
@@ -38,7 +38,7 @@ const TASK: RangeInclusive<usize> = 1 << 14..=1 << 17;
 const NS: f64 = 0.3;
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
-pub(crate) fn rows<R: Rows<N>, const N: usize>(
+pub(crate) fn rows<R: RowFormula<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
     x: &[View<'_>; N],
@@ -48,7 +48,7 @@ pub(crate) fn rows<R: Rows<N>, const N: usize>(
     each_float!(R::NAME, dtype, C => compute::<C, R, N>(d, r, x, kept, dtype))
 }
 
-fn compute<C: Float, R: Rows<N>, const N: usize>(
+fn compute<C: Float, R: RowFormula<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
     x: &[View<'_>; N],
@@ -71,7 +71,7 @@ fn compute<C: Float, R: Rows<N>, const N: usize>(
 }
 
 /// The sums of columns, if that is what the formula is: what they are folded of need not be copied.
-fn plain_sums<C: Float, R: Rows<N>, const N: usize>(
+fn plain_sums<C: Float, R: RowFormula<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
     x: &[View<'_>; N],
@@ -93,7 +93,7 @@ fn plain_sums<C: Float, R: Rows<N>, const N: usize>(
 }
 
 /// The results, row by row.
-fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
+fn one_by_one<C: Float, R: RowFormula<N>, const N: usize>(
     d: &CpuDevice,
     r: &R,
     x: &[View<'_>; N],
@@ -166,7 +166,7 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
 }
 
 /// Are a plain formula's first terms its first operand?
-fn says_the_truth<C: Float, R: Rows<N>, const N: usize>(r: &R) -> bool {
+fn says_the_truth<C: Float, R: RowFormula<N>, const N: usize>(r: &R) -> bool {
     let x: [C; N] = std::array::from_fn(|i| C::lit(i as f64 + 2.0));
     r.term(0, x, [C::lit(0.5); STATS], C::lit(3.0)) == x[0]
 }
@@ -220,7 +220,7 @@ struct Work<'a, C, R, const N: usize> {
     length: C,
 }
 
-impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
+impl<C: Float, R: RowFormula<N>, const N: usize> Work<'_, C, R, N> {
     fn run(&self, task: Task<'_, '_, C, R, N>) {
         run_lanes(self.isa, task);
     }

@@ -3,11 +3,11 @@
 //! How it can be wrong: at the end of a row. Whole windows are computed there too, of whatever stands behind the row, and
 //! what is not the row's is thrown away.
 
-use crate::runtime::output::uninit::{Room, Windows};
-use crate::simd::LINE;
-use crate::simd::dispatch::SimdLanes;
-use crate::simd::prefetch::{prefetch_l1, prefetch_lines};
 use elinvar_ops::lane::Lane;
+use elinvar_simd::LINE;
+use elinvar_simd::dispatch::SimdLanes;
+use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
+use elinvar_simd::uninit::{Room, Windows};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 

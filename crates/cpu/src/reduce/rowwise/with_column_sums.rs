@@ -18,14 +18,14 @@ use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::Stage;
 use crate::runtime::memory::filled;
 use crate::runtime::output::strided_rows::{Comb, Combed, WriteRow, fresh_combs};
-use crate::runtime::output::uninit::Room;
-use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use crate::simd::isa::Isa;
-use crate::simd::scalar_lane::ScalarLane;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::rows::{Columns, STATS};
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::Room;
 use std::marker::PhantomData;
 
 /// Combs of a block.

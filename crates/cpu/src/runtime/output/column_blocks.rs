@@ -1,11 +1,11 @@
 //! Results that are written in stripes: some columns of every row of a matrix, by one thread.
 #![allow(unsafe_code, reason = "columns of a matrix are not slices that can be split off")]
 
-use super::uninit::Room;
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::parallel::try_pieces;
 use elinvar_core::{Element, HostVec, Result};
+use elinvar_simd::uninit::Room;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;

@@ -3,4 +3,3 @@
 pub(crate) mod column_blocks;
 pub(crate) mod parallel_fill;
 pub(crate) mod strided_rows;
-pub(crate) mod uninit;

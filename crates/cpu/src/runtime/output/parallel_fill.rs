@@ -2,13 +2,13 @@
 //!
 //! How it can be wrong: by a part that is not written whole. Each [`Room`] counts what was written, and is looked at before the vector is made.
 
-use super::uninit::{BLOCK, Room};
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::parallel::{try_pieces, try_tasks};
 use crate::runtime::thread_pool::{SMALL, WORTH};
-use crate::simd::LINE;
 use elinvar_core::{Element, HostVec, Result};
+use elinvar_simd::LINE;
+use elinvar_simd::uninit::{BLOCK, Room};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::time::Instant;

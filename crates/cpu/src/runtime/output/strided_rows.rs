@@ -2,11 +2,11 @@
 #![allow(unsafe_code, reason = "rows that lie apart are not a slice that can be split off")]
 
 use super::column_blocks::Shared;
-use super::uninit::Room;
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::parallel::try_pieces;
 use elinvar_core::{Element, HostVec, Result};
+use elinvar_simd::uninit::Room;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 

@@ -10,14 +10,14 @@ use super::avx512_lane::Avx512Lane;
 use super::isa::{Isa, Kernel, Level};
 use super::scalar_lane::{ScalarLane, SmallAngleLane};
 use elinvar_core::Element;
-use elinvar_ops::backend::Fold;
-use elinvar_ops::lane::Lane;
-use elinvar_ops::math;
+use elinvar_lane::formula::Fold;
+use elinvar_lane::lane::Lane;
+use elinvar_lane::math;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// Elements that go through a formula at once.
-pub(crate) trait SimdLanes<T>: Copy {
+pub trait SimdLanes<T>: Copy {
     /// How many.
     const WIDTH: usize;
     /// The first of these elements.
@@ -40,7 +40,7 @@ pub(crate) trait SimdLanes<T>: Copy {
 }
 
 /// A reading that folds what goes through it.
-pub(crate) trait ReduceLanes<T>: SimdLanes<T> + Lane {
+pub trait ReduceLanes<T>: SimdLanes<T> + Lane {
     /// The first `n` of these, and behind them `other`.
     fn first(self, n: usize, other: T) -> Self;
     /// Two terms of a fold as one; an extreme need not see NaN.
@@ -87,7 +87,7 @@ impl<T: Lane<Mask = bool>> ReduceLanes<T> for ScalarLane<T> {
 /// An element that is no float.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct PlainElement<T>(pub(crate) T);
+pub struct PlainElement<T>(pub T);
 
 macro_rules! one_at_a_time {
     ($($reading:ident)*) => {$(
@@ -116,7 +116,7 @@ one_at_a_time! { PlainElement ScalarLane SmallAngleLane }
 
 /// Are all of these angles below [`math::moderate_bound`], so that [`SmallAngleLane`] may read them?
 #[inline(always)]
-pub(crate) fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
+pub fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
     // Without a branch in it, this is vector code.
     let mut all = true;
     for x in x {
@@ -126,10 +126,10 @@ pub(crate) fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool
 }
 
 /// A type of floats in which formulas are computed.
-pub(crate) trait SimdFloat: Element + Lane<Mask = bool> {
+pub trait SimdFloat: Element + Lane<Mask = bool> {
     /// How AVX-512 reads many elements, if the formula is slim ([`Map::SLIM`]).
     ///
-    /// [`Map::SLIM`]: elinvar_ops::map::Map::SLIM
+    /// [`Map::SLIM`]: elinvar_lane::formula::Map::SLIM
     #[cfg(target_arch = "x86_64")]
     type Widest: SimdLanes<Self> + Lane;
     /// How it reads 64, or as many as divide them.
@@ -170,7 +170,7 @@ impl SimdFloat for f64 {
 }
 
 /// Are sixty-four numbers read at once, and folded in registers, by [`run_lanes`]?
-pub(crate) fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
+pub fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
     return matches!(isa.level(), Level::Avx512) && <T::Medium as SimdLanes<T>>::WIDTH == 64;
     #[cfg(not(target_arch = "x86_64"))]
@@ -181,7 +181,7 @@ pub(crate) fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
 }
 
 /// Work that reads formulas. `run` must be `#[inline(always)]`, and so must be what it calls in its loops.
-pub(crate) trait LaneKernel {
+pub trait LaneKernel {
     /// The number that is worked on.
     type T: SimdFloat;
     /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
@@ -195,7 +195,7 @@ pub(crate) trait LaneKernel {
 /// ([`super::isa::formula`]).
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
+pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
@@ -220,7 +220,7 @@ pub(crate) fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
 /// As [`run_lanes`], of work of which there is a copy for every instruction set and type.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
+pub fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => plain(work).plain(),

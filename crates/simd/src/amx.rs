@@ -14,12 +14,12 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 /// Rows of a register, and pairs, or columns, of a row: a line.
-pub(crate) const AMX_ROWS: usize = 16;
+pub const AMX_ROWS: usize = 16;
 /// Bytes of a row.
 const AMX_ROW_BYTES: usize = 64;
 
 /// Does the processor have these registers?
-pub(crate) fn is_present() -> bool {
+pub fn is_present() -> bool {
     static DETECTED: OnceLock<bool> = OnceLock::new();
     *DETECTED.get_or_init(|| {
         use std::arch::x86_64::__cpuid_count as cpuid;
@@ -37,7 +37,7 @@ pub(crate) fn is_present() -> bool {
 
 /// May they be used? The system is asked, once: their 8 KiB make each interrupted thread's state larger, so it must be.
 #[cfg(target_os = "linux")]
-pub(crate) fn is_permitted() -> bool {
+pub fn is_permitted() -> bool {
     static PERMITTED: OnceLock<bool> = OnceLock::new();
     // Documentation/arch/x86/xstate.rst of Linux: the permission that a process asks for is that of all its threads.
     const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
@@ -51,7 +51,7 @@ pub(crate) fn is_permitted() -> bool {
 
 /// Where nobody says how to ask, they may not.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn is_permitted() -> bool {
+pub fn is_permitted() -> bool {
     false
 }
 
@@ -59,28 +59,28 @@ pub(crate) fn is_permitted() -> bool {
 /// the right one, whose second block lies behind the first.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct AmxOperands {
+pub struct AmxOperands {
     /// The blocks' first rows, and how many bytes rows are apart.
-    pub(crate) left: [*const u8; 2],
-    pub(crate) down: usize,
+    pub left: [*const u8; 2],
+    pub down: usize,
     /// The first pair's columns, and how many bytes pairs are apart.
-    pub(crate) right: *const u8,
-    pub(crate) across: usize,
+    pub right: *const u8,
+    pub across: usize,
     /// How many times [`AMX_ROWS`] pairs.
-    pub(crate) count: usize,
+    pub count: usize,
 }
 
 impl AmxOperands {
     /// No pairs.
-    pub(crate) const NONE: AmxOperands =
+    pub const NONE: AmxOperands =
         AmxOperands { left: [std::ptr::null(); 2], down: 0, right: std::ptr::null(), across: 0, count: 0 };
 }
 
 /// Rows and columns of a square's sums.
-pub(crate) const MACRO_TILE: usize = 2 * AMX_ROWS;
+pub const MACRO_TILE: usize = 2 * AMX_ROWS;
 
 /// Room for the sums of a square, row by row. Clearing it for each tile was 2.5 % of attention.
-pub(crate) type MacroTileSums = MaybeUninit<[f32; MACRO_TILE * MACRO_TILE]>;
+pub type MacroTileSums = MaybeUninit<[f32; MACRO_TILE * MACRO_TILE]>;
 
 /// How the registers are divided (volume 1, section 18.3): 0 to 3 have the sums, 4 and 5 rows of the left factor, 6 and 7 columns of the
 /// right one. A register of no rows has no columns
@@ -101,7 +101,7 @@ struct TileConfig {
 /// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0, `left[0]` points to `min(rows, AMX_ROWS)` rows, and
 /// `left[1]` to the others, if there are others, `down` apart, of `count * AMX_ROWS` pairs; `right` to as many times 32 columns, `across`
 /// apart.
-pub(crate) unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut MacroTileSums) {
+pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut MacroTileSums) {
     let (first, second) = (rows.min(AMX_ROWS) as u8, rows.saturating_sub(AMX_ROWS) as u8);
     let mut shapes = TileConfig { palette: 1, start: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
     shapes.rows[..8].copy_from_slice(&[

@@ -137,7 +137,7 @@ register!(__m256d, f64, 4, 6, __m256d: all _mm256_set1_pd _mm256_loadu_pd _mm256
 macro_rules! pairs {
     ($name:ident($v:ty, $halves:ty): $dot:ident) => {
         #[derive(Clone, Copy)]
-        pub(crate) struct $name($v);
+        pub struct $name($v);
 
         impl Vector for $name {
             type T = f32;
@@ -224,7 +224,7 @@ pairs!(HalfPairs(__m256, __m256bh): _mm256_dpbf16_ps);
 /// The ends of what a formula works on: fewer elements of four bytes than 16. A mask loads and stores them, because 16 that were
 /// put together from several stores are not read before all of those have left for the cache, which takes as long as a cheap
 /// formula on a few numbers.
-pub(crate) mod ends {
+pub mod ends {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
 
@@ -242,7 +242,7 @@ pub(crate) mod ends {
     /// Elements, and zeros behind them.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    pub(crate) fn load_512<T: Copy>(from: &[T], to: &mut [T; 16]) {
+    pub fn load_512<T: Copy>(from: &[T], to: &mut [T; 16]) {
         assert!(size_of::<T>() == 4 && from.len() <= 16);
         // SAFETY: the mask lets no element be read that is not there; 16 of four bytes are written.
         unsafe {
@@ -253,7 +253,7 @@ pub(crate) mod ends {
     /// The first of 16 elements.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    pub(crate) fn store_512<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
+    pub fn store_512<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
         assert!(size_of::<T>() == 4 && to.len() <= 16);
         // SAFETY: 16 elements of four bytes are read, and the mask lets no more be written than there is room for.
         unsafe {
@@ -264,7 +264,7 @@ pub(crate) mod ends {
     /// As [`load_512`].
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(crate) fn load_256<T: Copy>(from: &[T], to: &mut [T; 16]) {
+    pub fn load_256<T: Copy>(from: &[T], to: &mut [T; 16]) {
         assert!(size_of::<T>() == 4 && from.len() <= 16);
         let (n, from, to) = (from.len(), from.as_ptr().cast::<i32>(), to.as_mut_ptr().cast::<i32>());
         for first in [0, 8] {
@@ -278,7 +278,7 @@ pub(crate) mod ends {
     /// As [`store_512`].
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(crate) fn store_256<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
+    pub fn store_256<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
         assert!(size_of::<T>() == 4 && to.len() <= 16);
         let (n, from, to) = (to.len(), from.as_ptr().cast::<i32>(), to.as_mut_ptr().cast::<i32>());
         for first in [0, 8] {

@@ -6,9 +6,9 @@
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
 use super::dispatch::{ReduceLanes, SimdLanes};
-use elinvar_ops::backend::Fold;
-use elinvar_ops::lane::{Lane, LaneInt, Mask};
-use elinvar_ops::math::moderate_bound;
+use elinvar_lane::formula::Fold;
+use elinvar_lane::lane::{Lane, LaneInt, Mask};
+use elinvar_lane::math::moderate_bound;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -22,13 +22,13 @@ const F32_LANES: usize = 16;
 /// Values of these three types are made in work that `reading::read` runs, on processors with AVX-512 F and DQ. That is what makes
 /// each operation here sound.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512Lane<const K: usize>([__m512; K]);
+pub struct Avx512Lane<const K: usize>([__m512; K]);
 /// The bits of so many f32, or so many i32.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512IntLane<const K: usize>([__m512i; K]);
+pub struct Avx512IntLane<const K: usize>([__m512i; K]);
 /// A truth value for each.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512MaskLane<const K: usize>([__mmask16; K]);
+pub struct Avx512MaskLane<const K: usize>([__mmask16; K]);
 
 /// Registers side by side, at most.
 const MAX_REGISTERS: usize = 6;

@@ -7,7 +7,7 @@ macro_rules! hints {
     ($($(#[$doc:meta])* $name:ident $hint:ident;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub(crate) fn $name<T>(place: *const T) {
+        pub fn $name<T>(place: *const T) {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a hint; any address will do.
             unsafe {
@@ -29,7 +29,7 @@ hints! {
 
 /// Has the second-level cache fetch the numbers that lie there, so many.
 #[inline(always)]
-pub(crate) fn prefetch_lines<T>(place: *const T, count: usize) {
+pub fn prefetch_lines<T>(place: *const T, count: usize) {
     for i in (0..count * size_of::<T>()).step_by(LINE) {
         prefetch_l2(place.wrapping_byte_add(i));
     }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "a conversion that is not defined for what does not fit")]
 
 /// A float that becomes an integer: cut towards zero; the nearest that there is of what does not fit; 0 of NaN.
-pub(crate) trait SaturatingToInt<I>: Copy {
+pub trait SaturatingToInt<I>: Copy {
     /// That integer.
     fn cut(self) -> I;
 }

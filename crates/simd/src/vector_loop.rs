@@ -7,27 +7,27 @@
 //! How it can be wrong: at the end, where there is no whole window. What is left goes through a small window that is filled up
 //! with zeros, and what comes of those is thrown away.
 
-use crate::runtime::output::uninit::Room;
-use crate::simd::LINE;
-use crate::simd::dispatch::{
+use crate::LINE;
+use crate::dispatch::{
     LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, run_lanes,
 };
 #[cfg(target_arch = "x86_64")]
-use crate::simd::isa::Level;
-use crate::simd::isa::{Isa, Kernel, dispatch_formula};
-use crate::simd::prefetch::prefetch_l1;
-use crate::simd::scalar_lane::SmallAngleLane;
+use crate::isa::Level;
+use crate::isa::{Isa, Kernel, dispatch_formula};
+use crate::prefetch::prefetch_l1;
+use crate::scalar_lane::SmallAngleLane;
+use crate::uninit::Room;
 #[cfg(target_arch = "x86_64")]
-use crate::simd::x86::ends;
+use crate::x86::ends;
 use elinvar_core::Element;
-use elinvar_ops::int::Int;
-use elinvar_ops::lane::Lane;
-use elinvar_ops::map::{IntMap, Map};
+use elinvar_lane::formula::{IntMap, Map};
+use elinvar_lane::int::Int;
+use elinvar_lane::lane::Lane;
 use std::mem::MaybeUninit;
 
 /// Elements of a window, twice what the broadest reading takes: what a formula costs anew for each (its constants come to
 /// registers) is little beside them. With 64, tanh and gelu took a tenth longer.
-pub(crate) const WINDOW: usize = 192;
+pub const WINDOW: usize = 192;
 /// Elements of a window behind the last whole one, of readings that take several at once.
 const SMALL: usize = 64;
 /// Elements of a window at the end: one register of AVX-512 of f32.
@@ -44,7 +44,7 @@ const MANY: usize = 4;
 
 /// An operand of a formula, for one row of elements or several of the same length.
 #[derive(Clone, Copy)]
-pub(crate) struct Piece<'a, T> {
+pub struct Piece<'a, T> {
     /// The elements, a window of copies, or the numbers of rows.
     data: &'a [T],
     kind: Kind,
@@ -69,41 +69,40 @@ enum Kind {
 
 /// Rows that a formula is called on at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub struct Rows {
     /// Elements of each.
-    pub(crate) len: usize,
-    pub(crate) count: usize,
+    pub len: usize,
+    pub count: usize,
 }
 
 impl<'a, T: Element> Piece<'a, T> {
     /// Nothing.
-    pub(crate) const EMPTY: Piece<'a, T> =
-        Piece { data: &[], kind: Kind::Elements, len: usize::MAX, step: 0 };
+    pub const EMPTY: Piece<'a, T> = Piece { data: &[], kind: Kind::Elements, len: usize::MAX, step: 0 };
     /// Elements.
-    pub(crate) fn of(data: &'a [T]) -> Self {
+    pub fn of(data: &'a [T]) -> Self {
         Piece { data, ..Piece::EMPTY }
     }
     /// One number for all elements: as many copies as [`copies`] says, or more.
-    pub(crate) fn number(copies: &'a [T]) -> Self {
+    pub fn number(copies: &'a [T]) -> Self {
         Piece { data: copies, kind: Kind::Copies, ..Piece::EMPTY }
     }
     /// Some of these elements, which are no rows.
-    pub(crate) fn part(&self, start: usize, n: usize) -> Self {
+    pub fn part(&self, start: usize, n: usize) -> Self {
         match self.kind {
             Kind::Elements => Piece::of(&self.data[start..][..n]),
             Kind::Copies | Kind::Numbers => *self,
         }
     }
     /// Rows that start `step` apart in `data`.
-    pub(crate) fn rows(data: &'a [T], rows: Rows, step: usize) -> Self {
+    pub fn rows(data: &'a [T], rows: Rows, step: usize) -> Self {
         Piece { data, kind: Kind::Elements, len: rows.len, step }
     }
     /// A number for each row, `step` apart in `data`.
-    pub(crate) fn numbers(data: &'a [T], rows: Rows, step: usize) -> Self {
+    pub fn numbers(data: &'a [T], rows: Rows, step: usize) -> Self {
         Piece { data, kind: Kind::Numbers, len: rows.len, step }
     }
     /// The same number for all elements of rows.
-    pub(crate) fn number_of(copies: &'a [T], rows: Rows) -> Self {
+    pub fn number_of(copies: &'a [T], rows: Rows) -> Self {
         Piece { len: rows.len, ..Piece::number(copies) }
     }
     /// The `n` elements of a row: `copies` is room for those of its number.
@@ -132,7 +131,7 @@ impl<'a, T: Element> Piece<'a, T> {
 /// that was half of the time of a batch norm's values.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct Copies<T, const W: usize = WINDOW>(pub(crate) [T; W]);
+pub struct Copies<T, const W: usize = WINDOW>(pub [T; W]);
 
 /// An operand in one row.
 #[derive(Clone, Copy)]
@@ -234,7 +233,7 @@ impl Ends {
 }
 
 /// How many copies of a number a formula on `n` elements reads.
-pub(crate) fn copies(n: usize) -> usize {
+pub fn copies(n: usize) -> usize {
     n.clamp(FEW, WINDOW)
 }
 
@@ -301,7 +300,7 @@ struct Windows<'a, 'r, T, F, const N: usize> {
 
 /// Fills the room with a float formula's results.
 #[inline]
-pub(crate) fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
+pub fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[Piece<'_, T>; N],
@@ -312,7 +311,7 @@ pub(crate) fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
 
 /// Fills the room with an integer formula's results.
 #[inline]
-pub(crate) fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
+pub fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[Piece<'_, T>; N],
@@ -538,7 +537,27 @@ fn some<T: Element, S: SimdLanes<T>, F: Lanes<T, S, N>, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use elinvar_ops::catalogue::{add::Add, fma::Fma};
+
+    #[derive(Clone, Copy, Debug)]
+    struct Add;
+    impl Map<2> for Add {
+        const NAME: &'static str = "add";
+        const LIGHT: bool = true;
+        #[inline(always)]
+        fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
+            x + y
+        }
+    }
+    #[derive(Clone, Copy, Debug)]
+    struct Fma;
+    impl Map<3> for Fma {
+        const NAME: &'static str = "fma";
+        const LIGHT: bool = true;
+        #[inline(always)]
+        fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
+            x.fma(y, z)
+        }
+    }
 
     #[test]
     fn a_light_formula_reads_elements_and_numbers_in_their_places() {

@@ -4,18 +4,18 @@
 //! are inlined, where the scalar readings call one compiled copy of each. A call would keep the loop around it from being
 //! vectorised, and would run without the instruction set of the kernel. [`SmallAngleLane`] is the same for angles that somebody has looked at.
 
-use elinvar_ops::lane::Lane;
+use elinvar_lane::lane::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// A number of type `T` (f32 or f64) with everything inlined.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct ScalarLane<T>(pub(crate) T);
+pub struct ScalarLane<T>(pub T);
 
-/// As [`ScalarLane`], where all angles are below [`moderate_bound`](elinvar_ops::math::moderate_bound).
+/// As [`ScalarLane`], where all angles are below [`moderate_bound`](elinvar_lane::math::moderate_bound).
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct SmallAngleLane<T>(pub(crate) T);
+pub struct SmallAngleLane<T>(pub T);
 
 macro_rules! operators {
     ($reading:ident: $($operator:ident $name:ident;)*) => {$(

@@ -6,7 +6,7 @@ use super::isa::dispatch_pairs;
 use super::isa::{Isa, IsaTargets, Kernel, Level, not_compiled_for};
 use super::quad::GatherVector;
 use elinvar_core::Element;
-use elinvar_ops::lane::Lane;
+use elinvar_lane::lane::Lane;
 use std::marker::PhantomData;
 
 /// A register of numbers.
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 /// # Safety
 /// All functions may be called only on a processor that has the instruction set of the register; `load` and `store` reach
 /// `LANES` numbers from the pointer on.
-pub(crate) trait Vector: Copy {
+pub trait Vector: Copy {
     /// The number.
     type T: SimdElement;
     /// How many numbers.
@@ -72,7 +72,7 @@ pub(crate) trait Vector: Copy {
 
 /// What is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TermKind {
+pub enum TermKind {
     /// Numbers.
     Elements,
     /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
@@ -82,7 +82,7 @@ pub(crate) enum TermKind {
 
 impl TermKind {
     /// As so many terms are multiplied: half as many pairs, if the last one without a partner is one too.
-    pub(crate) fn terms(self, count: usize) -> usize {
+    pub fn terms(self, count: usize) -> usize {
         match self {
             TermKind::Elements => count,
             TermKind::Bf16Pairs => count.div_ceil(2),
@@ -91,7 +91,7 @@ impl TermKind {
 }
 
 /// f32 or f64: a number of which there are registers.
-pub(crate) trait SimdElement: Lane<Mask = bool> + Element + Default {
+pub trait SimdElement: Lane<Mask = bool> + Element + Default {
     /// Whether numbers stored as halves are computed in this type. Where not, what reads halves need not be compiled.
     const WIDENS_F16: bool;
     /// A register of AVX-512.
@@ -140,7 +140,7 @@ impl SimdElement for f64 {
 }
 
 /// Work in the widest registers of an instruction set.
-pub(crate) trait VectorKernel {
+pub trait VectorKernel {
     /// The number that is worked on.
     type T: SimdElement;
     /// For which instruction sets it is compiled.
@@ -156,7 +156,7 @@ pub(crate) trait VectorKernel {
 
 /// Runs work in the copy for this instruction set.
 #[inline]
-pub(crate) fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
+pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
     // Each kind of registers is compiled for its own instruction set only, which `dispatch` could not know.
     match isa.level() {
         Level::Plain if const { W::TARGETS.has_plain() } => {
@@ -185,7 +185,7 @@ pub(crate) fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
 /// processor does as many bytes at once or more in the shorter ones; and eight rows that lie a power of two apart still have
 /// a line each in a set of the first-level cache, sixteen have not.
 #[inline]
-pub(crate) fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
+pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
     match isa.level() {
         // Compiled for AVX-512: it has 32 of them.
         // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
@@ -227,7 +227,7 @@ impl<V: GatherVector<T = W::T>, W: VectorKernel> Kernel for WithVectors<V, W> {
 /// # Panics
 /// If the processor multiplies no pairs ([`Isa::has_pairs`]).
 #[inline]
-pub(crate) fn dispatch_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
+pub fn dispatch_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     if const { W::T::WIDENS_F16 } {
         return dispatch_pairs(isa, WithVectors::<<W::T as SimdElement>::Pairs, W>(work, PhantomData));
@@ -241,7 +241,7 @@ pub(crate) fn dispatch_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
 /// # Panics
 /// If these are pairs, and the processor multiplies none.
 #[inline]
-pub(crate) fn dispatch_vectors_of<W: VectorKernel>(kind: TermKind, isa: Isa, work: W) {
+pub fn dispatch_vectors_of<W: VectorKernel>(kind: TermKind, isa: Isa, work: W) {
     match kind {
         TermKind::Elements => dispatch_vectors(isa, work),
         TermKind::Bf16Pairs => dispatch_bf16_pairs(isa, work),
@@ -253,7 +253,7 @@ pub(crate) fn dispatch_vectors_of<W: VectorKernel>(kind: TermKind, isa: Isa, wor
 /// # Panics
 /// As [`dispatch_bf16_pairs`].
 #[inline]
-pub(crate) fn dispatch_half_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
+pub fn dispatch_half_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     if const { W::T::WIDENS_F16 } {
         return dispatch_pairs(isa, WithVectors::<<W::T as SimdElement>::HalfPairs, W>(work, PhantomData));
@@ -264,7 +264,7 @@ pub(crate) fn dispatch_half_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
 
 /// How many numbers are in the registers that [`dispatch_vectors`] takes.
 #[inline]
-pub(crate) fn lanes<T: SimdElement>(isa: Isa) -> usize {
+pub fn lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
         Level::Plain => Array4::<T>::LANES,
         #[cfg(target_arch = "x86_64")]
@@ -278,7 +278,7 @@ pub(crate) fn lanes<T: SimdElement>(isa: Isa) -> usize {
 
 /// How many numbers are in the [`Vector::Low`] of those registers.
 #[inline]
-pub(crate) fn low_lanes<T: SimdElement>(isa: Isa) -> usize {
+pub fn low_lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => <T::V512 as Vector>::Low::LANES,
@@ -288,7 +288,7 @@ pub(crate) fn low_lanes<T: SimdElement>(isa: Isa) -> usize {
 
 /// How many numbers are in the registers that [`dispatch_half_vectors`] takes.
 #[inline]
-pub(crate) fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
+pub fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
         Level::Plain => Array4::<T>::LANES,
         #[cfg(target_arch = "x86_64")]
@@ -300,7 +300,7 @@ pub(crate) fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
 
 /// Rows of a full tile that is two such registers wide.
 #[inline]
-pub(crate) fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
+pub fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
         Level::Plain => Array4::<T>::ROWS,
         #[cfg(target_arch = "x86_64")]
@@ -314,7 +314,7 @@ pub(crate) fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
 
 /// Four numbers, for processors of which nothing is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Array4<T>([T; 4]);
+pub struct Array4<T>([T; 4]);
 
 impl<T> Array4<T> {
     /// Each by itself: unoptimised, as tests run it, `std::array::from_fn` takes most of the time of what it calls.

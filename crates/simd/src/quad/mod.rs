@@ -17,7 +17,7 @@ use elinvar_core::{Element, bf16, f16};
 /// # Safety
 /// As for [`Vector`]; `quad`, `octet` and `square` read what is said of each of `LANES` rows that start at `p + lane * step`,
 /// `widen` reads `LANES` halves.
-pub(crate) trait GatherVector: Vector {
+pub trait GatherVector: Vector {
     /// Numbers 0 to 3 of each row.
     unsafe fn quad(p: *const Self::T, step: isize) -> [Self; 4];
     /// As many numbers of each row as there are rows, four at least; of 16 registers so many count.
@@ -65,7 +65,7 @@ unsafe fn quads<V: GatherVector>(p: *const V::T, step: isize) -> [V; 16] {
 }
 
 /// A number of 16 bits. Widening it is exact; what kind of NaN one becomes differs.
-pub(crate) trait Float16: Copy + Sync {
+pub trait Float16: Copy + Sync {
     /// Is it the upper half of an f32?
     const IS_BF16: bool;
     /// As a number.
@@ -99,7 +99,7 @@ half!(f16: false, bf16: true);
 /// # Safety
 /// As for [`GatherVector`], up to number `t`.
 #[inline(always)]
-pub(crate) unsafe fn gather_one<V: Vector, S: Copy>(
+pub unsafe fn gather_one<V: Vector, S: Copy>(
     p: *const S,
     step: isize,
     t: usize,
@@ -120,7 +120,7 @@ pub(crate) unsafe fn gather_one<V: Vector, S: Copy>(
 /// # Safety
 /// As for [`GatherVector`], up to number `t`.
 #[inline(always)]
-pub(crate) unsafe fn gather_one_f16<V: GatherVector, H: Float16>(p: *const H, step: isize, t: usize) -> V {
+pub unsafe fn gather_one_f16<V: GatherVector, H: Float16>(p: *const H, step: isize, t: usize) -> V {
     // SAFETY: the caller's; no register has more than 16 lanes.
     unsafe {
         let mut row = [*p.add(t); 16];
@@ -154,8 +154,8 @@ impl<T: SimdElement> GatherVector for Array4<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::isa::Isa;
-    use crate::simd::vector::{VectorKernel, dispatch_vectors, lanes};
+    use crate::isa::Isa;
+    use crate::vector::{VectorKernel, dispatch_vectors, lanes};
     use std::marker::PhantomData;
 
     /// Rows of numbers, and what is read of them.

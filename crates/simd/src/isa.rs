@@ -16,7 +16,7 @@ use std::str::FromStr;
 pub struct Isa(Level);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub enum Level {
     /// What the compiler makes of loops for any processor of this architecture. On x86-64 that is SSE2, without fma: slow,
     /// and exact.
     Plain,
@@ -54,13 +54,13 @@ impl Isa {
         all.push(Isa(Level::Neon));
         all
     }
-    pub(crate) fn level(self) -> Level {
+    pub fn level(self) -> Level {
         self.0
     }
     /// Does the processor multiply pairs of bf16 in vector registers, sum them in f32, and gain by that? Does this instruction set allow
     /// it? Processors that have AMX do half as many operations in a second with pairs as with numbers: 123 thousand million on one of
     /// them, and 244.
-    pub(crate) fn has_pairs(self) -> bool {
+    pub fn has_pairs(self) -> bool {
         match self.0 {
             Level::Plain => false,
             #[cfg(target_arch = "x86_64")]
@@ -72,7 +72,7 @@ impl Isa {
         }
     }
     /// Does the processor multiply pairs of bf16 in registers that are matrices, and does this instruction set allow it?
-    pub(crate) fn has_amx(self) -> bool {
+    pub fn has_amx(self) -> bool {
         match self.0 {
             Level::Plain => false,
             #[cfg(target_arch = "x86_64")]
@@ -115,7 +115,7 @@ impl FromStr for Isa {
 
 /// The instruction sets for which work is compiled: a copy that is never run need not be in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IsaTargets {
+pub enum IsaTargets {
     /// All.
     All,
     /// All but AVX-512, which takes the copy for AVX2, as that has nothing to gain by longer registers.
@@ -130,7 +130,7 @@ pub(crate) enum IsaTargets {
 
 impl IsaTargets {
     /// Is there one that needs nothing but the architecture?
-    pub(crate) const fn has_plain(self) -> bool {
+    pub const fn has_plain(self) -> bool {
         match self {
             IsaTargets::All | IsaTargets::UpToAvx2 => true,
             IsaTargets::AllWithFma | IsaTargets::Avx2OrNeon => cfg!(not(target_arch = "x86_64")),
@@ -138,7 +138,7 @@ impl IsaTargets {
         }
     }
     /// Is there one for AVX2, or for NEON?
-    pub(crate) const fn has_avx2_or_neon(self) -> bool {
+    pub const fn has_avx2_or_neon(self) -> bool {
         match self {
             IsaTargets::All | IsaTargets::UpToAvx2 | IsaTargets::AllWithFma | IsaTargets::Avx2OrNeon => true,
             IsaTargets::Avx512Bf16 => false,
@@ -146,7 +146,7 @@ impl IsaTargets {
     }
     /// Is there one for AVX-512?
     #[cfg(target_arch = "x86_64")]
-    pub(crate) const fn has_avx512(self) -> bool {
+    pub const fn has_avx512(self) -> bool {
         match self {
             IsaTargets::All | IsaTargets::AllWithFma | IsaTargets::Avx512Bf16 => true,
             IsaTargets::UpToAvx2 | IsaTargets::Avx2OrNeon => false,
@@ -156,7 +156,7 @@ impl IsaTargets {
 
 /// Work that asks for instructions of which there is no copy.
 #[cold]
-pub(crate) fn not_compiled_for(isa: Isa) -> ! {
+pub fn not_compiled_for(isa: Isa) -> ! {
     unreachable!("this work is not compiled for {isa}")
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn not_compiled_for(isa: Isa) -> ! {
 ///
 /// The copies are methods, not functions beside the trait: the compiler works on several parts of a crate at once and puts
 /// a copy into the part where its type stands. All copies of one function would be in one part.
-pub(crate) trait Kernel: Sized {
+pub trait Kernel: Sized {
     /// What it gives.
     type Out;
     /// For which instruction sets.
@@ -212,7 +212,7 @@ pub(crate) trait Kernel: Sized {
 /// Runs a kernel in the copy for this instruction set.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa.level() {
         #[cfg(not(target_arch = "aarch64"))]
         Level::Plain if const { K::TARGETS.has_plain() } => kernel.plain(),
@@ -242,7 +242,7 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+pub fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     assert!(isa.has_pairs(), "{isa} multiplies no pairs");
     // SAFETY: the line above: an `Isa` with pairs has AVX-512, which `Isa::all` found, and the instruction was found too.
     unsafe { kernel.pairs() }
@@ -257,7 +257,7 @@ pub(crate) fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 /// architectures have one copy of everything.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
@@ -279,17 +279,17 @@ pub(crate) fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K:
 
 /// As [`dispatch_formula`], of work of which there is a plain copy too.
 #[inline]
-pub(crate) fn dispatch_formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+pub fn dispatch_formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     if isa.level() == Level::Plain { kernel.plain() } else { dispatch_formula::<T, K>(isa, kernel) }
 }
 
 impl Isa {
     /// Has it an fma? On plain x86-64 that of each number is a call. There, what is written for speed alone is not compiled.
-    pub(crate) fn has_fma(self) -> bool {
+    pub fn has_fma(self) -> bool {
         IsaTargets::AllWithFma.has_plain() || self.level() != Level::Plain
     }
     /// Are formulas compiled for it? Where not, the reference's loops run them.
-    pub(crate) fn has_formulas(self) -> bool {
+    pub fn has_formulas(self) -> bool {
         self.has_fma()
     }
 }

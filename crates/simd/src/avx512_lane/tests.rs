@@ -1,13 +1,13 @@
 //! Each operation of the reading by registers against the plain one, on all pairs of special values and on random bits.
 
 use super::{Avx512Lane, F32_LANES};
-use crate::simd::dispatch::SimdLanes;
-use crate::simd::isa::Isa;
-use crate::simd::isa::{Kernel, Level, dispatch};
-use crate::simd::scalar_lane::ScalarLane;
+use crate::dispatch::SimdLanes;
+use crate::isa::Isa;
+use crate::isa::{Kernel, Level, dispatch};
+use crate::scalar_lane::ScalarLane;
 use elinvar_core::philox::philox4x32;
-use elinvar_ops::lane::{Lane, LaneInt, Mask};
-use elinvar_ops::math::moderate_bound;
+use elinvar_lane::lane::{Lane, LaneInt, Mask};
+use elinvar_lane::math::moderate_bound;
 use std::{array, thread};
 
 /// Elements that go through an operation together: all readings divide them.
