@@ -1,4 +1,4 @@
-"""Prints how much memory PyTorch takes for the steps of training that `elinvar bench --all` measures, as JSON lines.
+"""Prints how much memory PyTorch takes for the steps of training that `elinvar-lab bench --all` measures, as JSON lines.
 
 A process knows only the most that it has held, so each network trains in a process of its own; what a process holds that
 imports torch and multiplies two small matrices is taken off. Linux only.

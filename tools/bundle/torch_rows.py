@@ -1,10 +1,10 @@
-"""Measures PyTorch on the first NVIDIA GPU, on rows that `elinvar bench` has too, as JSON lines of the same form.
+"""Measures PyTorch on the first NVIDIA GPU, on rows that `elinvar-lab bench` has too, as JSON lines of the same form.
 
-Each row is a call and a wait for the device, as it is for `elinvar bench`; the median of at least seven. TF32 is off, as PyTorch
+Each row is a call and a wait for the device, as it is for `elinvar-lab bench`; the median of at least seven. TF32 is off, as PyTorch
 has it by default for products; `torch-tf32` has it on, where that changes a row.
 
 usage: python3 torch_rows.py [--seconds S] [--device cuda|cpu] [--large]      S: about so long for each row, 0.2 at first;
---large: the rows of `elinvar bench large`, which fill a large GPU
+--large: the rows of `elinvar-lab bench large`, which fill a large GPU
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Measures PyTorch on the rows of `elinvar bench ops`, as JSON lines of the same form.
+"""Measures PyTorch on the rows of `elinvar-lab bench ops`, as JSON lines of the same form.
 
 What is measured is read from `crates/bench/ops.jsonl`, as our program reads it: the text of an operand, which values it has, and
 of which operands a second row has the gradients. So are the rules: a warm-up, 5 to 60 samples, short calls in batches, up to

@@ -1,7 +1,7 @@
 //! How fast elinvar is: the workloads that other libraries are measured with, too, and a stopwatch.
 //!
 //! [`rows()`] is the list of workloads, a table in Rust: what is computed, on which shapes, and how many operations
-//! and bytes the work takes at least. [`Row::measure`] runs one on a device, and gives a [`Line`] of JSON. `elinvar bench`
+//! and bytes the work takes at least. [`Row::measure`] runs one on a device, and gives a [`Line`] of JSON. `elinvar-lab bench`
 //! prints those lines, and `cargo xtask results` makes a page of them.
 //!
 //! The names of groups, workloads, shapes and dtypes are what joins our lines with those of other libraries: a name that
