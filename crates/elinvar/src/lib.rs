@@ -64,9 +64,11 @@ pub mod prelude {
     };
 }
 
-/// The guide, so that its examples are tests.
+/// The README and the guide, so that their examples are tests.
 #[cfg(doctest)]
 mod guide {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
     #[doc = include_str!("../../../docs/guide/tensors.md")]
     mod tensors {}
     #[doc = include_str!("../../../docs/guide/autograd.md")]

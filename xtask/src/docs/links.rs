@@ -62,7 +62,8 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
         loop {
             let link = rest.find("](")?;
             match rest.find('`').filter(|code| *code < link) {
-                // A code span that begins before the link goes up to its end; without an end it is a character.
+                // A code span that begins before the link goes up to its end; without an end it is
+                // a character.
                 Some(code) => {
                     let after = &rest[code + 1..];
                     rest = &after[after.find('`').map_or(0, |end| end + 1)..];

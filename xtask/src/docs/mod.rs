@@ -1,7 +1,8 @@
 //! `cargo xtask docs`: what can be checked of the documentation without a reader.
 //!
-//! Each check takes the tree as text and gives sentences; an empty list is a pass. How it can be wrong: a check that looks
-//! at nothing passes, so every one of them has a test in which it must fail.
+//! Each check takes the tree as text and gives sentences; an empty list is a pass. How it can be
+//! wrong: a check that looks at nothing passes, so every one of them has a test in which it must
+//! fail.
 
 mod environment;
 mod links;

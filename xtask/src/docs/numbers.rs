@@ -1,12 +1,15 @@
-//! Numbers of the README, each of which a page that a program writes, or whose command is written beside it, must hold.
+//! Numbers of the README, each of which a page that a program writes, or whose command is written
+//! beside it, must hold.
 //!
-//! The rule: outside of fenced code, a number counts if it has a decimal point, or three digits or more, or a unit behind
-//! it, or is one of "N of M". It is held if the same number stands in one of the pages. A hash of 64 digits counts, too.
+//! The rule: outside of fenced code, a number counts if it has a decimal point, or three digits or
+//! more, or a unit behind it, or is one of "N of M". It is held if the same number stands in one of
+//! the pages. A hash of 64 digits counts, too.
 
 use super::tree::{Tree, prose};
 
 const README: &str = "README.md";
-/// Pages that hold numbers, by the beginnings of their paths. The manifest holds the version of Rust.
+/// Pages that hold numbers, by the beginnings of their paths. The manifest holds the version of
+/// Rust.
 const PAGES: [&str; 4] =
     ["benchmarks/", "docs/reference/capabilities.md", "docs/reference/numerics.md", "Cargo.toml"];
 /// What makes a number before it a measurement.

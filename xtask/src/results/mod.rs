@@ -1,8 +1,9 @@
 //! `cargo xtask results`: pages of measurements, ours beside those of other libraries and of the machine.
 //!
 //! `benchmarks/pages.json` lists the pages: which raw file each is made of, on which machine and day. A page holds
-//! nothing that is not in its raw file, so all of them can be written anew at any time, and `cargo xtask docs`
-//! checks that they are what this would write. What bounds the rows is prose and stands in `docs/performance/log`.
+//! nothing that is not in its raw file, so all of them can be written anew at any time, and `cargo
+//! xtask docs` checks that they are what this would write. What bounds the rows is prose and stands
+//! in `docs/performance/log`.
 
 mod gpu;
 mod lines;
@@ -185,7 +186,8 @@ fn add(name: &str, page: &str, files: &[&str]) -> Result<String, String> {
     is_name(page)?;
     let mut lines = Lines::default();
     for file in files {
-        // A path is meant from where the command was given, which cargo keeps as the working directory.
+        // A path is meant from where the command was given, which cargo keeps as the working
+        // directory.
         let text = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
         lines.read(file, &text)?;
     }
@@ -210,7 +212,8 @@ fn put(name: &str, text: &str) -> Result<(), String> {
     fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Processor, number of them, memory: of the machine on which the page is made, which should be the one that measured.
+/// Processor, number of them, memory: of the machine on which the page is made, which should be the
+/// one that measured.
 fn machine() -> String {
     let field = |file: &str, name: &str| {
         let text = fs::read_to_string(file).ok()?;
