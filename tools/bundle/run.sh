@@ -10,7 +10,7 @@ set -u
 cd "$(dirname "$0")" || exit 1
 out=${1:-.}
 mkdir -p "$out" || exit 1
-chmod +x elinvar 2>/dev/null
+chmod +x elinvar elinvar-lab 2>/dev/null
 device=${DEVICE:-cuda:0}
 whole=${SECONDS_IN_ALL:-520}
 begun=$(date +%s)
@@ -52,13 +52,13 @@ strings() {
 string() { printf '%s' "$1" | head -n 1 | strings | sed 's/^$/""/'; }
 
 step gpu 20 nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm --format=csv,noheader
-step devices 60 ./elinvar devices
+step devices 60 ./elinvar-lab devices
 # In parts side by side: most of the time goes into compiling kernels, which takes one processor each.
 cat >"$work/parts.sh" <<'EOF'
 device=$1 work=$2 parts=$(nproc 2>/dev/null || echo 2)
 [ "$parts" -le 14 ] || parts=14
 for k in $(seq "$parts"); do
-    ./elinvar conformance --device "$device" --golden golden --part "$k/$parts" >"$work/part.$k" 2>&1 || touch "$work/bad" &
+    ./elinvar-lab conformance --device "$device" --golden golden --part "$k/$parts" >"$work/part.$k" 2>&1 || touch "$work/bad" &
 done
 wait
 for k in $(seq "$parts"); do cat "$work/part.$k"; done
@@ -74,8 +74,8 @@ for model in mlp cnn transformer; do
     done
 done
 # Calls of every kind, drawn by chance; of the cases, those of one op.
-step random 40 ./elinvar conformance --device "$device" --op matmul --random 12
-step bench 170 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
+step random 40 ./elinvar-lab conformance --device "$device" --op matmul --random 12
+step bench 170 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
 # NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
 if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then
     found=$(python3 -c 'import glob, site
@@ -83,24 +83,24 @@ print(*[p for d in site.getsitepackages() for p in glob.glob(d + "/nvidia/**/lib
     [ -z "$found" ] || export ELINVAR_CUBLASLT_LIBRARY="$found"
 fi
 # Products again, each with the tile that was fastest of all that were tried; and which these are.
-step bench-tuned 60 env ELINVAR_TUNE=1 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" gemm
-step large 60 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
-step large-tuned 50 env ELINVAR_TUNE=1 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm"
+step bench-tuned 60 env ELINVAR_TUNE=1 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" gemm
+step large 60 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
+step large-tuned 50 env ELINVAR_TUNE=1 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm"
 # On a card that fetches boxes (Hopper), the same products without; elsewhere nothing changes.
 case $(cat "$work/gpu.out") in
     *H100* | *H200* | *H800* | *GH200* | *H20*)
-        step large-fragments 25 env ELINVAR_CUDA_BOXES=0 ./elinvar bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm_nn_fast" ;;
+        step large-fragments 25 env ELINVAR_CUDA_BOXES=0 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm_nn_fast" ;;
 esac
 step tiles 5 sh -c 'cat "$ELINVAR_CACHE_DIR"/*.tiles'
 # Without a torch that knows the GPU it says so, and nothing is lost.
 step torch 60 python3 torch_rows.py
 step torch-large 40 python3 torch_rows.py --large
 # The processor beside the GPU, with all of its cores.
-step cpu 60 ./elinvar bench --device cpu --seconds "${CPU_SECONDS:-0.1}" gemm elementwise reductions attention
+step cpu 60 ./elinvar-lab bench --device cpu --seconds "${CPU_SECONDS:-0.1}" gemm elementwise reductions attention
 step torch-cpu 60 python3 torch_rows.py --device cpu --seconds "${CPU_SECONDS:-0.1}"
 # NVIDIA's checkers on a part of the cases, where its tools are installed: accesses out of bounds, races in workgroups.
 for tool in memcheck racecheck; do
-    step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 ./elinvar conformance --device "$device" \
+    step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 ./elinvar-lab conformance --device "$device" \
         --op matmul --op softmax --op conv2d --op sort
 done
 

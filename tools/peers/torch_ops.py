@@ -1,6 +1,6 @@
 """Measures PyTorch on the rows of `elinvar-lab bench ops`, as JSON lines of the same form.
 
-What is measured is read from `crates/bench/ops.jsonl`, as our program reads it: the text of an operand, which values it has, and
+What is measured is read from `lab/bench/ops.jsonl`, as our program reads it: the text of an operand, which values it has, and
 of which operands a second row has the gradients. So are the rules: a warm-up, 5 to 60 samples, short calls in batches, up to
 three rounds where samples lie apart, of which the quietest counts.
 
@@ -20,7 +20,7 @@ try:
 except ImportError as e:
     sys.exit(f"left out: {e}")
 
-ROWS = pathlib.Path(__file__).resolve().parents[2] / "crates" / "bench" / "ops.jsonl"
+ROWS = pathlib.Path(__file__).resolve().parents[2] / "lab" / "bench" / "ops.jsonl"
 DTYPES = {
     "f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
     "u8": torch.uint8, "bool": torch.bool,

@@ -1,10 +1,10 @@
 //! `cargo xtask arm`: the device `cpu` on aarch64, with NEON.
 //!
-//! The tests and the program are compiled for aarch64 Linux and run by qemu's emulation of its programs; short training
-//! runs must end with the weights with which they end on this processor.
+//! The tests and the program are compiled for aarch64 Linux and run by qemu's emulation of its
+//! programs; short training runs must end with the weights with which they end on this processor.
 
 use crate::python::target;
-use crate::test::{ISA, Outcome, PROGRAM, Scratch, THREADS, ended, summary, timed, weights};
+use crate::test::{ISA, Outcome, Scratch, THREADS, ended, summary, timed, weights};
 use crate::{cargo, root};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ const OLDEST: &str = "cortex-a53";
 /// Optimised: without, they take longer to run here than to compile.
 const TESTS: [&str; 7] =
     ["test", "--release", "--package", "elinvar-cpu", "--lib", "--tests", "--no-fail-fast"];
+/// The program that users run, on this processor.
+const PROGRAM: [&str; 5] = ["run", "--release", "--package", "elinvar-cli", "--"];
 /// What converts.
 const MEMORY: [&str; 7] = ["test", "--release", "--package", "elinvar-cpu", "--test", "equal", "memory"];
 
@@ -30,8 +32,8 @@ const MEMORY: [&str; 7] = ["test", "--release", "--package", "elinvar-cpu", "--t
 enum Std {
     /// It is installed: `rustup target add`.
     Installed,
-    /// It is compiled from the source that this compiler has beside it, as Debian's does. Cargo takes that for
-    /// experimental, and so wants to be told that it is allowed.
+    /// It is compiled from the source that this compiler has beside it, as Debian's does. Cargo
+    /// takes that for experimental, and so wants to be told that it is allowed.
     Source(PathBuf),
 }
 
@@ -62,8 +64,8 @@ pub fn arm() -> ExitCode {
     ])
 }
 
-/// A step of `cargo xtask test`: does it compile, without a warning? Only where the target's standard library is installed,
-/// for compiling that takes longer than the step.
+/// A step of `cargo xtask test`: does it compile, without a warning? Only where the target's
+/// standard library is installed, for compiling that takes longer than the step.
 pub fn check() -> Outcome {
     if !matches!(standard_library(), Some(Std::Installed)) {
         return Outcome::Skipped(format!("{TARGET} is not installed; rustup target add {TARGET} gets it"));
@@ -89,7 +91,7 @@ fn tools() -> Result<Tools, String> {
     };
     let std = standard_library();
     let emulator = EMULATORS.into_iter().find(|program| runs(program));
-    // Whoever has another linker names it as cargo does.
+    // Another linker is named as cargo names it.
     let linker = env::var_os(variable("LINKER")).is_none();
     let mut missing = Vec::new();
     if std.is_none() {
@@ -140,7 +142,8 @@ fn sysroot(rustc: &Path) -> Option<PathBuf> {
 }
 
 impl Tools {
-    /// Cargo, for the target. In a directory of its own: another compiler cannot read the libraries of this one.
+    /// Cargo, for the target. In a directory of its own: another compiler cannot read the libraries
+    /// of this one.
     fn cargo(&self, args: &[&str]) -> Result<Command, String> {
         let mut command = cargo(&args[..1]);
         command.args(["--target", TARGET]).args(&args[1..]);
@@ -163,7 +166,8 @@ impl Tools {
             Err(why) => Outcome::Failed(why),
         }
     }
-    /// Training runs end here and there with the same weights, on every instruction set, with several numbers of threads.
+    /// Training runs end here and there with the same weights, on every instruction set, with
+    /// several numbers of threads.
     fn same_weights(&self) -> Result<(), String> {
         let build = self.cargo(&["build", "--release", "--package", "elinvar-cli"])?.status();
         let build = build.map_err(|e| format!("cargo did not start: {e}"))?;

@@ -1,10 +1,12 @@
-//! `cargo xtask bundle`: what a machine with an NVIDIA GPU, and without Rust, needs to check and measure this version.
+//! `cargo xtask bundle`: what a machine with an NVIDIA GPU, and without Rust, needs to check and
+//! measure this version.
 //!
-//! A folder, and the same packed: the program, the golden cases, a script that runs all of it in less than nine minutes and
-//! writes one file, and the script that measures PyTorch beside it, where that is installed.
+//! A folder, and the same packed: the programs, the golden cases, a script that runs all of it in
+//! less than nine minutes and writes one file, and the script that measures PyTorch beside it,
+//! where that is installed.
 
 use crate::test::{Outcome, golden};
-use crate::{cargo, root};
+use crate::{program, root};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -13,6 +15,8 @@ use std::process::{Command, ExitCode};
 const NAME: &str = "elinvar-cuda";
 /// Bytes of the packed folder, at most: what a mail or a small upload takes.
 const MOST: u64 = 60 << 20;
+/// What runs there.
+const PROGRAMS: [&str; 2] = ["elinvar", "elinvar-lab"];
 /// Scripts that go along, from `tools/bundle`.
 const SCRIPTS: [&str; 2] = ["run.sh", "torch_rows.py"];
 
@@ -36,18 +40,15 @@ fn make() -> Result<String, String> {
         Err(Outcome::Failed(why) | Outcome::Skipped(why)) => return Err(why),
         Err(Outcome::Passed) => unreachable!("a directory that was found is given"),
     };
-    let built = cargo(&["build", "--release", "--package", "elinvar-cli"]).status();
-    let built = built.map_err(|e| format!("cargo did not start: {e}"))?;
-    if !built.success() {
-        return Err(format!("elinvar could not be built ({built}); what cargo says is above"));
-    }
-    let target = crate::python::target()?;
-    let all = target.join("bundle");
+    let built = program::built()?;
+    let all = crate::python::target()?.join("bundle");
     let dir = all.join(NAME);
     if dir.exists() {
         fs::remove_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     }
-    copy(&target.join("release/elinvar"), &dir.join("elinvar"))?;
+    for program in PROGRAMS {
+        copy(&built.join(program), &dir.join(program))?;
+    }
     for script in SCRIPTS {
         copy(&root().join("tools/bundle").join(script), &dir.join(script))?;
     }

@@ -6,6 +6,7 @@ mod bundle;
 mod cuda;
 mod docs;
 mod footprint;
+mod program;
 mod python;
 mod results;
 mod test;
@@ -24,7 +25,7 @@ usage: cargo xtask COMMAND
   arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
-  footprint  build time, crates, size and memory of a small program, as JSON lines
+  footprint  build time, crates, size and memory of programs, as JSON lines: [elinvar] [gpt2] [hello]
   bundle     a folder that measures this version on a machine with an NVIDIA GPU and without Rust
   results    the pages of benchmarks/ anew; or one more: --name NAME --page PAGE FILES...";
 
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),
         ["bundle"] => bundle::bundle(),
-        ["footprint"] => footprint::footprint(),
+        ["footprint", ref parts @ ..] => footprint::footprint(parts),
         ["results", ref files @ ..] => results::results(files),
         _ => {
             eprintln!("{USAGE}");

@@ -1,7 +1,8 @@
-//! `cargo xtask parity` and `cargo xtask minilm`: comparisons with PyTorch, by the scripts in `tools/`.
+//! `cargo xtask parity` and `cargo xtask minilm`: comparisons with PyTorch, by the scripts in
+//! `tools/`.
 //!
-//! PyTorch comes into a virtual environment of the project's own, in the target directory. `ELINVAR_PYTHON` names a
-//! Python that has the packages already; then nothing is installed.
+//! PyTorch comes into a virtual environment of the project's own, in the target directory.
+//! `ELINVAR_PYTHON` names a Python that has the packages already; then nothing is installed.
 
 use crate::{cargo, root};
 use std::env;

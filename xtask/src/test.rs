@@ -3,7 +3,7 @@
 //! Every step runs, even after one has failed, so that one run tells all. What cannot run here is listed as skipped,
 //! with the reason; it is never counted as passed.
 
-use crate::{cuda, root, vulkan};
+use crate::{cuda, program, root, vulkan};
 use std::cell::RefCell;
 use std::env;
 use std::fs::File;
@@ -33,13 +33,17 @@ pub(crate) struct Row {
 /// Runs all steps.
 pub fn test() -> ExitCode {
     vulkan::install();
-    // What users run takes longest to build, and tests leave a core free as often as not.
-    let program = Beside::start(&mut crate::cargo(&cuda::BUILD));
+    // The programs take longest to build, and tests leave a core free as often as not.
+    let programs = Beside::start(&mut crate::cargo(&program::BUILD));
     let mut rows = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
     step("clippy", &|| {
         cargo(&["clippy", "--workspace", "--all-features", "--all-targets", "--", "-D", "warnings"], &[])
+    });
+    step("clippy, no tokenizers", &|| {
+        let alone = ["clippy", "--package", "elinvar-cli", "--no-default-features", "--all-targets"];
+        cargo(&[&alone[..], &["--", "-D", "warnings"]].concat(), &[])
     });
     step("docs", &|| {
         cargo(&["doc", "--workspace", "--all-features", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
@@ -47,7 +51,7 @@ pub fn test() -> ExitCode {
     step("documentation", &crate::docs::check);
     step("tests", &|| cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"], &[]));
     step("aarch64, check", &crate::arm::check);
-    step("program", &|| program.ended());
+    step("programs", &|| programs.ended());
     step("golden sample", &|| conformance("reference", &[], &[]));
     step("golden cases", &|| on_golden("reference", &[]));
     for isa in ISAS {
@@ -83,9 +87,6 @@ pub(crate) fn timed(name: &'static str, run: &dyn Fn() -> Outcome) -> Row {
     Row { name, outcome, took: start.elapsed() }
 }
 
-/// The program that users run.
-pub(crate) const PROGRAM: [&str; 5] = ["run", "--release", "--package", "elinvar-cli", "--"];
-
 /// The environment's wish for an instruction set of the device `cpu`.
 pub(crate) const ISA: &str = "ELINVAR_CPU_ISA";
 /// The environment's wish for a number of its threads.
@@ -112,15 +113,16 @@ impl OnIsa {
     /// The program refuses an instruction set that the processor has not, with this sentence; whatever else it may say is
     /// a fault.
     fn is_there(&self) -> Result<bool, String> {
-        let devices = crate::cargo(&[&PROGRAM[..], &["devices"]].concat()).env(ISA, self.isa).output();
-        let devices = devices.map_err(|e| format!("cargo did not start: {e}"))?;
+        let devices = program::lab()?.arg("devices").env(ISA, self.isa).output();
+        let devices = devices.map_err(|e| format!("elinvar-lab did not start: {e}"))?;
         let said = String::from_utf8_lossy(&devices.stderr);
         match devices.status.success() {
             true => Ok(true),
             false if said.contains("there is no instruction set") => Ok(false),
-            false => {
-                Err(format!("`elinvar devices` with {ISA}={} ends with {}: {said}", self.isa, devices.status))
-            }
+            false => Err(format!(
+                "`elinvar-lab devices` with {ISA}={} ends with {}: {said}",
+                self.isa, devices.status
+            )),
         }
     }
     /// A step on it, if the processor has it.
@@ -135,7 +137,14 @@ impl OnIsa {
 
 /// Compares a device with the expected results and, bit for bit, with the reference.
 fn conformance(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
-    cargo(&[&PROGRAM[..], &["conformance", "--device", device], args].concat(), vars)
+    suite(device, args, vars).map_or_else(Outcome::Failed, |mut suite| ended(&mut suite))
+}
+
+/// The command that does.
+fn suite(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Result<Command, String> {
+    let mut lab = program::lab()?;
+    lab.args(["conformance", "--device", device]).args(args).envs(vars.iter().copied());
+    Ok(lab)
 }
 
 /// A step on the emulated device.
@@ -156,12 +165,11 @@ fn vulkan_on_golden() -> Outcome {
 /// The same as [`conformance`], half of the cases in each of two processes: on a software device most of the time goes into
 /// compiling kernels, which one thread does.
 fn in_parts(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
-    let all = [&PROGRAM[..], &["conformance", "--device", device], args].concat();
-    let start = |part: &&str| {
-        let mut program = crate::cargo(&[&all[..], &["--part", part]].concat());
-        Beside::start(program.envs(vars.iter().copied()))
+    let start = |part| Ok(Beside::start(&mut suite(device, &[&["--part", part], args].concat(), vars)?));
+    let parts: Vec<Beside> = match ["1/2", "2/2"].into_iter().map(start).collect() {
+        Ok(parts) => parts,
+        Err(why) => return Outcome::Failed(why),
     };
-    let parts: Vec<Beside> = ["1/2", "2/2"].iter().map(start).collect();
     // All are waited for, also behind one that failed.
     let ended: Vec<Outcome> = parts.iter().map(Beside::ended).collect();
     ended.into_iter().find(|o| !matches!(o, Outcome::Passed)).unwrap_or(Outcome::Passed)
@@ -243,7 +251,8 @@ fn compare_weights() -> Result<(), String> {
         while let Some((i, run)) = Some(next.fetch_add(1, Relaxed)).and_then(|i| Some((i, runs.get(i)?))) {
             let TrainingRun { model, device, with, vars } = run;
             let scratch = Scratch::new(&format!("weights-{i}"));
-            let got = weights(crate::cargo(&PROGRAM).envs(vars.iter().cloned()), &scratch, model, device);
+            let got = program::elinvar()
+                .and_then(|mut elinvar| weights(elinvar.envs(vars.iter().cloned()), &scratch, model, device));
             println!("{model:12} {device:10} {with:18} {}", got.as_deref().unwrap_or("failed"));
             hashes.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(got);
         }
@@ -315,19 +324,19 @@ pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     })
 }
 
-/// Cargo at work beside the steps, until one waits for it.
+/// A command at work beside the steps, until one waits for it.
 struct Beside {
     /// The process and where it writes what it says, or why there is none.
     started: std::io::Result<(RefCell<Child>, Scratch)>,
 }
 
 impl Beside {
-    fn start(cargo: &mut Command) -> Beside {
+    fn start(command: &mut Command) -> Beside {
         let mut start = || {
             static COUNT: AtomicUsize = AtomicUsize::new(0);
             let said = Scratch::new(&format!("beside-{}.log", COUNT.fetch_add(1, Relaxed)));
             let log = File::create(&said.0)?;
-            let child = cargo.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+            let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
             Ok((RefCell::new(child), said))
         };
         Beside { started: start() }
@@ -336,7 +345,7 @@ impl Beside {
     fn ended(&self) -> Outcome {
         let (child, said) = match &self.started {
             Ok(started) => started,
-            Err(e) => return Outcome::Failed(format!("cargo did not start: {e}")),
+            Err(e) => return Outcome::Failed(format!("it did not start: {e}")),
         };
         let status = child.borrow_mut().wait();
         match std::fs::read_to_string(&said.0) {
@@ -351,16 +360,16 @@ fn cargo(args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     ended(crate::cargo(args).envs(vars.iter().copied()))
 }
 
-/// Runs cargo, and judges it by its exit status.
-pub(crate) fn ended(cargo: &mut Command) -> Outcome {
-    judged(cargo.status())
+/// Runs a command, and judges it by its exit status.
+pub(crate) fn ended(command: &mut Command) -> Outcome {
+    judged(command.status())
 }
 
 fn judged(status: std::io::Result<ExitStatus>) -> Outcome {
     match status {
         Ok(status) if status.success() => Outcome::Passed,
         Ok(status) => Outcome::Failed(status.to_string()),
-        Err(e) => Outcome::Failed(format!("cargo did not start: {e}")),
+        Err(e) => Outcome::Failed(format!("it did not start: {e}")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Is there a Vulkan device to test on? On Debian a software one is installed, if that is allowed.
 
-use crate::test::{Outcome, PROGRAM};
+use crate::program;
+use crate::test::Outcome;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -11,7 +12,8 @@ pub const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 /// What Debian calls the loader, a driver that is the processor, and the layer that watches.
 const PACKAGES: [&str; 3] = ["libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
 
-/// Installs what is missing, on Debian and its relatives, if this is root. Whether it worked is seen by who needs it.
+/// Installs what is missing, on Debian and its relatives, if this is root. Whether it worked is
+/// seen by who needs it.
 pub fn install() {
     let is_there = |package: &&str| {
         let dpkg = Command::new("dpkg-query").args(["-W", "-f", "${Status}", package]).output();
@@ -36,8 +38,8 @@ pub fn install() {
 pub fn there() -> Option<Outcome> {
     static THERE: OnceLock<bool> = OnceLock::new();
     let there = *THERE.get_or_init(|| {
-        let devices = crate::cargo(&[&PROGRAM[..], &["devices"]].concat()).output();
-        devices.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("vulkan:0"))
+        let devices = program::lab().map(|mut lab| lab.arg("devices").output());
+        devices.is_ok_and(|o| o.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("vulkan:0")))
     });
     let why = "no Vulkan device; on Debian: apt-get install libvulkan1 mesa-vulkan-drivers";
     (!there).then(|| Outcome::Skipped(why.into()))

@@ -1,9 +1,8 @@
 //! The command line: every command, option and default. What it says here is what `--help` says.
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
-use clap_complete::Shell;
-use elinvar_conformance::ulp;
+use elinvar_cli_support::completions::Completions;
+use elinvar_cli_support::positive;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,9 +24,6 @@ pub enum Command {
     Inspect(Inspect),
     /// List the devices of this machine, and whether each computes exactly
     Devices,
-    Ulp(Ulp),
-    Conformance(Conformance),
-    Bench(Bench),
     Completions(Completions),
 }
 
@@ -47,8 +43,8 @@ pub enum What {
 
 /// Learn to read the handwritten digits that come with the program
 ///
-/// The last two lines of standard output are the accuracy on the test part and the SHA-256 of the weights, which is
-/// the same on every device.
+/// The last two lines of standard output are the accuracy on the test part and the SHA-256 of the
+/// weights, which is the same on every device.
 #[derive(Args, Debug)]
 pub struct TrainDigits {
     /// The network [default: mlp]
@@ -66,13 +62,14 @@ pub struct TrainDigits {
 
 /// Learn to write like a text: a GPT-2 style model of its bytes or byte pairs
 ///
-/// Writes a directory in the layout of Hugging Face (config.json, model.safetensors, tokenizer.json) that `elinvar
-/// generate` reads, and ends with a sample.
+/// Writes a directory in the layout of Hugging Face (config.json, model.safetensors,
+/// tokenizer.json) that `elinvar generate` reads, and ends with a sample.
 #[derive(Args, Debug)]
 pub struct TrainText {
     /// A UTF-8 file
     pub file: PathBuf,
-    /// Tokens of the vocabulary; 256 are the bytes themselves, more are made by byte-pair encoding [default: 512]
+    /// Tokens of the vocabulary; 256 are the bytes themselves, more are made by byte-pair encoding
+    /// [default: 512]
     #[arg(long, value_parser = value_parser!(u32).range(256..=65536))]
     pub vocab: Option<u32>,
     /// Blocks of the model [default: 2]
@@ -120,7 +117,8 @@ pub struct Run {
     /// Directory for everything that is written [default: out/digits-MODEL or out/text-FILE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on from the checkpoint in the directory, with its settings, to the same weights as without a stop
+    /// Go on from the checkpoint in the directory, with its settings, to the same weights as
+    /// without a stop
     #[arg(long)]
     pub resume: bool,
     /// Steps between checkpoints [default: one after each epoch, and each minute]
@@ -150,8 +148,8 @@ pub struct Sampling {
 
 /// Write text with a trained model
 ///
-/// The directory is one that `elinvar train text` wrote, or a GPT-2 or Llama model in the layout of Hugging Face
-/// (config.json, model.safetensors or its shards, tokenizer.json).
+/// The directory is one that `elinvar train text` wrote, or a GPT-2 or Llama model in the layout of
+/// Hugging Face (config.json, model.safetensors or its shards, tokenizer.json).
 #[derive(Args, Debug)]
 pub struct Generate {
     /// Directory of the model
@@ -171,8 +169,8 @@ pub struct Generate {
 
 /// Print what sentences mean as vectors of length 1
 ///
-/// The directory is a BERT model in the layout of Hugging Face (config.json, model.safetensors, tokenizer.json); the
-/// vector is the mean over the tokens, as Sentence Transformers has it.
+/// The directory is a BERT model in the layout of Hugging Face (config.json, model.safetensors,
+/// tokenizer.json); the vector is the mean over the tokens, as Sentence Transformers has it.
 #[derive(Args, Debug)]
 pub struct Embed {
     /// Directory of the model
@@ -219,85 +217,6 @@ pub struct Inspect {
     pub json: bool,
 }
 
-/// Measure how far the elementary functions are from the truth, on all 2^32 inputs
-///
-/// Prints a table in Markdown; the exit status is 1 if a function leaves its bound.
-#[derive(Args, Debug)]
-pub struct Ulp {
-    /// One function, or all of them
-    #[arg(default_value = ALL, value_parser = functions(), hide_possible_values = true)]
-    pub function: String,
-    /// Threads that share the inputs [default: one for each processor]
-    #[arg(long, value_parser = value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-}
-
-/// Compare what the ops give with what they must give
-///
-/// The exit status is 1 if a case fails.
-#[derive(Args, Debug)]
-pub struct Conformance {
-    /// Directory with index.json and OP.safetensors, beside our own cases; without it, the sample inside the program
-    #[arg(long, value_name = "DIR")]
-    pub golden: Option<PathBuf>,
-    /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "cpu")]
-    pub device: String,
-    /// An op's name, or a part of case names; may be repeated
-    #[arg(long = "op", value_name = "NAME")]
-    pub ops: Vec<String>,
-    /// Only the K-th of N parts of the cases, for N processes side by side: most of the time goes into compiling kernels
-    #[arg(long, value_name = "K/N", value_parser = part)]
-    pub part: Option<(usize, usize)>,
-    /// Afterwards also draw so many calls of each kind of work, with random shapes, strides and values, of which the device must give
-    /// the bits of the reference
-    #[arg(long, value_name = "CALLS", default_value_t = 0)]
-    pub random: usize,
-    /// Another number draws other calls
-    #[arg(long, default_value_t = 0, requires = "random")]
-    pub seed: u64,
-    /// Print how each backend runs each op, as a table in Markdown, instead
-    #[arg(long, conflicts_with_all = ["golden", "ops", "part", "random"])]
-    pub table: bool,
-}
-
-/// Measure how fast the ops are, as a line of JSON each
-///
-/// Each row is a workload on a shape, measured by rules that benchmarks of other libraries follow, too; the lines of all
-/// of them make a page by `cargo xtask results`. The exit status is 1 if a row fails.
-#[derive(Args, Debug)]
-pub struct Bench {
-    /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops: single ops of every kind;
-    /// large: what fills a GPU), or texts that occur in "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas
-    /// between; else all groups but ops and large]
-    #[arg(value_name = "GROUP|TEXT")]
-    pub only: Vec<String>,
-    /// Threads of the device [default: one for each processor]
-    #[arg(long, env = "BENCH_THREADS", value_parser = value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-    /// Where it runs; see `elinvar devices`
-    #[arg(long, default_value = "cpu")]
-    pub device: String,
-    /// Seconds of measuring for each row, after its warm-up
-    #[arg(long, env = "BENCH_SECS", default_value_t = 0.5, value_parser = positive, allow_negative_numbers = true)]
-    pub seconds: f64,
-    /// Also measure how much memory the steps of training take
-    #[arg(long)]
-    pub all: bool,
-    /// List the rows instead
-    #[arg(long)]
-    pub list: bool,
-    /// Print how many MiB this process holds at most that runs a few steps of a workload
-    #[arg(long, hide = true)]
-    pub memory_of: Option<String>,
-}
-
-/// Print a script that completes this program's commands in a shell
-#[derive(Args, Debug)]
-pub struct Completions {
-    pub shell: Shell,
-}
-
 /// The networks for digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Model {
@@ -324,28 +243,6 @@ impl FromStr for Model {
     type Err = String;
     fn from_str(text: &str) -> Result<Model, String> {
         <Model as ValueEnum>::from_str(text, false)
-    }
-}
-
-/// The word for every elementary function.
-pub const ALL: &str = "all";
-
-fn functions() -> PossibleValuesParser {
-    PossibleValuesParser::new(std::iter::once(ALL).chain(ulp::functions().iter().map(|f| f.name)))
-}
-
-/// K/N, with K from 1 to N.
-fn part(text: &str) -> Result<(usize, usize), String> {
-    let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-    numbers
-        .filter(|(k, n)| (1..=*n).contains(k))
-        .ok_or_else(|| "a part is K/N, with K from 1 to N".to_string())
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(v) if v > 0.0 && v.is_finite() => Ok(v),
-        _ => Err("it must be a positive number, such as 0.001".into()),
     }
 }
 

@@ -1,7 +1,8 @@
-//! The numbers of a training run: into metrics.jsonl while it runs, and into the learning curve at its end.
+//! The numbers of a training run: into metrics.jsonl while it runs, and into the learning curve at
+//! its end.
 //!
-//! A run that is resumed keeps the lines up to its checkpoint and drops those after it, so that its file is in the end
-//! that of a run that was never stopped.
+//! A run that is resumed keeps the lines up to its checkpoint and drops those after it, so that its
+//! file is in the end that of a run that was never stopped.
 
 use crate::plot::{Ink, Panel, Series, learning_curve};
 use elinvar::nn::train::{Checkpoint, EpochReport, Step};

@@ -72,7 +72,8 @@ pub fn describe(model: Model, seed: u64) -> BTreeMap<String, String> {
         .into()
 }
 
-/// The network and the seed of a weights file; what the command line says goes before what the file says.
+/// The network and the seed of a weights file; what the command line says goes before what the file
+/// says.
 pub fn described(
     metadata: &BTreeMap<String, String>,
     model: Option<Model>,

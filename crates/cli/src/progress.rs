@@ -1,4 +1,5 @@
-//! How far a training run is, on standard error: a bar on a terminal, a line per epoch elsewhere, nothing if quiet.
+//! How far a training run is, on standard error: a bar on a terminal, a line per epoch elsewhere,
+//! nothing if quiet.
 
 use crate::metrics::Metrics;
 use elinvar::nn::train::{Callback, Checkpoint, EpochReport, Step};
@@ -11,6 +12,7 @@ use std::time::Instant;
 /// What a classifier counts.
 pub const SAMPLES: &str = "samples";
 /// What a language model counts.
+#[cfg(feature = "tokenizers")]
 pub const TOKENS: &str = "tokens";
 
 /// The report of a running training.
@@ -60,7 +62,8 @@ impl Progress {
             Some(score) => {
                 match score.accuracy().filter(|_| self.unit == SAMPLES) {
                     Some(a) => format!("  test accuracy {:.2} %", 100.0 * a),
-                    // The next token of a text is often anybody's guess: how good the guesses are tells more.
+                    // The next token of a text is often anybody's guess: how good the guesses are
+                    // tells more.
                     None => format!("  test loss {:.4}", score.loss),
                 }
             }
@@ -68,7 +71,7 @@ impl Progress {
         self.bar.set_prefix(format!("epoch {}/{}", (done + 1).min(self.epochs), self.epochs));
         if self.lines {
             let (loss, speed) = (report.train.loss, self.speed());
-            // Whoever has closed standard error does not want to know.
+            // A closed standard error is no fault.
             let _ = writeln!(
                 std::io::stderr(),
                 "epoch {done}/{}  loss {loss:.4}{}  {speed:.0} {}/s",

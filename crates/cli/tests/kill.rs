@@ -1,4 +1,5 @@
-//! `kill -9` at any moment of a training, and `--resume`: the weights are in the end those of a run that nobody killed.
+//! `kill -9` at any moment of a training, and `--resume`: the weights are in the end those of a run
+//! that was not killed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +14,8 @@ fn train(dir: &Path, out: &str, resume: bool) -> Command {
     if resume {
         c.arg("--resume");
     }
-    // With --resume the settings come from the checkpoint; before the first one there is, from here.
+    // With --resume the settings come from the checkpoint; before the first one there is, from
+    // here.
     if !dir.join(out).join("checkpoint.safetensors").exists() {
         c.args(["--epochs", "2", "--batch", "64", "--seed", "5", "--checkpoint-steps", "1"]);
     } else {
@@ -68,8 +70,9 @@ fn twenty_kills_change_nothing() {
     }
 }
 
-/// No room for a checkpoint: one sentence, and the last good one is as it was. A limit on the size of files stands for the
-/// full disk; the system answers both in the same way, in the middle of a write.
+/// No room for a checkpoint: one sentence, and the last good one is as it was. A limit on the size
+/// of files stands for the full disk; the system answers both in the same way, in the middle of a
+/// write.
 #[cfg(unix)]
 #[test]
 fn no_room_for_a_checkpoint_leaves_the_last_one() {
@@ -79,7 +82,8 @@ fn no_room_for_a_checkpoint_leaves_the_last_one() {
     let file = dir.path().join("out/checkpoint.safetensors");
     let before = std::fs::read(&file).unwrap();
     assert!(before.len() > 160 * 1024, "{} bytes", before.len());
-    // 150 blocks are 75 or 150 KiB, as the shell counts; the signal is ignored, so that the write fails instead.
+    // 150 blocks are 75 or 150 KiB, as the shell counts; the signal is ignored, so that the write
+    // fails instead.
     let script = "trap '' XFSZ; ulimit -f 150; exec \"$0\" train digits --quiet --out out --epochs 1 --checkpoint-steps 1";
     let o = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_elinvar")])

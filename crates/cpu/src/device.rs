@@ -1,8 +1,8 @@
 //! The device: this computer's processor, with an instruction set and a number of threads.
 
 use crate::Cpu;
-use crate::isa::Isa;
-use crate::simd::threads::Threads;
+use crate::runtime::thread_pool::Threads;
+use crate::simd::isa::Isa;
 use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
 use std::fmt;

@@ -6,7 +6,7 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 #[allow(dead_code, reason = "other tests draw more than these do")]
-#[path = "../../conformance/src/equal/dice.rs"]
+#[path = "../../../lab/conformance/src/equal/dice.rs"]
 mod dice;
 
 use crate::common::{Operand, devices, same};

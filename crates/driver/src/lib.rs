@@ -12,17 +12,17 @@
 //! A new driver is a folder here, with its `unsafe` in `sys`.
 
 pub mod cuda;
-mod fits;
 pub mod interp;
 pub mod null;
 mod params;
-mod product;
+mod requirements;
+mod vendor_gemm;
 pub mod vulkan;
 
 pub use cuda::Cuda;
 pub use interp::Interp;
 pub use null::Null;
-pub use product::Product;
+pub use vendor_gemm::Product;
 pub use vulkan::Vulkan;
 
 use elinvar_core::{Error, ErrorKind, Result};

@@ -4,7 +4,7 @@ use elinvar_core::ErrorKind;
 use elinvar_core::philox::Stream;
 use elinvar_driver::cuda::use_library;
 use elinvar_driver::{Cuda, Driver, Interp, Slice, Vulkan};
-use elinvar_kernel::build::{Builder, Val};
+use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
 

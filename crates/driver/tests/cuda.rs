@@ -8,12 +8,12 @@ use doubles::{doubles, slice};
 use elinvar_core::{DType, ErrorKind, Layout, Shape};
 use elinvar_driver::cuda::{Graph, use_library};
 use elinvar_driver::{Call, Cuda, Driver, Keep, Kind};
+use elinvar_gpu_kernels::gemm::tma_wgmma;
+use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
 use elinvar_kernel::Kernel;
-use elinvar_kernel::build::Builder;
+use elinvar_kernel::builder::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
-use elinvar_kernel::library::boxes;
-use elinvar_kernel::library::contract::{OfEpilogue, Product};
 use elinvar_ops::backend::Plain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -112,9 +112,10 @@ fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
     let (m, k, n) = (40, 72, 48);
     let layout = |rows, columns| Layout::contiguous(Shape::new(&[1, rows, columns]).expect("small"));
     let plain = OfEpilogue::<Plain, 0>(Plain);
-    let tile = boxes::Tile::ALL[3];
-    let work = boxes::contract(&Product::new(&plain, DType::F16, &layout(m, k), &layout(k, n), &[]), tile)
-        .expect("it fits");
+    let tile = tma_wgmma::Tile::ALL[3];
+    let work =
+        tma_wgmma::contract(&Product::new(&plain, DType::F16, &layout(m, k), &layout(k, n), &[]), tile)
+            .expect("it fits");
     let module = d.compile(&work.kernel())?;
     let memory = d.allocate(3 << 14)?;
     let [x, w, y] = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));
@@ -150,9 +151,9 @@ fn boxes_are_fetched() {
     let d = device();
     let layout = Layout::contiguous(Shape::new(&[1, 64, 64]).expect("small"));
     let plain = OfEpilogue::<Plain, 0>(Plain);
-    let tile = boxes::Tile::ALL[3];
+    let tile = tma_wgmma::Tile::ALL[3];
     let work =
-        boxes::contract(&Product::new(&plain, DType::F16, &layout, &layout, &[]), tile).expect("it fits");
+        tma_wgmma::contract(&Product::new(&plain, DType::F16, &layout, &layout, &[]), tile).expect("it fits");
     let module = d.compile(&work.kernel()).unwrap();
     let memory = d.allocate(3 << 14).unwrap();
     let all = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));

@@ -6,7 +6,7 @@ use doubles::{doubles, slice};
 use elinvar_core::ErrorKind;
 use elinvar_driver::vulkan::validation_messages;
 use elinvar_driver::{Driver, Interp, Vulkan};
-use elinvar_kernel::build::Builder;
+use elinvar_kernel::builder::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Elem};
 

@@ -1,29 +1,32 @@
 //! Each kind of work, as launches of the library's kernels.
 
 use crate::Gpu;
+use crate::allocator::Part;
 use crate::buffer::{GpuBuffer, Winners};
-use crate::chain;
+use crate::capture::Graph;
 use crate::device::GpuDevice;
-use crate::fast::{Fast, limits};
-use crate::how::{attention_how, attention_unit, conv_how, hold};
-use crate::pool::Part;
+use crate::fusion;
+use crate::gemm_fast::{Fast, limits};
 use crate::range::Range;
-use crate::record::Graph;
+use crate::strategy::{attention_how, attention_unit, conv_how, hold};
 use crate::tune::{Case, How};
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Kind};
+use elinvar_gpu_kernels::attention;
+use elinvar_gpu_kernels::conv::{self, Asked, Of};
+use elinvar_gpu_kernels::elementwise::update::OfUpdate;
+use elinvar_gpu_kernels::elementwise::{fill, random};
+use elinvar_gpu_kernels::formula::{Floats, Ints};
+use elinvar_gpu_kernels::gemm::{self, OfEpilogue, Product, Tile, in_block_split_k};
+use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
+use elinvar_gpu_kernels::launch::{Room, Slot, Steps, Work};
+use elinvar_gpu_kernels::layout::copy;
+use elinvar_gpu_kernels::pool;
+use elinvar_gpu_kernels::reduce::rowwise::OfRows;
+use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, scan};
 use elinvar_kernel::ir::Elem;
-use elinvar_kernel::library::contract::{self, OfEpilogue, Product, Tile, beside};
-use elinvar_kernel::library::conv::{self, Asked, Of};
-use elinvar_kernel::library::formula::{Floats, Ints};
-use elinvar_kernel::library::rows::OfRows;
-use elinvar_kernel::library::update::OfUpdate;
-use elinvar_kernel::library::{
-    Room, Slot, Steps, Work, arg_fold, attention, copy, fill, fold, gather, long_rows, nonzero, pool,
-    pool_grad, random, scan, scatter, sort,
-};
 use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
@@ -290,7 +293,7 @@ impl<D: Driver> Backend for Gpu<D> {
         x: [Look<'_, D>; N],
         dtype: DType,
     ) -> Result<Self::Buffer> {
-        chain::put_off(d, Arc::new(Floats(*m)), &x, dtype)
+        fusion::put_off(d, Arc::new(Floats(*m)), &x, dtype)
     }
     fn map_int<M: IntMap<N>, const N: usize>(
         d: &Self::Device,
@@ -299,7 +302,7 @@ impl<D: Driver> Backend for Gpu<D> {
         dtype: DType,
     ) -> Result<Self::Buffer> {
         let range = m.int(x.each_ref().map(|v| Range::of(v.dtype, v.buffer.node.range)));
-        Ok(chain::put_off(d, Arc::new(Ints(*m)), &x, dtype)?.within(range.known(dtype)))
+        Ok(fusion::put_off(d, Arc::new(Ints(*m)), &x, dtype)?.within(range.known(dtype)))
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &Self::Device,
@@ -330,7 +333,7 @@ impl<D: Driver> Backend for Gpu<D> {
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>> {
         let f = OfRows::<F, N>(*f);
-        let [y] = steps(d, &long_rows::steps(&f, dtype, &looks(&x), kept, hold(d.info()?)), &x)?;
+        let [y] = steps(d, &multi_block_rowwise::steps(&f, dtype, &looks(&x), kept, hold(d.info()?)), &x)?;
         Ok(y.into())
     }
     fn rows_and_columns<R: Columns<N>, const N: usize>(
@@ -403,10 +406,10 @@ impl<D: Driver> Backend for Gpu<D> {
         let p = Product::new(&e, x.dtype, x.layout, w.layout, &extra);
         let run = |how: How| {
             let work = match how {
-                How::Tile(tile) => contract::steps(&p, tile),
-                How::Units(tile) => contract::units::steps(&p, tile),
+                How::Tile(tile) => gemm::steps(&p, tile),
+                How::Units(tile) => gemm::f64_tensor_core::steps(&p, tile),
                 How::Beside => {
-                    beside::steps(&p, limits(info)).unwrap_or_else(|| contract::steps(&p, Tile::PLAIN))
+                    in_block_split_k::steps(&p, limits(info)).unwrap_or_else(|| gemm::steps(&p, Tile::PLAIN))
                 }
             };
             steps(d, &work, &operands)
@@ -473,7 +476,7 @@ impl<D: Driver> Backend for Gpu<D> {
     fn avg_pool_grad(d: &Self::Device, p: &Pool, g: Look<'_, D>, spatial: &[usize]) -> Result<Self::Buffer> {
         let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
         let len = planes * spatial.iter().product::<usize>();
-        one(d, pool_grad::average(p, g.dtype, g.layout, spatial), &[g], g.dtype, len)
+        one(d, pool::backward::average(p, g.dtype, g.layout, spatial), &[g], g.dtype, len)
     }
     fn attention(
         d: &Self::Device,
@@ -487,13 +490,13 @@ impl<D: Driver> Backend for Gpu<D> {
         if let Some(unit) = attention_unit(d.info()?, a, q.dtype) {
             let (dtype, masked, info) = (q.dtype, mask.is_some(), d.info()?);
             let boxes = info.boxes
-                && !attention::parts::are_few(a, layouts)
-                && attention::boxes::fits(a, dtype, layouts, masked, info.shared);
+                && !attention::split_kv::are_few(a, layouts)
+                && attention::wgmma_forward::fits(a, dtype, layouts, masked, info.shared);
             let all = if boxes {
-                Some(attention::boxes::steps(a, dtype, layouts))
+                Some(attention::wgmma_forward::steps(a, dtype, layouts))
             } else {
-                attention::units::fits(unit, dtype, layouts, masked)
-                    .then(|| attention::parts::steps(a, dtype, layouts))
+                attention::mma_forward::fits(unit, dtype, layouts, masked)
+                    .then(|| attention::split_kv::steps(a, dtype, layouts))
             };
             if let Some(all) = all {
                 let [y, lse] = steps(d, &all, &[q, k, v])?;
@@ -535,10 +538,10 @@ impl<D: Driver> Backend for Gpu<D> {
         let (info, dtype) = (d.info()?, q.dtype);
         let unit = attention_unit(info, a, dtype);
         let by_boxes = |x: &attention::Given<'_>| {
-            unit.is_some() && info.boxes && attention::boxes_grad::grad_fits(a, dtype, x, info.shared)
+            unit.is_some() && info.boxes && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
         };
         let by_units =
-            |x: &attention::Given<'_>| unit.is_some_and(|u| attention::units_grad::grad_fits(u, dtype, x));
+            |x: &attention::Given<'_>| unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x));
         let fits = |x: &attention::Given<'_>| by_boxes(x) || by_units(x);
         // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
         let (copied, whole);
@@ -554,9 +557,9 @@ impl<D: Driver> Backend for Gpu<D> {
         };
         let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
         let all = if by_boxes(&given) {
-            attention::boxes_grad::attention_grad(a, dtype, &given)
+            attention::wgmma_backward::attention_grad(a, dtype, &given)
         } else if by_units(&given) {
-            attention::units_grad::attention_grad(a, dtype, &given)
+            attention::mma_backward::attention_grad(a, dtype, &given)
         } else {
             attention::attention_grad(a, dtype, given, attention_how(info))
         };
@@ -586,7 +589,8 @@ impl<D: Driver> Backend for Gpu<D> {
             && winners.fit(&base, axis, &index)
         {
             let (p, spatial) = (&winners.pool, &winners.spatial);
-            let work = pool_grad::maximum(p, base.dtype, base.layout, [index.layout, src.layout], spatial);
+            let work =
+                pool::backward::maximum(p, base.dtype, base.layout, [index.layout, src.layout], spatial);
             return one(d, work, &[base, index, src], base.dtype, base.shape().numel());
         }
         let work = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);

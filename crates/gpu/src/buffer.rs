@@ -1,9 +1,9 @@
 //! What a tensor on a device holds: memory, or what its numbers will be computed from.
 
+use crate::allocator::{Part, Piece};
 use crate::backend::Look;
-use crate::chain::{self, Plan};
 use crate::device::GpuDevice;
-use crate::pool::{Part, Piece};
+use crate::fusion::{self, Plan};
 use elinvar_core::{DType, HostData, Layout, Result};
 use elinvar_driver::{Driver, Slice};
 use elinvar_ops::backend::Pool;
@@ -66,9 +66,9 @@ impl<D: Driver> Node<D> {
             let device = what.device();
             // What was put off before the work that is recorded now is not part of it.
             if device.is_recorded(what.recording()) {
-                chain::compute(self, what)?;
+                fusion::compute(self, what)?;
             } else {
-                device.unrecorded(|| chain::compute(self, what))?;
+                device.unrecorded(|| fusion::compute(self, what))?;
             }
         }
         *plan = None;

@@ -1,14 +1,14 @@
 //! A device of a driver: opened once per process, shared by everybody who names it.
 
+use crate::allocator::{Part, Piece, Pool};
 use crate::buffer::GpuBuffer;
-use crate::pool::{Part, Piece, Pool};
-use crate::record::{self, Mine};
+use crate::capture::{self, Mine};
 use crate::tune::Tuner;
-use crate::{Gpu, chains};
+use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
 use elinvar_driver::{Call, Driver, Info, Product};
+use elinvar_gpu_kernels::launch::{Key, Work};
 use elinvar_kernel::ir::{Constant, MatrixUnit};
-use elinvar_kernel::library::{Key, Work};
 use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -138,7 +138,7 @@ impl<D: Driver> GpuDevice<D> {
         if let Some(&known) = o.chains.get() {
             return Ok(known);
         }
-        let seen = self.unrecorded(|| chains::are(self))?;
+        let seen = self.unrecorded(|| probe_f64_mma::are(self))?;
         Ok(*o.chains.get_or_init(|| seen))
     }
 
@@ -147,7 +147,7 @@ impl<D: Driver> GpuDevice<D> {
     /// Memory for so many bytes.
     pub(crate) fn take(&self, bytes: usize) -> Result<Piece<D>> {
         let o = self.opened()?;
-        match record::with(o, |r| r.memory.clone()) {
+        match capture::with(o, |r| r.memory.clone()) {
             Some(memory) => memory.take(&o.pool, &o.driver, bytes as u64),
             None => o.pool.take(&o.driver, bytes as u64),
         }
@@ -225,7 +225,7 @@ impl<D: Driver> GpuDevice<D> {
         let module = o.module(work)?;
         let mut numbers = work.numbers.as_deref().map(bytes);
         let recorded =
-            record::with(o, |r| r.launch(module.clone(), buffers, &work.launch, numbers.take())).is_some();
+            capture::with(o, |r| r.launch(module.clone(), buffers, &work.launch, numbers.take())).is_some();
         if recorded {
             return Ok(());
         }
@@ -238,14 +238,14 @@ impl<D: Driver> GpuDevice<D> {
         let o = self.opened()?;
         let done = o.driver.multiply(&product, operands.map(|p| p.slice()))?;
         if done {
-            record::with(o, |r| r.multiply(product, operands));
+            capture::with(o, |r| r.multiply(product, operands));
         }
         Ok(done)
     }
     /// Copies as many bytes as the target has, or records that.
     pub(crate) fn copy(&self, from: Part<'_, D>, to: Part<'_, D>) -> Result<()> {
         let o = self.opened()?;
-        match record::with(o, |r| r.copy(&from, &to)) {
+        match capture::with(o, |r| r.copy(&from, &to)) {
             Some(()) => Ok(()),
             None => o.give(&Call::Copy { from: from.slice(), to: to.slice() }),
         }
@@ -255,7 +255,7 @@ impl<D: Driver> GpuDevice<D> {
 
     /// What this thread records on this device.
     pub(crate) fn recording(&self) -> Option<Mine> {
-        record::with(self.opened().ok()?, |r| r.mine.clone())
+        capture::with(self.opened().ok()?, |r| r.mine.clone())
     }
     /// Can this thread do work now that belongs to a recording, or to none? Not if it records another.
     pub(crate) fn is_recorded(&self, mine: Option<&Mine>) -> bool {
@@ -263,7 +263,7 @@ impl<D: Driver> GpuDevice<D> {
     }
     /// Runs `f` as if this thread recorded nothing.
     pub(crate) fn unrecorded<T>(&self, f: impl FnOnce() -> T) -> T {
-        record::unrecorded(f)
+        capture::unrecorded(f)
     }
     /// # Errors
     /// `Unsupported` if this thread records: numbers are not there before the work is done.

@@ -3,12 +3,12 @@
 //! [`Gpu<D>`](Gpu) knows tensors' memory, which kernel does a kind of work, and nothing of the device behind the driver `D`.
 //!
 //! * `device.rs`: a device, opened once; its compiled kernels, by their keys.
-//! * `pool.rs`: memory, counted, limited, and kept for the next tensor.
-//! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `chain.rs`: maps in a row are one kernel.
-//! * `tune.rs`: how products are cut into pieces, found out by trying.
-//! * `record.rs`: work that is done again without the program that asked for it.
+//! * `allocator.rs`: memory, counted, limited, and kept for the next tensor.
+//! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `fusion.rs`: maps in a row are one kernel.
+//! * `tune`: how products are cut into pieces, found out by trying.
+//! * `capture.rs`: work that is done again without the program that asked for it.
 //! * `update.rs`: optimiser steps, all parameters in few launches.
-//! * `vendor.rs`: products by the library of the device's vendor, where that is allowed and faster.
+//! * `cublaslt.rs`: products by the library of the device's vendor, where that is allowed and faster.
 //! * `backend.rs`: each kind of work, as launches of the library's kernels.
 //!
 //! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
@@ -19,23 +19,23 @@
 
 #![forbid(unsafe_code)]
 
+mod allocator;
 mod backend;
 mod buffer;
-mod chain;
-mod chains;
+mod capture;
+mod cublaslt;
 mod device;
-mod fast;
-mod how;
-mod pool;
+mod fusion;
+mod gemm_fast;
+mod probe_f64_mma;
 mod range;
-mod record;
+mod strategy;
 mod tune;
 mod update;
-mod vendor;
 
 pub use buffer::GpuBuffer;
+pub use capture::Graph;
 pub use device::GpuDevice;
-pub use record::Graph;
 
 use elinvar_driver::Driver;
 use std::fmt;

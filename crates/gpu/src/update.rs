@@ -6,8 +6,8 @@ use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use elinvar_core::Result;
 use elinvar_driver::Driver;
-use elinvar_kernel::library::Work;
-use elinvar_kernel::library::update::{self, Alike, Change, Item};
+use elinvar_gpu_kernels::elementwise::update::{self, Alike, Change, Item};
+use elinvar_gpu_kernels::launch::Work;
 use elinvar_ops::backend::UpdateItem;
 
 /// Items of a launch, at most: each stands in the kernel.

@@ -7,11 +7,10 @@
 //!
 //! From the bottom up:
 //! * [`ir`]: the data. [`arith`]: the arithmetic of scalars. [`text`]: the text form, printed and read.
-//! * [`build`]: writing kernels so that they read like code. [`lane`]: the catalogue's formulas as kernels' code.
+//! * [`builder`]: writing kernels so that they read like code. [`lane`]: the catalogue's formulas as kernels' code.
 //! * [`verify`]: what an emitter need not ask again. [`interp`]: the definition, run; it also finds races.
 //! * [`pass`]: rewriting without changing a bit.
 //! * [`emit`]: translation, a folder per target.
-//! * [`library`]: the kernels of elinvar, as functions from a description to a kernel and its launches.
 //!
 //! Decisions:
 //! * **Memory has more types than arithmetic.** 16-bit floats and bytes are widened by loads and rounded or cut by
@@ -30,12 +29,12 @@
 #![forbid(unsafe_code)]
 
 pub mod arith;
-pub mod build;
+pub mod builder;
 pub mod emit;
 pub mod interp;
 pub mod ir;
 pub mod lane;
-pub mod library;
+
 pub mod pass;
 pub mod text;
 pub mod verify;

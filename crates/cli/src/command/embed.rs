@@ -1,10 +1,10 @@
 //! `elinvar embed`
 
-use crate::Verdict;
 use crate::args::Embed;
 use elinvar::nn::data::{Encoded, Padding, Tokenize, Tokenizer};
 use elinvar::nn::models::Bert;
 use elinvar::{Any, Device, Error, Result, Tensor, no_grad, try_run};
+use elinvar_cli_support::Verdict;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, ErrorKind, Read, Write};
@@ -64,8 +64,8 @@ pub fn run(args: &Embed, out: &mut dyn Write) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
-/// How many tokens of a sentence Sentence Transformers reads with this model, if its own file tells: that goes before
-/// what the tokenizer's file says.
+/// How many tokens of a sentence Sentence Transformers reads with this model, if its own file
+/// tells: that goes before what the tokenizer's file says.
 fn max_seq_length(model: &Path) -> Result<Option<usize>> {
     #[derive(Deserialize)]
     struct Config {
@@ -82,7 +82,8 @@ fn max_seq_length(model: &Path) -> Result<Option<usize>> {
     }
 }
 
-/// Sentences that go through the model together: of similar length, so that little is padding. Padding changes no bit.
+/// Sentences that go through the model together: of similar length, so that little is padding.
+/// Padding changes no bit.
 fn batches(rows: &[Vec<u32>]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&i| rows[i].len());

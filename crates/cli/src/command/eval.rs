@@ -1,6 +1,5 @@
 //! `elinvar eval`
 
-use crate::Verdict;
 use crate::args::Eval;
 use crate::network::{Network, TEST_PART, described};
 use elinvar::nn::data::digits;
@@ -8,6 +7,7 @@ use elinvar::nn::models::digit_pairs;
 use elinvar::nn::train::evaluate;
 use elinvar::nn::{Module, Strict};
 use elinvar::{Device, Result, io};
+use elinvar_cli_support::Verdict;
 use std::io::Write;
 
 /// Loads the weights and prints what `train` printed in the end.

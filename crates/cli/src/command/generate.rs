@@ -1,11 +1,11 @@
 //! `elinvar generate`
 
-use crate::Verdict;
 use crate::args::{Generate, Sampling};
 use elinvar::nn::data::{Tokenize, Tokenizer};
 use elinvar::nn::generate::{CausalLm, Limits, Sampler, generate};
 use elinvar::nn::models::{Gpt2, Llama, model_type};
 use elinvar::{Any, Device, Error, Result};
+use elinvar_cli_support::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
 

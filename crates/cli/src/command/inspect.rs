@@ -1,11 +1,12 @@
 //! `elinvar inspect`
 //!
-//! Tensors are read one at a time, and only if their numbers are asked for: the headers alone tell the rest.
+//! Tensors are read one at a time, and only if their numbers are asked for: the headers alone tell
+//! the rest.
 
-use crate::Verdict;
 use crate::args::Inspect;
 use elinvar::io::{StoredType, TensorFile, TensorInfo};
 use elinvar::{Error, HostData, Result, Scalar};
+use elinvar_cli_support::Verdict;
 use serde::Serialize;
 use std::io::Write;
 
@@ -194,7 +195,8 @@ fn plain(text: &str) -> String {
     }
 }
 
-/// Columns of equal width; text to the left, and numbers, which are all from the fourth on, to the right.
+/// Columns of equal width; text to the left, and numbers, which are all from the fourth on, to the
+/// right.
 fn table(rows: &[Vec<String>], out: &mut dyn Write) -> Result<()> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);

@@ -1,12 +1,14 @@
 //! The commands, one file each: `run` does what the command line asks for and writes to `out`.
 
-pub mod bench;
-pub mod completions;
-pub mod conformance;
-pub mod devices;
+#[cfg(feature = "tokenizers")]
 pub mod embed;
 pub mod eval;
+#[cfg(feature = "tokenizers")]
 pub mod generate;
 pub mod inspect;
 pub mod train;
-pub mod ulp;
+#[cfg(not(feature = "tokenizers"))]
+mod without_tokenizers;
+
+#[cfg(not(feature = "tokenizers"))]
+pub use without_tokenizers::{embed, generate};

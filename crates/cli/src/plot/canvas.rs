@@ -1,7 +1,7 @@
 //! A sheet to draw on: rectangles, lines and text, saved as PNG.
 //!
-//! Coordinates are in points from the upper left corner; a point is [`SCALE`] pixels wide, so that the picture is
-//! sharp on dense screens.
+//! Coordinates are in points from the upper left corner; a point is [`SCALE`] pixels wide, so that
+//! the picture is sharp on dense screens.
 
 use elinvar::{Error, Result};
 use std::path::Path;

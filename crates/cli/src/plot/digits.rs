@@ -9,7 +9,7 @@ const SIDE: usize = 8;
 /// Points along each side of one of its pixels.
 const DOT: f32 = 10.0;
 const COLUMNS: usize = 8;
-/// More than this nobody looks at; an untrained model reads hundreds wrongly.
+/// More are not worth a look; an untrained model reads hundreds wrongly.
 const MOST: usize = 96;
 /// From one digit to the next, so that a caption fits below it.
 const STEP_X: f32 = SIDE as f32 * DOT + 28.0;
@@ -17,12 +17,14 @@ const STEP_Y: f32 = SIDE as f32 * DOT + 42.0;
 const MARGIN: f32 = 30.0;
 const HEAD: f32 = 74.0;
 
-/// Draws the digits whose prediction differs from the label into a PNG file; if there are none, it says so.
+/// Draws the digits whose prediction differs from the label into a PNG file; if there are none, it
+/// says so.
 ///
 /// images: [n, 64] from 0 (paper) to 1 (ink), row by row   labels, predictions: [n]
 ///
 /// # Errors
-/// `InvalidArgument` if the three lengths do not belong together; `Io` with the path, if the file cannot be written.
+/// `InvalidArgument` if the three lengths do not belong together; `Io` with the path, if the file
+/// cannot be written.
 pub fn digit_sheet(path: &Path, images: &[f32], labels: &[i64], predictions: &[i64]) -> Result<()> {
     draw(images, labels, predictions)?.save(path)
 }

@@ -1,6 +1,8 @@
-//! The pictures of a training run, as PNG files: the learning curve and the digits that were read wrongly.
+//! The pictures of a training run, as PNG files: the learning curve and the digits that were read
+//! wrongly.
 //!
-//! Drawn with `tiny-skia` and a font inside the program, so nothing has to be installed to make or see them.
+//! Drawn with `tiny-skia` and a font inside the program, so nothing has to be installed to make or
+//! see them.
 
 mod canvas;
 mod curve;

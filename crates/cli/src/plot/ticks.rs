@@ -38,8 +38,8 @@ impl Scale {
         )
     }
 
-    /// A logarithmic axis that spans these positive values; ticks at 1, 2 and 5 times the powers of ten, or at the
-    /// powers alone if there are many.
+    /// A logarithmic axis that spans these positive values; ticks at 1, 2 and 5 times the powers of
+    /// ten, or at the powers alone if there are many.
     pub fn log(low: f64, high: f64) -> Scale {
         let (low, high) = (low / 1.15, high * 1.15);
         let decades = low.log10().floor() as i32..=high.log10().floor() as i32;

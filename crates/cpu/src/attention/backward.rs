@@ -4,19 +4,19 @@
 //! thread through all queries and keys of a key head, queries first, meets both. Where there are fewer key heads than
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
-use super::paired::{self, Blocks, Left, Pairs};
+use super::bf16::{self, Blocks, Left, Pairs};
 use super::scores::{Mask, Masking, Row, Slopes, Weighted};
+use super::tile_kernel::Strided;
 use super::{Heads, Number, Rows, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
-use crate::View;
-use crate::along::float::{Float, each_float};
-use crate::along::stage::Stage;
-use crate::isa::Isa;
-use crate::memory::{Scratch, filled, with_capacity};
-use crate::parallel::try_pieces;
-use crate::simd::reading::read_anywhere;
-use crate::simd::tile::Strided;
-use crate::simd::vector::Kind;
+use crate::lazy::buffer::View;
+use crate::reduce::float::{Float, each_float};
+use crate::reduce::source::Stage;
+use crate::runtime::memory::{Scratch, filled, with_capacity};
+use crate::runtime::parallel::try_pieces;
+use crate::simd::dispatch::run_lanes_on_any_isa;
+use crate::simd::isa::Isa;
+use crate::simd::vector::TermKind;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, HostVec, Result};
@@ -45,7 +45,7 @@ pub(crate) fn attention_grad(
     r: Results<'_>,
 ) -> Result<(HostData, HostData, HostData)> {
     if Sizes::new(&q, &k, &v).empty() {
-        let (to, mask) = (crate::to, mask.map(crate::to));
+        let (to, mask) = (crate::backend::to, mask.map(crate::backend::to));
         let (o, lse, g) = (to(r.o), to(r.lse), to(r.g));
         return Reference::attention_grad(&ReferenceDevice, a, to(q), to(k), to(v), mask, o, lse, g);
     }
@@ -80,17 +80,17 @@ fn backward<C: Number>(
     let z = Sizes::new(q, k, v);
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
-    let kind = paired::kind(d, a, &[q, k, v, &r.g]);
+    let kind = bf16::kind(d, a, &[q, k, v, &r.g]);
     let (k, v) = (Heads::<C>::new(d.isa(), what, k)?, Heads::<C>::new(d.isa(), what, v)?);
     let turned = |x| match kind {
-        Kind::Numbers => turned(d, x, kv_heads),
-        Kind::Pairs => paired::turned(d, x, kv_heads),
+        TermKind::Elements => turned(d, x, kv_heads),
+        TermKind::Bf16Pairs => bf16::turned(d, x, kv_heads),
     };
     let q = Rows::new(d, Heads::new(d.isa(), what, q)?, heads)?;
     let g = Rows::new(d, Heads::new(d.isa(), what, &r.g)?, heads)?;
     let pairs = match kind {
-        Kind::Numbers => None,
-        Kind::Pairs => {
+        TermKind::Elements => None,
+        TermKind::Bf16Pairs => {
             let blocks = |x, wide| Blocks::new(d, x, [heads, z.l, wide]);
             Some([blocks(&q, z.wide_d())?, blocks(&g, z.wide_v())?])
         }
@@ -154,7 +154,7 @@ struct Walk<'a, C: Number> {
     a: &'a Attention,
     z: Sizes,
     /// What is multiplied.
-    kind: Kind,
+    kind: TermKind,
     /// [b, h, l, d], in whole vectors
     q: Rows<'a, C>,
     /// [b, h, l, v], in whole vectors
@@ -175,7 +175,7 @@ struct Walk<'a, C: Number> {
 
 /// Contractions of many rows side by side, whose terms come in portions.
 struct Sums<C> {
-    kind: Kind,
+    kind: TermKind,
     /// Numbers in a row, in whole vectors.
     wide: usize,
     /// The chunk that is being chained.
@@ -185,7 +185,7 @@ struct Sums<C> {
 }
 
 impl<C: Number> Sums<C> {
-    fn new(kind: Kind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
+    fn new(kind: TermKind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
         let total = if terms > CHUNK { rows * wide } else { 0 };
         Ok(Sums { kind, wide, chunk: filled(rows * wide, C::NOTHING)?, total: filled(total, C::NOTHING)? })
     }
@@ -209,15 +209,7 @@ impl<C: Number> Sums<C> {
             let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
             let a = Strided { data: &a.data[done * a.column..], ..a };
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
-            paired::chain(
-                isa,
-                self.kind,
-                [rows, wide, some],
-                a,
-                (&b[done * apart..], apart),
-                (c, wide),
-                fresh,
-            );
+            bf16::chain(isa, self.kind, [rows, wide, some], a, (&b[done * apart..], apart), (c, wide), fresh);
             done += some;
         }
     }
@@ -287,10 +279,10 @@ impl<C: Number> Walk<'_, C> {
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
                     let right = (&keys_turned[key * terms_d..], TILE);
                     let to = (p.as_flattened_mut(), TILE);
-                    paired::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
+                    bf16::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
                     let right = (&values_turned[key * terms_v..], TILE);
                     let to = (ds.as_flattened_mut(), TILE);
-                    paired::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
+                    bf16::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
                         mask.read(isa, z, first, rows, key, count, &mut masked);
                     }
@@ -301,7 +293,7 @@ impl<C: Number> Walk<'_, C> {
                         diagonal: self.a.causal && key == query,
                     };
                     let (shift, weighted) = (&shift, &weighted);
-                    read_anywhere(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
+                    run_lanes_on_any_isa(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
                     if item.dq.is_some() {
                         let (left, terms) = pairs.of_keys(isa, ds, count);
                         dq.add(isa, [0, rows, terms], dq_had, left, self.keys.block(item.kv, key));
@@ -350,7 +342,7 @@ impl<C: Number> Walk<'_, C> {
         let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
         if z.v <= TILE {
             let sums = &mut weighted[..rows];
-            read_anywhere(self.isa, Weighted { y: (y, apart), g, n: z.v, sums });
+            run_lanes_on_any_isa(self.isa, Weighted { y: (y, apart), g, n: z.v, sums });
             return Ok((shift, weighted));
         }
         let mut terms = filled(z.v, C::NOTHING)?;

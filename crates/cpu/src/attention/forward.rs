@@ -1,19 +1,20 @@
 //! The forward: one tile of queries walks over the blocks of keys.
 
-use super::paired::{self, Left, Pairs};
-use super::passing::{self, Passing};
+use super::bf16::{self, Left, Pairs};
+use super::few_queries::{self, Passing};
 use super::scores::{Mask, Masking, Row, Running, Weigh};
 use super::{Heads, Number, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
-use crate::View;
-use crate::along::float::{Float, each_float};
-use crate::gemm::scratch;
-use crate::isa::{Isa, Kernel, dispatch};
-use crate::lane::V;
-use crate::memory::Scratch;
-use crate::simd::reading::read_anywhere;
-use crate::simd::room::{Room, fresh_two};
-use crate::simd::vector::Kind;
+use crate::lazy::buffer::View;
+use crate::reduce::float::{Float, each_float};
+use crate::runtime::memory::Scratch;
+use crate::runtime::output::parallel_fill::fresh_two;
+use crate::runtime::output::uninit::Room;
+use crate::runtime::scratch::scratch;
+use crate::simd::dispatch::run_lanes_on_any_isa;
+use crate::simd::isa::{Isa, Kernel, dispatch};
+use crate::simd::scalar_lane::ScalarLane;
+use crate::simd::vector::TermKind;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, HostVec, Result};
@@ -31,7 +32,7 @@ pub(crate) fn attention(
     mask: Option<View<'_>>,
 ) -> Result<(HostData, HostData)> {
     if Sizes::new(&q, &k, &v).empty() {
-        let to = crate::to;
+        let to = crate::backend::to;
         return Reference::attention(&ReferenceDevice, a, to(q), to(k), to(v), mask.map(to));
     }
     let dtype = q.buffer.dtype();
@@ -51,19 +52,19 @@ fn forward<C: Number>(
 ) -> Result<(HostVec<C>, HostVec<C>)> {
     let z = Sizes::new(q, k, v);
     let (what, kv_heads) = ("attention", z.b * z.j);
-    let kind = paired::kind(d, a, &[q, k, v]);
+    let kind = bf16::kind(d, a, &[q, k, v]);
     let (q, k, v) = (
         Heads::new(d.isa(), what, q)?,
         Heads::<C>::new(d.isa(), what, k)?,
         Heads::<C>::new(d.isa(), what, v)?,
     );
-    let blocks = match (kind, passing::fits(a, &z)) {
-        (Kind::Numbers, true) => Source::Passing(Passing::new(k, v)),
-        (Kind::Numbers, false) => {
+    let blocks = match (kind, few_queries::fits(a, &z)) {
+        (TermKind::Elements, true) => Source::Passing(Passing::new(k, v)),
+        (TermKind::Elements, false) => {
             Source::Kept { keys: turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
         }
-        (Kind::Pairs, _) => {
-            Source::Kept { keys: paired::turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
+        (TermKind::Bf16Pairs, _) => {
+            Source::Kept { keys: bf16::turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
         }
     };
     // Heads whose queries are a tile together.
@@ -94,7 +95,7 @@ struct Tiles<'a, C: Number> {
     a: &'a Attention,
     z: Sizes,
     /// What keys and values hold.
-    kind: Kind,
+    kind: TermKind,
     /// [b, h, l, d]
     q: Heads<'a, C>,
     blocks: Source<'a, C>,
@@ -160,7 +161,7 @@ impl<C: Number> Tiles<'_, C> {
             };
             let right = (right, TILE);
             let to = (tile.as_flattened_mut(), TILE);
-            paired::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
+            bf16::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
             if let Some(mask) = &self.mask {
                 mask.read(isa, z, head * z.l + query, rows, key, count, &mut masked);
             }
@@ -170,7 +171,7 @@ impl<C: Number> Tiles<'_, C> {
                 keys: count,
                 diagonal: self.a.causal && key == query,
             };
-            read_anywhere(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
+            run_lanes_on_any_isa(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
             // Before the first block there are no sums, and no number that a sum begins with changes what it becomes: of -inf, NaN
             // and infinity, the weights say so themselves.
             let fresh = key == 0;
@@ -182,7 +183,7 @@ impl<C: Number> Tiles<'_, C> {
                 Source::Kept { values, .. } => values.block(kv, key),
                 Source::Passing(blocks) => blocks.values(kv * z.s + key, count, &mut *passing),
             };
-            paired::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
+            bf16::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
         }
         dispatch(isa, Close { o: &mut *o, wide, run: &mut run });
         if wide == z.v {
@@ -233,7 +234,7 @@ impl<C: Number> Kernel for Close<'_, C> {
             }
         }
         for (l, &m) in l.iter_mut().zip(&*m) {
-            *l = m + V(*l).log().0;
+            *l = m + ScalarLane(*l).log().0;
         }
     }
 }

@@ -1,32 +1,33 @@
 //! Attention and its gradient: tiles of 64 queries against blocks of 64 keys.
 //!
 //! The definition (`docs/reference/numerics.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
-//! stands in memory. Products of tiles are chains of fma in registers ([`crate::simd::tile`]); between them, every step of
+//! stands in memory. Products of tiles are chains of fma in registers ([`tile_kernel`]); between them, every step of
 //! the definition is a vector loop over a row of 64 scores.
 
 mod backward;
+mod bf16;
+mod few_queries;
 mod forward;
-mod paired;
-mod passing;
 mod scores;
+mod tile_kernel;
 
 pub(crate) use backward::{Results, attention_grad};
 pub(crate) use forward::attention;
 
 use crate::CpuDevice;
-use crate::View;
-use crate::along::float::Float;
-use crate::along::stage::Stage;
 use crate::gemm::{Real, turn};
-use crate::isa::Isa;
-use crate::memory::{Scratch, filled};
-use crate::simd::room::fresh_pieces;
-use crate::simd::tile::{COLUMNS, Tiled};
-use crate::simd::vector::Kind;
+use crate::lazy::buffer::View;
+use crate::reduce::float::Float;
+use crate::reduce::source::Stage;
+use crate::runtime::memory::{Scratch, filled};
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::simd::isa::Isa;
+use crate::simd::vector::TermKind;
+use bf16::Blocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Attention;
-use paired::Blocks;
+use tile_kernel::{COLUMNS, Tiled};
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
 pub(crate) const TILE: usize = ATTENTION_BLOCK;
@@ -192,12 +193,12 @@ enum Terms<'a, C: Number> {
 impl<'a, C: Number> Terms<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, kind: Kind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, kind: TermKind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
         let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMNS));
         let numbers = Rows::new(d, x, heads)?;
         Ok(match kind {
-            Kind::Numbers => Terms::Numbers(numbers, rows),
-            Kind::Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
+            TermKind::Elements => Terms::Numbers(numbers, rows),
+            TermKind::Bf16Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
         })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.

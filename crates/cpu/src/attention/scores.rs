@@ -1,10 +1,10 @@
 //! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
 
 use super::{Number, Sizes, TILE};
-use crate::View;
-use crate::along::stage::Stage;
-use crate::isa::Isa;
-use crate::simd::reading::{Folding, Reading, Reads};
+use crate::lazy::buffer::View;
+use crate::reduce::source::Stage;
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
+use crate::simd::isa::Isa;
 use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
@@ -114,7 +114,7 @@ pub(super) struct Weigh<'a, C> {
 /// What is no key, or not seen, has -inf, whose exponential is computed as a number far too small to be there: Intel's processors take some
 /// hundred cycles for a register in which there is one. It is left out, and set to 0, which it would be.
 #[inline(always)]
-fn weigh<C: Number, M: Folding<C>>(s: &mut Row<C>, shift: C) {
+fn weigh<C: Number, M: ReduceLanes<C>>(s: &mut Row<C>, shift: C) {
     // Below, exponentials round to 0 (`elinvar_ops::math::exp`).
     let (least, zero) = (M::lit(if C::BITS == 32 { -104.0 } else { -746.0 }), M::lit(0.0));
     let mut j = 0;
@@ -122,15 +122,15 @@ fn weigh<C: Number, M: Folding<C>>(s: &mut Row<C>, shift: C) {
         let x = M::load(&s[j..]) - M::splat(shift);
         let gone = x.lt(least);
         M::select(gone, zero, M::select(gone, zero, x).exp()).store(&mut s[j..]);
-        j += M::AT_ONCE;
+        j += M::WIDTH;
     }
 }
 
-impl<C: Number> Reads for Weigh<'_, C> {
+impl<C: Number> LaneKernel for Weigh<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let Running { m, l, alpha } = self.run;
         let mut shift = [C::NOTHING; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
@@ -160,8 +160,8 @@ fn larger<C: Number>(a: C, b: C) -> C {
 
 /// The largest of a row: a maximum has no order.
 #[inline(always)]
-fn largest<C: Number, M: Folding<C>>(s: &Row<C>) -> C {
-    if const { M::AT_ONCE == TILE } {
+fn largest<C: Number, M: ReduceLanes<C>>(s: &Row<C>) -> C {
+    if const { M::WIDTH == TILE } {
         return M::folded(M::load(s).few(Fold::Max), Fold::Max);
     }
     let mut top = *s;
@@ -171,8 +171,8 @@ fn largest<C: Number, M: Folding<C>>(s: &Row<C>) -> C {
 
 /// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add nothing.
 #[inline(always)]
-fn sum<C: Number, M: Folding<C>>(p: &Row<C>) -> C {
-    if const { M::AT_ONCE == TILE } {
+fn sum<C: Number, M: ReduceLanes<C>>(p: &Row<C>) -> C {
+    if const { M::WIDTH == TILE } {
         return M::folded(M::load(p).few(Fold::Sum), Fold::Sum);
     }
     let mut sums = *p;
@@ -210,11 +210,11 @@ pub(super) struct Slopes<'a, C> {
     pub weighted: &'a Row<C>,
 }
 
-impl<C: Number> Reads for Slopes<'_, C> {
+impl<C: Number> LaneKernel for Slopes<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
             self.masking.scores(i, p);
             weigh::<C, M>(p, self.shift[i]);
@@ -235,11 +235,11 @@ pub(super) struct Weighted<'a, C> {
     pub sums: &'a mut [C],
 }
 
-impl<C: Number> Reads for Weighted<'_, C> {
+impl<C: Number> LaneKernel for Weighted<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
-    fn run<L: Reading<C> + Lane, M: Folding<C>, S: Reading<C> + Lane>(self) {
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, sum_of) in self.sums.iter_mut().enumerate() {
             let (y, g) = (&self.y.0[i * self.y.1..][..self.n], &self.g.0[i * self.g.1..][..self.n]);
             // Lanes start from +0, and there are no more terms than half of them.

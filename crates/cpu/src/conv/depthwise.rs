@@ -1,10 +1,10 @@
 //! Convolutions of one channel in a group, of three by three taps, one step apart: planes are read as they lie.
 
-use super::patches::Patches;
+use super::im2col::Patches;
 use crate::CpuDevice;
+use crate::conv::kernels::depthwise3x3::{Planes, TAPS, Windows};
 use crate::gemm::{Finish, Real};
-use crate::simd::planes::{Planes, TAPS, Windows};
-use crate::simd::room::fresh_pieces;
+use crate::runtime::output::parallel_fill::fresh_pieces;
 use elinvar_core::{HostVec, Result};
 
 /// Elements of a piece of work: 256 KiB of f32.

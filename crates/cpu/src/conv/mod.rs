@@ -4,35 +4,36 @@
 //! position). With a stride, the gradient by x is several products: input elements that meet the stride's grid through
 //! the same taps make one. If windows lie apart, all of these are one.
 
-mod apart;
-mod beside;
+mod bf16;
+mod border;
 mod depthwise;
-mod few;
-mod inside;
-mod padded;
-mod paired;
-mod patches;
-mod pixels;
-mod scarce;
+mod direct;
+mod grad_input_nonoverlapping;
+mod grad_sparse;
+mod grad_weight_grouped;
+mod im2col;
+mod implicit_gemm;
+pub(crate) mod kernels;
+mod pad;
 
 use crate::CpuDevice;
-use crate::View;
-use crate::copy::{Elements, elements, own};
 use crate::gemm;
 use crate::gemm::contract::{all, numbers, store};
-use crate::gemm::finish::{Follow, Nothing};
-use crate::gemm::source::copy;
+use crate::gemm::epilogue::{Follow, Nothing};
+use crate::gemm::operand::copy;
 use crate::gemm::{
-    Columns, Extra, Finish, Job, Kept, Kind, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real,
-    Right, Share, product_of_pairs, turn, width,
+    Columns, Extra, Finish, Job, Kept, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real, Right,
+    Share, TermKind, product_of_pairs, turn, width,
 };
-use crate::isa::Isa;
-use crate::memory::{Held, Scratch, filled};
-use crate::parallel::pieces;
-use crate::simd::room::fresh_pieces;
+use crate::layout::copy::{Elements, elements, own};
+use crate::lazy::buffer::View;
+use crate::runtime::memory::{Held, Scratch, filled};
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::parallel::pieces;
+use crate::simd::isa::Isa;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
-use patches::{Patches, Turned, images};
+use im2col::{Patches, Turned, images};
 use std::ops::{Deref, Range};
 
 /// Windows up to which it matters whether weights are packed: more are worth packing them anew each time.
@@ -142,18 +143,19 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
             kept: None,
         })
     })?;
-    let (channels, kind) = (ws[1], paired::kind(d, c.precision, [x, w], ws[1], o));
+    let (channels, kind) = (ws[1], bf16::kind(d, c.precision, [x, w], ws[1], o));
     let xv = planes::<T>(d, x, kind, channels, xs[2..].iter().product())?;
     let wv = planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, kind.terms(channels));
     let k = ws[1..].iter().product();
     let together = together(d, kind, &patches, images * c.groups, o);
-    let kept = if kind == Kind::Numbers && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
-        let place = Place::of_turned(w.layout.offset(), o, k);
-        packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
-    } else {
-        None
-    };
+    let kept =
+        if kind == TermKind::Elements && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
+            let place = Place::of_turned(w.layout.offset(), o, k);
+            packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
+        } else {
+            None
+        };
     let w = kept.map_or(Weights::Lying(&wv), Weights::Packed);
     let job = Windows { patches, images, groups: c.groups, o, w, kind, together };
     let y = T::windows(d, &job, &Follow { e, extra })?;
@@ -167,17 +169,27 @@ pub(crate) struct Windows<'a, T> {
     groups: usize,
     o: usize,
     w: Weights<'a, T>,
-    kind: Kind,
+    kind: TermKind,
     /// What [`together`] says of it.
     together: Option<usize>,
 }
 
-/// Positions of a task, if [`pixels::convolve`] is what windows are best multiplied by. AMX multiplies packed panels alone.
-fn together<T: Real>(d: &CpuDevice, kind: Kind, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
-    if kind == Kind::Pairs && d.isa().has_amx() { None } else { pixels::together(d, p, batch, o) }
+/// Positions of a task, if [`implicit_gemm::convolve`] is what windows are best multiplied by. AMX multiplies packed panels alone.
+fn together<T: Real>(
+    d: &CpuDevice,
+    kind: TermKind,
+    p: &Patches<'_, T>,
+    batch: usize,
+    o: usize,
+) -> Option<usize> {
+    if kind == TermKind::Bf16Pairs && d.isa().has_amx() {
+        None
+    } else {
+        implicit_gemm::together(d, p, batch, o)
+    }
 }
 
-/// Where the weights of a convolution come from. What does not lie as it is used is for those that [`pixels::convolve`] does.
+/// Where the weights of a convolution come from. What does not lie as it is used is for those that [`implicit_gemm::convolve`] does.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, T> {
     /// [group, o, (channel, tap)]
@@ -195,16 +207,16 @@ pub(crate) fn windows<T: Real>(
     finish: &dyn Finish<T>,
 ) -> Result<HostVec<T>> {
     let Windows { ref patches, images, groups, o, w, kind, together } = *job;
-    if let (Weights::Lying(w), Kind::Numbers) = (w, kind) {
+    if let (Weights::Lying(w), TermKind::Elements) = (w, kind) {
         if let Some(windows) = depthwise::of(patches) {
             return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
         }
-        if together.is_none() && few::is_few(patches, o) {
-            return few::few(d, patches, images * groups, groups, o, w, finish);
+        if together.is_none() && direct::is_few(patches, o) {
+            return direct::few(d, patches, images * groups, groups, o, w, finish);
         }
     }
     if let Some(together) = together {
-        return pixels::convolve(d, patches, (images * groups, groups, o), w, kind, together, finish);
+        return implicit_gemm::convolve(d, patches, (images * groups, groups, o), w, kind, together, finish);
     }
     let Weights::Lying(w) = w else { unreachable!("weights that are not turned are for panels alone") };
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
@@ -231,17 +243,18 @@ pub(crate) fn input_grad<T: Real>(
     let (gs, ws) = (g.shape(), w.shape());
     let window = Window::new(c, spatial, &ws[2..], &gs[2..]);
     let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
-    let kind = paired::kind(d, c.precision, [g, w], o, channels);
+    let kind = bf16::kind(d, c.precision, [g, w], o, channels);
     let (gv, wv) = (planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
-    if kind == Kind::Numbers
+    if kind == TermKind::Elements
         && c.groups == 1
         && window.stride == [1; 3]
-        && let Some(dx) = scarce::input_grad(d, &window, &gv, &wv, [images, o, channels])?
+        && let Some(dx) = grad_sparse::input_grad(d, &window, &gv, &wv, [images, o, channels])?
     {
         return store(d, dx, g.buffer.dtype());
     }
-    if kind == Kind::Numbers && apart::is_apart(&window) {
-        let dx = apart::input_grad(d, &window, &gv, &wv, [images, c.groups, o, channels])?;
+    if kind == TermKind::Elements && grad_input_nonoverlapping::is_apart(&window) {
+        let dx =
+            grad_input_nonoverlapping::input_grad(d, &window, &gv, &wv, [images, c.groups, o, channels])?;
         return store(d, dx, g.buffer.dtype());
     }
     let mut parts = Vec::new();
@@ -272,7 +285,7 @@ pub(crate) fn input_grad<T: Real>(
         }
         .simple();
         let area = window.taps.iter().product();
-        let all = which.len() == area && kind == Kind::Numbers;
+        let all = which.len() == area && kind == TermKind::Elements;
         let turned;
         let together = together(d, kind, &patches, images * c.groups, channels);
         let w = if all && together.is_some() {
@@ -280,8 +293,8 @@ pub(crate) fn input_grad<T: Real>(
         } else {
             let numbers = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
             turned = match kind {
-                Kind::Numbers => numbers,
-                Kind::Pairs => paired::of_numbers(d, &numbers, o, which.len())?,
+                TermKind::Elements => numbers,
+                TermKind::Bf16Pairs => bf16::of_numbers(d, &numbers, o, which.len())?,
             };
             Weights::Lying(&turned)
         };
@@ -364,18 +377,18 @@ pub(crate) fn weight_grad<T: Real>(
     let window = Window::new(c, &xs[2..], taps, &gs[2..]);
     let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
     // Terms are positions, of which a pair would have another partner under the next tap; so images make pairs.
-    let kind = paired::kind(d, c.precision, [x, g], xs[0], o);
+    let kind = bf16::kind(d, c.precision, [x, g], xs[0], o);
     let images = kind.terms(xs[0]);
     let xv = planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;
     let gv = planes::<T>(d, g, kind, xs[0], gs[1..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, channels);
-    if kind == Kind::Numbers && beside::is_beside(&patches, c.groups, o) {
-        let dw = beside::weight_grad(d, &patches, &gv, images, c.groups, o)?;
+    if kind == TermKind::Elements && grad_weight_grouped::is_beside(&patches, c.groups, o) {
+        let dw = grad_weight_grouped::weight_grad(d, &patches, &gv, images, c.groups, o)?;
         return store(d, dw, x.buffer.dtype());
     }
-    if kind == Kind::Numbers
+    if kind == TermKind::Elements
         && c.groups == 1
-        && let Some(dw) = scarce::weight_grad(d, &patches, &gv, images, o)?
+        && let Some(dw) = grad_sparse::weight_grad(d, &patches, &gv, images, o)?
     {
         return store(d, dw, x.buffer.dtype());
     }
@@ -495,13 +508,13 @@ fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], Scra
 fn planes<'a, T: Real>(
     d: &CpuDevice,
     v: &View<'a>,
-    kind: Kind,
+    kind: TermKind,
     planes: usize,
     size: usize,
 ) -> Result<Loaded<&'a [T], Scratch<T>>> {
     match kind {
-        Kind::Numbers => load(d, v),
-        Kind::Pairs => paired::of_view(d, v, planes, size).map(Loaded::Copied),
+        TermKind::Elements => load(d, v),
+        TermKind::Bf16Pairs => bf16::of_view(d, v, planes, size).map(Loaded::Copied),
     }
 }
 

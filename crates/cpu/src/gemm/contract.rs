@@ -1,10 +1,10 @@
 //! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), from views.
 
-use super::finish::Follow;
-use super::{Extra, Finish, Job, Kind, Matrix, Prepacked, Real, Share, product, split_k, tiny};
+use super::epilogue::Follow;
+use super::{Extra, Finish, Job, Matrix, Prepacked, Real, Share, TermKind, product, split_k, tiny};
 use crate::CpuDevice;
-use crate::View;
-use crate::convert;
+use crate::elementwise::convert;
+use crate::lazy::buffer::View;
 use elinvar_core::{DType, Error, HostData, HostVec, Layout, Precision, Result};
 use elinvar_ops::backend::Epilogue;
 
@@ -79,7 +79,7 @@ pub(super) fn run<T: Real>(
         Some(_) => Share::Kept,
         None => super::share::<T>(d, [batch, m, k, n]),
     };
-    let kind = Kind::Numbers;
+    let kind = TermKind::Elements;
     product(d, &Job { batch, m, k, n, left, right, finish, share, kind })
 }
 

@@ -3,11 +3,11 @@
 //! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
 //! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
 
-use super::{After, Kind, Matrix, Panels, Real, Right, are_finite, each, width};
+use super::{After, Matrix, Panels, Real, Right, TermKind, are_finite, each, width};
 use crate::CpuDevice;
-use crate::isa::Isa;
-use crate::memory::{self, Held, filled};
+use crate::runtime::memory::{self, Held, filled};
 use crate::simd::LINE;
+use crate::simd::isa::Isa;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
 use std::ops::Range;
@@ -60,7 +60,7 @@ pub(crate) struct Prepacked {
 /// BERT model with 2048 rows 1.5 to 10 %, by processor.
 const ROWS: usize = 2048;
 /// Rows up to which a product that reads a matrix as it lies hardly packs it.
-const FEW_ROWS: usize = *super::broad::ROWS.end();
+const FEW_ROWS: usize = *super::small_m::ROWS.end();
 /// Uses of a matrix from which it is packed unasked: by then, not having packed it has cost about as much as packing it does.
 const PATIENCE: u32 = 8;
 /// Uses that a product of more than [`FEW_ROWS`] counts for: it packs the matrix, and a tall one does on each thread.
@@ -243,6 +243,6 @@ impl<'a, T> Kept<'a, T> {
         // All chunks before this one are whole.
         let data = &self.data[terms.start * self.padded + cols.start * k..];
         let after = After { is_far: true, ..After::NOTHING };
-        Panels { data, step: w, across: w * k, kind: Kind::Numbers, after }
+        Panels { data, step: w, across: w * k, kind: TermKind::Elements, after }
     }
 }

@@ -1,16 +1,16 @@
 //! f32 and f64, as contractions see them.
 
-use super::scratch::Shelf;
-use super::source::Numbers;
-use super::{Finish, Matrix, contract, pairs};
+use super::operand::Numbers;
+use super::{Finish, Matrix, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, Windows};
-use crate::simd::reading::Read;
-use crate::simd::vector::Registers;
+use crate::runtime::scratch::Shelf;
+use crate::simd::dispatch::SimdFloat;
+use crate::simd::vector::SimdElement;
 use elinvar_core::{HostData, HostVec, Precision, Result};
 
 /// f32 or f64: a type in which contractions are computed.
-pub(crate) trait Real: Registers + Read {
+pub(crate) trait Real: SimdElement + SimdFloat {
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
     /// Memory of this thread for use in between.
@@ -71,7 +71,7 @@ impl Real for f32 {
         finish: &dyn Finish<f32>,
     ) -> Result<HostVec<f32>> {
         let fast = match p {
-            Precision::Fast => pairs::products(d, sizes, left, right, finish)?,
+            Precision::Fast => bf16::products(d, sizes, left, right, finish)?,
             Precision::Exact => None,
         };
         match fast {

@@ -4,13 +4,13 @@
 //!
 //! How it can be wrong: by an order of chunks that depends on who was ready first. They wait in memory, each in its place.
 
-use super::finish::NARROW;
+use super::epilogue::NARROW;
 use super::kernels::{Dots, dots};
-use super::source::Columns;
+use super::operand::Columns;
 use super::{Finish, Matrix, Nothing, PER_NS, Real, WORTH, contract, each, height, width};
 use crate::CpuDevice;
-use crate::memory::filled;
-use crate::parallel::pieces;
+use crate::runtime::memory::filled;
+use crate::runtime::parallel::pieces;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
 use std::mem::discriminant;

@@ -3,8 +3,9 @@
 
 use super::{Finish, Matrix, Numbers, PER_NS, Real};
 use crate::CpuDevice;
-use crate::isa::{Copies, Kernel, dispatch};
-use crate::simd::room::{Room, fresh_pieces};
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::uninit::Room;
+use crate::simd::isa::{IsaTargets, Kernel, dispatch};
 use elinvar_core::{HostVec, Result};
 
 /// Products of a batch, at least; results and terms of each, at most.
@@ -62,7 +63,8 @@ struct Tiny<'a, T> {
 impl<T: Real> Kernel for Tiny<'_, T> {
     type Out = ();
     // Of f64, which is seldom multiplied so, there is none for AVX-512. Without that of f32, ten thousand of 4 x 4 by 4 took 6 to 12 % longer.
-    const COPIES: Copies = if size_of::<T>() > size_of::<f32>() { Copies::Middle } else { Copies::Fma };
+    const TARGETS: IsaTargets =
+        if size_of::<T>() > size_of::<f32>() { IsaTargets::Avx2OrNeon } else { IsaTargets::AllWithFma };
     #[inline(always)]
     fn run(self) {
         let [_, k, n] = self.sizes;

@@ -2,13 +2,14 @@
 
 use super::{Even, Plane, Taps, divisor, lanes};
 use crate::CpuDevice;
-use crate::along::float::{FEW, Float, each_float};
-use crate::along::stage::Stage;
-use crate::buffer::View;
-use crate::isa::{Isa, Kernel, formula, formula_or_plain};
-use crate::memory::filled;
-use crate::parallel::try_pieces;
-use crate::simd::room::{Room, fresh_pieces};
+use crate::lazy::buffer::View;
+use crate::reduce::float::{FEW, Float, each_float};
+use crate::reduce::source::Stage;
+use crate::runtime::memory::filled;
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::uninit::Room;
+use crate::runtime::parallel::try_pieces;
+use crate::simd::isa::{Isa, Kernel, dispatch_formula, dispatch_formula_or_plain};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};
@@ -321,7 +322,7 @@ pub(super) fn average<C: Float>(
             let x = if n == 0 { &[] } else { x.block(d.isa(), plane_at, n, n, &mut buffer) };
             let (terms, many, columns) = (&mut terms, &mut many, &mut columns[..]);
             let averages = Averages { plane, even, isa: d.isa(), x, y, terms, many, columns };
-            formula::<C, _>(d.isa(), averages);
+            dispatch_formula::<C, _>(d.isa(), averages);
         }
         Ok::<(), Error>(())
     })?;
@@ -482,7 +483,10 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
             let dx = room.zeroed(n, C::NOTHING);
             let (holders, divisors) = (&holders, &divisors[..]);
             let (shares, columns) = (&mut shares[..], &mut columns[..]);
-            formula_or_plain::<C, _>(d.isa(), Shares { plane, holders, g, divisors, shares, columns, dx });
+            dispatch_formula_or_plain::<C, _>(
+                d.isa(),
+                Shares { plane, holders, g, divisors, shares, columns, dx },
+            );
         }
         Ok(())
     })

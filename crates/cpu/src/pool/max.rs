@@ -1,14 +1,15 @@
 //! The largest elements of windows, and where they are: two results, of which mostly the first is all that anybody reads.
 
+use super::kernels;
 use super::{Even, Plane, Taps, lanes};
 use crate::CpuDevice;
-use crate::along::float::Float;
-use crate::along::stage::{Number, Stage};
-use crate::buffer::View;
-use crate::isa::{Isa, Kernel, formula};
-use crate::memory::filled;
-use crate::simd::pools;
-use crate::simd::room::{Room, fresh_pieces};
+use crate::lazy::buffer::View;
+use crate::reduce::float::Float;
+use crate::reduce::source::{Number, Stage};
+use crate::runtime::memory::filled;
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::uninit::Room;
+use crate::simd::isa::{Isa, Kernel, dispatch_formula};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
 use std::ops::Range;
 
@@ -30,44 +31,44 @@ pub(super) fn of_dtype(
     ) -> Result<HostData> {
         if places {
             let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, i64>| {
-                formula::<T, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
             };
             return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
         }
         let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, T>| {
-            formula::<T, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+            dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
         };
         store(max(d, x, planes, plane, &each)?)
     }
     match x.buffer.dtype() {
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(windows) = two_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
-                if !(pools::is_calm(d.isa(), x) && pools::largest(d.isa(), &windows, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+                if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(apart) = far_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
-                if !(pools::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
         DType::F32 | DType::F16 | DType::BF16 if let Some(apart) = far_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
-                if !(pools::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
                 }
             };
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))
         }
         DType::F32 | DType::F16 | DType::BF16 if let Some(windows) = two_apart(plane) => {
             let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
-                if !(pools::is_calm(d.isa(), x) && pools::largest(d.isa(), &windows, x, y)) {
-                    formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
+                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
                 }
             };
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))
@@ -84,7 +85,7 @@ pub(super) fn of_dtype(
 }
 
 /// The windows of a plane that has one axis or two, and enough of them two apart and two or three wide.
-fn two_apart(plane: &Plane) -> Option<pools::Windows> {
+fn two_apart(plane: &Plane) -> Option<kernels::Windows> {
     /// So many that most of them fill registers.
     const ENOUGH: usize = 8;
     let even = Even::find(&plane.axes[2]);
@@ -96,8 +97,9 @@ fn two_apart(plane: &Plane) -> Option<pools::Windows> {
     if !(flat && some && small) || plane.axes[2].get(even.from).filter(narrow).is_none() {
         return None;
     }
-    let spans = |taps: &[Taps]| taps.iter().map(|t| pools::Span { first: t.first, count: t.count }).collect();
-    Some(pools::Windows {
+    let spans =
+        |taps: &[Taps]| taps.iter().map(|t| kernels::Span { first: t.first, count: t.count }).collect();
+    Some(kernels::Windows {
         width: plane.size[2],
         lines: spans(&plane.axes[1]),
         apart: plane.dilation[1],
@@ -119,15 +121,15 @@ fn far_apart(plane: &Plane) -> Option<usize> {
     let count = columns.first()?.count;
     let span = (columns.len() - 1) * step + count;
     let lines = |axis: usize| plane.axes[axis].iter().map(|t| t.count).max();
-    let few = lines(0)? * lines(1)? <= LINES && (pools::LANES..=COLUMNS).contains(&span);
+    let few = lines(0)? * lines(1)? <= LINES && (kernels::LANES..=COLUMNS).contains(&span);
     // Places are counted in 32 bits.
     let small = i32::try_from(plane.len()).is_ok();
     (all && step > NEAR && count > NEAR && few && small).then_some(step)
 }
 
 /// The windows of a calm plane that are `step` apart: the largest of each column of a row of windows, register by register, then those of each
-/// window. As [`pools::largest`], it may say that it does not. Element by element, 8 x 8 of planes of 56 x 56 took four times as long.
-fn by_columns<O: pools::Outcome>(
+/// window. As [`kernels::largest`], it may say that it does not. Element by element, 8 x 8 of planes of 56 x 56 took four times as long.
+fn by_columns<O: kernels::Outcome>(
     isa: Isa,
     plane: &Plane,
     step: usize,
@@ -145,13 +147,13 @@ fn by_columns<O: pools::Outcome>(
                 lines[n] = e as u32;
                 n += 1;
             });
-            if !pools::columns(isa, x, &lines[..n], best, found) {
+            if !kernels::columns(isa, x, &lines[..n], best, found) {
                 return false;
             }
             y.extend(plane.axes[2].len(), |window| {
                 let columns = window * step..window * step + c.count;
                 let (best, found) = (&best[columns.clone()], &found[columns.clone()]);
-                let (largest, place) = pools::first_largest(best, found, columns.start as u32);
+                let (largest, place) = kernels::first_largest(best, found, columns.start as u32);
                 O::of(largest, place as usize)
             });
         }

@@ -1,14 +1,16 @@
 //! Pools over the last one to three axes: one plane after another, its windows cut to the plane beforehand.
 
 mod average;
+mod kernels;
 mod max;
 
 pub(crate) use average::avg_pool_grad;
 
-use crate::along::float::{Float, each_float};
-use crate::along::stage::Stage;
-use crate::buffer::{CpuBuffer, View};
-use crate::{Cpu, CpuDevice, host};
+use crate::backend::host;
+use crate::lazy::buffer::{CpuBuffer, View};
+use crate::reduce::float::{Float, each_float};
+use crate::reduce::source::Stage;
+use crate::{Cpu, CpuDevice};
 use elinvar_core::Result;
 use elinvar_core::host::with_capacity;
 use elinvar_ops::backend::{self, Pool, PoolKind, Windows};

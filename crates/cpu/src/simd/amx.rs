@@ -6,7 +6,7 @@
 //! subnormal operands and results as zero.
 //!
 //! The compiler has no stable name for these instructions, so they stand here as assembly. How it can be wrong: by reading or writing
-//! beside what its [`Stretch`]es and its sums say, which is all that it reads and writes.
+//! beside what its [`AmxOperands`]es and its sums say, which is all that it reads and writes.
 #![allow(unsafe_code, reason = "instructions that the compiler has no name for, and a system call")]
 
 use std::arch::asm;
@@ -14,14 +14,14 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 /// Rows of a register, and pairs, or columns, of a row: a line.
-pub(crate) const SIDE: usize = 16;
+pub(crate) const AMX_ROWS: usize = 16;
 /// Bytes of a row.
-const LINE: usize = 64;
+const AMX_ROW_BYTES: usize = 64;
 
 /// Does the processor have these registers?
-pub(crate) fn is_there() -> bool {
-    static THERE: OnceLock<bool> = OnceLock::new();
-    *THERE.get_or_init(|| {
+pub(crate) fn is_present() -> bool {
+    static DETECTED: OnceLock<bool> = OnceLock::new();
+    *DETECTED.get_or_init(|| {
         use std::arch::x86_64::__cpuid_count as cpuid;
         // Volume 2, `CPUID`: leaf 7 has the instructions, leaf 29 the sizes of the registers.
         const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
@@ -31,62 +31,62 @@ pub(crate) fn is_there() -> bool {
         }
         let sizes = cpuid(0x1d, 1);
         let (registers, row, rows) = (sizes.ebx >> 16, sizes.ebx & 0xffff, sizes.ecx & 0xffff);
-        registers >= 8 && row as usize >= LINE && rows as usize >= SIDE
+        registers >= 8 && row as usize >= AMX_ROW_BYTES && rows as usize >= AMX_ROWS
     })
 }
 
 /// May they be used? The system is asked, once: their 8 KiB make each interrupted thread's state larger, so it must be.
 #[cfg(target_os = "linux")]
-pub(crate) fn is_allowed() -> bool {
-    static ALLOWED: OnceLock<bool> = OnceLock::new();
+pub(crate) fn is_permitted() -> bool {
+    static PERMITTED: OnceLock<bool> = OnceLock::new();
     // Documentation/arch/x86/xstate.rst of Linux: the permission that a process asks for is that of all its threads.
     const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_ulong = 18;
-    *ALLOWED.get_or_init(|| {
+    *PERMITTED.get_or_init(|| {
         // SAFETY: it takes two numbers, and touches no memory of ours.
-        is_there()
+        is_present()
             && unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) } == 0
     })
 }
 
 /// Where nobody says how to ask, they may not.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn is_allowed() -> bool {
+pub(crate) fn is_permitted() -> bool {
     false
 }
 
-/// Pairs that lie evenly: of two blocks of rows of the left factor, and of [`SIDE`] pairs after the other of two blocks of columns of
+/// Pairs that lie evenly: of two blocks of rows of the left factor, and of [`AMX_ROWS`] pairs after the other of two blocks of columns of
 /// the right one, whose second block lies behind the first.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Stretch {
+pub(crate) struct AmxOperands {
     /// The blocks' first rows, and how many bytes rows are apart.
     pub(crate) left: [*const u8; 2],
     pub(crate) down: usize,
     /// The first pair's columns, and how many bytes pairs are apart.
     pub(crate) right: *const u8,
     pub(crate) across: usize,
-    /// How many times [`SIDE`] pairs.
+    /// How many times [`AMX_ROWS`] pairs.
     pub(crate) count: usize,
 }
 
-impl Stretch {
+impl AmxOperands {
     /// No pairs.
-    pub(crate) const NONE: Stretch =
-        Stretch { left: [std::ptr::null(); 2], down: 0, right: std::ptr::null(), across: 0, count: 0 };
+    pub(crate) const NONE: AmxOperands =
+        AmxOperands { left: [std::ptr::null(); 2], down: 0, right: std::ptr::null(), across: 0, count: 0 };
 }
 
 /// Rows and columns of a square's sums.
-pub(crate) const SQUARE: usize = 2 * SIDE;
+pub(crate) const MACRO_TILE: usize = 2 * AMX_ROWS;
 
 /// Room for the sums of a square, row by row. Clearing it for each tile was 2.5 % of attention.
-pub(crate) type Sums = MaybeUninit<[f32; SQUARE * SQUARE]>;
+pub(crate) type MacroTileSums = MaybeUninit<[f32; MACRO_TILE * MACRO_TILE]>;
 
 /// How the registers are divided (volume 1, section 18.3): 0 to 3 have the sums, 4 and 5 rows of the left factor, 6 and 7 columns of the
 /// right one. A register of no rows has no columns
 /// either, and must not be named.
 #[repr(C, align(64))]
-struct Shapes {
+struct TileConfig {
     palette: u8,
     start: u8,
     reserved: [u8; 14],
@@ -94,19 +94,28 @@ struct Shapes {
     rows: [u8; 16],
 }
 
-/// Writes the sums of `rows` rows, at most [`SQUARE`], and as many columns: `sums[r * SQUARE + c]`, of the pairs of one stretch after the
+/// Writes the sums of `rows` rows, at most [`MACRO_TILE`], and as many columns: `sums[r * MACRO_TILE + c]`, of the pairs of one stretch after the
 /// other. Nothing is written below them.
 ///
 /// # Safety
-/// The registers are allowed ([`is_allowed`]). In each stretch with a count that is not 0, `left[0]` points to `min(rows, SIDE)` rows, and
-/// `left[1]` to the others, if there are others, `down` apart, of `count * SIDE` pairs; `right` to as many times 32 columns, `across`
+/// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0, `left[0]` points to `min(rows, AMX_ROWS)` rows, and
+/// `left[1]` to the others, if there are others, `down` apart, of `count * AMX_ROWS` pairs; `right` to as many times 32 columns, `across`
 /// apart.
-pub(crate) unsafe fn square(rows: usize, stretches: &[Stretch; 2], sums: &mut Sums) {
-    let (first, second) = (rows.min(SIDE) as u8, rows.saturating_sub(SIDE) as u8);
-    let mut shapes = Shapes { palette: 1, start: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
-    shapes.rows[..8].copy_from_slice(&[first, first, second, second, first, second, SIDE as u8, SIDE as u8]);
+pub(crate) unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut MacroTileSums) {
+    let (first, second) = (rows.min(AMX_ROWS) as u8, rows.saturating_sub(AMX_ROWS) as u8);
+    let mut shapes = TileConfig { palette: 1, start: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
+    shapes.rows[..8].copy_from_slice(&[
+        first,
+        first,
+        second,
+        second,
+        first,
+        second,
+        AMX_ROWS as u8,
+        AMX_ROWS as u8,
+    ]);
     for (bytes, rows) in shapes.bytes.iter_mut().zip(shapes.rows) {
-        *bytes = if rows > 0 { LINE as u16 } else { 0 };
+        *bytes = if rows > 0 { AMX_ROW_BYTES as u16 } else { 0 };
     }
     let from = stretches.as_ptr();
     macro_rules! sum {
@@ -167,7 +176,7 @@ pub(crate) unsafe fn square(rows: usize, stretches: &[Stretch; 2], sums: &mut Su
             }
         };
     }
-    const { assert!(size_of::<Stretch>() == 48 && size_of::<Shapes>() == 64) };
+    const { assert!(size_of::<AmxOperands>() == 48 && size_of::<TileConfig>() == 64) };
     if second == 0 {
         sum!(,);
     } else {
@@ -198,37 +207,45 @@ mod tests {
 
     #[test]
     fn sums_are_as_the_manual_defines_them() {
-        if !is_allowed() {
+        if !is_permitted() {
             eprintln!("skipped: this processor has no AMX, or the system does not allow it");
             return;
         }
-        const PAIRS: usize = 3 * SIDE;
+        const PAIRS: usize = 3 * AMX_ROWS;
         let number = |i: usize| bf16::from_f32(((i * 7919) % 1013) as f32 / 300.0 - 1.7);
-        let left: Vec<[bf16; 2]> = (0..SQUARE * PAIRS).map(|i| [number(2 * i), number(2 * i + 1)]).collect();
-        let right: Vec<[bf16; 2]> = (0..PAIRS * SQUARE).map(|i| [number(3 * i + 5), number(5 * i)]).collect();
+        let left: Vec<[bf16; 2]> =
+            (0..MACRO_TILE * PAIRS).map(|i| [number(2 * i), number(2 * i + 1)]).collect();
+        let right: Vec<[bf16; 2]> =
+            (0..PAIRS * MACRO_TILE).map(|i| [number(3 * i + 5), number(5 * i)]).collect();
         for rows in [1, 15, 16, 17, 32] {
-            let at = |pairs: usize, count: usize| Stretch {
-                left: [0, SIDE].map(|r| left[(r * PAIRS + pairs).min(left.len() - 1)..].as_ptr().cast()),
+            let at = |pairs: usize, count: usize| AmxOperands {
+                left: [0, AMX_ROWS].map(|r| left[(r * PAIRS + pairs).min(left.len() - 1)..].as_ptr().cast()),
                 down: PAIRS * 4,
-                right: right[pairs * SQUARE..].as_ptr().cast(),
-                across: SQUARE * 4,
+                right: right[pairs * MACRO_TILE..].as_ptr().cast(),
+                across: MACRO_TILE * 4,
                 count,
             };
-            for stretches in [[at(0, 3), Stretch::NONE], [at(0, 2), at(2 * SIDE, 1)]] {
-                let mut sums = Sums::new([f32::NAN; SQUARE * SQUARE]);
+            for stretches in [[at(0, 3), AmxOperands::NONE], [at(0, 2), at(2 * AMX_ROWS, 1)]] {
+                let mut sums = MacroTileSums::new([f32::NAN; MACRO_TILE * MACRO_TILE]);
                 // SAFETY: the registers are allowed; both factors have 48 pairs, of 32 rows and of 32 columns.
-                unsafe { square(rows, &stretches, &mut sums) };
+                unsafe { macro_tile(rows, &stretches, &mut sums) };
                 // SAFETY: they were written above.
                 let sums = unsafe { sums.assume_init() };
                 for r in 0..rows {
-                    for c in 0..SQUARE {
+                    for c in 0..MACRO_TILE {
                         let of = |i: usize| {
-                            let l: Vec<_> = (0..SIDE).map(|p| left[r * PAIRS + i * SIDE + p]).collect();
-                            let r: Vec<_> = (0..SIDE).map(|p| right[(i * SIDE + p) * SQUARE + c]).collect();
+                            let l: Vec<_> =
+                                (0..AMX_ROWS).map(|p| left[r * PAIRS + i * AMX_ROWS + p]).collect();
+                            let r: Vec<_> =
+                                (0..AMX_ROWS).map(|p| right[(i * AMX_ROWS + p) * MACRO_TILE + c]).collect();
                             (l, r)
                         };
                         let want = (0..3).map(of).fold(0.0, |sum, (l, r)| defined(&l, &r, sum));
-                        assert_eq!(sums[r * SQUARE + c].to_bits(), want.to_bits(), "{rows} rows: {r}, {c}");
+                        assert_eq!(
+                            sums[r * MACRO_TILE + c].to_bits(),
+                            want.to_bits(),
+                            "{rows} rows: {r}, {c}"
+                        );
                     }
                 }
             }

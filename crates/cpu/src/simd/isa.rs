@@ -66,7 +66,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => false,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => std::arch::is_x86_feature_detected!("avx512bf16") && !super::amx::is_there(),
+            Level::Avx512 => std::arch::is_x86_feature_detected!("avx512bf16") && !super::amx::is_present(),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => false,
         }
@@ -78,7 +78,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => false,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => super::amx::is_allowed(),
+            Level::Avx512 => super::amx::is_permitted(),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => false,
         }
@@ -115,48 +115,48 @@ impl FromStr for Isa {
 
 /// The instruction sets for which work is compiled: a copy that is never run need not be in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Copies {
+pub(crate) enum IsaTargets {
     /// All.
     All,
     /// All but AVX-512, which takes the copy for AVX2, as that has nothing to gain by longer registers.
-    Low,
+    UpToAvx2,
     /// Those with an fma: all but plain x86-64. There the fma of a number is a call, beside which it matters little how numbers get to it.
-    Fma,
+    AllWithFma,
     /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: such work has no use for longer registers, or for more of them.
-    Middle,
+    Avx2OrNeon,
     /// AVX-512, of processors that multiply pairs of bf16 or have AMX.
-    Pairs,
+    Avx512Bf16,
 }
 
-impl Copies {
+impl IsaTargets {
     /// Is there one that needs nothing but the architecture?
     pub(crate) const fn has_plain(self) -> bool {
         match self {
-            Copies::All | Copies::Low => true,
-            Copies::Fma | Copies::Middle => cfg!(not(target_arch = "x86_64")),
-            Copies::Pairs => false,
+            IsaTargets::All | IsaTargets::UpToAvx2 => true,
+            IsaTargets::AllWithFma | IsaTargets::Avx2OrNeon => cfg!(not(target_arch = "x86_64")),
+            IsaTargets::Avx512Bf16 => false,
         }
     }
     /// Is there one for AVX2, or for NEON?
-    pub(crate) const fn has_middle(self) -> bool {
+    pub(crate) const fn has_avx2_or_neon(self) -> bool {
         match self {
-            Copies::All | Copies::Low | Copies::Fma | Copies::Middle => true,
-            Copies::Pairs => false,
+            IsaTargets::All | IsaTargets::UpToAvx2 | IsaTargets::AllWithFma | IsaTargets::Avx2OrNeon => true,
+            IsaTargets::Avx512Bf16 => false,
         }
     }
     /// Is there one for AVX-512?
     #[cfg(target_arch = "x86_64")]
-    pub(crate) const fn has_wide(self) -> bool {
+    pub(crate) const fn has_avx512(self) -> bool {
         match self {
-            Copies::All | Copies::Fma | Copies::Pairs => true,
-            Copies::Low | Copies::Middle => false,
+            IsaTargets::All | IsaTargets::AllWithFma | IsaTargets::Avx512Bf16 => true,
+            IsaTargets::UpToAvx2 | IsaTargets::Avx2OrNeon => false,
         }
     }
 }
 
 /// Work that asks for instructions of which there is no copy.
 #[cold]
-pub(crate) fn no_copy(isa: Isa) -> ! {
+pub(crate) fn not_compiled_for(isa: Isa) -> ! {
     unreachable!("this work is not compiled for {isa}")
 }
 
@@ -169,7 +169,7 @@ pub(crate) trait Kernel: Sized {
     /// What it gives.
     type Out;
     /// For which instruction sets.
-    const COPIES: Copies = Copies::All;
+    const TARGETS: IsaTargets = IsaTargets::All;
     /// The work.
     fn run(self) -> Self::Out;
     /// The copy for processors of which nothing is known but their architecture.
@@ -215,23 +215,23 @@ pub(crate) trait Kernel: Sized {
 pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa.level() {
         #[cfg(not(target_arch = "aarch64"))]
-        Level::Plain if const { K::COPIES.has_plain() } => kernel.plain(),
+        Level::Plain if const { K::TARGETS.has_plain() } => kernel.plain(),
         // All code of this architecture may use NEON, so one copy does for both.
         #[cfg(target_arch = "aarch64")]
-        Level::Plain | Level::Neon if const { K::COPIES.has_plain() } => kernel.plain(),
+        Level::Plain | Level::Neon if const { K::TARGETS.has_plain() } => kernel.plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 if const { K::COPIES.has_middle() } => unsafe { kernel.avx2() },
+        Level::Avx2 if const { K::TARGETS.has_avx2_or_neon() } => unsafe { kernel.avx2() },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 if const { K::COPIES.has_wide() } => unsafe { kernel.avx512() },
+        Level::Avx512 if const { K::TARGETS.has_avx512() } => unsafe { kernel.avx512() },
         // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { kernel.avx2() },
         #[cfg(target_arch = "x86_64")]
-        Level::Plain | Level::Avx2 => no_copy(isa),
+        Level::Plain | Level::Avx2 => not_compiled_for(isa),
         #[cfg(not(target_arch = "x86_64"))]
-        _ => no_copy(isa),
+        _ => not_compiled_for(isa),
     }
 }
 
@@ -252,12 +252,12 @@ pub(crate) fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 ///
 /// There are hundreds of formulas, and pools for every type; what counts of each is the time to compile it and its bytes. So f32, which
 /// networks are made of, has a copy for AVX2 and one for AVX-512; all else has one for AVX2 (but elementary functions of f64,
-/// which [`super::reading::read`] runs). There is none for plain x86-64,
+/// which [`super::dispatch::read`] runs). There is none for plain x86-64,
 /// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]). Other
 /// architectures have one copy of everything.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub(crate) fn formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+pub(crate) fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
@@ -277,16 +277,16 @@ pub(crate) fn formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     dispatch(isa, kernel)
 }
 
-/// As [`formula`], of work of which there is a plain copy too.
+/// As [`dispatch_formula`], of work of which there is a plain copy too.
 #[inline]
-pub(crate) fn formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
-    if isa.level() == Level::Plain { kernel.plain() } else { formula::<T, K>(isa, kernel) }
+pub(crate) fn dispatch_formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    if isa.level() == Level::Plain { kernel.plain() } else { dispatch_formula::<T, K>(isa, kernel) }
 }
 
 impl Isa {
     /// Has it an fma? On plain x86-64 that of each number is a call. There, what is written for speed alone is not compiled.
     pub(crate) fn has_fma(self) -> bool {
-        Copies::Fma.has_plain() || self.level() != Level::Plain
+        IsaTargets::AllWithFma.has_plain() || self.level() != Level::Plain
     }
     /// Are formulas compiled for it? Where not, the reference's loops run them.
     pub(crate) fn has_formulas(self) -> bool {

@@ -32,10 +32,10 @@ macro_rules! register {
             }
             /// There is no hint without assembly, and nobody has measured yet whether one helps.
             #[inline(always)]
-            unsafe fn ahead(_: *const $t) {}
-            /// As `ahead`.
+            unsafe fn prefetch_l1(_: *const $t) {}
+            /// As `prefetch_l1`.
             #[inline(always)]
-            unsafe fn soon(_: *const u8) {}
+            unsafe fn prefetch_l2(_: *const u8) {}
             #[inline(always)]
             unsafe fn fma(self, b: Self, c: Self) -> Self {
                 // SAFETY: as above. The sum comes first there.
@@ -47,7 +47,7 @@ macro_rules! register {
                 unsafe { $add(self, b) }
             }
             #[inline(always)]
-            unsafe fn keep(self, mask: Self) -> Self {
+            unsafe fn and(self, mask: Self) -> Self {
                 // SAFETY: as above; both kinds of register are sixteen bytes of any bits.
                 unsafe {
                     let [x, mask] = [self, mask].map(|x| std::mem::transmute::<$v, $bits>(x));
@@ -55,7 +55,7 @@ macro_rules! register {
                 }
             }
             #[inline(always)]
-            unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+            unsafe fn select(self, other: Self, mask: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $other(std::mem::transmute::<$v, $bits>(mask), self, other) }
             }

@@ -3,8 +3,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::isa::dispatch_pairs;
-use super::isa::{Copies, Isa, Kernel, Level, no_copy};
-use super::quad::Quad;
+use super::isa::{Isa, IsaTargets, Kernel, Level, not_compiled_for};
+use super::quad::GatherVector;
 use elinvar_core::Element;
 use elinvar_ops::lane::Lane;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 /// `LANES` numbers from the pointer on.
 pub(crate) trait Vector: Copy {
     /// The number.
-    type T: Registers;
+    type T: SimdElement;
     /// How many numbers.
     const LANES: usize;
     /// Rows of a full tile that is two registers wide: as many as there are registers for.
@@ -34,21 +34,21 @@ pub(crate) trait Vector: Copy {
     /// Numbers to memory.
     unsafe fn store(self, p: *mut Self::T);
     /// Has the first-level cache fetch what lies there, if anything does.
-    unsafe fn ahead(p: *const Self::T);
+    unsafe fn prefetch_l1(p: *const Self::T);
     /// Has the second-level cache fetch it: for lines that are many, or would push each other out of the first.
-    unsafe fn soon(p: *const u8);
+    unsafe fn prefetch_l2(p: *const u8);
     /// self * b + c, rounded once.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// self + b
     unsafe fn add(self, b: Self) -> Self;
     /// The bits that are set in both.
-    unsafe fn keep(self, mask: Self) -> Self;
+    unsafe fn and(self, mask: Self) -> Self;
     /// self where all bits of the mask are set, other where none is.
-    unsafe fn or_else(self, other: Self, mask: Self) -> Self;
+    unsafe fn select(self, other: Self, mask: Self) -> Self;
     /// Writes those of up to `LANES` numbers that are not zero one after the other, and how far behind the first they lie, from `place` on;
     /// gives how many they are. Behind them, as many as a register has may be written over.
     #[inline(always)]
-    unsafe fn pick(
+    unsafe fn compress(
         from: *const Self::T,
         count: usize,
         place: u32,
@@ -72,67 +72,67 @@ pub(crate) trait Vector: Copy {
 
 /// What is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TermKind {
     /// Numbers.
-    Numbers,
+    Elements,
     /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
     /// [`Isa::has_pairs`] and, for products, [`Isa::has_amx`]. A chunk has so many pairs.
-    Pairs,
+    Bf16Pairs,
 }
 
-impl Kind {
+impl TermKind {
     /// As so many terms are multiplied: half as many pairs, if the last one without a partner is one too.
     pub(crate) fn terms(self, count: usize) -> usize {
         match self {
-            Kind::Numbers => count,
-            Kind::Pairs => count.div_ceil(2),
+            TermKind::Elements => count,
+            TermKind::Bf16Pairs => count.div_ceil(2),
         }
     }
 }
 
 /// f32 or f64: a number of which there are registers.
-pub(crate) trait Registers: Lane<Mask = bool> + Element + Default {
+pub(crate) trait SimdElement: Lane<Mask = bool> + Element + Default {
     /// Whether numbers stored as halves are computed in this type. Where not, what reads halves need not be compiled.
-    const HALVES: bool;
+    const WIDENS_F16: bool;
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
-    type V512: Quad<T = Self>;
+    type V512: GatherVector<T = Self>;
     /// A register of AVX-512 with the products of pairs of bf16; for f64 there is none, and it stands for itself.
     #[cfg(target_arch = "x86_64")]
-    type Pairs: Quad<T = Self>;
+    type Pairs: GatherVector<T = Self>;
     /// The same with half the lanes.
     #[cfg(target_arch = "x86_64")]
-    type ShortPairs: Quad<T = Self>;
+    type HalfPairs: GatherVector<T = Self>;
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
-    type V256: Quad<T = Self>;
+    type V256: GatherVector<T = Self>;
     /// A register of NEON.
     #[cfg(target_arch = "aarch64")]
-    type V128: Quad<T = Self>;
+    type V128: GatherVector<T = Self>;
 }
 
-impl Registers for f32 {
-    const HALVES: bool = true;
+impl SimdElement for f32 {
+    const WIDENS_F16: bool = true;
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512;
     #[cfg(target_arch = "x86_64")]
     type Pairs = super::x86::Pairs;
     #[cfg(target_arch = "x86_64")]
-    type ShortPairs = super::x86::ShortPairs;
+    type HalfPairs = super::x86::HalfPairs;
     #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256;
     #[cfg(target_arch = "aarch64")]
     type V128 = std::arch::aarch64::float32x4_t;
 }
 
-impl Registers for f64 {
-    const HALVES: bool = false;
+impl SimdElement for f64 {
+    const WIDENS_F16: bool = false;
     #[cfg(target_arch = "x86_64")]
     type V512 = std::arch::x86_64::__m512d;
     #[cfg(target_arch = "x86_64")]
     type Pairs = std::arch::x86_64::__m512d;
     #[cfg(target_arch = "x86_64")]
-    type ShortPairs = std::arch::x86_64::__m256d;
+    type HalfPairs = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "x86_64")]
     type V256 = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "aarch64")]
@@ -140,42 +140,44 @@ impl Registers for f64 {
 }
 
 /// Work in the widest registers of an instruction set.
-pub(crate) trait InRegisters {
+pub(crate) trait VectorKernel {
     /// The number that is worked on.
-    type T: Registers;
+    type T: SimdElement;
     /// For which instruction sets it is compiled.
-    const COPIES: Copies = Copies::All;
-    /// The same, of work in short registers ([`in_short_registers`]).
-    const SHORT: Copies = Self::COPIES;
+    const TARGETS: IsaTargets = IsaTargets::All;
+    /// The same, of work in short registers ([`dispatch_half_vectors`]).
+    const HALF_TARGETS: IsaTargets = Self::TARGETS;
     /// The work. It must be `#[inline(always)]`, and so must be what it calls in its loops.
     ///
     /// # Safety
     /// The processor has the instruction set of `V`.
-    unsafe fn run<V: Quad<T = Self::T>>(self);
+    unsafe fn run<V: GatherVector<T = Self::T>>(self);
 }
 
 /// Runs work in the copy for this instruction set.
 #[inline]
-pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
+pub(crate) fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
     // Each kind of registers is compiled for its own instruction set only, which `dispatch` could not know.
     match isa.level() {
-        Level::Plain if const { W::COPIES.has_plain() } => In::<Four<W::T>, W>(work, PhantomData).plain(),
+        Level::Plain if const { W::TARGETS.has_plain() } => {
+            WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
+        }
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 if const { W::COPIES.has_middle() } => unsafe {
-            In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2()
+        Level::Avx2 if const { W::TARGETS.has_avx2_or_neon() } => unsafe {
+            WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx2()
         },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { In::<<W::T as Registers>::V512, W>(work, PhantomData).avx512() },
+        Level::Avx512 => unsafe { WithVectors::<<W::T as SimdElement>::V512, W>(work, PhantomData).avx512() },
         #[cfg(target_arch = "aarch64")]
-        Level::Neon if const { W::COPIES.has_middle() } => {
-            In::<<W::T as Registers>::V128, W>(work, PhantomData).plain()
+        Level::Neon if const { W::TARGETS.has_avx2_or_neon() } => {
+            WithVectors::<<W::T as SimdElement>::V128, W>(work, PhantomData).plain()
         }
         #[cfg(target_arch = "x86_64")]
-        Level::Plain | Level::Avx2 => no_copy(isa),
+        Level::Plain | Level::Avx2 => not_compiled_for(isa),
         #[cfg(not(target_arch = "x86_64"))]
-        _ => no_copy(isa),
+        _ => not_compiled_for(isa),
     }
 }
 
@@ -183,31 +185,33 @@ pub(crate) fn in_registers<W: InRegisters>(isa: Isa, work: W) {
 /// processor does as many bytes at once or more in the shorter ones; and eight rows that lie a power of two apart still have
 /// a line each in a set of the first-level cache, sixteen have not.
 #[inline]
-pub(crate) fn in_short_registers<W: InRegisters>(isa: Isa, work: W) {
+pub(crate) fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
     match isa.level() {
         // Compiled for AVX-512: it has 32 of them.
         // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 if const { W::SHORT.has_wide() } => unsafe {
-            In::<<W::T as Registers>::V256, W>(work, PhantomData).avx512()
+        Level::Avx512 if const { W::HALF_TARGETS.has_avx512() } => unsafe {
+            WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx512()
         },
-        // Not by way of `in_registers`, which would have the widest compiled as well.
+        // Not by way of `dispatch_vectors`, which would have the widest compiled as well.
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 | Level::Avx2 => unsafe {
-            In::<<W::T as Registers>::V256, W>(work, PhantomData).avx2()
+            WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx2()
         },
-        Level::Plain if const { W::SHORT.has_plain() } => In::<Four<W::T>, W>(work, PhantomData).plain(),
+        Level::Plain if const { W::HALF_TARGETS.has_plain() } => {
+            WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
+        }
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => In::<<W::T as Registers>::V128, W>(work, PhantomData).plain(),
-        Level::Plain => no_copy(isa),
+        Level::Neon => WithVectors::<<W::T as SimdElement>::V128, W>(work, PhantomData).plain(),
+        Level::Plain => not_compiled_for(isa),
     }
 }
 
 /// Work in registers of this kind. Made by the functions above alone, which know that the processor has them.
-struct In<V, W>(W, PhantomData<V>);
+struct WithVectors<V, W>(W, PhantomData<V>);
 
-impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
+impl<V: GatherVector<T = W::T>, W: VectorKernel> Kernel for WithVectors<V, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -223,10 +227,10 @@ impl<V: Quad<T = W::T>, W: InRegisters> Kernel for In<V, W> {
 /// # Panics
 /// If the processor multiplies no pairs ([`Isa::has_pairs`]).
 #[inline]
-pub(crate) fn in_pairs<W: InRegisters>(isa: Isa, work: W) {
+pub(crate) fn dispatch_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
-    if const { W::T::HALVES } {
-        return dispatch_pairs(isa, In::<<W::T as Registers>::Pairs, W>(work, PhantomData));
+    if const { W::T::WIDENS_F16 } {
+        return dispatch_pairs(isa, WithVectors::<<W::T as SimdElement>::Pairs, W>(work, PhantomData));
     }
     let _ = work;
     unreachable!("{isa} multiplies no pairs");
@@ -237,32 +241,32 @@ pub(crate) fn in_pairs<W: InRegisters>(isa: Isa, work: W) {
 /// # Panics
 /// If these are pairs, and the processor multiplies none.
 #[inline]
-pub(crate) fn in_registers_of<W: InRegisters>(kind: Kind, isa: Isa, work: W) {
+pub(crate) fn dispatch_vectors_of<W: VectorKernel>(kind: TermKind, isa: Isa, work: W) {
     match kind {
-        Kind::Numbers => in_registers(isa, work),
-        Kind::Pairs => in_pairs(isa, work),
+        TermKind::Elements => dispatch_vectors(isa, work),
+        TermKind::Bf16Pairs => dispatch_bf16_pairs(isa, work),
     }
 }
 
-/// As [`in_pairs`], in registers as short as those of [`in_short_registers`].
+/// As [`dispatch_bf16_pairs`], in registers as short as those of [`dispatch_half_vectors`].
 ///
 /// # Panics
-/// As [`in_pairs`].
+/// As [`dispatch_bf16_pairs`].
 #[inline]
-pub(crate) fn in_short_pairs<W: InRegisters>(isa: Isa, work: W) {
+pub(crate) fn dispatch_half_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
-    if const { W::T::HALVES } {
-        return dispatch_pairs(isa, In::<<W::T as Registers>::ShortPairs, W>(work, PhantomData));
+    if const { W::T::WIDENS_F16 } {
+        return dispatch_pairs(isa, WithVectors::<<W::T as SimdElement>::HalfPairs, W>(work, PhantomData));
     }
     let _ = work;
     unreachable!("{isa} multiplies no pairs");
 }
 
-/// How many numbers are in the registers that [`in_registers`] takes.
+/// How many numbers are in the registers that [`dispatch_vectors`] takes.
 #[inline]
-pub(crate) fn lanes<T: Registers>(isa: Isa) -> usize {
+pub(crate) fn lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
-        Level::Plain => Four::<T>::LANES,
+        Level::Plain => Array4::<T>::LANES,
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => T::V256::LANES,
         #[cfg(target_arch = "x86_64")]
@@ -274,7 +278,7 @@ pub(crate) fn lanes<T: Registers>(isa: Isa) -> usize {
 
 /// How many numbers are in the [`Vector::Low`] of those registers.
 #[inline]
-pub(crate) fn low_lanes<T: Registers>(isa: Isa) -> usize {
+pub(crate) fn low_lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => <T::V512 as Vector>::Low::LANES,
@@ -282,11 +286,11 @@ pub(crate) fn low_lanes<T: Registers>(isa: Isa) -> usize {
     }
 }
 
-/// How many numbers are in the registers that [`in_short_registers`] takes.
+/// How many numbers are in the registers that [`dispatch_half_vectors`] takes.
 #[inline]
-pub(crate) fn short_lanes<T: Registers>(isa: Isa) -> usize {
+pub(crate) fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
-        Level::Plain => Four::<T>::LANES,
+        Level::Plain => Array4::<T>::LANES,
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 | Level::Avx512 => T::V256::LANES,
         #[cfg(target_arch = "aarch64")]
@@ -296,9 +300,9 @@ pub(crate) fn short_lanes<T: Registers>(isa: Isa) -> usize {
 
 /// Rows of a full tile that is two such registers wide.
 #[inline]
-pub(crate) fn rows<T: Registers>(isa: Isa) -> usize {
+pub(crate) fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
-        Level::Plain => Four::<T>::ROWS,
+        Level::Plain => Array4::<T>::ROWS,
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => T::V256::ROWS,
         #[cfg(target_arch = "x86_64")]
@@ -310,17 +314,17 @@ pub(crate) fn rows<T: Registers>(isa: Isa) -> usize {
 
 /// Four numbers, for processors of which nothing is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Four<T>([T; 4]);
+pub(crate) struct Array4<T>([T; 4]);
 
-impl<T> Four<T> {
+impl<T> Array4<T> {
     /// Each by itself: unoptimised, as tests run it, `std::array::from_fn` takes most of the time of what it calls.
     #[inline(always)]
     fn of(f: impl Fn(usize) -> T) -> Self {
-        Four([f(0), f(1), f(2), f(3)])
+        Array4([f(0), f(1), f(2), f(3)])
     }
 }
 
-impl<T: Registers> Vector for Four<T> {
+impl<T: SimdElement> Vector for Array4<T> {
     type T = T;
     const LANES: usize = 4;
     // On plain x86-64 the fma of a number is a call, beside which it matters little how often a factor is read: tiles of one row take
@@ -333,12 +337,12 @@ impl<T: Registers> Vector for Four<T> {
     }
     #[inline(always)]
     unsafe fn splat(v: T) -> Self {
-        Four([v; 4])
+        Array4([v; 4])
     }
     #[inline(always)]
     unsafe fn load(p: *const T) -> Self {
         // SAFETY: the caller's: four numbers can be read.
-        Four(unsafe { p.cast::<[T; 4]>().read_unaligned() })
+        Array4(unsafe { p.cast::<[T; 4]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut T) {
@@ -346,29 +350,29 @@ impl<T: Registers> Vector for Four<T> {
         unsafe { p.cast::<[T; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]
-    unsafe fn ahead(_: *const T) {}
+    unsafe fn prefetch_l1(_: *const T) {}
     #[inline(always)]
-    unsafe fn soon(_: *const u8) {}
+    unsafe fn prefetch_l2(_: *const u8) {}
     // On plain x86-64 the fma of a number is a call. Four of them stand here once, and not wherever a tile has some.
     #[cfg_attr(target_arch = "x86_64", inline(never))]
     #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn fma(self, b: Self, c: Self) -> Self {
-        Four::of(|i| Lane::fma(self.0[i], b.0[i], c.0[i]))
+        Array4::of(|i| Lane::fma(self.0[i], b.0[i], c.0[i]))
     }
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {
-        Four::of(|i| self.0[i] + b.0[i])
+        Array4::of(|i| self.0[i] + b.0[i])
     }
     #[inline(always)]
-    unsafe fn keep(self, mask: Self) -> Self {
-        Four::of(|i| T::from_bits(self.0[i].to_bits() & mask.0[i].to_bits()))
+    unsafe fn and(self, mask: Self) -> Self {
+        Array4::of(|i| T::from_bits(self.0[i].to_bits() & mask.0[i].to_bits()))
     }
     #[inline(always)]
-    unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+    unsafe fn select(self, other: Self, mask: Self) -> Self {
         let bits = |i: usize| {
             let mask = mask.0[i].to_bits();
             (self.0[i].to_bits() & mask) | (other.0[i].to_bits() & !mask)
         };
-        Four::of(|i| T::from_bits(bits(i)))
+        Array4::of(|i| T::from_bits(bits(i)))
     }
 }

@@ -1,7 +1,7 @@
 //! Registers of AVX2 and AVX-512.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
-use super::quad::{Half, Quad};
+use super::quad::{Float16, GatherVector};
 use super::vector::Vector;
 use std::arch::x86_64::*;
 
@@ -39,7 +39,7 @@ fn all<V>(v: V) -> V {
 }
 
 macro_rules! register {
-    ($v:ty, $t:ty, $lanes:literal, $rows:literal, $low:ty: $half:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $($pick:ident)?) => {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal, $low:ty: $half:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $($compress:ident)?) => {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
@@ -68,12 +68,12 @@ macro_rules! register {
                 unsafe { $store(p, self) }
             }
             #[inline(always)]
-            unsafe fn ahead(p: *const $t) {
+            unsafe fn prefetch_l1(p: *const $t) {
                 // SAFETY: a hint; any address will do.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
             }
             #[inline(always)]
-            unsafe fn soon(p: *const u8) {
+            unsafe fn prefetch_l2(p: *const u8) {
                 // SAFETY: as above.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
             }
@@ -88,27 +88,27 @@ macro_rules! register {
                 unsafe { $add(self, b) }
             }
             #[inline(always)]
-            unsafe fn keep(self, mask: Self) -> Self {
+            unsafe fn and(self, mask: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $and(self, mask) }
             }
             #[inline(always)]
-            unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+            unsafe fn select(self, other: Self, mask: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $other(self, other, mask) }
             }
             $(
                 #[inline(always)]
-                unsafe fn pick(from: *const $t, count: usize, place: u32, places: *mut u32, to: *mut $t) -> usize {
+                unsafe fn compress(from: *const $t, count: usize, place: u32, places: *mut u32, to: *mut $t) -> usize {
                     // SAFETY: the caller's.
-                    unsafe { $pick(from, count, place, places, to) }
+                    unsafe { $compress(from, count, place, places, to) }
                 }
             )?
         }
     };
 }
 
-/// [`Vector::pick`] of f32, sixteen at once.
+/// [`Vector::compress`] of f32, sixteen at once.
 ///
 /// # Safety
 /// As there.
@@ -165,14 +165,14 @@ macro_rules! pairs {
                 unsafe { self.0.store(p) }
             }
             #[inline(always)]
-            unsafe fn ahead(p: *const f32) {
+            unsafe fn prefetch_l1(p: *const f32) {
                 // SAFETY: as above.
-                unsafe { <$v as Vector>::ahead(p) }
+                unsafe { <$v as Vector>::prefetch_l1(p) }
             }
             #[inline(always)]
-            unsafe fn soon(p: *const u8) {
+            unsafe fn prefetch_l2(p: *const u8) {
                 // SAFETY: as above.
-                unsafe { <$v as Vector>::soon(p) }
+                unsafe { <$v as Vector>::prefetch_l2(p) }
             }
             #[inline(always)]
             unsafe fn fma(self, b: Self, c: Self) -> Self {
@@ -188,43 +188,43 @@ macro_rules! pairs {
                 unsafe { $name(self.0.add(b.0)) }
             }
             #[inline(always)]
-            unsafe fn keep(self, mask: Self) -> Self {
+            unsafe fn and(self, mask: Self) -> Self {
                 // SAFETY: as above.
-                unsafe { $name(self.0.keep(mask.0)) }
+                unsafe { $name(self.0.and(mask.0)) }
             }
             #[inline(always)]
-            unsafe fn or_else(self, other: Self, mask: Self) -> Self {
+            unsafe fn select(self, other: Self, mask: Self) -> Self {
                 // SAFETY: as above.
-                unsafe { $name(self.0.or_else(other.0, mask.0)) }
+                unsafe { $name(self.0.select(other.0, mask.0)) }
             }
         }
 
-        impl Quad for $name {
+        impl GatherVector for $name {
             #[inline(always)]
             unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
                 // SAFETY: the caller's.
-                unsafe { <$v as Quad>::quad(p, step) }.map($name)
+                unsafe { <$v as GatherVector>::quad(p, step) }.map($name)
             }
             #[inline(always)]
-            unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+            unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
                 // SAFETY: the caller's.
-                unsafe { <$v as Quad>::octet(p, step) }.map($name)
+                unsafe { <$v as GatherVector>::octet(p, step) }.map($name)
             }
             #[inline(always)]
-            unsafe fn widen<H: Half>(p: *const H) -> Self {
+            unsafe fn widen<H: Float16>(p: *const H) -> Self {
                 // SAFETY: the caller's.
-                $name(unsafe { <$v as Quad>::widen(p) })
+                $name(unsafe { <$v as GatherVector>::widen(p) })
             }
         }
     };
 }
 pairs!(Pairs(__m512, __m512bh): _mm512_dpbf16_ps);
-pairs!(ShortPairs(__m256, __m256bh): _mm256_dpbf16_ps);
+pairs!(HalfPairs(__m256, __m256bh): _mm256_dpbf16_ps);
 
 /// The ends of what a formula works on: fewer elements of four bytes than 16. A mask loads and stores them, because 16 that were
 /// put together from several stores are not read before all of those have left for the cache, which takes as long as a cheap
 /// formula on a few numbers.
-pub(super) mod ends {
+pub(crate) mod ends {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
 
@@ -242,7 +242,7 @@ pub(super) mod ends {
     /// Elements, and zeros behind them.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    pub(in super::super) fn load_512<T: Copy>(from: &[T], to: &mut [T; 16]) {
+    pub(crate) fn load_512<T: Copy>(from: &[T], to: &mut [T; 16]) {
         assert!(size_of::<T>() == 4 && from.len() <= 16);
         // SAFETY: the mask lets no element be read that is not there; 16 of four bytes are written.
         unsafe {
@@ -253,7 +253,7 @@ pub(super) mod ends {
     /// The first of 16 elements.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    pub(in super::super) fn store_512<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
+    pub(crate) fn store_512<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
         assert!(size_of::<T>() == 4 && to.len() <= 16);
         // SAFETY: 16 elements of four bytes are read, and the mask lets no more be written than there is room for.
         unsafe {
@@ -264,7 +264,7 @@ pub(super) mod ends {
     /// As [`load_512`].
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(in super::super) fn load_256<T: Copy>(from: &[T], to: &mut [T; 16]) {
+    pub(crate) fn load_256<T: Copy>(from: &[T], to: &mut [T; 16]) {
         assert!(size_of::<T>() == 4 && from.len() <= 16);
         let (n, from, to) = (from.len(), from.as_ptr().cast::<i32>(), to.as_mut_ptr().cast::<i32>());
         for first in [0, 8] {
@@ -278,7 +278,7 @@ pub(super) mod ends {
     /// As [`store_512`].
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(in super::super) fn store_256<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
+    pub(crate) fn store_256<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
         assert!(size_of::<T>() == 4 && to.len() <= 16);
         let (n, from, to) = (to.len(), from.as_ptr().cast::<i32>(), to.as_mut_ptr().cast::<i32>());
         for first in [0, 8] {

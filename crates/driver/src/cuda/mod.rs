@@ -8,7 +8,7 @@ mod sys;
 
 pub use sys::{Graph, Mark, Memory, Module, use_library};
 
-use crate::{Call, Driver, Info, Keep, Product, Slice, fits};
+use crate::{Call, Driver, Info, Keep, Product, Slice, requirements};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
@@ -57,7 +57,7 @@ impl Driver for Cuda {
         Memory::new(&self.shared, bytes)
     }
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
-        fits::check(Self::NAME, self.info(), kernel)?;
+        requirements::check(Self::NAME, self.info(), kernel)?;
         // What runs on the oldest devices runs on all of them, and is kept once for all.
         let target = ptx::target(kernel, self.shared.physical.capability);
         let text = ptx::emit(kernel, target)

@@ -82,7 +82,7 @@ impl Driver for Vulkan {
         Memory::new(&self.shared, bytes)
     }
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
-        crate::fits::check(Self::NAME, self.info(), kernel)?;
+        crate::requirements::check(Self::NAME, self.info(), kernel)?;
         let words = spirv::emit(kernel, &self.arithmetic)
             .map_err(|e| Error::unsupported(format!("vulkan: {e} ({})", self.info().name)))?;
         let module = Module::new(&self.shared, kernel, &words, !self.arithmetic.keeps_zeros)?;

@@ -8,7 +8,7 @@ use super::{Vulkan, spirv};
 use crate::{Driver, Slice};
 use elinvar_core::Result;
 use elinvar_core::philox::Stream;
-use elinvar_kernel::build::{Builder, Val};
+use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
 

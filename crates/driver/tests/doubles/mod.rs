@@ -2,7 +2,7 @@
 
 use elinvar_core::ErrorKind;
 use elinvar_driver::{Driver, Slice};
-use elinvar_kernel::build::Builder;
+use elinvar_kernel::builder::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
 use std::time::Duration;

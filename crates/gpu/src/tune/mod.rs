@@ -9,14 +9,14 @@
 //! their gradients (`windows`) are tried in ways that all give the same bits, of either precision. `ELINVAR_TUNE=2` also says on standard
 //! error how long each took.
 
-mod windows;
+mod conv;
 
-use crate::fast::limits;
+use crate::gemm_fast::limits;
 use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
-use elinvar_kernel::library::boxes;
-use elinvar_kernel::library::contract::{Tile, beside, units};
-use elinvar_kernel::library::matrix_units::Cut;
+use elinvar_gpu_kernels::gemm::mma_sync::Cut;
+use elinvar_gpu_kernels::gemm::tma_wgmma;
+use elinvar_gpu_kernels::gemm::{Tile, f64_tensor_core, in_block_split_k};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -70,21 +70,25 @@ pub(crate) enum How {
     /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the library to say.
     Beside,
     /// By matrix units that compute chains of fma.
-    Units(units::Tile),
+    Units(f64_tensor_core::Tile),
 }
 
 impl How {
     const PLAIN: How = How::Tile(Tile::PLAIN);
     /// All of them, beginning with the one that is there on each device.
     fn all() -> impl Iterator<Item = How> {
-        TILES.into_iter().map(How::Tile).chain([How::Beside]).chain(units::Tile::ALL.map(How::Units))
+        TILES
+            .into_iter()
+            .map(How::Tile)
+            .chain([How::Beside])
+            .chain(f64_tensor_core::Tile::ALL.map(How::Units))
     }
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
             How::Tile(t) => name_of(&t),
             How::Beside => "chunks side by side".to_string(),
-            How::Units(units::Tile { subgroups: [a, b], each: [c, d], depth, slots }) => {
+            How::Units(f64_tensor_core::Tile { subgroups: [a, b], each: [c, d], depth, slots }) => {
                 format!("matrix units, {a}x{b} of {c}x{d}, depth {depth}, {slots} slots")
             }
         }
@@ -94,7 +98,7 @@ impl How {
         match self {
             How::Units(t) => units && case.dtype == DType::F64 && t.fits(limits(info)),
             How::Tile(t) => fits(info, &t, case.dtype),
-            How::Beside => beside::Tile::of(case.dtype, case.most(), limits(info)).is_some(),
+            How::Beside => in_block_split_k::Tile::of(case.dtype, case.most(), limits(info)).is_some(),
         }
     }
 }
@@ -148,7 +152,7 @@ pub(crate) struct Tuner {
     /// this program?
     free: Mutex<BTreeMap<String, (Who, bool)>>,
     /// How convolutions are done.
-    ways: Mutex<windows::Known>,
+    ways: Mutex<conv::Known>,
 }
 
 /// Who does a product whose order is free.
@@ -157,7 +161,7 @@ pub(crate) enum Who {
     /// Our kernel, as it is chosen without trying.
     Ours,
     /// Our kernel of boxes, with this tile.
-    Boxes(boxes::Tile),
+    Boxes(tma_wgmma::Tile),
     /// Our kernel of fragments, with a tile that is cut so.
     Fragments(Cut),
     /// The library of the device's vendor.
@@ -176,7 +180,7 @@ impl Who {
     }
     /// All of them.
     fn all() -> impl Iterator<Item = Who> {
-        let boxes = boxes::Tile::ALL.into_iter().map(Who::Boxes);
+        let boxes = tma_wgmma::Tile::ALL.into_iter().map(Who::Boxes);
         [Who::Ours, Who::Vendor].into_iter().chain(boxes).chain(Cut::all().map(Who::Fragments))
     }
 }
@@ -205,7 +209,7 @@ impl Tuner {
             Some((word.to_string(), how))
         };
         let best = Mutex::new(text.lines().filter_map(line).collect());
-        let (free, ways) = (Mutex::new(Tuner::free(text)), Mutex::new(windows::read(text)));
+        let (free, ways) = (Mutex::new(Tuner::free(text)), Mutex::new(conv::read(text)));
         Tuner { tries, says: false, file, best, free, ways }
     }
     /// What a file says of products whose order is free; this program has not seen it.
@@ -244,7 +248,7 @@ impl Tuner {
         }
         Ok(who)
     }
-    fn lock_ways(&self) -> MutexGuard<'_, windows::Known> {
+    fn lock_ways(&self) -> MutexGuard<'_, conv::Known> {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn lock_who(&self) -> MutexGuard<'_, BTreeMap<String, (Who, bool)>> {
@@ -325,7 +329,7 @@ impl Tuner {
         for (word, (who, _)) in self.lock_who().iter() {
             let _ = writeln!(text, "{FREE}{word}: {}", who.word());
         }
-        windows::write(&self.lock_ways(), &mut text);
+        conv::write(&self.lock_ways(), &mut text);
         let dir = file.parent().unwrap_or(file);
         if std::fs::create_dir_all(dir).is_ok() {
             let _ = elinvar_io::atomic_write(file, |f| f.write_all(text.as_bytes()).map_err(Error::from));
@@ -365,7 +369,7 @@ fn by_size(info: &Info, case: &Case, units: bool) -> How {
     let idle = || count(&largest) < BUSY && info.asynchronous && case.dtype.compute() == case.dtype;
     if units
         && !few
-        && let Some(tile) = units::Tile::of(case.most(), limits(info))
+        && let Some(tile) = f64_tensor_core::Tile::of(case.most(), limits(info))
     {
         return How::Units(tile);
     }
@@ -397,7 +401,7 @@ mod tests {
             let text = std::fs::read_to_string(dir.join("tiles")).unwrap_or_default();
             Tuner::with_file(tries, file.clone(), &text)
         };
-        let tile = boxes::Tile::ALL[2];
+        let tile = tma_wgmma::Tile::ALL[2];
         let cut = Cut::all().next().unwrap();
         let ways = [Who::Ours, Who::Boxes(tile), Who::Fragments(cut), Who::Vendor];
         let (all, one) = (|| ways.to_vec(), || ways[..1].to_vec());
@@ -475,7 +479,7 @@ mod tests {
         assert_eq!(read.how(&info, case, &none, &never).unwrap(), How::Beside);
         // Units are taken where they were seen to compute chains, whatever a file says.
         let double = Case { dtype: DType::F64, ..case };
-        let by_units = How::Units(units::Tile::ALL[1]);
+        let by_units = How::Units(f64_tensor_core::Tile::ALL[1]);
         let text = format!("{}: {}\n", double.word(), by_units.word());
         let read = Tuner::with_file(false, None, &text);
         assert_eq!(read.how(&info, double, &|| Ok(true), &never).unwrap(), by_units);

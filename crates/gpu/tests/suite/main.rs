@@ -1,14 +1,14 @@
 //! The GPU backend: on the interpreter and on an emulated CUDA device, which find races and accesses out of bounds, and on the
 //! first Vulkan device.
 
-mod chain;
+mod capture;
 mod equal;
-mod fast;
-mod graph;
+mod fusion;
+mod gemm_fast;
+mod max_pool_backward;
 mod memory;
+mod out_of_memory;
 mod queue;
-mod short;
-mod winners;
 
 use elinvar_core::ErrorKind;
 use elinvar_driver::{Cuda, Driver, Interp, Vulkan, cuda::use_library};

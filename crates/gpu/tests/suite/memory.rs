@@ -1,6 +1,6 @@
 //! Memory: counted, kept, limited; and what happens when there is no more.
 
-use super::short::Short;
+use super::out_of_memory::Short;
 use elinvar_core::{DType, ErrorKind, HostData, Scalar, Shape};
 use elinvar_driver::{Cuda, Interp};
 use elinvar_gpu::{Gpu, GpuDevice};

@@ -1,8 +1,8 @@
 //! A kernel: what it is given, and what it does.
 
 use super::op::{Op, Place};
+use super::tensor_view::{BOX_LINE, BOX_ROUND, View};
 use super::types::{Elem, Scalar, Type};
-use super::view::{BOX_LINE, BOX_ROUND, View};
 
 /// A value: a number into [`Kernel::values`]. Defined once, by an instruction or as an argument of a region; it can be
 /// used after that, in the same region and in those inside of it.

@@ -9,16 +9,16 @@
 mod constant;
 mod kernel;
 mod op;
+mod tensor_view;
 mod types;
-mod view;
 mod walk;
 
 pub use constant::Constant;
 pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, SharedPlaces, Value};
 pub use op::{Atomic, Binary, Builtin, Compare, Layout, Op, Place, Reduce, Unary};
-pub use types::{Elem, Fragment, MatrixUnit, Role, Scalar, Type};
-pub use view::{
+pub use tensor_view::{
     BLOCK_BYTES, BLOCK_INVOCATIONS, BLOCK_LINES, BOX_LINE, BOX_ROUND, Fetched, MOST_BOX_LINES, View,
     box_elements, misfit,
 };
+pub use types::{Elem, Fragment, MatrixUnit, Role, Scalar, Type};
 pub use walk::Nature;

@@ -6,8 +6,8 @@
 
 use super::constant::Constant;
 use super::kernel::{Region, Value};
+use super::tensor_view::Fetched;
 use super::types::{Fragment, Scalar};
-use super::view::Fetched;
 
 /// Operations on one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use super::kernel::{Inst, Region, Value};
 use super::op::Op;
-use super::view::Fetched;
+use super::tensor_view::Fetched;
 
 /// What an instruction has to do with memory and with other invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! x = a 2^i and y = b 2^j with whole a and b. While i is above j, a is doubled modulo b; what is left is the remainder,
 //! times 2^j. Every step is exact, in integers of the float's width.
 
-use crate::build::Val;
+use crate::builder::Val;
 use crate::ir::{Scalar, Unary};
 
 /// The remainder of `x / y`, with the sign of x; NaN if x is infinite, y is zero, or either is NaN.

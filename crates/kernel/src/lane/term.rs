@@ -1,7 +1,7 @@
 //! A value, or a number that has met none yet.
 
 use crate::arith;
-use crate::build::{Builder, Val};
+use crate::builder::{Builder, Val};
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary};
 
 /// A value of a kernel, or a constant.

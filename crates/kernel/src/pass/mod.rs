@@ -4,22 +4,22 @@
 //! instructions say; so none of them knows that x * 1 is x for a float (it is, but for the bits of a NaN), and none
 //! moves an addition.
 
-mod compact;
-mod constants;
-mod dead;
-mod hoist;
-mod instead;
+mod constant_folding;
+mod cse;
+mod dce;
+mod licm;
 pub mod lower;
-mod powers;
-mod same;
+mod renumber;
+mod replacement;
+mod strength_reduction;
 
-pub use compact::compact;
-pub use constants::fold_constants;
-pub use dead::remove_dead;
-pub use hoist::hoist;
+pub use constant_folding::fold_constants;
+pub use cse::share;
+pub use dce::remove_dead;
+pub use licm::hoist;
 pub use lower::{Lacking, Wants, lower};
-pub use powers::shift_powers;
-pub use same::share;
+pub use renumber::compact;
+pub use strength_reduction::shift_powers;
 
 use crate::ir::Kernel;
 

@@ -6,8 +6,8 @@
 //! * `boxes`: views, and the shared memory and sums of products of boxes.
 //! * this file: sizes and names.
 
-mod boxes;
 mod scope;
+mod tma_wgmma;
 mod types;
 mod uniform;
 
@@ -48,7 +48,7 @@ pub fn verify(k: &Kernel) -> Check {
     header(k)?;
     scope::check(k)?;
     types::check(k)?;
-    boxes::check(k)?;
+    tma_wgmma::check(k)?;
     uniform::check(k)
 }
 

@@ -1,6 +1,6 @@
 //! Operands and results fit the instruction.
 
-use super::{Check, at, boxes};
+use super::{Check, at, tma_wgmma};
 use crate::arith;
 use crate::ir::{
     Builtin, Elem, Fragment, Inst, Kernel, MatrixUnit, Op, Place, Region, Role, Scalar, Type, Value,
@@ -183,7 +183,7 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
         }
         Op::Fetch { signal, boxes: all } => {
             signals(k, signal)?;
-            all.iter().try_for_each(|f| boxes::fetched(k, f))?;
+            all.iter().try_for_each(|f| tma_wgmma::fetched(k, f))?;
             if all.is_empty() {
                 return Err("nothing is fetched".to_string());
             }
@@ -191,15 +191,15 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
         }
         Op::Await(signal, phase) => {
             signals(k, signal)?;
-            boxes::word(k, phase)?;
+            tma_wgmma::word(k, phase)?;
             return Ok(Gives::Nothing);
         }
         Op::BoxMulAdd { a, b, sums } => {
-            boxes::product(k, [a, b], sums)?;
+            tma_wgmma::product(k, [a, b], sums)?;
             return Ok(Gives::Many(sums.iter().map(ty).collect()));
         }
         Op::RowsMulAdd { a, b, sums } => {
-            boxes::product_of_rows(k, a, b, sums)?;
+            tma_wgmma::product_of_rows(k, a, b, sums)?;
             return Ok(Gives::Many(sums.iter().map(ty).collect()));
         }
         Op::WaitProducts(_) => return Ok(Gives::Nothing),
@@ -375,7 +375,7 @@ fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Said<()> {
     }
 }
 fn signals(k: &Kernel, signal: &Value) -> Said<()> {
-    boxes::word(k, signal)?;
+    tma_wgmma::word(k, signal)?;
     if k.signals > 0 { Ok(()) } else { Err("the kernel has no signals".to_string()) }
 }
 fn lanes(k: &Kernel) -> Said<u32> {

@@ -1,27 +1,18 @@
-//! The kernels of the library against the reference, and the language against its rules.
+//! The language of kernels against its rules: text form, verifier, interpreter, passes, emitters.
 
-mod attention_boxes;
-mod attention_boxes_grad;
-mod attention_staged;
-mod attention_units;
-mod attention_units_grad;
-mod backend;
-mod boxes;
-mod conv_by_units;
-mod copies;
-mod edges;
-mod equal;
+mod async_copy;
 mod interp;
-mod mutations;
-mod neighbours;
-mod products;
-mod products_beside;
-mod products_by_chains;
-mod products_by_units;
-mod products_of_boxes;
 mod ptx;
+#[path = "../support/ptx_machine.rs"]
 mod ptx_machine;
+#[path = "../support/ptxas.rs"]
+mod ptxas;
 mod random;
 mod spirv;
+#[path = "../support/spirv_val.rs"]
+mod spirv_val;
 mod text;
+mod tma_wgmma;
 mod verify;
+#[path = "../support/vulkan_device.rs"]
+mod vulkan_device;

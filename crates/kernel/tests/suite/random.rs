@@ -2,7 +2,7 @@
 
 use elinvar_core::philox::Stream;
 use elinvar_kernel::Kernel;
-use elinvar_kernel::build::{Builder, Val};
+use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::{Launch, Memory};
 use elinvar_kernel::ir::{Access, Binary, Compare, Constant, Elem, Scalar, Type, Unary};
 

@@ -2,7 +2,7 @@
 
 use crate::random::{Dice, inputs, kernel};
 use elinvar_core::HostData;
-use elinvar_kernel::build::Builder;
+use elinvar_kernel::builder::Builder;
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Elem, Scalar};
@@ -368,23 +368,6 @@ fn a_kernel_in_text() {
         k.store(y, i, v * v);
     });
     golden("square", &k.finish());
-}
-
-#[test]
-fn a_map_in_text() {
-    use elinvar_core::{DType, Layout, Shape};
-    use elinvar_kernel::library::formula::Floats;
-    use elinvar_kernel::library::map;
-    use elinvar_ops::catalogue::add::Add;
-    let l = Layout::contiguous(Shape::new(&[6, 7]).unwrap());
-    let t = Layout::contiguous(Shape::new(&[7, 6]).unwrap()).transpose(0, 1);
-    let add = Floats::<Add, 2>(Add);
-    for (name, l) in [("map_add_dense", &l), ("map_add_strided", &t)] {
-        let operands = [(l, DType::F16), (&l.clone(), DType::F16)];
-        let mut k = map::map(&add, DType::F16, &operands).unwrap().kernel();
-        pass::optimise(&mut k);
-        golden(name, &k);
-    }
 }
 
 /// What later devices have an instruction for gives the interpreter's bits, or NaN where it gives NaN; and 2^x is near where it is built.

@@ -1,10 +1,10 @@
 //! `elinvar train digits`
 //!
-//! What can go wrong before the work starts is tried before it starts: the device, the directory, the data. The files
-//! that are written in the end replace older ones as a whole; metrics.jsonl grows line by line.
+//! What can go wrong before the work starts is tried before it starts: the device, the directory,
+//! the data. The files that are written in the end replace older ones as a whole; metrics.jsonl
+//! grows line by line.
 
 use super::run::RunDir;
-use crate::Verdict;
 use crate::args::{Model, TrainDigits};
 use crate::command::eval::result;
 use crate::metrics::Metrics;
@@ -18,6 +18,7 @@ use elinvar::nn::models::digit_pairs;
 use elinvar::nn::optim::schedule::LinearLr;
 use elinvar::nn::train::{Classification, Trainer, evaluate, predict};
 use elinvar::{Device, Error, Result, io};
+use elinvar_cli_support::Verdict;
 use std::io::Write;
 use std::sync::Arc;
 

@@ -1,12 +1,16 @@
-//! `elinvar train`: a network and its data in a directory, from which a run that was stopped goes on.
+//! `elinvar train`: a network and its data in a directory, from which a run that was stopped goes
+//! on.
 
 mod digits;
 mod run;
+#[cfg(feature = "tokenizers")]
 mod text;
 
-use crate::Verdict;
 use crate::args::{Train, What};
+#[cfg(not(feature = "tokenizers"))]
+use crate::command::without_tokenizers::text;
 use elinvar::Result;
+use elinvar_cli_support::Verdict;
 use std::io::Write;
 
 /// Trains, saves and tells.

@@ -1,7 +1,9 @@
-//! What all training runs have in common: a directory, a checkpoint in it, and settings that must stay what they were.
+//! What all training runs have in common: a directory, a checkpoint in it, and settings that must
+//! stay what they were.
 //!
-//! A run that is resumed takes its settings from its checkpoint, so that `--resume` is all that has to be said; one
-//! that is said and differs is an error, because the result would be that of neither run.
+//! A run that is resumed takes its settings from its checkpoint, so that `--resume` is all that has
+//! to be said; one that is said and differs is an error, because the result would be that of
+//! neither run.
 
 use crate::args::Run;
 use elinvar::nn::train::{Checkpoint, Checkpoints};
@@ -46,10 +48,12 @@ impl RunDir {
         Ok(RunDir { dir, checkpoint, settings: BTreeMap::new(), every_steps: args.checkpoint_steps })
     }
 
-    /// The value of a setting: what is given, what the checkpoint says, or the default. It is noted for checkpoints.
+    /// The value of a setting: what is given, what the checkpoint says, or the default. It is noted
+    /// for checkpoints.
     ///
     /// # Errors
-    /// `InvalidArgument` if the checkpoint says something else than what is given; `Format` if it says nothing sensible.
+    /// `InvalidArgument` if the checkpoint says something else than what is given; `Format` if it
+    /// says nothing sensible.
     pub fn setting<T: FromStr + Display + PartialEq>(
         &mut self,
         name: &str,

@@ -1,10 +1,9 @@
 //! `elinvar train text FILE`
 //!
-//! The last tenth of the text is set aside; what is learnt are stretches of the rest that begin anywhere, drawn by the
-//! seed. An epoch is a tenth of the steps.
+//! The last tenth of the text is set aside; what is learnt are stretches of the rest that begin
+//! anywhere, drawn by the seed. An epoch is a tenth of the steps.
 
 use super::run::RunDir;
-use crate::Verdict;
 use crate::args::TrainText;
 use crate::command::generate::{sampler, write_on};
 use crate::metrics::Metrics;
@@ -17,6 +16,7 @@ use elinvar::nn::optim::{AdamW, Group};
 use elinvar::nn::train::{NextToken, Trainer, evaluate_on};
 use elinvar::nn::{Module, StateDict};
 use elinvar::{Any, Device, Error, Generator, HostTensor, Result, Shape, io};
+use elinvar_cli_support::Verdict;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;

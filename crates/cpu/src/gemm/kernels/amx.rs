@@ -3,66 +3,67 @@
 //! Blocks lie as those of `tile` do: rows of pairs, and panels of 32 columns for each pair, which is what the registers load.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::tile::Block;
+use super::microkernel::Block;
 use crate::gemm::Real;
-use crate::isa::{Copies, Isa};
-use crate::simd::amx::{SIDE, SQUARE, Stretch, Sums, square};
-use crate::simd::quad::Quad;
-use crate::simd::vector::{InRegisters, Registers, in_registers};
+use crate::simd::amx::{AMX_ROWS, AmxOperands, MACRO_TILE, MacroTileSums, macro_tile};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{SimdElement, VectorKernel, dispatch_vectors};
 
 /// Multiplies a block of pairs. It is bound by the second-level cache, from which both factors come: a step of 16 pairs takes 24 ns where it
 /// takes 17 from the first. Squares of 32 rows and columns, and all pairs of a chunk; what is left of a multiple of 16 pairs is copied,
 /// and filled up with zeros.
 ///
 /// # Safety
-/// As [`super::tile::multiply`], which has checked the lengths; the processor's registers are allowed.
+/// As [`super::microkernel::multiply`], which has checked the lengths; the processor's registers are allowed.
 pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
     assert!(size_of::<T>() == 4, "a pair of bf16 is as long as an f32");
     let Block { a, b, rows, cols, k, c, step, before, .. } = *block;
-    let (whole, rest) = (k / SIDE * SIDE, k % SIDE);
+    let (whole, rest) = (k / AMX_ROWS * AMX_ROWS, k % AMX_ROWS);
     // Pairs that are left, of the rows of a square and of the columns of a panel.
-    let mut copies = (rest > 0).then_some(([[T::ZERO; SIDE]; SQUARE], [[T::ZERO; SQUARE]; SIDE]));
-    let mut sums = Sums::uninit();
-    for j in (0..cols).step_by(SQUARE) {
-        let panel = &b.data[j / SQUARE * b.across..];
+    let mut copies =
+        (rest > 0).then_some(([[T::ZERO; AMX_ROWS]; MACRO_TILE], [[T::ZERO; MACRO_TILE]; AMX_ROWS]));
+    let mut sums = MacroTileSums::uninit();
+    for j in (0..cols).step_by(MACRO_TILE) {
+        let panel = &b.data[j / MACRO_TILE * b.across..];
         if let Some((_, right)) = &mut copies {
             for (p, right) in right[..rest].iter_mut().enumerate() {
-                right.copy_from_slice(&panel[(whole + p) * b.step..][..SQUARE]);
+                right.copy_from_slice(&panel[(whole + p) * b.step..][..MACRO_TILE]);
             }
         }
-        for i in (0..rows).step_by(SQUARE) {
-            let height = SQUARE.min(rows - i);
+        for i in (0..rows).step_by(MACRO_TILE) {
+            let height = MACRO_TILE.min(rows - i);
             let place = |r: usize| a.data.as_ptr().wrapping_add((i + r) * a.step).cast::<u8>();
             let pair = size_of::<T>();
-            let main = Stretch {
-                left: [place(0), place(SIDE)],
+            let main = AmxOperands {
+                left: [place(0), place(AMX_ROWS)],
                 down: a.step * pair,
                 right: panel.as_ptr().cast(),
                 across: b.step * pair,
-                count: whole / SIDE,
+                count: whole / AMX_ROWS,
             };
             let last = if let Some((left, right)) = &mut copies {
                 for (r, left) in left[..height].iter_mut().enumerate() {
                     left[..rest].copy_from_slice(&a.data[(i + r) * a.step + whole..][..rest]);
                 }
-                Stretch {
-                    left: [left[0].as_ptr().cast(), left[SIDE].as_ptr().cast()],
-                    down: SIDE * pair,
+                AmxOperands {
+                    left: [left[0].as_ptr().cast(), left[AMX_ROWS].as_ptr().cast()],
+                    down: AMX_ROWS * pair,
                     right: right.as_ptr().cast(),
-                    across: SQUARE * pair,
+                    across: MACRO_TILE * pair,
                     count: 1,
                 }
             } else {
-                Stretch::NONE
+                AmxOperands::NONE
             };
             // SAFETY: the registers are the caller's. `multiply` of `tile` checked that all rows have `k` pairs, and that all
             // panels have as many, of 32 columns each, however few of them count; the copies have 16.
-            unsafe { square(height, &[main, last], &mut sums) };
-            let width = SQUARE.min(cols - j);
+            unsafe { macro_tile(height, &[main, last], &mut sums) };
+            let width = MACRO_TILE.min(cols - j);
             // SAFETY: rows i.. and columns j.. lie in the result, for which the caller vouches, and in what was before.
             let (c, before) = unsafe { (c.add(i * step + j), before.map(|(at, d)| (at.add(i * d + j), d))) };
             let sums = sums.as_ptr().cast::<f32>().cast::<T>();
-            in_registers(isa, Stored { sums, rows: height, cols: width, c, step, before });
+            dispatch_vectors(isa, Stored { sums, rows: height, cols: width, c, step, before });
         }
     }
 }
@@ -77,18 +78,18 @@ struct Stored<T> {
     before: Option<(*const T, usize)>,
 }
 
-impl<T: Registers + std::ops::Add<Output = T>> InRegisters for Stored<T> {
+impl<T: SimdElement + std::ops::Add<Output = T>> VectorKernel for Stored<T> {
     type T = T;
-    const COPIES: Copies = Copies::Pairs;
+    const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
-    unsafe fn run<V: Quad<T = T>>(self) {
+    unsafe fn run<V: GatherVector<T = T>>(self) {
         let Stored { sums, rows, cols, c, step, before } = self;
         let whole = cols / V::LANES * V::LANES;
         for r in 0..rows {
             // SAFETY: `multiply` has so many rows and columns of sums, of the result, and of what was before; the instructions are there: our
             // caller's.
             unsafe {
-                let (sums, c) = (sums.add(r * SQUARE), c.add(r * step));
+                let (sums, c) = (sums.add(r * MACRO_TILE), c.add(r * step));
                 let before = before.map(|(at, step)| at.add(r * step));
                 for j in (0..whole).step_by(V::LANES) {
                     let sum = V::load(sums.add(j));

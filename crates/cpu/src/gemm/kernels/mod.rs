@@ -4,33 +4,28 @@
 //! How it can be wrong: by reading or writing beside a block. Each function checks the lengths of what it is given, once,
 //! before its loop.
 
-mod ahead;
+pub(crate) mod a_rows;
 #[cfg(target_arch = "x86_64")]
 mod amx;
-mod dots;
-mod few;
-mod halves;
-mod narrow;
-mod output;
-mod pairs;
-mod pixels;
-mod skinny;
-mod stored;
-mod taps;
-mod tile;
-mod turn;
-mod windows;
+mod bf16_pairs;
+mod dot;
+mod gemv;
+pub(crate) mod microkernel;
+mod output_tile;
+mod pack_edge;
+mod pack_f16;
+mod pack_transposed;
+pub(crate) mod prefetch;
+mod small_m;
+mod stored_operand;
 
-pub(crate) use ahead::{After, Written};
-pub(crate) use dots::{Dots, dots};
-pub(crate) use few::{FEW, Few, GROUP, few, panel};
-pub(crate) use halves::halves;
-pub(crate) use narrow::{Narrow, narrow};
-pub(crate) use output::{Cut, Tile, fill};
-pub(crate) use pairs::as_pairs;
-pub(crate) use pixels::{Fresh, Picks, Pixels, Places, Rows, Run, Strip, pixels};
-pub(crate) use skinny::{LEAST, Lines};
-pub(crate) use taps::{THREE, Taps};
-pub(crate) use tile::{Kind, PITCH, Panels, efforts, height, multiply_into, width};
-pub(crate) use turn::turn;
-pub(crate) use windows::{Seen, Unit};
+pub(crate) use bf16_pairs::as_pairs;
+pub(crate) use dot::{Dots, dots};
+pub(crate) use gemv::{LEAST, Lines};
+pub(crate) use microkernel::{PITCH, Panels, TermKind, efforts, height, multiply_into, width};
+pub(crate) use output_tile::{Cut, Tile, fill};
+pub(crate) use pack_edge::{Narrow, narrow};
+pub(crate) use pack_f16::halves;
+pub(crate) use pack_transposed::turn;
+pub(crate) use prefetch::{After, Written};
+pub(crate) use small_m::{FEW, Few, GROUP, few, panel};

@@ -9,7 +9,7 @@ mod neon;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::vector::{Four, Registers, Vector};
+use super::vector::{Array4, SimdElement, Vector};
 use elinvar_core::{Element, bf16, f16};
 
 /// A register that can be filled across rows, or with halves.
@@ -17,7 +17,7 @@ use elinvar_core::{Element, bf16, f16};
 /// # Safety
 /// As for [`Vector`]; `quad`, `octet` and `square` read what is said of each of `LANES` rows that start at `p + lane * step`,
 /// `widen` reads `LANES` halves.
-pub(crate) trait Quad: Vector {
+pub(crate) trait GatherVector: Vector {
     /// Numbers 0 to 3 of each row.
     unsafe fn quad(p: *const Self::T, step: isize) -> [Self; 4];
     /// As many numbers of each row as there are rows, four at least; of 16 registers so many count.
@@ -27,16 +27,16 @@ pub(crate) trait Quad: Vector {
         unsafe { quads(p, step) }
     }
     /// Numbers 0 to 7 of each row, widened.
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8];
+    unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8];
     /// Neighbours, widened.
-    unsafe fn widen<H: Half>(p: *const H) -> Self;
+    unsafe fn widen<H: Float16>(p: *const H) -> Self;
     /// To so many halves, rounded to the nearest, of two to the even one.
     ///
     /// # Safety
     /// As for [`Vector`], of `LANES` halves.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    unsafe fn narrow<H: Half>(self, p: *mut H) {
+    unsafe fn narrow<H: Float16>(self, p: *mut H) {
         let mut all = [Self::T::ZERO; 16];
         // SAFETY: the caller's; no register has more than 16 lanes.
         unsafe {
@@ -51,9 +51,9 @@ pub(crate) trait Quad: Vector {
 /// A square, quad by quad.
 ///
 /// # Safety
-/// As for [`Quad::square`].
+/// As for [`GatherVector::square`].
 #[inline(always)]
-unsafe fn quads<V: Quad>(p: *const V::T, step: isize) -> [V; 16] {
+unsafe fn quads<V: GatherVector>(p: *const V::T, step: isize) -> [V; 16] {
     // SAFETY: the caller's.
     unsafe {
         let mut all = [V::splat(V::T::ZERO); 16];
@@ -65,23 +65,23 @@ unsafe fn quads<V: Quad>(p: *const V::T, step: isize) -> [V; 16] {
 }
 
 /// A number of 16 bits. Widening it is exact; what kind of NaN one becomes differs.
-pub(crate) trait Half: Copy + Sync {
+pub(crate) trait Float16: Copy + Sync {
     /// Is it the upper half of an f32?
-    const UPPER: bool;
+    const IS_BF16: bool;
     /// As a number.
-    fn wide<T: Registers>(self) -> T;
+    fn wide<T: SimdElement>(self) -> T;
     /// The nearest one.
     #[cfg(target_arch = "x86_64")]
     fn nearest(x: f64) -> Self;
 }
 macro_rules! half {
     ($($t:ty: $upper:literal),*) => {$(
-        impl Half for $t {
-            const UPPER: bool = $upper;
+        impl Float16 for $t {
+            const IS_BF16: bool = $upper;
             // By way of f32, which the compiler sees to be nothing for f32; what `half` has for f64 asks of each number what it is,
             // and was 11 KB of each product with few rows.
             #[inline(always)]
-            fn wide<T: Registers>(self) -> T {
+            fn wide<T: SimdElement>(self) -> T {
                 T::lit(f64::from(self.to_f32()))
             }
             #[cfg(target_arch = "x86_64")]
@@ -97,9 +97,9 @@ half!(f16: false, bf16: true);
 /// Number `t` of each row, one by one.
 ///
 /// # Safety
-/// As for [`Quad`], up to number `t`.
+/// As for [`GatherVector`], up to number `t`.
 #[inline(always)]
-pub(crate) unsafe fn one<V: Vector, S: Copy>(
+pub(crate) unsafe fn gather_one<V: Vector, S: Copy>(
     p: *const S,
     step: isize,
     t: usize,
@@ -118,9 +118,9 @@ pub(crate) unsafe fn one<V: Vector, S: Copy>(
 /// program that multiplies.
 ///
 /// # Safety
-/// As for [`Quad`], up to number `t`.
+/// As for [`GatherVector`], up to number `t`.
 #[inline(always)]
-pub(crate) unsafe fn one_half<V: Quad, H: Half>(p: *const H, step: isize, t: usize) -> V {
+pub(crate) unsafe fn gather_one_f16<V: GatherVector, H: Float16>(p: *const H, step: isize, t: usize) -> V {
     // SAFETY: the caller's; no register has more than 16 lanes.
     unsafe {
         let mut row = [*p.add(t); 16];
@@ -131,31 +131,31 @@ pub(crate) unsafe fn one_half<V: Quad, H: Half>(p: *const H, step: isize, t: usi
     }
 }
 
-impl<T: Registers> Quad for Four<T> {
+impl<T: SimdElement> GatherVector for Array4<T> {
     #[inline(always)]
     unsafe fn quad(p: *const T, step: isize) -> [Self; 4] {
         // SAFETY: the caller's.
-        std::array::from_fn(|t| unsafe { one(p, step, t, |x| x) })
+        std::array::from_fn(|t| unsafe { gather_one(p, step, t, |x| x) })
     }
     #[inline(always)]
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+    unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
         // SAFETY: the caller's.
-        std::array::from_fn(|t| unsafe { one_half(p, step, t) })
+        std::array::from_fn(|t| unsafe { gather_one_f16(p, step, t) })
     }
     // As an fma, four of them stand here once on plain x86-64: each of f16 asks what the processor has.
     #[cfg_attr(target_arch = "x86_64", inline(never))]
     #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-    unsafe fn widen<H: Half>(p: *const H) -> Self {
+    unsafe fn widen<H: Float16>(p: *const H) -> Self {
         // SAFETY: the caller's.
-        unsafe { one(p, 1, 0, H::wide::<T>) }
+        unsafe { gather_one(p, 1, 0, H::wide::<T>) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::isa::Isa;
-    use super::super::vector::{InRegisters, in_registers, lanes};
     use super::*;
+    use crate::simd::isa::Isa;
+    use crate::simd::vector::{VectorKernel, dispatch_vectors, lanes};
     use std::marker::PhantomData;
 
     /// Rows of numbers, and what is read of them.
@@ -167,10 +167,10 @@ mod tests {
     }
 
     struct Same<'a, T>(Across<'a, T, T>);
-    impl<T: Registers> InRegisters for Same<'_, T> {
+    impl<T: SimdElement> VectorKernel for Same<'_, T> {
         type T = T;
         #[inline(always)]
-        unsafe fn run<V: Quad<T = T>>(self) {
+        unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!((V::LANES - 1) * step + 4 <= from.len());
             // SAFETY: the instructions are there, the caller's; four numbers of each row were found in the slice.
@@ -179,10 +179,10 @@ mod tests {
     }
 
     struct Widened<'a, T, H>(Across<'a, T, H>, PhantomData<T>);
-    impl<T: Registers, H: Half> InRegisters for Widened<'_, T, H> {
+    impl<T: SimdElement, H: Float16> VectorKernel for Widened<'_, T, H> {
         type T = T;
         #[inline(always)]
-        unsafe fn run<V: Quad<T = T>>(self) {
+        unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!((V::LANES - 1) * step + 8 <= from.len() && V::LANES <= from.len());
             // SAFETY: the instructions are there, the caller's; eight numbers of each row were found in the slice.
@@ -204,10 +204,10 @@ mod tests {
     }
 
     struct Whole<'a, T>(Across<'a, T, T>);
-    impl<T: Registers> InRegisters for Whole<'_, T> {
+    impl<T: SimdElement> VectorKernel for Whole<'_, T> {
         type T = T;
         #[inline(always)]
-        unsafe fn run<V: Quad<T = T>>(self) {
+        unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!(V::LANES >= 4 && (V::LANES - 1) * step + V::LANES <= from.len());
             // SAFETY: as above, of so many numbers.
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    fn squares<T: Registers>() {
+    fn squares<T: SimdElement>() {
         for isa in Isa::all() {
             let (n, step) = (lanes::<T>(isa), 19);
             if n < 4 {
@@ -223,7 +223,7 @@ mod tests {
             }
             let from: Vec<T> = (0..n * step).map(|i| T::lit(i as f64)).collect();
             let mut to = Vec::new();
-            in_registers(isa, Whole(Across { from: &from, step, to: &mut to }));
+            dispatch_vectors(isa, Whole(Across { from: &from, step, to: &mut to }));
             let want: Vec<T> = (0..n * n).map(|i| from[i % n * step + i / n]).collect();
             assert!(to == want, "{isa} {}: {to:?}, not {want:?}", T::DTYPE);
         }
@@ -235,12 +235,12 @@ mod tests {
         squares::<f64>();
     }
 
-    fn turned<T: Registers>() {
+    fn turned<T: SimdElement>() {
         for isa in Isa::all() {
             let (n, step) = (lanes::<T>(isa), 5);
             let from: Vec<T> = (0..n * step).map(|i| T::lit(i as f64)).collect();
             let mut to = Vec::new();
-            in_registers(isa, Same(Across { from: &from, step, to: &mut to }));
+            dispatch_vectors(isa, Same(Across { from: &from, step, to: &mut to }));
             let want: Vec<T> = (0..4 * n).map(|i| from[i % n * step + i / n]).collect();
             assert!(to == want, "{isa} {}: {to:?}, not {want:?}", T::DTYPE);
         }
@@ -253,13 +253,13 @@ mod tests {
     }
 
     /// All that 16 bits can be, subnormal numbers, infinities and NaN among them.
-    fn all_halves<H: Half>(half: impl Fn(u16) -> H) {
+    fn all_halves<H: Float16>(half: impl Fn(u16) -> H) {
         let all: Vec<H> = (0..=u16::MAX).map(half).collect();
         for isa in Isa::all() {
             let (n, step) = (lanes::<f32>(isa), 8);
             for from in all.chunks_exact(n * step) {
                 let mut to: Vec<f32> = Vec::new();
-                in_registers(isa, Widened(Across { from, step, to: &mut to }, PhantomData));
+                dispatch_vectors(isa, Widened(Across { from, step, to: &mut to }, PhantomData));
                 let across = (0..8 * n).map(|i| from[i % n * step + i / n]);
                 for (half, got) in across.chain(from[..n].iter().copied()).zip(&to) {
                     let want = half.wide::<f32>();

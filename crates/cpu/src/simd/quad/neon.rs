@@ -1,7 +1,7 @@
 //! Across rows with NEON.
 #![allow(unsafe_code, reason = "vector loads and shuffles")]
 
-use super::{Half, Quad, one};
+use super::{Float16, GatherVector, gather_one};
 use std::arch::aarch64::*;
 
 /// Numbers 0 to 3, of 32 bits, of 4 rows.
@@ -27,10 +27,10 @@ unsafe fn square<S>(p: *const S, step: isize) -> [float32x4_t; 4] {
 ///
 /// The instruction that does it for f16 is not to be had without assembly, so it is done by arithmetic.
 #[inline(always)]
-fn widened<H: Half>(bits: uint32x4_t) -> float32x4_t {
+fn widened<H: Float16>(bits: uint32x4_t) -> float32x4_t {
     // SAFETY: NEON is part of the architecture.
     unsafe {
-        if H::UPPER {
+        if H::IS_BF16 {
             return vreinterpretq_f32_u32(vshlq_n_u32::<16>(bits));
         }
         let sign = vshlq_n_u32::<16>(vandq_u32(bits, vdupq_n_u32(0x8000)));
@@ -46,14 +46,14 @@ fn widened<H: Half>(bits: uint32x4_t) -> float32x4_t {
     }
 }
 
-impl Quad for float32x4_t {
+impl GatherVector for float32x4_t {
     #[inline(always)]
     unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
         // SAFETY: the caller's.
         unsafe { square(p, step) }
     }
     #[inline(always)]
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+    unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
         // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
         unsafe {
             let pairs = square(p, step).map(|x| vreinterpretq_u32_f32(x));
@@ -64,13 +64,13 @@ impl Quad for float32x4_t {
         }
     }
     #[inline(always)]
-    unsafe fn widen<H: Half>(p: *const H) -> Self {
+    unsafe fn widen<H: Float16>(p: *const H) -> Self {
         // SAFETY: the caller's: 4 halves are 8 bytes.
         unsafe { widened::<H>(vmovl_u16(vld1_u16(p.cast()))) }
     }
 }
 
-impl Quad for float64x2_t {
+impl GatherVector for float64x2_t {
     #[inline(always)]
     unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
         // SAFETY: the caller's for the memory; NEON is part of the architecture.
@@ -81,13 +81,13 @@ impl Quad for float64x2_t {
         }
     }
     #[inline(always)]
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+    unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
         // SAFETY: the caller's.
-        std::array::from_fn(|t| unsafe { one(p, step, t, H::wide::<f64>) })
+        std::array::from_fn(|t| unsafe { gather_one(p, step, t, H::wide::<f64>) })
     }
     #[inline(always)]
-    unsafe fn widen<H: Half>(p: *const H) -> Self {
+    unsafe fn widen<H: Float16>(p: *const H) -> Self {
         // SAFETY: the caller's.
-        unsafe { one(p, 1, 0, H::wide::<f64>) }
+        unsafe { gather_one(p, 1, 0, H::wide::<f64>) }
     }
 }

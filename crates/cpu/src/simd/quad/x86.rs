@@ -4,7 +4,7 @@
 //! of these pieces, two shuffles for each register.
 #![allow(unsafe_code, reason = "vector loads and shuffles")]
 
-use super::{Half, Quad, one, quads};
+use super::{Float16, GatherVector, gather_one, quads};
 use std::arch::x86_64::*;
 
 /// 16 bytes of the rows 0, 4, 8 and 12 from `p` on.
@@ -41,11 +41,11 @@ unsafe fn two<S>(p: *const S, step: isize) -> __m256 {
 /// # Safety
 /// AVX-512.
 #[inline(always)]
-unsafe fn pairs512<H: Half>(x: __m512) -> [__m512; 2] {
+unsafe fn pairs512<H: Float16>(x: __m512) -> [__m512; 2] {
     // SAFETY: the caller's.
     unsafe {
         let bits = _mm512_castps_si512(x);
-        if H::UPPER {
+        if H::IS_BF16 {
             let second = _mm512_and_si512(bits, _mm512_set1_epi32(0xffff_0000_u32 as i32));
             [_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)), _mm512_castsi512_ps(second)]
         } else {
@@ -60,11 +60,11 @@ unsafe fn pairs512<H: Half>(x: __m512) -> [__m512; 2] {
 /// # Safety
 /// AVX2 and F16C.
 #[inline(always)]
-unsafe fn pairs256<H: Half>(x: __m256) -> [__m256; 2] {
+unsafe fn pairs256<H: Float16>(x: __m256) -> [__m256; 2] {
     // SAFETY: the caller's.
     unsafe {
         let bits = _mm256_castps_si256(x);
-        if H::UPPER {
+        if H::IS_BF16 {
             let second = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff_0000_u32 as i32));
             [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits)), _mm256_castsi256_ps(second)]
         } else {
@@ -193,20 +193,20 @@ macro_rules! quads {
             }
         }
 
-        impl Quad for $v {
+        impl GatherVector for $v {
             #[inline(always)]
-            unsafe fn widen<H: Half>(p: *const H) -> Self {
+            unsafe fn widen<H: Float16>(p: *const H) -> Self {
                 // SAFETY: the caller's: as many halves as the register has numbers are half of its bytes.
                 unsafe {
                     let x = $load(p.cast());
-                    if H::UPPER { $cast($shift::<16>($widen(x))) } else { $from_f16(x) }
+                    if H::IS_BF16 { $cast($shift::<16>($widen(x))) } else { $from_f16(x) }
                 }
             }
             #[inline(always)]
-            unsafe fn narrow<H: Half>(self, p: *mut H) {
+            unsafe fn narrow<H: Float16>(self, p: *mut H) {
                 // SAFETY: the caller's.
                 unsafe {
-                    $store(p.cast(), if H::UPPER { $upper(self) } else { $to_f16::<_MM_FROUND_TO_NEAREST_INT>(self) });
+                    $store(p.cast(), if H::IS_BF16 { $upper(self) } else { $to_f16::<_MM_FROUND_TO_NEAREST_INT>(self) });
                 }
             }
             #[inline(always)]
@@ -220,7 +220,7 @@ macro_rules! quads {
                 unsafe { $whole(p, step) }
             }
             #[inline(always)]
-            unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+            unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
                 // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
                 unsafe {
                     let [a, b, c, d] = $square(p, step);
@@ -239,11 +239,11 @@ quads! {
         _mm_loadu_si128 _mm256_cvtepu16_epi32 _mm256_castsi256_ps _mm256_slli_epi32 _mm256_cvtph_ps _mm256_cvtps_ph upper256 _mm_storeu_si128;
 }
 
-impl Quad for __m512d {
+impl GatherVector for __m512d {
     #[inline(always)]
-    unsafe fn widen<H: Half>(p: *const H) -> Self {
+    unsafe fn widen<H: Float16>(p: *const H) -> Self {
         // SAFETY: the caller's.
-        unsafe { one(p, 1, 0, H::wide::<f64>) }
+        unsafe { gather_one(p, 1, 0, H::wide::<f64>) }
     }
     #[inline(always)]
     unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
@@ -267,17 +267,17 @@ impl Quad for __m512d {
         }
     }
     #[inline(always)]
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+    unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
         // SAFETY: the caller's.
-        std::array::from_fn(|t| unsafe { one(p, step, t, H::wide::<f64>) })
+        std::array::from_fn(|t| unsafe { gather_one(p, step, t, H::wide::<f64>) })
     }
 }
 
-impl Quad for __m256d {
+impl GatherVector for __m256d {
     #[inline(always)]
-    unsafe fn widen<H: Half>(p: *const H) -> Self {
+    unsafe fn widen<H: Float16>(p: *const H) -> Self {
         // SAFETY: the caller's.
-        unsafe { one(p, 1, 0, H::wide::<f64>) }
+        unsafe { gather_one(p, 1, 0, H::wide::<f64>) }
     }
     #[inline(always)]
     unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
@@ -297,8 +297,8 @@ impl Quad for __m256d {
         }
     }
     #[inline(always)]
-    unsafe fn octet<H: Half>(p: *const H, step: isize) -> [Self; 8] {
+    unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
         // SAFETY: the caller's.
-        std::array::from_fn(|t| unsafe { one(p, step, t, H::wide::<f64>) })
+        std::array::from_fn(|t| unsafe { gather_one(p, step, t, H::wide::<f64>) })
     }
 }

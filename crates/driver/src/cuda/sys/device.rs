@@ -1,8 +1,8 @@
 //! An opened device: its context, its stream, what it can do.
 
+use super::functions::Handle;
 use super::library::{Api, api, none, shown};
 use super::queue::Queue;
-use super::table::Handle;
 use crate::{Info, Kind};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx;

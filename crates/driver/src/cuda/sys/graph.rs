@@ -4,9 +4,9 @@
 //! launches read besides tensors' memory, their numbers, lies in memory of the graph.
 
 use super::device::Shared;
+use super::functions::{Capture, Handle};
 use super::memory::Memory;
 use super::queue::{Operand, start};
-use super::table::{Capture, Handle};
 use crate::cuda::Cuda;
 use crate::{Call, Slice};
 use elinvar_core::{Error, Result};

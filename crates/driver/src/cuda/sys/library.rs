@@ -1,7 +1,7 @@
 //! NVIDIA's library: found at run time, loaded once.
 
 use super::error::Status;
-use super::table::Table;
+use super::functions::Table;
 use elinvar_core::{Error, ErrorKind, Result};
 use libloading::{Library, Symbol};
 use std::ffi::c_int;

@@ -1,7 +1,7 @@
 //! Memory for tensors. Where the driver can, it is taken and given back in the stream's order, so nobody waits.
 
 use super::device::Shared;
-use super::table::Address;
+use super::functions::Address;
 use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;

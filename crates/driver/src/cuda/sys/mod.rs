@@ -10,23 +10,23 @@
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
-mod blas;
-mod cache;
+mod cublaslt;
 mod device;
 mod error;
+mod functions;
 mod graph;
+mod kernel_cache;
 mod library;
-mod maps;
-mod mark;
 mod memory;
 mod module;
 mod queue;
 mod staging;
-mod table;
+mod tensor_map;
+mod timestamp;
 
 pub use device::{Shared, physical};
 pub use graph::Graph;
 pub use library::use_library;
-pub use mark::Mark;
 pub use memory::Memory;
 pub use module::Module;
+pub use timestamp::Mark;

@@ -1,8 +1,8 @@
 //! Kernels as modules, compiled by the driver.
 
-use super::cache;
 use super::device::Shared;
-use super::table::Handle;
+use super::functions::Handle;
+use super::kernel_cache;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
@@ -50,8 +50,8 @@ impl Module {
     /// `OutOfMemory`; `Unsupported` if the driver refuses it, with what its compiler says.
     pub fn new(shared: &Arc<Shared>, kernel: &Kernel, text: &str) -> Result<Module> {
         shared.enter()?;
-        let path = cache::path(shared, text);
-        let kept = cache::load(&path).and_then(|cubin| load(shared, &cubin).ok());
+        let path = kernel_cache::path(shared, text);
+        let kept = kernel_cache::load(&path).and_then(|cubin| load(shared, &cubin).ok());
         let raw = match kept {
             Some(raw) => raw,
             None => {
@@ -62,7 +62,7 @@ impl Module {
                     compile(shared, kernel, text, Some(told)).map_err(|_| e)
                 })?;
                 let raw = load(shared, &cubin).map_err(|e| e.at(format!("cuda: {}", kernel.name)))?;
-                cache::save(&path, &cubin);
+                kernel_cache::save(&path, &cubin);
                 raw
             }
         };

@@ -1,13 +1,13 @@
 //! Work in order: everything goes to one stream, under one lock.
 
-use super::blas::Blas;
+use super::cublaslt::Blas;
 use super::device::Shared;
-use super::maps::maps;
-use super::mark::Mark;
+use super::functions::{Address, Handle};
 use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT};
-use super::table::{Address, Handle};
+use super::tensor_map::maps;
+use super::timestamp::Mark;
 use crate::cuda::Cuda;
 use crate::{Product, Slice};
 use elinvar_core::{Error, Result};

@@ -1,7 +1,7 @@
 //! Memory of the host that the device reaches by itself, for what goes up and what comes down.
 
 use super::device::Shared;
-use super::table::Handle;
+use super::functions::Handle;
 use elinvar_core::Result;
 
 /// Bytes of a slot: enough for a copy to run at full speed.

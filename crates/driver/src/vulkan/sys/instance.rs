@@ -1,6 +1,7 @@
 //! The loader, the one instance of this process, and the devices that it knows.
 
-use super::{error::error, matrix};
+use super::cooperative_matrix;
+use super::error::error;
 use crate::{Info, Kind};
 use ash::{ext, vk};
 use elinvar_core::{Error, ErrorKind, Result};
@@ -228,7 +229,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         short: false,
         asynchronous: false,
         boxes: false,
-        units: matrix::units(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
+        units: cooperative_matrix::units(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
     };
     // A mode for one width and none for another needs widths that are independent of each other.
     let all_or_none = |wanted: [vk::Bool32; 3], independence: vk::ShaderFloatControlsIndependence| {

@@ -10,17 +10,17 @@
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
+mod cooperative_matrix;
 mod device;
 mod error;
 mod instance;
-mod mark;
-mod matrix;
 mod memory;
 mod pipeline;
 mod queue;
+mod timestamp;
 
 pub use device::Shared;
 pub use instance::{physical, validation_messages};
-pub use mark::Mark;
 pub use memory::Memory;
 pub use pipeline::Pipeline;
+pub use timestamp::Mark;

@@ -12,17 +12,17 @@
 //! kernel's parameters.
 
 mod arith;
-mod boxes;
 mod control;
 mod convert;
 mod fragment;
-mod indices;
+mod index_analysis;
 mod memory;
 mod subgroup;
+mod tma_wgmma;
 
 use crate::ir::{Builtin, Elem, Fragment, Kernel, Op, Region, Scalar, SharedPlaces, Type, Value};
 use crate::pass::{self, Lacking, Wants};
-use indices::Indices;
+use index_analysis::Indices;
 use std::collections::HashMap;
 use std::fmt::Write;
 

@@ -2,10 +2,10 @@
 //! go on, `boxes` what is fetched and multiplied so, `lanes` what is done together.
 
 mod access;
-mod boxes;
+mod async_copy;
+mod collective;
 mod compute;
-mod copies;
-mod lanes;
+mod tma_wgmma;
 
 use super::race::{FRESH, Trace};
 use super::{Fault, Lacks, Launch, Memory};
@@ -36,8 +36,8 @@ pub struct Machine<'a> {
     group: [u32; 3],
     group_number: u32,
     epoch: u32,
-    copies: copies::Copies,
-    boxes: boxes::Boxes,
+    copies: async_copy::Copies,
+    boxes: tma_wgmma::Boxes,
 }
 
 impl<'a> Machine<'a> {
@@ -58,8 +58,8 @@ impl<'a> Machine<'a> {
             group: [0; 3],
             group_number: 0,
             epoch: 0,
-            copies: copies::Copies::default(),
-            boxes: boxes::Boxes::default(),
+            copies: async_copy::Copies::default(),
+            boxes: tma_wgmma::Boxes::default(),
         }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Machine<'a> {
                     self.epoch = 0;
                     self.shared_traces = self.shared.iter().map(|s| vec![FRESH; s.cells.len()]).collect();
                     let kernel = self.kernel;
-                    self.boxes = boxes::Boxes::new(kernel.signals as usize, kernel.values.len());
+                    self.boxes = tma_wgmma::Boxes::new(kernel.signals as usize, kernel.values.len());
                     self.region(&kernel.body, &all)?;
                     self.no_copies()?;
                     self.no_boxes()?;

@@ -5,16 +5,16 @@
 //! lowering, an instruction is only reached by operands for which every target agrees. The meaning stays, so the interpreter
 //! gives the same before and after, and that is how it is tested.
 
-mod copies;
+mod async_copy;
+mod division;
+mod edge_cases;
 mod exp2;
-mod guards;
-mod products;
-mod quotient;
-mod whole;
+mod fma_by_f64;
+mod fma_by_integers;
 mod writer;
 
 use super::compact;
-use super::instead::Instead;
+use super::replacement::Instead;
 use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
 use std::fmt;
 pub(super) use writer::Writer;
@@ -109,7 +109,7 @@ impl Lower {
             for inner in inst.op.regions_mut() {
                 self.inside(inner, instead)?;
             }
-            if self.wants.copies && copies::lower(&mut self.w, &self.shared, &inst.op) {
+            if self.wants.copies && async_copy::lower(&mut self.w, &self.shared, &inst.op) {
                 continue;
             }
             match self.one(&inst)? {
@@ -133,37 +133,37 @@ impl Lower {
             Op::Binary(op, a, b) => {
                 let s = w.scalar(a);
                 match op {
-                    Binary::Div if s == Scalar::F32 && self.wants.quotient => Some(quotient::divide(w, a, b)),
+                    Binary::Div if s == Scalar::F32 && self.wants.quotient => Some(division::divide(w, a, b)),
                     Binary::Div if s == Scalar::F64 && self.wants.quotient => {
                         return self.cannot("division", s);
                     }
-                    Binary::Div if s.is_int() && self.wants.division => Some(guards::divide(w, a, b)),
-                    Binary::Rem if self.wants.division => Some(guards::remainder(w, a, b)),
-                    Binary::Shl | Binary::Shr if self.wants.shifts => Some(guards::shift(w, op, a, b)),
+                    Binary::Div if s.is_int() && self.wants.division => Some(edge_cases::divide(w, a, b)),
+                    Binary::Rem if self.wants.division => Some(edge_cases::remainder(w, a, b)),
+                    Binary::Shl | Binary::Shr if self.wants.shifts => Some(edge_cases::shift(w, op, a, b)),
                     Binary::Min | Binary::Max if self.wants.extremes_of(s) => {
-                        Some(guards::extreme(w, op, a, b))
+                        Some(edge_cases::extreme(w, op, a, b))
                     }
-                    Binary::CopySign if self.wants.copy_sign => Some(guards::copy_sign(w, a, b)),
+                    Binary::CopySign if self.wants.copy_sign => Some(edge_cases::copy_sign(w, a, b)),
                     // As it is, or not asked for.
                     _ => None,
                 }
             }
             Op::Convert(to, a) if to.is_int() && w.scalar(a).is_float() && self.wants.saturation => {
-                Some(guards::saturate(w, a, to))
+                Some(edge_cases::saturate(w, a, to))
             }
             Op::Unary(Unary::Sqrt, a) if self.wants.root => match w.scalar(a) {
-                Scalar::F32 => Some(quotient::root(w, a)),
+                Scalar::F32 => Some(division::root(w, a)),
                 s => return self.cannot("square root", s),
             },
             Op::Unary(Unary::Exp2, a) if self.wants.exp2 => Some(exp2::exp2(w, a)),
             Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
-                Scalar::F32 if self.wants.wide => Some(products::fused(w, a, b, c)),
-                _ => Some(whole::fused(w, a, b, c)),
+                Scalar::F32 if self.wants.wide => Some(fma_by_f64::fused(w, a, b, c)),
+                _ => Some(fma_by_integers::fused(w, a, b, c)),
             },
             Op::Reduce(op, a) if w.scalar(a).is_float() && self.wants.reductions => {
                 let op = if op == Reduce::Max { Binary::Max } else { Binary::Min };
                 let built = self.wants.extremes_of(w.scalar(a));
-                Some(guards::reduce(w, op, a, self.lanes, built))
+                Some(edge_cases::reduce(w, op, a, self.lanes, built))
             }
             // The same everywhere, not asked for, or the emitters' business: they leave no instruction out.
             _ => None,

@@ -1,0 +1,405 @@
+//! The CPU backend: [`Backend`] for [`Cpu`], as calls of the kernels of this crate.
+
+use crate::elementwise::{map, random, update};
+use crate::index::{gather, scatter};
+use crate::layout::{concat, copy};
+use crate::lazy::buffer::{CpuBuffer, View};
+use crate::runtime::memory;
+use crate::{CpuDevice, attention, conv, gemm, lazy, pool, reduce, sort};
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::{self, *};
+use elinvar_ops::casting::Casting;
+use elinvar_ops::fold::Folding;
+use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::update::Update;
+use elinvar_reference::{Reference, ReferenceDevice};
+use std::convert::Infallible;
+
+/// The CPU backend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu;
+
+/// The drop of a tensor's memory, compiled in this crate. A generic function that is never inlined, as the counter's own drop is not,
+/// is compiled once, in the first crate that needs it; and a program that takes it from there gets all object files which that one
+/// refers to, of whose functions the linker keeps the tables for unwinding. That was the crate that knows GPUs too: a program for the
+/// CPU alone had 0.1 MiB of their tables in it.
+#[used]
+static DROP: fn(Array<Cpu>) = drop;
+
+/// A view of numbers that are there, or are computed now.
+pub(crate) fn host<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
+    Ok(View { buffer: v.buffer.data()?, layout: v.layout, dtype: v.dtype })
+}
+
+/// All views, of numbers that are there.
+fn hosts<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
+    gemm::contract::all(x, host)
+}
+
+/// A view, for the reference.
+pub(crate) fn to(v: View<'_>) -> backend::View<'_, Reference> {
+    backend::View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+/// The result of a kernel, as a tensor's memory.
+fn own(y: Result<HostData>) -> Result<CpuBuffer> {
+    y.map(CpuBuffer::new)
+}
+
+/// A view as the trait has it.
+type Look<'a> = backend::View<'a, Cpu>;
+
+/// Items of an update, as the reference has them: what changes is memory that nobody else sees, and what is read is there.
+fn host_items<'a, const M: usize, const R: usize>(
+    items: Vec<UpdateItem<'a, Cpu, M, R>>,
+) -> Result<Vec<UpdateItem<'a, Reference, M, R>>> {
+    let item = |i: UpdateItem<'a, Cpu, M, R>| {
+        let mut changes = Vec::with_capacity(M);
+        for x in i.changes {
+            changes.push(Changed { buffer: x.buffer.data_mut()?, dtype: x.dtype });
+        }
+        let changes = changes.try_into().unwrap_or_else(|_| unreachable!("as many as there were"));
+        Ok(UpdateItem { shape: i.shape, dtype: i.dtype, changes, reads: hosts(&i.reads)?.map(to) })
+    };
+    items.into_iter().map(item).collect()
+}
+
+impl Backend for Cpu {
+    type Device = CpuDevice;
+    type Buffer = CpuBuffer;
+    type Graph = Infallible;
+    const NAME: &'static str = "cpu";
+
+    fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
+        memory::brought(data).map(CpuBuffer::new)
+    }
+    fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
+        copy::own(d, &host(&x)?)
+    }
+    fn receive(_: &CpuDevice, _: &CpuDevice, _: Look<'_>) -> Result<Option<CpuBuffer>> {
+        // All of its devices are the host.
+        Ok(None)
+    }
+    fn finish(_: &CpuDevice, buffer: &CpuBuffer) -> Result<()> {
+        buffer.data().map(drop)
+    }
+    fn synchronize(_: &CpuDevice) -> Result<()> {
+        Reference::synchronize(&ReferenceDevice)
+    }
+    fn memory_stats(_: &CpuDevice) -> Result<MemoryStats> {
+        Ok(memory::stats())
+    }
+    fn set_memory_limit(_: &CpuDevice, limit: Option<u64>) -> Result<()> {
+        memory::set_limit(limit);
+        Ok(())
+    }
+    fn release_memory(_: &CpuDevice) -> Result<()> {
+        memory::release();
+        Ok(())
+    }
+    fn prepack(d: &CpuDevice, w: Look<'_>) -> Result<bool> {
+        w.buffer.prepack(d, gemm::Place::of(w.layout))
+    }
+    fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
+        own(copy::fill(d, value, dtype, len))
+    }
+    fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
+        own(random::random(d, r, s, dtype, len))
+    }
+    fn copy(d: &CpuDevice, x: Look<'_>) -> Result<CpuBuffer> {
+        own(copy::own(d, &host(&x)?))
+    }
+    fn cast<C: Casting>(d: &CpuDevice, x: Look<'_>, dtype: DType) -> Result<CpuBuffer> {
+        let x = host(&x)?;
+        own(if const { C::ALL } { copy::cast(d, &x, dtype) } else { copy::cast_halves(d, &x, dtype) })
+    }
+    fn assemble(
+        d: &CpuDevice,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(Look<'_>, Layout)],
+    ) -> Result<CpuBuffer> {
+        let parts: Vec<(View<'_>, Layout)> =
+            parts.iter().map(|(v, l)| Ok((host(v)?, l.clone()))).collect::<Result<_>>()?;
+        own(concat::assemble(d, fill, dtype, shape, &parts))
+    }
+    fn record(_: &CpuDevice, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs what its work costs: there is no queue to fill.
+        Ok(None)
+    }
+    fn input(d: &CpuDevice, x: Look<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
+        Self::copy(d, x)
+    }
+    fn replay(_: &CpuDevice, g: &Infallible, _: &[(Look<'_>, &CpuBuffer)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &CpuDevice, buffer: &CpuBuffer) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
+    }
+    fn map<M: Map<N>, const N: usize>(
+        d: &CpuDevice,
+        m: &M,
+        x: [Look<'_>; N],
+        dtype: DType,
+    ) -> Result<CpuBuffer> {
+        if !d.isa().has_formulas() {
+            return own(Reference::map(&ReferenceDevice, m, hosts(&x)?.map(to), dtype));
+        }
+        map::map(d, m, &x, dtype)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &CpuDevice,
+        m: &M,
+        x: [Look<'_>; N],
+        dtype: DType,
+    ) -> Result<CpuBuffer> {
+        if !d.isa().has_formulas() {
+            return own(Reference::map_int(&ReferenceDevice, m, hosts(&x)?.map(to), dtype));
+        }
+        map::map_int(d, m, &x, dtype)
+    }
+    fn update<U: Update<M, R>, const M: usize, const R: usize>(
+        d: &CpuDevice,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, R>>,
+    ) -> Result<()> {
+        let items = host_items(items)?;
+        if !d.isa().has_formulas() {
+            return Reference::update(&ReferenceDevice, u, items);
+        }
+        update::update(d, u, items)
+    }
+    fn fold<F: Folding>(d: &CpuDevice, x: Look<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
+        let x = host(&x)?;
+        own(match F::FOLD {
+            Fold::Sum if const { !F::INTEGERS } => reduce::float_sum(d, &x, kept, dtype),
+            Fold::Sum => reduce::sum(d, &x, kept, dtype),
+            Fold::Prod => reduce::prod(d, &x, kept, dtype),
+            Fold::Max => reduce::max(d, &x, kept, dtype),
+            Fold::Min => reduce::min(d, &x, kept, dtype),
+        })
+    }
+    fn arg_fold(d: &CpuDevice, f: ArgFold, x: Look<'_>, kept: usize) -> Result<CpuBuffer> {
+        own(reduce::arg_fold(d, f, &host(&x)?, kept))
+    }
+    fn scan(d: &CpuDevice, f: Scan, x: Look<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
+        Ok(reduce::scan(d, f, &host(&x)?, dtype)?.map(CpuBuffer::new))
+    }
+    fn rows<R: Rows<N>, const N: usize>(
+        d: &CpuDevice,
+        r: &R,
+        x: [Look<'_>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<Placed<CpuBuffer>> {
+        let x = hosts(&x)?;
+        let y = if d.isa().has_formulas() {
+            reduce::rows(d, r, &x, kept, dtype)
+        } else {
+            Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
+        };
+        Ok(y?.map(CpuBuffer::new))
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        d: &CpuDevice,
+        r: &R,
+        x: [Look<'_>; N],
+        kept: usize,
+        dtype: DType,
+        sums: usize,
+    ) -> Result<Option<RowsAndColumns<CpuBuffer>>> {
+        if !d.isa().has_formulas() {
+            return Ok(None);
+        }
+        let both = reduce::rows_and_columns(d, r, &hosts(&x)?, kept, dtype, sums)?;
+        Ok(both.map(|(y, sums)| (CpuBuffer::new(y).into(), sums.into_iter().map(CpuBuffer::new).collect())))
+    }
+    fn lattice<F: Map<4>>(
+        d: &CpuDevice,
+        f: &F,
+        x: [Look<'_>; 3],
+        ends: &[usize],
+    ) -> Result<Option<CpuBuffer>> {
+        if !d.isa().has_formulas() {
+            return Ok(None);
+        }
+        own(reduce::lattice(d, f, hosts(&x)?, ends)).map(Some)
+    }
+    fn lattice_grad<F: Map<5>>(
+        d: &CpuDevice,
+        f: &F,
+        x: [Look<'_>; 4],
+        ends: &[usize],
+    ) -> Result<Option<CpuBuffer>> {
+        if !d.isa().has_formulas() {
+            return Ok(None);
+        }
+        own(reduce::lattice_grad(d, f, hosts(&x)?, ends)).map(Some)
+    }
+    fn sort(d: &CpuDevice, x: Look<'_>, descending: bool, first: usize) -> Result<(CpuBuffer, CpuBuffer)> {
+        let (values, places) = sort::sort(d, &host(&x)?, descending, first)?;
+        Ok((CpuBuffer::new(values), CpuBuffer::new(places)))
+    }
+    fn precision(d: &CpuDevice) -> Precision {
+        d.precision()
+    }
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &CpuDevice,
+        p: Precision,
+        x: Look<'_>,
+        w: Look<'_>,
+        e: &E,
+        extra: [Look<'_>; N],
+    ) -> Result<CpuBuffer> {
+        let packed = match (x.shape().dims(), w.layout.strides()) {
+            // One matrix for all of the batch.
+            (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
+                w.buffer.prepacked(d, gemm::uses(b * m), gemm::Place::of(w.layout))?
+            }
+            _ => None,
+        };
+        let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
+        own(match x.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => {
+                gemm::contract::contract::<f32, E, N>(d, p, &x, (&w, packed), e, &extra)
+            }
+            DType::F64 => gemm::contract::contract::<f64, E, N>(d, p, &x, (&w, packed), e, &extra),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                let own = |v: backend::View<'_, Reference>| {
+                    copy::own(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
+                };
+                Reference::contract_integers(to(x), to(w), &extra.map(to), &own)
+            }
+        })
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        d: &CpuDevice,
+        c: &Conv,
+        x: Look<'_>,
+        w: Look<'_>,
+        out: &[usize],
+        e: &E,
+        extra: [Look<'_>; N],
+    ) -> Result<CpuBuffer> {
+        let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
+        let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
+        let w = (&w, &packed as &conv::Packed<'_>);
+        own(match x.dtype {
+            DType::F64 => conv::conv::<f64, E, N>(d, c, &x, w, out, e, &extra),
+            // What is not of floats is refused there.
+            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                conv::conv::<f32, E, N>(d, c, &x, w, out, e, &extra)
+            }
+        })
+    }
+    fn conv_input_grad(
+        d: &CpuDevice,
+        c: &Conv,
+        g: Look<'_>,
+        w: Look<'_>,
+        spatial: &[usize],
+    ) -> Result<CpuBuffer> {
+        let (g, w) = (host(&g)?, host(&w)?);
+        own(match g.dtype {
+            DType::F64 => conv::input_grad::<f64>(d, c, &g, &w, spatial),
+            // What is not of floats is refused there.
+            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                conv::input_grad::<f32>(d, c, &g, &w, spatial)
+            }
+        })
+    }
+    fn conv_weight_grad(
+        d: &CpuDevice,
+        c: &Conv,
+        x: Look<'_>,
+        g: Look<'_>,
+        taps: &[usize],
+    ) -> Result<CpuBuffer> {
+        let (x, g) = (host(&x)?, host(&g)?);
+        own(match x.dtype {
+            DType::F64 => conv::weight_grad::<f64>(d, c, &x, &g, taps),
+            // What is not of floats is refused there.
+            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                conv::weight_grad::<f32>(d, c, &x, &g, taps)
+            }
+        })
+    }
+    fn pool(d: &CpuDevice, p: &Pool, x: Look<'_>) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
+        if !d.isa().has_formulas() {
+            let (y, places) = Reference::pool(&ReferenceDevice, p, to(host(&x)?))?;
+            return Ok((CpuBuffer::new(y), places.map(CpuBuffer::new)));
+        }
+        pool::pool(d, p, &x)
+    }
+    fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: Look<'_>, spatial: &[usize]) -> Result<CpuBuffer> {
+        own(pool::avg_pool_grad(d, p, &host(&g)?, spatial))
+    }
+    fn attention(
+        d: &CpuDevice,
+        a: &Attention,
+        q: Look<'_>,
+        k: Look<'_>,
+        v: Look<'_>,
+        mask: Option<Look<'_>>,
+    ) -> Result<(CpuBuffer, CpuBuffer)> {
+        let mask = mask.as_ref().map(host).transpose()?;
+        let (o, lse) = attention::attention(d, a, host(&q)?, host(&k)?, host(&v)?, mask)?;
+        Ok((CpuBuffer::new(o), CpuBuffer::new(lse)))
+    }
+    fn attention_grad(
+        d: &CpuDevice,
+        a: &Attention,
+        q: Look<'_>,
+        k: Look<'_>,
+        v: Look<'_>,
+        mask: Option<Look<'_>>,
+        o: Look<'_>,
+        lse: Look<'_>,
+        g: Look<'_>,
+    ) -> Result<(CpuBuffer, CpuBuffer, CpuBuffer)> {
+        let mask = mask.as_ref().map(host).transpose()?;
+        let results = attention::Results { o: host(&o)?, lse: host(&lse)?, g: host(&g)? };
+        let (q, k, v) = attention::attention_grad(d, a, host(&q)?, host(&k)?, host(&v)?, mask, results)?;
+        Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)))
+    }
+    fn gather(d: &CpuDevice, x: Look<'_>, axis: usize, index: Look<'_>) -> Result<CpuBuffer> {
+        if let Some(y) = lazy::gather::put_off(d, &x, axis, &index)? {
+            return Ok(y);
+        }
+        let (x, index) = (host(&x)?, host(&index)?);
+        own(match gather::gather(d, &x, axis, &index)? {
+            Some(y) => Ok(y),
+            // An index is out of range: the reference says which.
+            None => Reference::gather(&ReferenceDevice, to(x), axis, to(index)),
+        })
+    }
+    fn scatter(
+        d: &CpuDevice,
+        how: Scatter,
+        base: Look<'_>,
+        axis: usize,
+        index: Look<'_>,
+        src: Look<'_>,
+    ) -> Result<CpuBuffer> {
+        let (base, index) = (host(&base)?, host(&index)?);
+        if how == Scatter::Add
+            && let Some(y) = scatter::of_map(d, &base, axis, &index, &src)?
+        {
+            return own(Ok(y));
+        }
+        let src = host(&src)?;
+        own(match scatter::scatter(d, how, &base, axis, &index, &src)? {
+            Some(y) => Ok(y),
+            // An index is out of range: the reference says which.
+            None => Reference::scatter(&ReferenceDevice, how, to(base), axis, to(index), to(src)),
+        })
+    }
+    fn nonzero(d: &CpuDevice, x: Look<'_>) -> Result<(CpuBuffer, usize)> {
+        let (places, n) = gather::nonzero(d, &host(&x)?)?;
+        Ok((CpuBuffer::new(places), n))
+    }
+}

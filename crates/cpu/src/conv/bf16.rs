@@ -1,0 +1,111 @@
+//! Convolutions of bf16 on processors that multiply pairs of them: `Precision::Fast`.
+//!
+//! What two neighbouring channels have at a place becomes a pair in the bits of an f32, and from there on a pair of channels is a
+//! channel: the same tiles and threads as everywhere, with a register whose fma takes both terms of a pair. So here, too, each element
+//! of the result is a chain of its own, whose order is a function of shapes; a chunk has twice as many terms.
+//!
+//! Terms of the gradient by w are positions of all images. There, two neighbouring images become one.
+
+use super::TermKind;
+use crate::CpuDevice;
+use crate::gemm::contract::numbers;
+use crate::gemm::{Numbers, Real, are_multiplied, pair};
+use crate::layout::copy::elements;
+use crate::lazy::buffer::View;
+use crate::runtime::memory::Scratch;
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::simd::isa::{IsaTargets, Kernel, dispatch};
+use elinvar_core::host::filled;
+use elinvar_core::{DType, HostVec, Precision, Result, bf16};
+use elinvar_ops::lane::LaneInt;
+
+/// Sums of a position from which pairing the planes is little beside multiplying them.
+const LEAST: usize = 8;
+/// Elements of a piece of work.
+const TOGETHER: usize = 4096;
+
+/// What is multiplied, in a convolution with this precision of so many planes that could be paired, with so many results for a position.
+pub(super) fn kind(
+    d: &CpuDevice,
+    precision: Precision,
+    x: [&View<'_>; 2],
+    planes: usize,
+    results: usize,
+) -> TermKind {
+    let halves = x.iter().all(|v| v.buffer.dtype() == DType::BF16);
+    let worth = planes >= 2 && results >= LEAST;
+    if precision == Precision::Fast && halves && worth && are_multiplied(d.isa()) {
+        TermKind::Bf16Pairs
+    } else {
+        TermKind::Elements
+    }
+}
+
+/// Writes what two planes have side by side.
+struct Pairs<'a, T, S, F> {
+    first: &'a [S],
+    second: &'a [S],
+    pair: F,
+    to: &'a mut [T],
+}
+
+impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, T, S, F> {
+    type Out = ();
+    const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
+    #[inline(always)]
+    fn run(self) {
+        for ((to, first), second) in self.to.iter_mut().zip(self.first).zip(self.second) {
+            *to = (self.pair)(*first, *second);
+        }
+    }
+}
+
+/// Batches of `planes` planes of `size` elements, as half as many of pairs; the last plane of an odd number has zeros beside it.
+fn paired<T: Real, S: Copy + Sync>(
+    d: &CpuDevice,
+    x: &[S],
+    (planes, size): (usize, usize),
+    zero: S,
+    pair: impl Fn(S, S) -> T + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let half = planes.div_ceil(2);
+    let zeros = if planes.is_multiple_of(2) { Vec::new() } else { filled(size, zero)? };
+    let len = x.len() / (planes * size).max(1) * half * size;
+    fresh_pieces(d, len, size * (TOGETHER / size.max(1)).max(1), 0.3, &|start, room| {
+        let first = start / size;
+        for plane in first..first + room.left() / size {
+            let at = (plane / half * planes + plane % half * 2) * size;
+            let is_last = 2 * (plane % half) + 1 == planes;
+            let first = &x[at..at + size];
+            let second = if is_last { &zeros } else { &x[at + size..at + 2 * size] };
+            dispatch(d.isa(), Pairs { first, second, pair, to: room.zeroed(size, T::ZERO) });
+        }
+        Ok(())
+    })
+}
+
+/// A view of bf16 as batches of planes of pairs.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn of_view<T: Real>(
+    d: &CpuDevice,
+    v: &View<'_>,
+    planes: usize,
+    size: usize,
+) -> Result<Scratch<T>> {
+    let Numbers::BF16(data) = numbers::<T>(v.buffer)? else {
+        unreachable!("`kind` saw that they are bf16");
+    };
+    let bits = |x: bf16| i64::from(x.to_bits());
+    let pair = |a, b| T::from_bits(LaneInt::lit(bits(a) | bits(b) << 16));
+    paired(d, &elements(d, data, v.layout)?, (planes, size), bf16::ZERO, pair).map(Scratch::of)
+}
+
+/// Numbers that are bf16, in the upper halves of f32, as batches of planes of pairs.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn of_numbers<T: Real>(d: &CpuDevice, x: &[T], planes: usize, size: usize) -> Result<Scratch<T>> {
+    paired(d, x, (planes, size), T::ZERO, pair::<T>).map(Scratch::of)
+}

@@ -1,0 +1,104 @@
+//! The gradient by w of convolutions with many groups of few channels, depthwise ones above all: groups go side by side in
+//! registers, for a group alone has too few chains.
+//!
+//! Planes of sixteen groups are turned so that their elements lie together, and each tap's chain goes over them in the
+//! order of terms: (image, position), in chunks.
+
+use super::im2col::Patches;
+use super::pad::Padded;
+use crate::CpuDevice;
+use crate::conv::kernels::direct::{Groups, UNIT, groups as chains};
+use crate::gemm::{Real, turn};
+use crate::runtime::memory::filled;
+use crate::runtime::parallel::try_pieces;
+use crate::runtime::scratch::scratch;
+use elinvar_core::order::CHUNK;
+use elinvar_core::{Error, HostVec, Result};
+
+/// Pairs of channels in a group up to which this is faster than tiles.
+const PAIRS: usize = 4;
+/// Groups from which on it is: a quarter of a register.
+const GROUPS: usize = 4;
+/// Padded elements of a plane, times [`UNIT`], that are worth the memory.
+const MOST: usize = 1 << 22;
+
+/// Is it one of these?
+pub(super) fn is_beside<T: Real>(patches: &Patches<'_, T>, groups: usize, o: usize) -> bool {
+    let pairs = patches.channels * o;
+    let some = (1..=PAIRS).contains(&pairs) && groups >= GROUPS && patches.positions() > 0;
+    some && !patches.taps.is_empty() && Padded::new(patches, 0..patches.positions()).size() * UNIT <= MOST
+}
+
+/// dw[group, o, channel, tap] of patches of all images, and g[image, group, o, position].
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(super) fn weight_grad<T: Real>(
+    d: &CpuDevice,
+    patches: &Patches<'_, T>,
+    g: &[T],
+    images: usize,
+    groups: usize,
+    o: usize,
+) -> Result<HostVec<T>> {
+    let (channels, taps, n) = (patches.channels, patches.taps.len(), patches.positions());
+    let each = o * channels * taps;
+    let mut dw = filled(groups * each, T::ZERO)?;
+    let g2 = patches.grid[2];
+    let area: usize = patches.plane.iter().product();
+    let padded = Padded::new(patches, 0..patches.positions());
+    let size = padded.size();
+    // Nanoseconds for a weight: a sixteenth of one for a term, and for each plane the turning.
+    let ns = (images * n) as f64 * 0.06;
+    try_pieces(d, &mut dw, UNIT * each, ns, &|at, dw| {
+        let (group, some) = (at / each, dw.len() / each);
+        scratch((channels * size + g2) * UNIT + 2 * each * UNIT, |all| {
+            all.fill(T::ZERO);
+            let (x, rest) = all.split_at_mut(channels * size * UNIT);
+            let (row, rest) = rest.split_at_mut(g2 * UNIT);
+            // Chains of the chunk, and the sums of the chunks before.
+            let (chain, total) = rest.split_at_mut(each * UNIT);
+            let (mut terms, mut first) = (0, true);
+            for image in 0..images {
+                for c in 0..channels {
+                    let from = ((image * groups + group) * channels + c) * area;
+                    let step = (channels * area) as isize;
+                    padded.fill_wide(patches.plane, UNIT, &mut x[c * size * UNIT..], |at, count, to| {
+                        turn(d.isa(), patches.data, (from + at) as isize, step, count, some, to, UNIT);
+                    });
+                }
+                for line in 0..patches.rows() {
+                    // A chunk may end within a line.
+                    let mut k = 0;
+                    while k < g2 {
+                        let count = (g2 - k).min(CHUNK - terms);
+                        for i in 0..o {
+                            let from = ((image * groups + group) * o + i) * n + line * g2 + k;
+                            turn(d.isa(), g, from as isize, (o * n) as isize, count, some, row, UNIT);
+                            for c in 0..channels {
+                                let start = (c * size + padded.position(line, k)) * UNIT;
+                                let sums = &mut chain[(i * channels + c) * taps * UNIT..];
+                                let (x, g) = (&x[start..], &row[..count * UNIT]);
+                                chains(d.isa(), Groups { x, places: &padded.places, g, sums });
+                            }
+                        }
+                        (k, terms) = (k + count, terms + count);
+                        let last = image + 1 == images && line + 1 == patches.rows() && k == g2;
+                        if terms == CHUNK || last {
+                            for (total, chain) in total.iter_mut().zip(&mut *chain) {
+                                *total = if first { *chain } else { *total + *chain };
+                                *chain = T::ZERO;
+                            }
+                            (terms, first) = (0, false);
+                        }
+                    }
+                }
+            }
+            for (l, dw) in dw.chunks_exact_mut(each).enumerate() {
+                dw.iter_mut().enumerate().for_each(|(i, dw)| *dw = total[i * UNIT + l]);
+            }
+        })?;
+        Ok::<(), Error>(())
+    })?;
+    Ok(dw)
+}

@@ -1,0 +1,371 @@
+//! The elements under the taps of a window, for all positions of the window: a matrix that is never made whole.
+//!
+//! Row (channel, tap), column position. A tile's part of it is packed where it is needed: the lines that it sees get their
+//! padding, and then every row of it is a few whole registers.
+
+use super::pad::Padded;
+use crate::conv::kernels::a_pixels::Run;
+use crate::conv::kernels::a_taps::{THREE, Taps};
+use crate::conv::kernels::b_windows::{Seen, Unit};
+use crate::gemm::{AsTaps, Columns, Left, Lines, PITCH, Panels, Real, Right, TermKind, Tile, Windows, width};
+use crate::runtime::scratch::scratch;
+use crate::simd::isa::{Isa, Kernel, dispatch};
+use crate::simd::vector::lanes;
+use elinvar_core::order::CHUNK;
+use std::ops::Range;
+
+/// Windows over planes. There are always three axes; missing ones have size 1.
+pub(super) struct Patches<'a, T> {
+    /// Planes, one after the other: for each batch, `channels` of them.
+    pub(super) data: &'a [T],
+    pub(super) channels: usize,
+    /// Sizes of a plane, and of the grid of positions.
+    pub(super) plane: [usize; 3],
+    pub(super) grid: [usize; 3],
+    /// How far the window moves from one position to the next.
+    pub(super) step: [usize; 3],
+    /// Where each tap lies in the plane at position 0.
+    pub(super) taps: Vec<[isize; 3]>,
+    /// What planes are read with.
+    pub(super) isa: Isa,
+}
+
+impl<T: Real> Patches<'_, T> {
+    /// Number of positions.
+    pub(super) fn positions(&self) -> usize {
+        self.grid.iter().product()
+    }
+    fn size(&self) -> usize {
+        self.plane.iter().product()
+    }
+    /// If the matrix is the planes themselves: one tap that covers each element once.
+    pub(super) fn is_plain(&self) -> bool {
+        self.taps.len() == 1 && self.taps[0] == [0; 3] && self.step == [1; 3] && self.grid == self.plane
+    }
+    /// The nearest tap and the farthest along an axis.
+    pub(super) fn reach(&self, axis: usize) -> (isize, isize) {
+        let along = || self.taps.iter().map(|tap| tap[axis]);
+        (along().min().unwrap_or(0), along().max().unwrap_or(0))
+    }
+    /// A plane of a batch.
+    pub(super) fn at(&self, batch: usize, channel: usize) -> &[T] {
+        &self.data[(batch * self.channels + channel) * self.size()..][..self.size()]
+    }
+    /// Some planes of a batch.
+    pub(super) fn planes(&self, batch: usize, channels: Range<usize>) -> &[T] {
+        &self.data[(batch * self.channels + channels.start) * self.size()..][..channels.len() * self.size()]
+    }
+    /// Rows of positions: all but the last axis.
+    pub(super) fn rows(&self) -> usize {
+        self.grid[0] * self.grid[1]
+    }
+    /// Axes taken together if nothing tells them apart.
+    pub(super) fn simple(mut self) -> Self {
+        if self.is_plain() {
+            self.plane = [1, 1, self.size()];
+            self.grid = self.plane;
+        }
+        self
+    }
+    /// Positions cut at the ends of rows, if rows are so long that padding the rest of one would take long.
+    fn pieces(&self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        /// Positions of a row that is long: several times what is packed at once.
+        const LONG: usize = 2048;
+        let row = if self.grid[2] < LONG { usize::MAX } else { self.grid[2] };
+        let mut at = positions.start;
+        std::iter::from_fn(move || {
+            let end = positions.end.min((at / row).saturating_add(1).saturating_mul(row));
+            let piece = at..end;
+            at = end;
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+    /// How many columns, with all of their terms, to read in padded planes, if that is worth it.
+    fn fitting(&self) -> Option<usize> {
+        /// Padded elements: 384 KiB of f32, where a core's second-level cache holds a chunk of weights as well.
+        const ROOM: usize = 96 << 10;
+        let fits = |cols: &usize| {
+            // They may begin anywhere in a row.
+            let some = 0..(cols + self.grid[2] - 1).min(self.positions());
+            Padded::new(self, some).size().saturating_mul(self.channels) <= ROOM
+        };
+        [1024, 512, 256, 128].into_iter().find(fits)
+    }
+    /// Pads what `positions` see of some channels of a batch, and gives it to `f`.
+    pub(super) fn padded<R>(
+        &self,
+        batch: usize,
+        channels: Range<usize>,
+        positions: &Range<usize>,
+        f: impl FnOnce(&Padded, &[T]) -> R,
+    ) -> R {
+        let padded = Padded::new(self, positions.clone());
+        let size = padded.size();
+        let done = scratch(channels.len() * size, |x| {
+            x.fill(T::ZERO);
+            padded.fill(self.isa, self.plane, self.planes(batch, channels), x, size);
+            f(&padded, x)
+        });
+        done.expect("padding some rows takes little memory")
+    }
+}
+
+/// Elements that follow one another in planes and in what is packed.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Where they go, in a row.
+    to: usize,
+    /// Where they lie, under a tap at place 0.
+    from: usize,
+    len: usize,
+}
+
+/// Rows (channel, tap) of what is packed, made of the same pieces of padded planes.
+struct Lay<'a, T> {
+    x: &'a [T],
+    /// Where each row's tap and channel begin.
+    places: &'a [usize],
+    pieces: &'a [Piece],
+    out: &'a mut [T],
+    /// Distance of rows.
+    pitch: usize,
+    /// How many elements may be written at once: a piece may so be followed by that many less one. 0: none may.
+    most: usize,
+}
+
+impl<T: Real> Kernel for Lay<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        match self.pieces.iter().map(|p| p.len).max().unwrap_or(0).min(self.most) {
+            0 => self.by::<0>(),
+            1..=8 => self.by::<8>(),
+            9..=16 => self.by::<16>(),
+            _ => self.by::<32>(),
+        }
+    }
+}
+
+impl<T: Real> Lay<'_, T> {
+    /// Copies `W` elements at a time. More than a piece has may be written: what follows it is written later, and behind the
+    /// last nobody looks. With 0, nothing more is.
+    #[inline(always)]
+    fn by<const W: usize>(self) {
+        for (row, &place) in self.places.iter().enumerate() {
+            for piece in self.pieces {
+                let (mut to, mut from) = (row * self.pitch + piece.to, place + piece.from);
+                let end = to + piece.len;
+                while to < end {
+                    match (self.out.get_mut(to..to + W), self.x.get(from..from + W)) {
+                        (Some(to), Some(from)) if W > 0 => to.copy_from_slice(from),
+                        _ => {
+                            self.out[to..end].copy_from_slice(&self.x[from..from + (end - to)]);
+                            break;
+                        }
+                    }
+                    (to, from) = (to + W, from + W);
+                }
+            }
+        }
+    }
+}
+
+/// Where the rows (channel, tap) of a range begin in padded planes, the first of which is of channel `first`.
+fn places(padded: &Padded, rows: Range<usize>, first: usize) -> Vec<usize> {
+    let (taps, size) = (padded.places.len(), padded.size());
+    rows.map(|row| (row / taps - first) * size + padded.places[row % taps]).collect()
+}
+
+/// The patches as columns: the convolution, and its gradient by x.
+impl<T: Real> Right<T> for Patches<'_, T> {
+    fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
+        if terms.is_empty() || cols.is_empty() {
+            return;
+        }
+        let (w, taps) = (width::<T>(isa), self.taps.len());
+        let channels = terms.start / taps..(terms.end - 1) / taps + 1;
+        for positions in self.pieces(cols.clone()) {
+            // What another piece has written stays.
+            let most = if positions == cols { w } else { 0 };
+            self.padded(batch, channels.clone(), &positions, |padded, x| {
+                let places = places(padded, terms.clone(), channels.start);
+                let mut pieces = Vec::new();
+                for (i, j) in cols.clone().step_by(w).enumerate() {
+                    pieces.clear();
+                    let some = j.max(positions.start)..positions.end.min(j + w);
+                    padded.runs(some, |at, from, len| pieces.push(Piece { to: at - j, from, len }));
+                    if !pieces.is_empty() {
+                        let (out, pitch) = (&mut out[i * w * places.len()..], w);
+                        dispatch(isa, Lay { x, places: &places, pieces: &pieces, out, pitch, most });
+                    }
+                }
+            });
+        }
+    }
+    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
+    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+        None
+    }
+    fn windows(&self, isa: Isa) -> Option<&dyn Windows<T>> {
+        // A register sees two rows of windows at most.
+        (self.grid[2] >= lanes::<T>(isa) && self.fitting().is_some()).then_some(self)
+    }
+    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+        None
+    }
+}
+
+/// The same columns, read in the padded planes: nothing is packed.
+impl<T: Real> Windows<T> for Patches<'_, T> {
+    fn together(&self) -> usize {
+        self.fitting().unwrap_or(1)
+    }
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: TermKind, left: &[T]) {
+        let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PITCH);
+        if cols.is_empty() {
+            return;
+        }
+        let (n, row) = (lanes::<T>(isa), self.grid[2]);
+        let padded = Padded::new(self, cols.clone());
+        let size = padded.size();
+        let unit = |first: usize| {
+            let from = padded.position(first / row, first % row);
+            let cut = (row - first % row).min(n);
+            // Where no column that is wanted lies in the next row, that row need not be there.
+            let next = cut < n && first + cut < cols.end;
+            let rest = if next { padded.position(first / row + 1, 0) - cut } else { from };
+            Unit { from, rest, cut: if next { cut } else { n } }
+        };
+        let units: Vec<_> = cols.clone().step_by(n).map(unit).collect();
+        let places: Vec<_> =
+            (0..self.channels).flat_map(|c| padded.places.iter().map(move |p| c * size + p)).collect();
+        // A register may reach over the end of the last row.
+        let done = scratch(self.channels * size + n, |x| {
+            x.fill(T::ZERO);
+            padded.fill(isa, self.plane, self.planes(tile.batch, 0..self.channels), x, size);
+            for (i, places) in places.chunks(CHUNK).enumerate() {
+                tile.add_seen(isa, kind, &left[i * chunk..], Seen { x, places, units: &units });
+            }
+        });
+        done.expect("padding some rows takes little memory");
+    }
+}
+
+/// The patches of all images of a group as rows (channel, tap), with terms (image, position): the gradient by w.
+pub(super) struct Turned<'a, T> {
+    pub(super) patches: Patches<'a, T>,
+    pub(super) groups: usize,
+}
+
+impl<T: Real> Left<T> for Turned<'_, T> {
+    fn distinct(&self) -> usize {
+        usize::MAX
+    }
+    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
+        None
+    }
+    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+        /// Windows of a row from which on going to the next row is little beside them.
+        const LEAST: usize = 12;
+        let p = &self.patches;
+        let (threes, rest) = p.taps.as_chunks::<THREE>();
+        let near =
+            |[a, b, c]: &[[isize; 3]; THREE]| (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i]);
+        let flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
+        let all = rest.is_empty() && threes.iter().all(near);
+        (flat && all && (LEAST..=CHUNK).contains(&p.grid[2])).then_some(self)
+    }
+    fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
+        let p = &self.patches;
+        if rows.is_empty() || terms.is_empty() {
+            return;
+        }
+        let taps = p.taps.len();
+        let channels = rows.start / taps..(rows.end - 1) / taps + 1;
+        for (image, positions, at) in images(terms, p.positions()) {
+            let batch = image * self.groups + group;
+            if p.is_plain() {
+                for (channel, out) in rows.clone().zip(out.chunks_mut(PITCH)) {
+                    out[at..at + positions.len()].copy_from_slice(&p.at(batch, channel)[positions.clone()]);
+                }
+                continue;
+            }
+            for some in p.pieces(positions.clone()) {
+                p.padded(batch, channels.clone(), &some, |padded, x| {
+                    let places = places(padded, rows.clone(), channels.start);
+                    let mut pieces = Vec::new();
+                    padded.runs(some.clone(), |k, from, len| {
+                        pieces.push(Piece { to: at + k - positions.start, from, len });
+                    });
+                    let (places, pieces, out, pitch) = (&places, &pieces, &mut *out, PITCH);
+                    dispatch(isa, Lay { x, places, pieces, out, pitch, most: PITCH - CHUNK });
+                });
+            }
+        }
+    }
+}
+
+/// The same rows, read in the padded planes: nothing is packed.
+impl<T: Real> AsTaps<T> for Turned<'_, T> {
+    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>) {
+        let (p, group, rows) = (&self.patches, tile.batch, tile.rows.clone());
+        if rows.is_empty() || terms.is_empty() {
+            return;
+        }
+        let taps = p.taps.len();
+        let channels = rows.start / taps..(rows.end - 1) / taps + 1;
+        let parts: Vec<_> = images(terms, p.positions()).map(|(image, some, _)| (image, some)).collect();
+        let first_rows = rows.clone().step_by(THREE);
+        let (mut threes, mut runs) = (Vec::new(), Vec::new());
+        let whole = Padded::new(p, 0..p.positions());
+        if whole.is_plane(p.plane) {
+            for (image, some) in parts {
+                let before = (image * self.groups + group) * p.channels * p.size();
+                whole.runs(some, |_, from, count| runs.push(Run { from: before + from, count }));
+            }
+            threes.extend(first_rows.map(|row| row / taps * p.size() + whole.places[row % taps]));
+            tile.add_taps(isa, Taps { x: p.data, threes: &threes, runs: &runs }, right);
+            return;
+        }
+        // Whole rows, and a plane has the same room in each part: so its taps have the same places in all of them.
+        let row = p.grid[2];
+        let rows = |some: &Range<usize>| some.start / row * row..some.end.next_multiple_of(row);
+        let padded = |(image, some)| (image, Padded::new(p, rows(&some)), some);
+        let parts: Vec<_> = parts.into_iter().map(padded).collect();
+        let size = parts.iter().map(|(_, padded, _)| padded.size()).max().expect("there are terms");
+        let done = scratch(parts.len() * channels.len() * size, |x| {
+            x.fill(T::ZERO);
+            for (n, ((image, padded, some), x)) in
+                parts.iter().zip(x.chunks_exact_mut(channels.len() * size)).enumerate()
+            {
+                let planes = p.planes(image * self.groups + group, channels.clone());
+                padded.fill(p.isa, p.plane, planes, x, size);
+                let before = n * channels.len() * size;
+                padded.runs(some.clone(), |_, from, count| runs.push(Run { from: before + from, count }));
+            }
+            let places = &parts[0].1.places;
+            threes.extend(first_rows.map(|row| (row / taps - channels.start) * size + places[row % taps]));
+            tile.add_taps(isa, Taps { x, threes: &threes, runs: &runs }, right);
+        });
+        done.expect("padding some rows takes little memory");
+    }
+}
+
+/// Terms (image, position) image by image: the image, its positions, and how many terms came before.
+pub(super) fn images(
+    terms: Range<usize>,
+    positions: usize,
+) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
+    let mut at = terms.start;
+    std::iter::from_fn(move || {
+        (at < terms.end).then(|| {
+            let (image, first) = (at / positions, at % positions);
+            let len = (positions - first).min(terms.end - at);
+            let before = at - terms.start;
+            at += len;
+            (image, first..first + len, before)
+        })
+    })
+}

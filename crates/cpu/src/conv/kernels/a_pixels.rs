@@ -1,0 +1,356 @@
+//! c = a * b or c += a * b, for a chunk of terms, where the rows of a are windows over padded planes, read as they lie, and b is packed.
+//!
+//! What windows that follow one another see under a tap are neighbours in a padded plane, up to the end of a row of windows. So a
+//! tile as high as a run of windows has one address for all of its rows, and nothing is packed but weights. A register holds
+//! output channels, and whole ones at that, however short rows of windows are. Windows at an edge of their planes, side by side or one
+//! below the other, are tiles of their own, of those terms that are not padding for all of them.
+#![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+
+use crate::gemm::Real;
+use crate::gemm::kernels::a_rows::hidden;
+use crate::gemm::kernels::microkernel::{Feed, Panel, Side, TermKind, Tile, dispatch_vectors_of, in_place};
+use crate::gemm::kernels::prefetch::{Ahead, Later, Soon, Written};
+use crate::simd::isa::Isa;
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{Vector, VectorKernel, dispatch_vectors};
+use elinvar_core::{Element, order::CHUNK};
+use std::ops::Range;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Windows that follow one another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Where the first one sees a term at place 0.
+    pub(crate) from: usize,
+    pub(crate) count: usize,
+}
+
+/// Where terms lie, seen from place 0.
+pub(crate) struct Places<'a> {
+    all: Vec<usize>,
+    /// Sets of terms, of which strips take one.
+    sets: &'a [Picks],
+    /// The nearest and the farthest term of all; nothing, if there are none.
+    reach: Option<(usize, usize)>,
+    /// The same of each set, where the other terms of its windows may lie outside; else nothing.
+    reaches: Vec<Option<(usize, usize)>>,
+}
+
+impl<'a> Places<'a> {
+    /// # Panics
+    /// If a set is not one of these terms.
+    pub(crate) fn new(all: Vec<usize>, sets: &'a [Picks]) -> Places<'a> {
+        assert!(sets.iter().all(|set| set.of == all.len()), "they are sets of these terms");
+        let reach = all.iter().min().copied().zip(all.iter().max().copied());
+        Places { reach, reaches: Vec::new(), sets, all }
+    }
+    /// For windows of which the terms of a set are there, and no others.
+    pub(crate) fn of_sets(self) -> Places<'a> {
+        let set = |set: &Picks| {
+            let places = set.terms().map(|t| (self.all[t], self.all[t]));
+            places.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        };
+        Places { reaches: self.sets.iter().map(set).collect(), ..self }
+    }
+    fn reach(&self, set: Option<usize>) -> Option<(usize, usize)> {
+        set.and_then(|set| self.reaches.get(set).copied()).unwrap_or(self.reach)
+    }
+    /// How many terms there are.
+    pub(crate) fn terms(&self) -> usize {
+        self.all.len()
+    }
+}
+
+/// Some of the terms, chunk by chunk.
+pub(crate) struct Picks {
+    /// Numbers of terms in their chunk.
+    all: Vec<u16>,
+    /// Where the picks of each chunk end.
+    ends: Vec<usize>,
+    /// Terms of which they are picked.
+    of: usize,
+}
+
+impl Picks {
+    pub(crate) fn new(terms: usize, is_picked: impl Fn(usize) -> bool) -> Picks {
+        let (mut all, mut ends) = (Vec::new(), Vec::new());
+        for chunk in (0..terms).step_by(CHUNK) {
+            let some = (chunk..terms.min(chunk + CHUNK)).filter(|&t| is_picked(t));
+            all.extend(some.map(|t| u16::try_from(t - chunk).expect("chunks are short")));
+            ends.push(all.len());
+        }
+        Picks { all, ends, of: terms }
+    }
+    /// Those of a chunk.
+    fn chunk(&self, n: usize) -> &[u16] {
+        &self.all[n.checked_sub(1).map_or(0, |n| self.ends[n])..self.ends[n]]
+    }
+    /// Numbers of all of them.
+    fn terms(&self) -> impl Iterator<Item = usize> {
+        (0..self.ends.len()).flat_map(|n| self.chunk(n).iter().map(move |&t| n * CHUNK + usize::from(t)))
+    }
+}
+
+/// Windows that are equally far apart.
+pub(crate) struct Strip {
+    /// Where the first one sees a term at place 0, which may be before all planes, and how far on the next one does.
+    pub(crate) from: isize,
+    pub(crate) apart: usize,
+    pub(crate) count: usize,
+    /// The first one's row of the result, and how many rows on the next one's is.
+    pub(crate) to: usize,
+    pub(crate) down: usize,
+    /// Which set of terms it is, if they are not all. All are for windows that are neighbours.
+    pub(crate) picks: Option<usize>,
+}
+
+impl Strip {
+    /// Rows of the result.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(|i| self.to + i * self.down)
+    }
+    /// Do all windows see terms as near and as far as these in so many numbers?
+    fn lies(&self, (least, most): (usize, usize), len: usize) -> bool {
+        let lies = |at: isize, place: usize| {
+            at.checked_add_unsigned(place).and_then(|at| usize::try_from(at).ok()).is_some_and(|at| at < len)
+        };
+        let last = (self.count - 1).checked_mul(self.apart).and_then(|n| self.from.checked_add_unsigned(n));
+        lies(self.from, least) && last.is_some_and(|last| lies(last, most))
+    }
+}
+
+/// What windows that follow strips of neighbours see for the first time, which these have fetched: in planes that are read where they lie.
+#[derive(Clone, Copy)]
+pub(crate) struct Fresh {
+    /// How far on from where a strip sees a term at place 0 it begins, and how many numbers of a plane it is.
+    pub(crate) on: usize,
+    pub(crate) count: usize,
+    /// Distance of planes, and terms of one.
+    pub(crate) area: usize,
+    pub(crate) taps: usize,
+}
+
+/// Windows and what they see.
+pub(crate) struct Rows<'a, T> {
+    /// Planes, with their padding if all terms of a window at an edge are multiplied.
+    pub(crate) x: &'a [T],
+    /// Of all terms, of which those of a chunk are multiplied.
+    pub(crate) places: &'a Places<'a>,
+    pub(crate) terms: Range<usize>,
+    /// The rows.
+    pub(crate) strips: &'a [Strip],
+    pub(crate) fresh: Option<Fresh>,
+}
+
+/// A chunk's part of a product with a panel.
+pub(crate) struct Pixels<'a, T> {
+    pub(crate) a: Rows<'a, T>,
+    /// The panel.
+    pub(crate) panel: &'a [T],
+    /// The one that will be next, or nothing.
+    pub(crate) next: &'a [T],
+    /// Columns of the panel that count.
+    pub(crate) cols: usize,
+    /// The result: `cols` numbers of each row, `step` apart.
+    pub(crate) c: &'a mut [T],
+    pub(crate) step: usize,
+    /// Is it the first chunk: the result is stored, not added?
+    pub(crate) first: bool,
+    pub(crate) kind: TermKind,
+    /// Where it will be turned to.
+    pub(crate) written: &'a mut Written,
+}
+
+/// Multiplies.
+///
+/// # Panics
+/// If something is shorter than it should be.
+pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
+    let (w, a) = (crate::gemm::kernels::width::<T>(isa), &block.a);
+    let (k, all) = (a.terms.len(), a.places.all.len());
+    if block.cols == 0 {
+        return;
+    }
+    assert!((1..=CHUNK).contains(&k) && a.terms.end <= all, "a chunk has terms");
+    assert!(a.terms.start.is_multiple_of(CHUNK) && (k == CHUNK || a.terms.end == all), "it is a whole chunk");
+    assert!(block.cols <= w && k * w <= block.panel.len(), "the panel is too short");
+    for strip in a.strips.iter().filter(|strip| strip.count > 0) {
+        let last = strip.to + (strip.count - 1) * strip.down;
+        assert!(last * block.step + block.cols <= block.c.len(), "the result is too short");
+        assert!(strip.picks.is_some() || strip.apart == 1, "windows of all terms are neighbours");
+        let reach = a.places.reach(strip.picks);
+        assert!(reach.is_none_or(|reach| strip.lies(reach, a.x.len())), "a window leaves its planes");
+    }
+    let (kind, strips, mut ahead, mut block) = (block.kind, block.a.strips, None, block);
+    for strips in strips.chunk_by(|a, b| a.picks.is_some() == b.picks.is_some()) {
+        let (block, ahead) = (&mut block, &mut ahead);
+        if strips[0].picks.is_none() {
+            dispatch_vectors_of(kind, isa, Tiles::<T, false> { block, strips, ahead });
+        } else {
+            assert!(kind == TermKind::Elements, "pairs are of all terms");
+            dispatch_vectors(isa, Tiles::<T, true> { block, strips, ahead });
+        }
+    }
+}
+
+/// Strips of a block whose lengths have been checked, by `pixels` alone, either of all terms or of some, so that each is compiled by itself:
+/// where nothing is optimised, a function with the tiles of both takes more than the stack of a thread.
+struct Tiles<'a, 'b, T, const PICKED: bool> {
+    block: &'a mut Pixels<'b, T>,
+    strips: &'a [Strip],
+    /// What is left to fetch; nothing has been yet.
+    ahead: &'a mut Option<Ahead>,
+}
+
+impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = T>>(self) {
+        let Pixels {
+            a: Rows { x, places, terms, fresh, .. },
+            panel,
+            next,
+            cols,
+            c,
+            step,
+            first,
+            written,
+            ..
+        } = self.block;
+        let (cols, step, first) = (*cols, *step, *first);
+        let (sets, places) = (places.sets, &places.all[terms.clone()]);
+        let (places, k, w) = (places.as_ptr(), terms.len(), 2 * V::LANES);
+        let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
+        let next = || (next.len() >= k * w).then_some(next.as_ptr());
+        let ahead = self.ahead.get_or_insert_with(|| Ahead::of::<V>(next(), k));
+        for strip in self.strips {
+            let picks = strip.picks.map(|set| sets[set].chunk(terms.start / CHUNK));
+            let k = picks.map_or(k, <[u16]>::len);
+            let mut later = match *fresh {
+                Some(Fresh { on, count, area, taps }) if strip.apart == 1 => {
+                    let planes = terms.start / taps..terms.end.div_ceil(taps);
+                    let at = x.as_ptr().wrapping_offset(strip.from).wrapping_add(on + planes.start * area);
+                    Later::rows(at, area, planes.len(), count)
+                }
+                _ => Later::rows(at, 0, 0, 0),
+            };
+            let mut i = 0;
+            while i < strip.count {
+                // SAFETY: `pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
+                // result has the rows of each strip. The instructions are there: our caller's.
+                i += unsafe {
+                    let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.apart);
+                    let c = c.add((strip.to + i * strip.down) * step);
+                    let (step, left) = (strip.down * step, strip.count - i);
+                    let before = in_place(c, step, first);
+                    let soon = later.some(k).or_else(|| ahead.some(k)).or_else(|| written.some(k));
+                    let soon = soon.unwrap_or(Soon::nothing(at));
+                    let b = Panel::<V> { at, next: w, across: 0, soon };
+                    if const { PICKED } {
+                        let picks = picks.expect("terms are picked").as_ptr();
+                        let a = Picked::<V> { picks, places, from, apart: strip.apart, at: from };
+                        let b = PickedOf { panel: b, picks };
+                        Tile { a, b, k, c, step, cols, before }.next(left)
+                    } else {
+                        let a = Windows::<V> { places, from };
+                        Tile { a, b, k, c, step, cols, before }.next(left)
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// Windows that follow one another, as rows.
+#[derive(Clone, Copy)]
+struct Windows<V: Vector> {
+    /// That of the next term.
+    places: *const usize,
+    from: *const V::T,
+}
+
+impl<V: Vector> Side<V> for Windows<V> {
+    const TALL: bool = true;
+    const EVEN: bool = true;
+    #[inline(always)]
+    unsafe fn number(self, r: usize, t: usize) -> V::T {
+        // SAFETY: the caller's.
+        unsafe { *self.from.wrapping_add(*self.places.add(t)).wrapping_add(r) }
+    }
+    #[inline(always)]
+    unsafe fn step(&mut self, terms: usize) {
+        self.places = self.places.wrapping_add(terms);
+    }
+}
+
+/// Rows that are read from one address: more would need another, fewer more additions for each term.
+const NEAR: usize = 3;
+
+/// Windows that are equally far apart, of some terms of a chunk.
+#[derive(Clone, Copy)]
+struct Picked<V: Vector> {
+    /// The next term's number.
+    picks: *const u16,
+    places: *const usize,
+    from: *const V::T,
+    apart: usize,
+    /// This term of the last row whose number is a multiple of [`NEAR`].
+    at: *const V::T,
+}
+
+impl<V: Vector> Side<V> for Picked<V> {
+    const TALL: bool = true;
+    const EVEN: bool = false;
+    #[inline(always)]
+    unsafe fn begin(&mut self) {
+        // SAFETY: the caller's.
+        let place = unsafe { *self.places.add(usize::from(*self.picks)) };
+        self.at = self.from.wrapping_add(place);
+    }
+    #[inline(always)]
+    fn row(&mut self, r: usize) {
+        if r > 0 && r.is_multiple_of(NEAR) {
+            // The compiler would keep the way to each row, and read all numbers before it multiplies any: there are no registers for that.
+            self.at = hidden(self.at.wrapping_add(NEAR * self.apart));
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+    #[inline(always)]
+    unsafe fn number(self, r: usize, _: usize) -> V::T {
+        // SAFETY: the caller's.
+        unsafe { *self.at.add(r % NEAR * self.apart) }
+    }
+    #[inline(always)]
+    unsafe fn step(&mut self, terms: usize) {
+        self.picks = self.picks.wrapping_add(terms);
+    }
+}
+
+/// Those terms of a panel.
+#[derive(Clone, Copy)]
+struct PickedOf<V: Vector> {
+    panel: Panel<V>,
+    picks: *const u16,
+}
+
+impl<V: Vector> Feed<V> for PickedOf<V> {
+    const DEAR: bool = false;
+    #[inline(always)]
+    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+        // SAFETY: the caller's: there is one more term, whose columns lie in the panel.
+        unsafe {
+            let at = self.panel.at.add(usize::from(*self.picks) * self.panel.next);
+            self.picks = self.picks.wrapping_add(1);
+            let mut right = [V::splat(V::T::ZERO); W];
+            for (v, right) in right.iter_mut().enumerate() {
+                *right = V::load(at.add(v * V::LANES));
+            }
+            right
+        }
+    }
+    #[inline(always)]
+    unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.panel.ahead::<R, W>(terms) };
+    }
+}

@@ -1,0 +1,179 @@
+//! c = a * b or c += a * b, for a chunk of terms, where the columns of b are windows over padded planes, read as they lie.
+//!
+//! What windows that follow one another see under a tap are neighbours in a padded plane, up to the end of a row of windows. So a
+//! register of columns is one load, or of two rows two loads, for any term: all that differs from term to term is the place.
+#![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+
+use crate::gemm::Real;
+use crate::gemm::kernels::microkernel::{Feed, PITCH, Packed, TermKind, Tile, dispatch_vectors_of, in_place};
+use crate::simd::isa::Isa;
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{Vector, VectorKernel, lanes};
+use elinvar_core::{Element, order::CHUNK};
+use elinvar_ops::lane::LaneInt;
+
+/// Columns in a register.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    /// Where the first one sees a term at place 0.
+    pub(crate) from: usize,
+    /// Where it would see it, for those from `cut` on to see theirs.
+    pub(crate) rest: usize,
+    /// How many lie in the row of the first one.
+    pub(crate) cut: usize,
+}
+
+/// Columns that are windows over padded planes.
+pub(crate) struct Seen<'a, T> {
+    pub(crate) x: &'a [T],
+    /// Where each of the terms lies, seen from place 0.
+    pub(crate) places: &'a [usize],
+    /// Registers of columns, [`lanes`] each; the last may have more than there are columns.
+    pub(crate) units: &'a [Unit],
+}
+
+/// A chunk's part of a product.
+pub(crate) struct Block<'a, T> {
+    /// Rows of terms: `rows` of them, `PITCH` apart.
+    pub(crate) a: &'a [T],
+    /// The terms are the chunk's.
+    pub(crate) b: Seen<'a, T>,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// Where the result starts, and how far apart its rows are.
+    pub(crate) c: *mut T,
+    pub(crate) step: usize,
+    /// Is it the first chunk: the result is stored, not added?
+    pub(crate) first: bool,
+    pub(crate) kind: TermKind,
+}
+
+/// Lanes of the widest register.
+const MOST: usize = 16;
+
+/// Multiplies a block.
+///
+/// # Safety
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; unless it is the
+/// first chunk, they have been written.
+///
+/// # Panics
+/// If `a` or the planes are smaller than they should be.
+pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
+    let (n, k) = (lanes::<T>(isa), block.b.places.len());
+    if block.rows == 0 || block.cols == 0 {
+        return;
+    }
+    assert!((1..=CHUNK).contains(&k), "a chunk has terms");
+    assert!((block.rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
+    assert!(block.cols.div_ceil(n) <= block.b.units.len(), "a column has no window");
+    let place = block.b.places.iter().max().expect("there are terms");
+    let from = block.b.units.iter().map(|u| u.from.max(u.rest)).max().expect("there are columns");
+    assert!(
+        from.checked_add(place + n).is_some_and(|end| end <= block.b.x.len()),
+        "a window leaves its planes"
+    );
+    let one = T::from_bits(LaneInt::lit(-1));
+    let mut masks = [<T as Element>::ZERO; 2 * MOST];
+    masks[..MOST].fill(one);
+    dispatch_vectors_of(block.kind, isa, Tiles { block, masks });
+}
+
+/// A block whose lengths have been checked, by `windows` alone.
+struct Tiles<'a, T> {
+    block: Block<'a, T>,
+    /// All bits in the first half.
+    masks: [T; 2 * MOST],
+}
+
+impl<T: Real> VectorKernel for Tiles<'_, T> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = T>>(self) {
+        let Block { a, b, rows, cols, c, step, first, .. } = self.block;
+        for (i, pair) in b.units.chunks(2).enumerate() {
+            let j = i * 2 * V::LANES;
+            if j >= cols {
+                break;
+            }
+            let cols = (cols - j).min(2 * V::LANES);
+            let units = [pair[0], pair[pair.len() - 1]];
+            let whole = units.iter().all(|u| u.cut >= V::LANES);
+            let mut i = 0;
+            while i < rows {
+                // SAFETY: `windows` checked that rows, terms and windows are there; a mask begins at most `MOST` before its end and
+                // has at most as many lanes; the tile lies inside of the result, for which its caller vouches. The instructions
+                // are there: our caller's.
+                i += unsafe {
+                    let x = b.x.as_ptr();
+                    let (places, k) = (b.places.as_ptr(), b.places.len());
+                    let (a, c) = (Packed(a.as_ptr().add(i * PITCH)), c.add(i * step + j));
+                    let from = units.map(|u| x.add(u.from));
+                    let before = in_place(c, step, first);
+                    if whole {
+                        Tile { a, b: Rows::<V> { places, from }, k, c, step, cols, before }.next(rows - i)
+                    } else {
+                        let rest = units.map(|u| x.add(u.rest));
+                        let mask = units.map(|u| V::load(self.masks.as_ptr().add(MOST - u.cut.min(MOST))));
+                        Tile { a, b: Cut { places, from, rest, mask }, k, c, step, cols, before }
+                            .next(rows - i)
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// Two registers, each of one row of windows.
+#[derive(Clone, Copy)]
+struct Rows<V: Vector> {
+    /// That of the next term.
+    places: *const usize,
+    from: [*const V::T; 2],
+}
+
+impl<V: Vector> Feed<V> for Rows<V> {
+    const DEAR: bool = true;
+    #[inline(always)]
+    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+        // SAFETY: the caller's: there is one more term.
+        unsafe {
+            let place = *self.places;
+            self.places = self.places.add(1);
+            let mut right = [V::splat(V::T::ZERO); W];
+            for (right, from) in right.iter_mut().zip(self.from) {
+                *right = V::load(from.add(place));
+            }
+            right
+        }
+    }
+}
+
+/// Two registers, of two rows of windows each.
+#[derive(Clone, Copy)]
+struct Cut<V: Vector> {
+    /// That of the next term.
+    places: *const usize,
+    from: [*const V::T; 2],
+    rest: [*const V::T; 2],
+    /// All bits where a column lies in the first row.
+    mask: [V; 2],
+}
+
+impl<V: Vector> Feed<V> for Cut<V> {
+    const DEAR: bool = true;
+    #[inline(always)]
+    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+        // SAFETY: the caller's: there is one more term.
+        unsafe {
+            let place = *self.places;
+            self.places = self.places.add(1);
+            let mut right = [V::splat(V::T::ZERO); W];
+            for (v, right) in right.iter_mut().enumerate() {
+                let rest = V::load(self.rest[v].add(place));
+                *right = V::load(self.from[v].add(place)).select(rest, self.mask[v]);
+            }
+            right
+        }
+    }
+}

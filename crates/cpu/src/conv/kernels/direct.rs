@@ -1,0 +1,252 @@
+//! Chains of fma for convolutions of few channels, straight from padded planes: no factor is packed.
+//!
+//! Sixteen chains go side by side, a [`UNIT`]: positions that follow one another in a row ([`Windows`]), or groups
+//! ([`Groups`]). What runs side by side never changes a chain's order.
+//!
+//! How it can be wrong: by reading beside a plane. Both check the reach of what they are given, once, before their loops.
+#![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+#![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
+
+use crate::simd::isa::Isa;
+use crate::simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors};
+use elinvar_core::Element;
+
+/// Chains side by side: a register of AVX-512, two of AVX2, of f32.
+pub(crate) const UNIT: usize = 16;
+/// Results of one position at most: with four units they take sixteen registers of AVX-512.
+pub(crate) const FEW: usize = 4;
+
+/// Positions that follow one another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    /// Where the first lies in the planes, for a term at place 0.
+    pub(crate) from: usize,
+    /// Where its result goes.
+    pub(crate) to: usize,
+    /// So many of [`UNIT`] are wanted.
+    pub(crate) count: usize,
+}
+
+/// A chunk of terms for all units: y[o * plane + to + l] = (or +=) the chain over t of x[from + places\[t\] + l] * w[o, t].
+pub(crate) struct Windows<'a, T> {
+    pub(crate) x: &'a [T],
+    pub(crate) places: &'a [usize],
+    /// Weights: `across` from one result of a position to the next.
+    pub(crate) w: &'a [T],
+    pub(crate) across: usize,
+    pub(crate) units: &'a [Unit],
+    /// Results of a position, 1 to [`FEW`].
+    pub(crate) o: usize,
+    pub(crate) y: &'a mut [T],
+    pub(crate) plane: usize,
+    /// Is it the first chunk: the chains are stored, not added?
+    pub(crate) first: bool,
+}
+
+/// Runs the chains.
+///
+/// # Panics
+/// If something lies outside of its slice.
+pub(crate) fn windows<T: SimdElement>(isa: Isa, all: Windows<'_, T>) {
+    let (Some(place), Some(from)) = (all.places.iter().max(), all.units.iter().map(|u| u.from).max()) else {
+        return;
+    };
+    assert!((1..=FEW).contains(&all.o), "one to four results for a position");
+    let reach = place.checked_add(from).and_then(|n| n.checked_add(UNIT));
+    assert!(reach.is_some_and(|n| n <= all.x.len()), "a window leaves its planes");
+    assert!((all.o - 1) * all.across + all.places.len() <= all.w.len(), "a weight is missing");
+    dispatch_vectors(isa, Positions(all));
+}
+
+/// Windows whose reach has been checked, by `windows` alone.
+struct Positions<'a, T>(Windows<'a, T>);
+
+impl<T: SimdElement> VectorKernel for Positions<'_, T> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(mut self) {
+        // As many units at once as there are registers for.
+        // SAFETY: the caller's.
+        unsafe {
+            match (UNIT / V::LANES, self.0.o) {
+                (1, 1) => self.all::<V, 4, 1, 1>(),
+                (1, 2) => self.all::<V, 4, 1, 2>(),
+                (1, 3) => self.all::<V, 4, 1, 3>(),
+                (1, _) => self.all::<V, 4, 1, 4>(),
+                (2, 1) => self.all::<V, 4, 2, 1>(),
+                (2, 2) => self.all::<V, 2, 2, 2>(),
+                (2, 3) => self.all::<V, 2, 2, 3>(),
+                (2, _) => self.all::<V, 1, 2, 4>(),
+                (4, 1) => self.all::<V, 1, 4, 1>(),
+                (4, 2) => self.all::<V, 1, 4, 2>(),
+                (4, 3) => self.all::<V, 1, 4, 3>(),
+                (4, _) => self.all::<V, 1, 4, 4>(),
+                (_, 1) => self.all::<V, 1, 8, 1>(),
+                (_, 2) => self.all::<V, 1, 8, 2>(),
+                (_, 3) => self.all::<V, 1, 8, 3>(),
+                (_, _) => self.all::<V, 1, 8, 4>(),
+            }
+        }
+    }
+}
+
+impl<T: SimdElement> Positions<'_, T> {
+    /// `U` units of `R` registers and `O` results at once.
+    ///
+    /// # Safety
+    /// The processor has the registers.
+    #[inline(always)]
+    unsafe fn all<V: Vector<T = T>, const U: usize, const R: usize, const O: usize>(&mut self) {
+        let units = self.0.units;
+        let (several, rest) = units.as_chunks::<U>();
+        for units in several {
+            // SAFETY: the caller's.
+            unsafe { self.some::<V, U, R, O>(units) };
+        }
+        for unit in rest {
+            // SAFETY: the caller's.
+            unsafe { self.some::<V, 1, R, O>(std::array::from_ref(unit)) };
+        }
+    }
+    /// # Safety
+    /// The processor has the registers.
+    #[inline(always)]
+    unsafe fn some<V: Vector<T = T>, const U: usize, const R: usize, const O: usize>(
+        &mut self,
+        units: &[Unit; U],
+    ) {
+        let all = &mut self.0;
+        let (x, w) = (all.x.as_ptr(), all.w.as_ptr());
+        let mut results = [[[<T as Element>::ZERO; UNIT]; U]; O];
+        // SAFETY: the processor has the registers. `windows` checked that the largest
+        // `from` and the largest place, and a unit from there on, lie in `x`, and that there are `O` rows of weights;
+        // `results` has room for `R` registers, a unit, each.
+        unsafe {
+            let mut sums = [[[V::splat(<T as Element>::ZERO); R]; U]; O];
+            for (t, &place) in all.places.iter().enumerate() {
+                let mut weights = [V::splat(<T as Element>::ZERO); O];
+                for o in 0..O {
+                    weights[o] = V::splat(*w.add(o * all.across + t));
+                }
+                for u in 0..U {
+                    let x = x.add(units[u].from + place);
+                    for r in 0..R {
+                        let x = V::load(x.add(r * V::LANES));
+                        for o in 0..O {
+                            sums[o][u][r] = x.fma(weights[o], sums[o][u][r]);
+                        }
+                    }
+                }
+            }
+            for o in 0..O {
+                for u in 0..U {
+                    for r in 0..R {
+                        sums[o][u][r].store(results[o][u].as_mut_ptr().add(r * V::LANES));
+                    }
+                }
+            }
+        }
+        for (o, results) in results.iter().enumerate() {
+            for (unit, results) in units.iter().zip(results) {
+                let y = &mut all.y[o * all.plane + unit.to..][..unit.count];
+                if !all.first {
+                    y.iter_mut().zip(results).for_each(|(y, &sum)| *y = *y + sum);
+                } else if let Ok(y) = <&mut [T; UNIT]>::try_from(&mut *y) {
+                    // Of known length: a store instead of a call.
+                    *y = *results;
+                } else {
+                    y.iter_mut().zip(results).for_each(|(y, &sum)| *y = sum);
+                }
+            }
+        }
+    }
+}
+
+/// Chains of [`UNIT`] groups side by side, whose elements lie together: sums[k, l] goes on with the terms
+/// x[places\[k\] + i, l] * g[i, l], i ascending. Places count units.
+pub(crate) struct Groups<'a, T> {
+    pub(crate) x: &'a [T],
+    pub(crate) places: &'a [usize],
+    pub(crate) g: &'a [T],
+    pub(crate) sums: &'a mut [T],
+}
+
+/// Runs the chains.
+///
+/// # Panics
+/// If something lies outside of its slice.
+pub(crate) fn groups<T: SimdElement>(isa: Isa, all: Groups<'_, T>) {
+    let n = all.g.len() / UNIT;
+    let Some(place) = all.places.iter().max().filter(|_| n > 0) else { return };
+    assert!((place + n) * UNIT <= all.x.len(), "a window leaves its planes");
+    assert!(all.places.len() * UNIT <= all.sums.len(), "a sum is missing");
+    dispatch_vectors(isa, Sides(all));
+}
+
+/// Groups whose reach has been checked, by `groups` alone.
+struct Sides<'a, T>(Groups<'a, T>);
+
+impl<T: SimdElement> VectorKernel for Sides<'_, T> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(mut self) {
+        let mut at = 0;
+        while at < self.0.places.len() {
+            // As many taps at once as there are registers for.
+            // SAFETY: the caller's.
+            at += unsafe {
+                match (UNIT / V::LANES, self.0.places.len() - at) {
+                    (1, 9..) => self.taps::<V, 9, 1>(at),
+                    (1, 3..) => self.taps::<V, 3, 1>(at),
+                    (1, _) => self.taps::<V, 1, 1>(at),
+                    (2, 5..) => self.taps::<V, 5, 2>(at),
+                    (2, 2..) => self.taps::<V, 2, 2>(at),
+                    (2, _) => self.taps::<V, 1, 2>(at),
+                    (4, 3..) => self.taps::<V, 3, 4>(at),
+                    (4, _) => self.taps::<V, 1, 4>(at),
+                    (_, _) => self.taps::<V, 1, 8>(at),
+                }
+            };
+        }
+    }
+}
+
+impl<T: SimdElement> Sides<'_, T> {
+    /// `K` taps of `R` registers from number `at` on; gives `K`.
+    ///
+    /// # Safety
+    /// The processor has the registers.
+    #[inline(always)]
+    unsafe fn taps<V: Vector<T = T>, const K: usize, const R: usize>(&mut self, at: usize) -> usize {
+        let all = &mut self.0;
+        let n = all.g.len() / UNIT;
+        // SAFETY: the processor has the registers. `groups` checked that a unit at the
+        // largest place, and `n - 1` more, lie in `x`, and one for each place in `sums`; `g` has `n` units.
+        unsafe {
+            let (g, to) = (all.g.as_ptr(), all.sums.as_mut_ptr().add(at * UNIT));
+            let mut sums = [[V::splat(<T as Element>::ZERO); R]; K];
+            let mut x = [all.x.as_ptr(); K];
+            for k in 0..K {
+                x[k] = x[k].add(all.places[at + k] * UNIT);
+                for r in 0..R {
+                    sums[k][r] = V::load(to.add(k * UNIT + r * V::LANES));
+                }
+            }
+            for i in 0..n {
+                let from = i * UNIT;
+                for r in 0..R {
+                    let g = V::load(g.add(i * UNIT + r * V::LANES));
+                    for k in 0..K {
+                        sums[k][r] = V::load(x[k].add(from + r * V::LANES)).fma(g, sums[k][r]);
+                    }
+                }
+            }
+            for k in 0..K {
+                for r in 0..R {
+                    sums[k][r].store(to.add(k * UNIT + r * V::LANES));
+                }
+            }
+        }
+        K
+    }
+}

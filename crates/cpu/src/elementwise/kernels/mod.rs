@@ -1,0 +1,5 @@
+//! The vector loop of elementwise formulas, and conversions of 16-bit floats.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod convert_f16;
+pub(crate) mod vector_loop;

@@ -1,0 +1,229 @@
+//! Elementwise work: a formula at every element.
+//!
+//! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous slices per instruction set
+//! and type of computation ([`Formula`]). Everything else is shared. An operand that is not such a slice (strided,
+//! of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is stored as another type
+//! than it is computed in. Where an operand is broadcast, the formula is called on as many elements as lie together, or share
+//! one of its numbers.
+
+use super::operand;
+use super::operand::{Number, Operand, WIDEST, misuse, together};
+use crate::backend::host;
+use crate::elementwise::kernels::vector_loop::{self, Piece, WINDOW};
+use crate::layout::copy;
+use crate::lazy::buffer::{CpuBuffer, View};
+use crate::lazy::fusion;
+use crate::runtime::memory::Held;
+use crate::runtime::output::parallel_fill::{Work, fresh_few, fresh_of, is_few};
+use crate::runtime::output::uninit::{BLOCK, Block, Room};
+use crate::simd::dispatch::SimdFloat;
+use crate::{Cpu, CpuDevice, Isa};
+use elinvar_core::{DType, Layout, Result};
+use elinvar_ops::backend;
+use elinvar_ops::int::Int;
+use elinvar_ops::map::{IntMap, Map, Out};
+use smallvec::SmallVec;
+
+/// A formula over contiguous operands: fills the room with the results.
+pub(crate) type Formula<'a, T> = dyn Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Sync + 'a;
+
+/// A float formula at every element.
+pub(crate) fn map<M: Map<N>, const N: usize>(
+    d: &CpuDevice,
+    m: &M,
+    x: &[backend::View<'_, Cpu>; N],
+    dtype: DType,
+) -> Result<CpuBuffer> {
+    if (dtype, M::OUT) == (DType::F32, Out::Same)
+        && let Some(y) = fusion::put_off(d, &|| Box::new(floats::<f32, M, N>(d.isa(), *m)), x)?
+    {
+        return Ok(y);
+    }
+    let (to, work) = (stored(M::OUT, dtype), if M::LIGHT { Work::Light } else { Work::Unknown });
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32, M, N>(d.isa(), *m)),
+        DType::F64 => blocks(d, x, to, work, &floats::<f64, M, N>(d.isa(), *m)),
+        DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse(M::NAME, dtype)),
+    }
+}
+
+/// An integer formula at every element.
+pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
+    d: &CpuDevice,
+    m: &M,
+    x: &[backend::View<'_, Cpu>; N],
+    dtype: DType,
+) -> Result<CpuBuffer> {
+    let to = stored(M::OUT, dtype);
+    match dtype {
+        DType::I64 => blocks(d, x, to, Work::Unknown, &ints::<i64, M, N>(d.isa(), *m)),
+        DType::I32 => blocks(d, x, to, Work::Unknown, &ints::<i32, M, N>(d.isa(), *m)),
+        DType::U8 => blocks(d, x, to, Work::Unknown, &ints::<u8, M, N>(d.isa(), *m)),
+        DType::Bool => blocks(d, x, to, Work::Unknown, &ints::<bool, M, N>(d.isa(), *m)),
+        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse(M::NAME, dtype)),
+    }
+}
+
+/// A float formula.
+fn floats<T: Number + SimdFloat, M: Map<N>, const N: usize>(
+    isa: Isa,
+    m: M,
+) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
+    move |x, room| vector_loop::floats(isa, m, all(x), room)
+}
+
+/// The operands of a formula of `N`.
+fn all<'a, 'b, T, const N: usize>(x: &'b [Piece<'a, T>]) -> &'b [Piece<'a, T>; N] {
+    x.try_into().expect("a formula is given as many operands as it has")
+}
+
+/// An integer formula.
+fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
+    isa: Isa,
+    m: M,
+) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
+    move |x, room| vector_loop::ints(isa, m, all(x), room)
+}
+
+fn stored(out: Out, dtype: DType) -> DType {
+    match out {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    }
+}
+
+/// Operands of the largest formula: four, their result and its gradient.
+pub(crate) const OPERANDS: usize = 6;
+
+/// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads them, or are one number, are done
+/// here: what is done for others is most of the time of an op on four numbers, and a tenth of one on 65536.
+fn blocks<T: Number>(
+    d: &CpuDevice,
+    x: &[backend::View<'_, Cpu>],
+    to: DType,
+    work: Work,
+    f: &Formula<'_, T>,
+) -> Result<CpuBuffer> {
+    let len = x[0].shape().numel();
+    if to != T::DTYPE || len == 0 {
+        return many(d, x, to, work, f);
+    }
+    // One number is common, as in x * 2; two are not.
+    let mut copies = Block::<T, WINDOW>::of_any_size();
+    let mut number = None;
+    let mut all = [Piece::EMPTY; OPERANDS];
+    for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
+        let Some(data) = T::slice(v.buffer.data()?) else { return many(d, x, to, work, f) };
+        let first = v.layout.offset();
+        if v.layout.is_contiguous() {
+            *piece = Piece::of(&data[first..first + len]);
+        } else if v.layout.is_one() && number.is_none() {
+            number = Some((i, data[first]));
+        } else {
+            return many(d, x, to, work, f);
+        }
+    }
+    if let Some((i, value)) = number {
+        let n = vector_loop::copies(len);
+        all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
+    }
+    let all = &all[..x.len()];
+    if is_few(d, len) {
+        return fresh_few(len, |room| f(all, room)).map(CpuBuffer::of_few);
+    }
+    let y = fresh_of(d, len, 1, work, &|start, room| {
+        let mut parts = [Piece::EMPTY; OPERANDS];
+        for (part, piece) in parts.iter_mut().zip(all) {
+            *part = piece.part(start, room.left());
+        }
+        f(&parts[..all.len()], room);
+        Ok(())
+    })?;
+    Ok(CpuBuffer::new(T::wrap(y)))
+}
+
+/// As [`blocks`], of what lies otherwise.
+fn many<T: Number>(
+    d: &CpuDevice,
+    x: &[backend::View<'_, Cpu>],
+    to: DType,
+    work: Work,
+    f: &Formula<'_, T>,
+) -> Result<CpuBuffer> {
+    let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
+    let len = x[0].shape().numel();
+    // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
+    let straight: SmallVec<[Option<Held>; 3]> = x
+        .iter()
+        .map(|v| copy::is_crossed(v.layout).then(|| copy::own(d, v).map(Held::new)).transpose())
+        .collect::<Result<_>>()?;
+    let operands: SmallVec<[Operand<'_, T>; 3]> = x
+        .iter()
+        .zip(&straight)
+        .map(|(v, straight)| match straight {
+            None => Operand::new(v.buffer, v.layout, len),
+            Some(buffer) => Operand::new(buffer, &Layout::contiguous(v.shape().clone()), len),
+        })
+        .collect::<Result<_>>()?;
+    // What is converted or gathered on the way takes longer.
+    let plain = to == T::DTYPE && !operands.iter().any(Operand::needs_block);
+    let work = if plain { work } else { Work::Unknown };
+    let y = T::stored(d, len, work, to, &|start, room| {
+        fill(d.isa(), &operands, start, room, f);
+        Ok(())
+    })?;
+    Ok(CpuBuffer::new(y))
+}
+
+/// Fills the room with a formula's results from number `start` on.
+pub(crate) fn fill<T: Number>(
+    isa: Isa,
+    operands: &[Operand<'_, T>],
+    start: usize,
+    room: &mut Room<'_, T>,
+    f: &Formula<'_, T>,
+) {
+    // Blocks of two operands and their results stay in a first-level cache if they are larger, too: a product of a million f16 is called
+    // for four times less often.
+    if operands.len() <= 2 && size_of::<T>() <= 4 {
+        fill_by::<T, WIDEST>(isa, operands, start, room, f);
+    } else {
+        fill_by::<T, BLOCK>(isa, operands, start, room, f);
+    }
+}
+
+/// The same by blocks of so many elements.
+fn fill_by<T: Number, const MOST: usize>(
+    isa: Isa,
+    operands: &[Operand<'_, T>],
+    mut start: usize,
+    room: &mut Room<'_, T>,
+    f: &Formula<'_, T>,
+) {
+    let mut held: SmallVec<[Block<T, MOST>; 3]> = SmallVec::new();
+    if operands.iter().any(Operand::needs_block) {
+        held.extend(operands.iter().map(|_| Block::of_any_size()));
+    }
+    while room.left() > 0 {
+        let mut all = [Piece::EMPTY; OPERANDS];
+        if let Some(rows) = operand::rows(operands, start, room.left()) {
+            for (piece, operand) in all.iter_mut().zip(operands) {
+                *piece = operand.piece_of_rows(start, rows);
+            }
+            let n = rows.len * rows.count;
+            room.part(n, |room| f(&all[..operands.len()], room));
+            start += n;
+            continue;
+        }
+        let n = together(operands, start, room.left(), MOST);
+        for (block, operand) in held.iter_mut().zip(operands) {
+            operand.prepare(isa, block, start, n);
+        }
+        let mut blocks = held.iter();
+        for (piece, operand) in all.iter_mut().zip(operands) {
+            *piece = operand.piece(blocks.next(), start, n);
+        }
+        room.part(n, |room| f(&all[..operands.len()], room));
+        start += n;
+    }
+}

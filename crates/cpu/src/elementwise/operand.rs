@@ -1,0 +1,345 @@
+//! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
+
+use super::convert;
+use crate::elementwise::kernels::vector_loop::{self, Copies, Piece, Rows, WINDOW};
+use crate::layout::strided_iter::{Walk, gather};
+use crate::runtime::memory::with_capacity;
+use crate::runtime::output::parallel_fill::{Work, fresh, fresh_of};
+use crate::runtime::output::uninit::{BLOCK, Block, Room};
+use crate::simd::prefetch::prefetch_lines;
+use crate::{CpuDevice, Isa};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Layout, Result, bf16, f16};
+
+/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
+pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
+    Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
+}
+
+/// A type in which is computed: f32, f64, the integers and bool.
+pub(crate) trait Number: Element {
+    /// Writes elements number `start` to `start + n` of memory of another type (n at most [`WIDEST`]): 16-bit floats
+    /// exactly, bool as 0 or 1.
+    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, Self>);
+    /// Does [`Number::load`] know the type?
+    fn loads(dtype: DType) -> bool;
+    /// Results through `make`, stored as `to`.
+    fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, Self>) -> Result<HostData>;
+}
+
+/// Fills a room with the results from a number on.
+pub(crate) type Make<'a, T> = dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync + 'a;
+
+/// Results that are made as `T` and stored as `S`, in blocks.
+fn narrow<T: Number, S: Element>(
+    d: &CpuDevice,
+    len: usize,
+    make: &Make<'_, T>,
+    store: impl Fn(Isa, &[T], &mut Room<'_, S>) + Sync,
+) -> Result<HostData> {
+    let v = fresh(d, len, 1, &|mut start, room: &mut Room<'_, S>| {
+        let mut block = Block::<T, WIDEST>::of_any_size();
+        while room.left() > 0 {
+            let n = room.left().min(WIDEST);
+            let mut made = Ok(());
+            let results = block.fill(n, |room| made = make(start, room));
+            made?;
+            store(d.isa(), results, room);
+            start += n;
+        }
+        Ok(())
+    })?;
+    Ok(S::wrap(v))
+}
+
+impl Number for f32 {
+    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, f32>) {
+        match data {
+            HostData::F16(v) => some(v, walk, start, n, |x| convert::from_f16(isa, x, room)),
+            HostData::BF16(v) => some(v, walk, start, n, |x| convert::from_bf16(isa, x, room)),
+            other => flags(isa, other, walk, start, n, room),
+        }
+    }
+    fn loads(dtype: DType) -> bool {
+        dtype.is_half() || dtype == DType::Bool
+    }
+    fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, f32>) -> Result<HostData> {
+        match to {
+            DType::F32 => Ok(HostData::F32(fresh_of(d, len, 1, work, make)?)),
+            DType::F16 => {
+                narrow(d, len, make, |isa, x, room: &mut Room<'_, f16>| convert::to_f16(isa, x, room))
+            }
+            DType::BF16 => {
+                narrow(d, len, make, |isa, x, room: &mut Room<'_, bf16>| convert::to_bf16(isa, x, room))
+            }
+            DType::Bool => narrow(d, len, make, convert::simple::<f32, bool>),
+            DType::F64 | DType::I64 | DType::I32 | DType::U8 => Err(misuse("storing f32", to)),
+        }
+    }
+}
+
+/// Calls `f` on the elements number `start` to `start + n`, where they lie, or gathered in a block. (Which is made only then: the compiler
+/// clears it, and that was a fifth of adding a million f16.)
+fn some<T: Element>(v: &[T], walk: &Walk, start: usize, n: usize, f: impl FnOnce(&[T])) {
+    match walk.lies(start, n) {
+        Some(at) => f(&v[at..at + n]),
+        None => f(Block::<T, WIDEST>::of_any_size().fill(n, |room| gather(v, walk, start, n, room))),
+    }
+}
+
+/// bool as 0 or 1.
+fn flags<T: Number + convert::Simple>(
+    isa: Isa,
+    data: &HostData,
+    walk: &Walk,
+    start: usize,
+    n: usize,
+    room: &mut Room<'_, T>,
+) {
+    let v = bool::slice(data).expect("the types of operands were looked at");
+    some(v, walk, start, n, |x| convert::simple(isa, x, room));
+}
+
+macro_rules! number {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, $t>) {
+                flags(isa, data, walk, start, n, room);
+            }
+            fn loads(dtype: DType) -> bool {
+                dtype == DType::Bool
+            }
+            fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, $t>) -> Result<HostData> {
+                match to {
+                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(fresh_of(d, len, 1, work, make)?)),
+                    DType::Bool => narrow(d, len, make, convert::simple::<$t, bool>),
+                    _ => Err(misuse("storing a number of another type", to)),
+                }
+            }
+        }
+    )*};
+}
+number!(f64, i64, i32, u8, bool);
+
+/// Elements of the largest blocks that are asked for.
+pub(crate) const WIDEST: usize = 2048;
+
+/// Elements that are worth a call of a formula; fewer that lie together are collected in a block.
+const CALL: usize = 256;
+
+/// How an operand gets to the formula.
+pub(crate) enum Operand<'a, T> {
+    /// It lies there as the formula reads it.
+    Slice(&'a [T]),
+    /// One element for all: a window of copies.
+    One(Box<Copies<T>>),
+    /// A short row that is repeated, such as a bias: so often that a block from any element of it on lies there; and its
+    /// length.
+    Row(HostVec<T>, usize),
+    /// In long rows, each in one piece or one number.
+    Rows(&'a [T], Walk),
+    /// Through blocks.
+    Blocks(&'a HostData, Walk),
+    /// Through blocks that this fills, from an element on.
+    Made(Box<Fills<'a, T>>),
+}
+
+/// Fills a room with the elements from a number on.
+pub(crate) type Fills<'a, T> = dyn Fn(usize, &mut Room<'_, T>) + Send + Sync + 'a;
+
+impl<'a, T: Number> Operand<'a, T> {
+    pub(crate) fn new(buffer: &'a HostData, layout: &Layout, len: usize) -> Result<Self> {
+        let dtype = buffer.dtype();
+        match T::slice(buffer) {
+            Some(_) if len == 0 => return Ok(Operand::Slice(&[])),
+            Some(x) if layout.is_contiguous() => {
+                return Ok(Operand::Slice(&x[layout.offset()..layout.offset() + len]));
+            }
+            None if !T::loads(dtype) => return Err(misuse("an operand of another type", dtype)),
+            _ => {}
+        }
+        let walk = Walk::new(layout);
+        if walk.is_one() && len > 0 {
+            let mut one = Block::<T, 1>::of_any_size();
+            let one = one.fill(1, |room| match T::slice(buffer) {
+                Some(x) => gather(x, &walk, 0, 1, room),
+                None => T::load(Isa::best(), buffer, &walk, 0, 1, room),
+            });
+            return Ok(Operand::One(Box::new(Copies([one[0]; WINDOW]))));
+        }
+        let (row, step) = walk.inner();
+        let Some(x) = T::slice(buffer) else { return Ok(Operand::Blocks(buffer, walk)) };
+        if row >= CALL && matches!(step, 0 | 1) {
+            return Ok(Operand::Rows(x, walk));
+        }
+        if walk.repeats_a_row() && row < CALL && len >= 8 * WIDEST {
+            let mut all = with_capacity(row + WIDEST)?;
+            let mut block = Block::new();
+            all.extend_from_slice(block.fill(row, |room| gather(x, &walk, 0, row, room)));
+            for i in 0..WIDEST {
+                all.push(all[i]);
+            }
+            return Ok(Operand::Row(all, row));
+        }
+        Ok(Operand::Blocks(buffer, walk))
+    }
+    /// Are its elements written to a block before a formula reads them?
+    pub(crate) fn needs_block(&self) -> bool {
+        match self {
+            Operand::Slice(_) | Operand::One(_) | Operand::Row(..) => false,
+            // One number of a row is.
+            Operand::Rows(..) | Operand::Blocks(..) | Operand::Made(_) => true,
+        }
+    }
+    /// How many elements from `start` on a formula can be called on, at most.
+    fn stretch(&self, start: usize, block: usize) -> usize {
+        match self {
+            Operand::Slice(_) | Operand::One(_) => usize::MAX,
+            Operand::Row(..) => WIDEST,
+            Operand::Rows(_, walk) => {
+                let (row, _) = walk.inner();
+                row - start % row
+            }
+            Operand::Blocks(..) | Operand::Made(_) => block,
+        }
+    }
+    /// Whole rows from `start` on that a formula can be called on at once, of `len` elements: at most so many.
+    fn rows_from(&self, start: usize, len: usize) -> usize {
+        match self {
+            Operand::Slice(_) | Operand::One(_) => usize::MAX,
+            Operand::Row(..) | Operand::Blocks(..) | Operand::Made(_) => 0,
+            Operand::Rows(_, walk) => match walk.row_step() {
+                Some((rows, _)) if walk.inner().0 == len => rows - start / len % rows,
+                _ => 0,
+            },
+        }
+    }
+    /// What a formula reads of [`rows`] from `start` on.
+    pub(crate) fn piece_of_rows<'b>(&'b self, start: usize, rows: Rows) -> Piece<'b, T> {
+        match self {
+            Operand::One(copies) => Piece::number_of(&copies.0, rows),
+            Operand::Slice(x) => Piece::rows(&x[start..], rows, rows.len),
+            Operand::Rows(x, walk) => {
+                let ((_, step), at) = (walk.inner(), walk.position(start));
+                let (_, next) = walk.row_step().expect("it has such rows");
+                if step == 1 {
+                    Piece::rows(&x[at..], rows, next)
+                } else {
+                    Piece::numbers(&x[at..], rows, next)
+                }
+            }
+            Operand::Row(..) | Operand::Blocks(..) | Operand::Made(_) => unreachable!("it has no such rows"),
+        }
+    }
+    /// Writes to its own block what [`Operand::piece`] finds there of the elements number `start` to `start + n`, of [`together`].
+    #[inline]
+    pub(crate) fn prepare<const MOST: usize>(
+        &self,
+        isa: Isa,
+        block: &mut Block<T, MOST>,
+        start: usize,
+        n: usize,
+    ) {
+        match self {
+            Operand::Rows(x, walk) if walk.inner().1 == 0 => {
+                let row = start / walk.inner().0;
+                block.copies(row, vector_loop::copies(n), || x[walk.position(start)]);
+            }
+            Operand::Blocks(..) | Operand::Made(_) => _ = self.part(isa, block, start, n),
+            Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Rows(..) => {}
+        }
+    }
+    /// The elements number `start` to `start + n`, of [`together`]; `block` is this operand's own, [prepared](Operand::prepare) for
+    /// them, if it [needs](Operand::needs_block) one. Inlined, as a piece that is handed on in memory is read as other words than it was
+    /// written, and that waits until all results before it have left for the cache.
+    #[inline(always)]
+    pub(crate) fn piece<'b, const MOST: usize>(
+        &'b self,
+        block: Option<&'b Block<T, MOST>>,
+        start: usize,
+        n: usize,
+    ) -> Piece<'b, T> {
+        let held = || block.expect("it was said that it needs a block").held();
+        match self {
+            Operand::One(copies) => Piece::number(&copies.0),
+            Operand::Rows(_, walk) if walk.inner().1 == 0 => Piece::number(held()),
+            Operand::Slice(_)
+            | Operand::Row(..)
+            | Operand::Rows(..)
+            | Operand::Blocks(..)
+            | Operand::Made(_) => Piece::of(self.lying(start, n).unwrap_or_else(|| &held()[..n])),
+        }
+    }
+    /// Has what lies from number `start` on fetched, of elements that formulas read where they lie.
+    pub(crate) fn fetch(&self, start: usize, n: usize) {
+        if let Operand::Slice(x) = self {
+            prefetch_lines(x.as_ptr().wrapping_add(start), n);
+        }
+    }
+    /// The elements number `start` to `start + n`, if they lie somewhere.
+    #[inline]
+    fn lying(&self, start: usize, n: usize) -> Option<&[T]> {
+        match self {
+            Operand::Slice(x) => Some(&x[start..start + n]),
+            Operand::Row(all, row) => Some(&all[start % row..][..n]),
+            Operand::Rows(x, walk) => walk.lies(start, n).map(|at| &x[at..at + n]),
+            Operand::Blocks(data, walk) => {
+                T::slice(data).zip(walk.lies(start, n)).map(|(x, at)| &x[at..at + n])
+            }
+            Operand::One(_) | Operand::Made(_) => None,
+        }
+    }
+    /// The elements number `start` to `start + n`, whatever they are; `block` is this operand's own.
+    pub(crate) fn part<'b, const MOST: usize>(
+        &'b self,
+        isa: Isa,
+        block: &'b mut Block<T, MOST>,
+        start: usize,
+        n: usize,
+    ) -> &'b [T] {
+        debug_assert!(MOST <= WIDEST);
+        if let Some(x) = self.lying(start, n) {
+            return x;
+        }
+        match self {
+            Operand::One(_) if block.held().len() >= n => &block.held()[..n],
+            Operand::One(copies) => block.fill(n, |room| room.extend(n, |_| copies.0[0])),
+            Operand::Rows(x, walk) => block.fill(n, |room| gather(x, walk, start, n, room)),
+            Operand::Made(fill) => block.fill(n, |room| fill(start, room)),
+            Operand::Blocks(data, walk) => block.fill(n, |room| match T::slice(data) {
+                Some(x) => gather(x, walk, start, n, room),
+                None => {
+                    for at in (0..n).step_by(BLOCK) {
+                        T::load(isa, data, walk, start + at, BLOCK.min(n - at), room);
+                    }
+                }
+            }),
+            Operand::Slice(_) | Operand::Row(..) => unreachable!("these lie"),
+        }
+    }
+}
+
+/// How many elements from `start` on a formula is called on at once, at most `most`, with blocks of `block` elements.
+pub(crate) fn together<T: Number>(
+    operands: &[Operand<'_, T>],
+    start: usize,
+    most: usize,
+    block: usize,
+) -> usize {
+    operands.iter().fold(most, |n, x| n.min(x.stretch(start, block)))
+}
+
+/// The rows from `start` on that a formula is called on at once, if there are several: one call for each would take longer than
+/// what is done with a thousand numbers.
+pub(crate) fn rows<T: Number>(operands: &[Operand<'_, T>], start: usize, most: usize) -> Option<Rows> {
+    let len = operands.iter().find_map(|x| match x {
+        Operand::Rows(_, walk) => Some(walk.inner().0),
+        Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::Blocks(..) | Operand::Made(_) => {
+            None
+        }
+    })?;
+    if !start.is_multiple_of(len) {
+        return None;
+    }
+    let count = operands.iter().fold(most / len, |n, x| n.min(x.rows_from(start, len)));
+    (count > 1).then_some(Rows { len, count })
+}

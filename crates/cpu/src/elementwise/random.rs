@@ -1,0 +1,234 @@
+//! Random numbers: many blocks of Philox at once.
+//!
+//! An element depends on its number alone, so a block of results is made from the words that belong to it: first the words,
+//! in lanes, then the numbers.
+
+use super::operand::{Make, Number, misuse};
+use crate::runtime::output::parallel_fill::{Work, fresh};
+use crate::runtime::output::uninit::{BLOCK, Room};
+use crate::simd::isa::{Kernel, dispatch};
+use crate::simd::scalar_lane::ScalarLane;
+use crate::{CpuDevice, Isa};
+use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
+use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
+use elinvar_ops::backend::Random;
+use elinvar_ops::lane::Lane;
+use elinvar_ops::math;
+use elinvar_reference::Cell;
+
+/// Words of a stream: those of [`BLOCK`] elements of 64 bits.
+type Words = [u32; 2 * BLOCK];
+
+/// `len` random numbers.
+pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+    match r {
+        Random::Uniform { low, high } => match dtype {
+            DType::F32 | DType::F16 | DType::BF16 => {
+                floats::<f32>(d, s, dtype, len, Uniform { span: (high - low) as f32, low: low as f32 })
+            }
+            DType::F64 => floats::<f64>(d, s, dtype, len, Uniform { span: high - low, low }),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse("a uniform number", dtype)),
+        },
+        Random::Normal { mean, std } => match dtype {
+            DType::F32 | DType::F16 | DType::BF16 => {
+                floats::<f32>(d, s, dtype, len, Normal { mean: mean as f32, std: std as f32 })
+            }
+            DType::F64 => floats::<f64>(d, s, dtype, len, Normal { mean, std }),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse("a normal number", dtype)),
+        },
+        Random::Bernoulli { p } => each_dtype!(dtype, T => flips::<T>(d, p, s, len)),
+        Random::Int { low, high } => each_dtype!(dtype, T => whole::<T>(d, low, high, s, len)),
+    }
+}
+
+/// The words from number `first`, a multiple of 4, on.
+struct Fill<'a> {
+    s: Stream,
+    first: u64,
+    words: &'a mut [u32],
+}
+
+/// Blocks of Philox that are computed together: those of as many words as a block has elements.
+const TOGETHER: usize = BLOCK / 4;
+
+impl Kernel for Fill<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let key = [self.s.seed as u32, (self.s.seed >> 32) as u32];
+        let stream = [self.s.stream as u32, (self.s.stream >> 32) as u32];
+        // Word by word first, then in their order: so both loops become vector code.
+        let [mut w0, mut w1, mut w2, mut w3] = [[0; TOGETHER]; 4];
+        for (group, out) in self.words.chunks_exact_mut(BLOCK).enumerate() {
+            let first = self.first / 4 + (group * TOGETHER) as u64;
+            for i in 0..TOGETHER {
+                let j = first + i as u64;
+                let four = philox4x32([j as u32, (j >> 32) as u32, stream[0], stream[1]], key);
+                [w0[i], w1[i], w2[i], w3[i]] = four;
+            }
+            for (i, four) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                *four = [w0[i], w1[i], w2[i], w3[i]];
+            }
+        }
+    }
+}
+
+/// A type in which random floats are computed.
+trait Draw: Number + Lane {
+    /// Words for one number.
+    const WORDS: usize;
+    /// Uniform number `i` of these words, in 0..1.
+    fn unit(words: &[u32], i: usize) -> Self;
+}
+impl Draw for f32 {
+    const WORDS: usize = 1;
+    #[inline(always)]
+    fn unit(words: &[u32], i: usize) -> f32 {
+        unit_f32(words[i])
+    }
+}
+impl Draw for f64 {
+    const WORDS: usize = 2;
+    #[inline(always)]
+    fn unit(words: &[u32], i: usize) -> f64 {
+        unit_f64(word64(words, i))
+    }
+}
+
+#[inline(always)]
+fn word64(words: &[u32], i: usize) -> u64 {
+    u64::from(words[2 * i]) | u64::from(words[2 * i + 1]) << 32
+}
+
+/// Numbers from words: a whole block of them.
+trait Numbers<C>: Copy + Sync {
+    fn numbers(self, words: &[u32], out: &mut [C; BLOCK]);
+}
+
+#[derive(Clone, Copy)]
+struct Uniform<C> {
+    span: C,
+    low: C,
+}
+impl<C: Draw> Numbers<C> for Uniform<C> {
+    #[inline(always)]
+    fn numbers(self, words: &[u32], out: &mut [C; BLOCK]) {
+        let words = &words[..BLOCK * C::WORDS];
+        for (i, y) in out.iter_mut().enumerate() {
+            *y = C::unit(words, i).fma(self.span, self.low);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Normal<C> {
+    mean: C,
+    std: C,
+}
+impl<C: Draw> Numbers<C> for Normal<C> {
+    #[inline(always)]
+    fn numbers(self, words: &[u32], out: &mut [C; BLOCK]) {
+        let words = &words[..BLOCK * C::WORDS];
+        let (mean, std) = (ScalarLane(self.mean), ScalarLane(self.std));
+        for (j, y) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            let (first, second) = (ScalarLane(C::unit(words, 2 * j)), ScalarLane(C::unit(words, 2 * j + 1)));
+            let radius = (ScalarLane::lit(-2.0) * (ScalarLane::lit(1.0) - first).log()).sqrt();
+            // Below 2 pi, where the moderate functions have the bits of the others.
+            let angle = ScalarLane::lit(std::f64::consts::TAU) * second;
+            *y = [math::cos_moderate(angle), math::sin_moderate(angle)]
+                .map(|turned| (radius * turned).fma(std, mean).0);
+        }
+    }
+}
+
+struct Run<'a, N, C> {
+    numbers: N,
+    words: &'a [u32],
+    out: &'a mut [C; BLOCK],
+}
+impl<C: Draw, N: Numbers<C>> Kernel for Run<'_, N, C> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        self.numbers.numbers(self.words, self.out);
+    }
+}
+
+/// Calls `f(words, number of elements, room)` for blocks of elements that take `each` words.
+fn blocks<T: Copy>(
+    isa: Isa,
+    s: Stream,
+    each: usize,
+    start: usize,
+    room: &mut Room<'_, T>,
+    mut f: impl FnMut(&[u32], usize, &mut Room<'_, T>),
+) {
+    let mut words: Words = [0; 2 * BLOCK];
+    let mut first = start;
+    while room.left() > 0 {
+        let n = room.left().min(BLOCK);
+        let words = &mut words[..BLOCK * each];
+        dispatch(isa, Fill { s, first: (first * each) as u64, words: &mut *words });
+        f(words, n, room);
+        first += n;
+    }
+}
+
+fn floats<C: Draw>(
+    d: &CpuDevice,
+    s: Stream,
+    dtype: DType,
+    len: usize,
+    numbers: impl Numbers<C>,
+) -> Result<HostData> {
+    let make: &Make<'_, C> = &|start, room| {
+        let mut out = [C::ZERO; BLOCK];
+        blocks(d.isa(), s, C::WORDS, start, room, |words, n, room| {
+            dispatch(d.isa(), Run { numbers, words, out: &mut out });
+            room.copy(&out[..n]);
+        });
+        Ok(())
+    };
+    C::stored(d, len, Work::Unknown, dtype, make)
+}
+
+/// 1 with probability p.
+fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostData> {
+    // Read by number: a branch would be mispredicted as often as a coin surprises.
+    let values = [T::nearest(Scalar::Bool(false)), T::nearest(Scalar::Bool(true))];
+    // u < p, as whole numbers: both sides times a power of two.
+    let (each, limit) = if T::DTYPE == DType::F64 {
+        (2, (p * 2f64.powi(53)).ceil() as u64)
+    } else {
+        (1, (p * 2f64.powi(24)).ceil() as u64)
+    };
+    let v = fresh(d, len, BLOCK, &|start, room| {
+        blocks(d.isa(), s, each, start, room, |words, n, room| {
+            // Cut to what is read, so that no check is left in the loops.
+            let words = &words[..n * each];
+            if each == 1 {
+                let limit = limit.min(1 << 24) as u32;
+                room.extend(n, |i| values[usize::from(words[i] >> 8 < limit)]);
+            } else {
+                room.extend(n, |i| values[usize::from(word64(words, i) >> 11 < limit)]);
+            }
+        });
+        Ok(())
+    })?;
+    Ok(T::wrap(v))
+}
+
+/// Whole numbers in `low..high`.
+fn whole<T: Cell>(d: &CpuDevice, low: i64, high: i64, s: Stream, len: usize) -> Result<HostData> {
+    let span = u128::from(high.wrapping_sub(low) as u64);
+    let v = fresh(d, len, BLOCK, &|start, room| {
+        blocks(d.isa(), s, 2, start, room, |words, n, room| {
+            room.extend(n, |i| {
+                let drawn = low.wrapping_add(((u128::from(word64(words, i)) * span) >> 64) as i64);
+                T::nearest(Scalar::Int(drawn))
+            });
+        });
+        Ok(())
+    })?;
+    Ok(T::wrap(v))
+}

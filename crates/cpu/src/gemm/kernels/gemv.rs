@@ -1,0 +1,246 @@
+//! A few rows times columns whose terms are neighbours in memory, as in a layer's x * w^T: every number of w is used only
+//! as often as there are rows, so w is not packed. It is turned on its way into registers, and read front to back.
+//!
+//! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
+#![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
+
+use super::microkernel::{TermKind, each_row};
+use super::stored_operand::{FEW, Own, Stored, Wide, are_there, few};
+use crate::gemm::Real;
+use crate::gemm::operand::{Columns, Numbers};
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::{Float16, GatherVector};
+use crate::simd::vector::{VectorKernel, dispatch_half_bf16_pairs, dispatch_half_vectors};
+use elinvar_core::{Element, bf16, f16, order::CHUNK};
+
+/// A left factor whose terms are neighbours.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines<'a, T> {
+    pub(crate) data: &'a [T],
+    /// Distance of rows.
+    pub(crate) step: usize,
+}
+
+/// A product of few rows.
+pub(super) struct Skinny<'a, T> {
+    pub(super) a: Lines<'a, T>,
+    pub(super) b: Columns<'a, T>,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) k: usize,
+    /// Where the result starts, and how far apart its rows are.
+    pub(super) c: *mut T,
+    pub(super) step: usize,
+    pub(super) kind: TermKind,
+}
+
+/// Columns that fewer are not multiplied in registers, but one by one.
+pub(crate) const LEAST: usize = 8;
+
+/// Multiplies and stores all terms.
+///
+/// # Safety
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile.
+///
+/// # Panics
+/// If a factor is shorter than it should be, or there are fewer than [`LEAST`] columns of pairs.
+pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
+    if s.rows == 0 || s.cols == 0 {
+        return;
+    }
+    assert!(s.k > 0 && (s.rows - 1) * s.a.step + s.k <= s.a.data.len(), "the left factor is too short");
+    assert!(are_there(&s.b, s.cols, s.k), "columns leave their buffer");
+    assert!(s.kind == TermKind::Elements || s.cols >= LEAST, "pairs are multiplied in registers only");
+    let at = s.b.at;
+    match s.b.data {
+        Numbers::Own(b) if s.kind == TermKind::Bf16Pairs => {
+            dispatch_half_bf16_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
+        }
+        Numbers::Own(b) => {
+            dispatch_half_vectors(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) })
+        }
+        Numbers::F16(b) => halves::<T, f16>(isa, s, b.as_ptr().wrapping_offset(at)),
+        Numbers::BF16(b) => halves::<T, bf16>(isa, s, b.as_ptr().wrapping_offset(at)),
+    }
+}
+
+/// A product whose columns are of halves, from `b` on.
+fn halves<T: Real, H: Float16>(isa: Isa, s: Skinny<'_, T>, b: *const H) {
+    if const { T::WIDENS_F16 } {
+        dispatch_half_vectors(isa, Run::<T, Wide<H>> { s, b });
+    } else {
+        unreachable!("f64 is not computed from halves");
+    }
+}
+
+/// A product whose lengths have been checked, by `skinny` alone.
+struct Run<'a, T, S: Stored<T>> {
+    s: Skinny<'a, T>,
+    /// The first term of the first column.
+    b: *const S::Number,
+}
+
+impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
+    type T = T;
+    const TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = T>>(self) {
+        let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
+        let mut j = 0;
+        while j < cols {
+            // Two registers of columns, one chain of which waits while the other goes on; of eight rows one is chains enough. The
+            // last columns, which fill no register, are computed together with some before them, a second time.
+            let wide = const { V::ROWS >= 6 } && rows <= 4 && cols >= 2 * V::LANES;
+            let width = if wide { 2 * V::LANES } else { V::LANES };
+            j = j.min(cols.saturating_sub(width));
+            let mut i = 0;
+            while i < rows {
+                // SAFETY: rows i.. and columns j.. are there, as many as each case says; `skinny` checked the factors,
+                // and its caller vouches for the result. The instructions are there: our caller's.
+                unsafe {
+                    let p = Part::<V, S> {
+                        a: a.data.as_ptr().add(i * a.step),
+                        a_step: a.step,
+                        rows: rows - i,
+                        b: self.b.wrapping_offset(j as isize * b.step),
+                        b_step: b.step,
+                        k,
+                        c: c.add(i * step + j),
+                        step,
+                    };
+                    // There are few kinds to compile: three rows take as long as four, which is less than two and one take.
+                    i += match rows - i {
+                        _ if cols < V::LANES => p.single(cols),
+                        _ if const { V::ROWS == 1 } => p.run::<1, 1>(),
+                        n if const { V::ROWS >= 6 } && !wide && n > 2 => p.run::<8, 1>(),
+                        n if const { V::ROWS >= 6 } && wide && n > 2 => p.run::<4, 2>(),
+                        n if const { V::ROWS >= 6 } && wide && n == 2 => p.run::<2, 2>(),
+                        _ if const { V::ROWS >= 6 } && wide => p.run::<1, 2>(),
+                        n if const { V::ROWS < 6 } && n > 2 => p.run::<4, 1>(),
+                        _ => p.run::<1, 1>(),
+                    };
+                }
+            }
+            j += width;
+        }
+    }
+}
+
+/// Some rows and columns.
+struct Part<V: GatherVector, S: Stored<V::T>> {
+    a: *const V::T,
+    a_step: usize,
+    /// So many rows are left: one at least.
+    rows: usize,
+    b: *const S::Number,
+    b_step: isize,
+    k: usize,
+    c: *mut V::T,
+    step: usize,
+}
+
+/// How far ahead of what is read columns are fetched, in bytes: into the second level, for columns a power of two apart
+/// share a few lines of the first.
+const AHEAD: usize = 1024;
+/// How many lines the second register of columns is behind the first; with fewer than three, 1024 rows of 1024 terms took a tenth
+/// longer. Of few lines too little would overlap, and only what does hides how long an fma takes.
+const BEHIND: usize = 4;
+
+impl<V: GatherVector, S: Stored<V::T>> Part<V, S> {
+    /// One row, and fewer columns than a register has lanes.
+    ///
+    /// # Safety
+    /// They are there.
+    #[inline(always)]
+    unsafe fn single(&self, cols: usize) -> usize {
+        for j in (0..cols).step_by(FEW) {
+            let b = self.b.wrapping_offset(j as isize * self.b_step);
+            for from in (0..self.k).step_by(CHUNK) {
+                let mut sums = [V::T::ZERO; FEW];
+                let sums = &mut sums[..FEW.min(cols - j)];
+                // SAFETY: the caller's.
+                unsafe {
+                    let at = (self.a.add(from), b.wrapping_add(from));
+                    few::<_, Own<V::T>, S>(at, [0, self.b_step], CHUNK.min(self.k - from), sums);
+                    for (i, sum) in sums.iter().enumerate() {
+                        let c = self.c.add(j + i);
+                        c.write(if from == 0 { *sum } else { c.read() + *sum });
+                    }
+                }
+            }
+        }
+        1
+    }
+
+    /// `R` rows, or as many as are left, and `G` registers of columns; gives `R`. In the place of rows that are not there stands
+    /// the last one; what comes of it is not stored.
+    ///
+    /// # Safety
+    /// They are there, and the processor has the instructions.
+    #[inline(always)]
+    unsafe fn run<const R: usize, const G: usize>(&self) -> usize {
+        let line = 64 / size_of::<S::Number>();
+        let terms = S::TERMS;
+        let at: [usize; R] = std::array::from_fn(|r| r.min(self.rows - 1) * self.a_step);
+        // SAFETY: row r < `rows`, column j < G * LANES and term t < k are there.
+        unsafe {
+            let zero = V::splat(V::T::ZERO);
+            let across = V::LANES as isize * self.b_step;
+            for from in (0..self.k).step_by(CHUNK) {
+                let end = self.k.min(from + CHUNK);
+                let mut sums = [[zero; G]; R];
+                // The second register of columns follows some lines behind: rows that lie a power of two apart share a set of
+                // the first-level cache, which has room for a line of eight of them.
+                let lines = (end - from) / line;
+                let behind = if lines < 4 * BEHIND { 0 } else { BEHIND };
+                for step in 0..lines + (G - 1) * behind {
+                    for part in (0..line).step_by(terms) {
+                        each_row!(G, up to 2, g => {
+                            let number = step.wrapping_sub(g * behind);
+                            if number < lines {
+                                let t = from + number * line + part;
+                                let b = self.b.wrapping_offset(g as isize * across).wrapping_add(t);
+                                if part == 0 {
+                                    for lane in 0..V::LANES {
+                                        let ahead = b.wrapping_offset(lane as isize * self.b_step);
+                                        V::prefetch_l2(ahead.cast::<u8>().wrapping_add(AHEAD));
+                                    }
+                                }
+                                let right = S::terms::<V>(b, self.b_step);
+                                let a = self.a.add(t);
+                                each_row!(S::TERMS, up to 8, u => {
+                                    each_row!(R, up to 8, r => {
+                                        let left = V::splat(*a.add(at[r] + u));
+                                        sums[r][g] = left.fma(right[u % 8], sums[r][g]);
+                                    });
+                                });
+                            }
+                        });
+                    }
+                }
+                let mut t = from + lines * line;
+                while t < end {
+                    each_row!(G, up to 2, g => {
+                        let b = self.b.wrapping_offset(g as isize * across);
+                        let right = S::term::<V>(b, self.b_step, t);
+                        each_row!(R, up to 8, r => {
+                            let left = V::splat(*self.a.add(at[r] + t));
+                            sums[r][g] = left.fma(right, sums[r][g]);
+                        });
+                    });
+                    t += 1;
+                }
+                each_row!(R, up to 8, r => {
+                    if r < self.rows {
+                        for (g, sum) in sums[r].iter().enumerate() {
+                            let c = self.c.add(r * self.step + g * V::LANES);
+                            let sum = if from == 0 { *sum } else { V::load(c).add(*sum) };
+                            sum.store(c);
+                        }
+                    }
+                });
+            }
+        }
+        R
+    }
+}

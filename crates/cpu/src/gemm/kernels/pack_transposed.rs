@@ -1,0 +1,198 @@
+//! Turns a block of numbers on its side: what lay along columns comes to lie along rows.
+//!
+//! Where registers have 16 lanes, squares of as many rows and columns are turned in them: each line is read once and written whole. What
+//! is beside such squares goes by four rows of eight columns, and the rest one by one.
+#![allow(unsafe_code, reason = "vector loads and stores")]
+
+use crate::gemm::Real;
+use crate::simd::LINE;
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{VectorKernel, dispatch_half_vectors, dispatch_vectors, lanes};
+
+/// dst[r * pitch + c] = src[at + r + c * step] for r in 0..rows, c in 0..cols
+///
+/// # Panics
+/// If that leaves either slice.
+pub(crate) fn turn<T: Real>(
+    isa: Isa,
+    src: &[T],
+    at: isize,
+    step: isize,
+    rows: usize,
+    cols: usize,
+    dst: &mut [T],
+    pitch: usize,
+) {
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
+    // SAFETY: the rows and columns lie in the slice, by the line above.
+    unsafe { turn_to(isa, src, at, step, rows, cols, dst.as_mut_ptr(), pitch) };
+}
+
+/// The same, to memory in which the rows lie, but not what is between them.
+///
+/// # Safety
+/// Nobody else reads or writes `cols` numbers of each of the rows, `pitch` apart, meanwhile.
+///
+/// # Panics
+/// If the block leaves its buffer.
+pub(super) unsafe fn turn_to<T: Real>(
+    isa: Isa,
+    src: &[T],
+    at: isize,
+    step: isize,
+    rows: usize,
+    cols: usize,
+    dst: *mut T,
+    pitch: usize,
+) {
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    // Both ends of the first and the last column: all others lie between them.
+    let last = at + (cols as isize - 1) * step;
+    let (low, high) = (at.min(last), at.max(last) + rows as isize);
+    assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
+    let block = Turn { src, at, step, rows, cols, dst, pitch };
+    let far = cols > FEW && step.unsigned_abs() * size_of::<T>() >= FAR && lanes::<T>(isa) == SQUARE;
+    let whole = |n: usize| if far { n / SQUARE * SQUARE } else { 0 };
+    let (down, across) = (whole(rows), whole(cols));
+    if down > 0 && across > 0 {
+        dispatch_vectors(isa, Squares(Turn { rows: down, cols: across, ..block }));
+        dispatch_half_vectors(isa, Turn { cols: cols - across, ..block.from(0, across) });
+        dispatch_half_vectors(isa, Turn { rows: rows - down, cols: across, ..block.from(down, 0) });
+    } else {
+        // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
+        // share.
+        dispatch_half_vectors(isa, block);
+    }
+}
+
+/// Rows of the result that are written together: 16 KiB of panels, which stay in the first-level cache until they are whole.
+const ROWS: usize = 128;
+/// How far ahead a column is fetched, in bytes.
+const AHEAD: usize = 512;
+
+/// How far ahead rows of the result are fetched, in columns: what is written lies in many rows, which no hardware foresees. Panels have
+/// fewer columns.
+const BEFORE: usize = 64;
+
+/// Columns up to which there are no squares, as in panels: there is nothing to gain.
+const FEW: usize = 32;
+/// Bytes between columns from which squares are turned: lines of nearer ones stay in the first-level cache until all that is in them was
+/// read, and four rows at a time take fewer shuffles.
+const FAR: usize = 512;
+/// Rows and columns of a square.
+const SQUARE: usize = 16;
+
+/// A block that lies in its buffer, and rows that may be written: made by `turn_to` alone.
+#[derive(Clone, Copy)]
+struct Turn<'a, T> {
+    src: &'a [T],
+    at: isize,
+    step: isize,
+    rows: usize,
+    cols: usize,
+    dst: *mut T,
+    pitch: usize,
+}
+
+impl<T> Turn<'_, T> {
+    /// The block from a row and a column on. Its size is to be changed, too.
+    fn from(self, row: usize, col: usize) -> Self {
+        let at = self.at + row as isize + col as isize * self.step;
+        Turn { at, dst: self.dst.wrapping_add(row * self.pitch + col), ..self }
+    }
+}
+
+/// Such a block of whole squares, where registers have as many lanes.
+struct Squares<'a, T>(Turn<'a, T>);
+
+impl<T: Real> VectorKernel for Squares<'_, T> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = T>>(self) {
+        let Turn { src, at, step, rows, cols, dst, pitch } = self.0;
+        if const { V::LANES != SQUARE } {
+            unreachable!("squares are for registers of as many lanes");
+        }
+        let ahead = AHEAD / size_of::<T>();
+        for c in (0..cols).step_by(SQUARE) {
+            for r in (0..rows).step_by(SQUARE) {
+                // What is read some squares later: of the next columns, or farther along, as what follows the block often is.
+                let is_end = r + ahead >= rows && c + SQUARE < cols;
+                let (row, col) = if is_end { (r, c + SQUARE) } else { (r + ahead, c) };
+                // SAFETY: the square lies in the block, which lies in its buffer and may be written, see `turn_to`; the instructions are
+                // there: our caller's. What is fetched ahead may lie anywhere.
+                unsafe {
+                    let later = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
+                    for lane in 0..SQUARE as isize {
+                        V::prefetch_l2(later.wrapping_offset(lane * step).cast());
+                    }
+                    if c + BEFORE < cols {
+                        for i in 0..SQUARE {
+                            V::prefetch_l2(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
+                        }
+                    }
+                    let square = V::square(src.as_ptr().offset(at + r as isize + c as isize * step), step);
+                    for (i, v) in square.into_iter().enumerate() {
+                        v.store(dst.add((r + i) * pitch + c));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Real> VectorKernel for Turn<'_, T> {
+    type T = T;
+    const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = T>>(self) {
+        let Turn { src, at, step, rows, cols, dst, pitch } = self;
+        let line = LINE / size_of::<V::T>();
+        let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
+        // Along the source first: a line of it is used up before the next is touched, for columns that lie a power of two
+        // apart push each other out of the first level.
+        for from in (0..down).step_by(ROWS) {
+            for c in (0..across).step_by(V::LANES) {
+                for r in (from..down.min(from + ROWS)).step_by(4) {
+                    let at = at + r as isize + c as isize * step;
+                    // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, which lies in its buffer and may be
+                    // written, see `turn_to`; the instructions are there: our caller's. What is fetched ahead may lie anywhere.
+                    unsafe {
+                        let place = src.as_ptr().offset(at);
+                        if r % line == 0 {
+                            for lane in 0..V::LANES {
+                                let ahead = place.wrapping_offset(lane as isize * step).cast::<u8>();
+                                V::prefetch_l2(ahead.wrapping_add(AHEAD));
+                            }
+                        }
+                        if c % line == 0 && c + BEFORE < cols {
+                            for i in 0..4 {
+                                V::prefetch_l2(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
+                            }
+                        }
+                        for (i, v) in V::quad(place, step).into_iter().enumerate() {
+                            v.store(dst.add((r + i) * pitch + c));
+                        }
+                    }
+                }
+            }
+        }
+        let one = |r: usize, c: usize| {
+            let v = src[(at + r as isize + c as isize * step) as usize];
+            // SAFETY: row r and column c lie in the block, which may be written.
+            unsafe { dst.add(r * pitch + c).write(v) }
+        };
+        for c in across..cols {
+            (0..down).for_each(|r| one(r, c));
+        }
+        for r in down..rows {
+            (0..cols).for_each(|c| one(r, c));
+        }
+    }
+}

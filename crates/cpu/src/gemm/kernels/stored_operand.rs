@@ -1,0 +1,113 @@
+//! Numbers as they are stored, of as many vectors as a register has lanes: a term of each is a register.
+#![allow(unsafe_code, reason = "vector loads without a check for each")]
+
+use crate::gemm::operand::{Columns, Numbers};
+use crate::simd::quad::{Float16, GatherVector, gather_one, gather_one_f16};
+use crate::simd::vector::SimdElement;
+use std::marker::PhantomData;
+
+/// A way in which numbers that are computed as `T` are stored.
+pub(super) trait Stored<T> {
+    type Number: Copy;
+    /// Terms that are turned together: 16 bytes.
+    const TERMS: usize;
+    /// Terms of each vector; of 8 registers, `TERMS` count.
+    ///
+    /// # Safety
+    /// As for [`GatherVector`].
+    unsafe fn terms<V: GatherVector<T = T>>(p: *const Self::Number, step: isize) -> [V; 8];
+    /// Term `t` of each vector.
+    ///
+    /// # Safety
+    /// As for [`GatherVector`].
+    unsafe fn term<V: GatherVector<T = T>>(p: *const Self::Number, step: isize, t: usize) -> V;
+    /// A number.
+    ///
+    /// # Safety
+    /// It can be read.
+    unsafe fn number(p: *const Self::Number) -> T;
+}
+
+/// As they are.
+pub(super) struct Own<T>(PhantomData<T>);
+impl<T: SimdElement> Stored<T> for Own<T> {
+    type Number = T;
+    const TERMS: usize = 4;
+    #[inline(always)]
+    unsafe fn terms<V: GatherVector<T = T>>(p: *const T, step: isize) -> [V; 8] {
+        // SAFETY: the caller's.
+        let [a, b, c, d] = unsafe { V::quad(p, step) };
+        [a, b, c, d, a, b, c, d]
+    }
+    #[inline(always)]
+    unsafe fn term<V: GatherVector<T = T>>(p: *const T, step: isize, t: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { gather_one(p, step, t, |x| x) }
+    }
+    #[inline(always)]
+    unsafe fn number(p: *const T) -> T {
+        // SAFETY: the caller's.
+        unsafe { *p }
+    }
+}
+
+/// Halves, widened.
+pub(super) struct Wide<H>(PhantomData<H>);
+impl<T: SimdElement, H: Float16> Stored<T> for Wide<H> {
+    type Number = H;
+    const TERMS: usize = 8;
+    #[inline(always)]
+    unsafe fn terms<V: GatherVector<T = T>>(p: *const H, step: isize) -> [V; 8] {
+        // SAFETY: the caller's.
+        unsafe { V::octet(p, step) }
+    }
+    #[inline(always)]
+    unsafe fn term<V: GatherVector<T = T>>(p: *const H, step: isize, t: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { gather_one_f16(p, step, t) }
+    }
+    #[inline(always)]
+    unsafe fn number(p: *const H) -> T {
+        // SAFETY: the caller's.
+        unsafe { (*p).wide() }
+    }
+}
+
+/// Are all terms of so many vectors in their buffer?
+pub(super) fn are_there<T>(vectors: &Columns<'_, T>, count: usize, k: usize) -> bool {
+    let last = vectors.at + (count as isize - 1) * vectors.step;
+    let (low, high) = (vectors.at.min(last), vectors.at.max(last) + k as isize);
+    let len = match vectors.data {
+        Numbers::Own(b) => b.len(),
+        Numbers::F16(b) => b.len(),
+        Numbers::BF16(b) => b.len(),
+    };
+    low >= 0 && high as usize <= len
+}
+
+/// Pairs of vectors that go side by side where they do not fill a register: as many chains hide how long an fma takes.
+pub(super) const FEW: usize = 4;
+
+/// Sums of products of at most [`FEW`] pairs of vectors, `step` apart: one number of each after the other.
+///
+/// # Safety
+/// `k` terms of as many pairs as there are sums are there.
+#[inline(always)]
+pub(super) unsafe fn few<T: SimdElement, A: Stored<T>, B: Stored<T>>(
+    (a, b): (*const A::Number, *const B::Number),
+    step: [isize; 2],
+    k: usize,
+    sums: &mut [T],
+) {
+    // In the place of a pair that is not there stands the last one.
+    let pair: [isize; FEW] = std::array::from_fn(|i| i.min(sums.len() - 1) as isize);
+    let (a, b) = (pair.map(|i| a.wrapping_offset(i * step[0])), pair.map(|i| b.wrapping_offset(i * step[1])));
+    let mut all = [T::ZERO; FEW];
+    for t in 0..k {
+        for (i, sum) in all.iter_mut().enumerate() {
+            // SAFETY: the caller's.
+            *sum = unsafe { A::number(a[i].add(t)).fma(B::number(b[i].add(t)), *sum) };
+        }
+    }
+    sums.copy_from_slice(&all[..sums.len()]);
+}

@@ -1,0 +1,172 @@
+//! Reading by index.
+//!
+//! Where the index is the same along the last axes (an embedding, a selection of rows), whole rows move.
+//! An index out of range gets no sentence here: the caller asks the reference for it.
+
+use crate::CpuDevice;
+use crate::elementwise::operand::misuse;
+use crate::layout::copy::elements;
+use crate::layout::strided_iter::{self, Walk};
+use crate::lazy::buffer::View;
+use crate::lazy::gather::columns_of;
+use crate::runtime::memory::with_capacity;
+use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::uninit::{BLOCK, Room};
+use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What an index names in a layout: rows of elements.
+struct Rows<'a> {
+    index: &'a [i64],
+    /// Where the first row along the axis lies, and the index, for every row.
+    heads: Walk<2>,
+    /// Number of rows.
+    count: usize,
+    /// A row's elements; where it begins is not in it.
+    row: Walk,
+    /// Number of elements in a row.
+    wide: usize,
+    /// Size of the axis, and its step.
+    size: usize,
+    step: isize,
+    /// Was an index out of range?
+    missed: AtomicBool,
+}
+
+impl<'a> Rows<'a> {
+    /// None if there is nothing to index: no index, or an axis of size 0.
+    fn new(layout: &Layout, axis: usize, index: &'a View<'_>) -> Result<Option<Self>> {
+        let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
+        let shape = index.shape();
+        let (size, step) = (layout.shape()[axis], layout.strides()[axis]);
+        if size == 0 || shape.numel() == 0 {
+            return Ok(None);
+        }
+        let mut first = layout.slice(axis, 0, 1, 1).broadcast_to(shape, "index")?;
+        let (mut heads, mut row) = (index.layout.clone(), first.clone());
+        let mut wide = 1;
+        while first.rank() > axis + 1 {
+            let last = first.rank() - 1;
+            if heads.strides()[last] != 0 && shape[last] != 1 {
+                break;
+            }
+            wide *= shape[last];
+            first = first.select(last, 0);
+            heads = heads.select(last, 0);
+        }
+        for _ in 0..first.rank() {
+            row = row.select(0, 0);
+        }
+        let (heads, row) = (Walk::of([&first, &heads]), Walk::new(&row));
+        let count = shape.numel() / wide;
+        Ok(Some(Rows { index: all, heads, count, row, wide, size, step, missed: AtomicBool::new(false) }))
+    }
+    /// Where the row begins that index number `i` names, `first` being the first along the axis.
+    #[inline(always)]
+    fn begin(&self, first: usize, i: usize) -> usize {
+        match usize::try_from(self.index[i]) {
+            Ok(named) if named < self.size => first.wrapping_add_signed(named as isize * self.step),
+            _ => {
+                self.missed.store(true, Relaxed);
+                first
+            }
+        }
+    }
+    fn missed(&self) -> bool {
+        self.missed.load(Relaxed)
+    }
+}
+
+/// An element for each index, from one row or from the neighbour of the one before. Whether an index is out of range is written down once.
+#[inline(always)]
+fn each<T: Element>(
+    v: &[T],
+    rows: &Rows<'_>,
+    (first, step): (usize, usize),
+    index: &[i64],
+    room: &mut Room<'_, T>,
+) {
+    let (size, mut missed) = (rows.size, false);
+    if step == 0 && rows.step == 1 {
+        let row = &v[first..first + size];
+        // As an unsigned number, a negative one is beyond any size.
+        room.extend(index.len(), |k| match row.get(index[k] as usize) {
+            Some(&x) => x,
+            None => {
+                missed = true;
+                row[0]
+            }
+        });
+    } else {
+        room.extend(index.len(), |k| {
+            let named = index[k] as usize;
+            missed |= named >= size;
+            let named = if named < size { named as isize } else { 0 };
+            v[(first + k * step).wrapping_add_signed(named * rows.step)]
+        });
+    }
+    if missed {
+        rows.missed.store(true, Relaxed);
+    }
+}
+
+/// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
+pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
+    fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<HostVec<T>> {
+        let wide = rows.wide;
+        let unit = if wide == 1 { BLOCK } else { wide };
+        fresh(d, rows.count * wide, unit, &|start, room: &mut Room<'_, T>| {
+            rows.heads.runs(start / wide, room.left() / wide, |[first, i], [step, step_i], n| {
+                if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
+                    return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
+                }
+                let begin = |k: usize| {
+                    let k = k as isize;
+                    rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))
+                };
+                if wide == 1 {
+                    return room.extend(n, |k| v[begin(k)]);
+                }
+                for k in 0..n {
+                    let at = begin(k);
+                    if rows.row.is_contiguous() {
+                        room.copy(&v[at..at + wide]);
+                    } else {
+                        strided_iter::gather(v, &Walk { offset: [at], ..rows.row.clone() }, 0, wide, room);
+                    }
+                }
+            });
+            Ok(())
+        })
+    }
+    if let Some(y) = columns_of(d, x, axis, index)? {
+        return Ok(y);
+    }
+    let Some(rows) = Rows::new(x.layout, axis, index)? else {
+        return index.shape().contains(&0).then(|| HostData::full(x.dtype, 0, 0.into())).transpose();
+    };
+    let y = each_data!(x.buffer, v => Element::wrap(one(d, v, &rows)?));
+    Ok((!rows.missed()).then_some(y))
+}
+
+/// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
+pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_>) -> Result<(HostData, usize)> {
+    fn one<T: Element>(v: &[T]) -> Result<(HostData, usize)> {
+        // Counted by the block, in the width of the elements; all at once, the count would be as wide as a number.
+        let count = |part: &[T]| part.iter().map(|&x| u16::from(x != T::ZERO)).sum::<u16>();
+        let mut out = with_capacity(v.chunks(BLOCK).map(|part| usize::from(count(part))).sum())?;
+        let mut found = [0i64; BLOCK];
+        for (block, part) in v.chunks(BLOCK).enumerate() {
+            // Without a branch: each number is written, and stays if it counts.
+            let mut n = 0;
+            for (i, &x) in part.iter().enumerate() {
+                found[n] = (block * BLOCK + i) as i64;
+                n += usize::from(x != T::ZERO);
+            }
+            out.extend_from_slice(&found[..n]);
+        }
+        let n = out.len();
+        Ok((HostData::I64(out), n))
+    }
+    each_data!(x.buffer, v => one(&elements(d, v, x.layout)?))
+}

@@ -1,0 +1,506 @@
+//! Writing and adding by index.
+//!
+//! An element of the source goes somewhere along one axis, and stays where it is along all others. So the target is shared out
+//! without two threads meeting, and each element's sources come in their order:
+//! * by what lies before the axis: each slab is made in the cache, from the base and what its own indices say ([`slabs`]); where all have
+//!   the same index, and rows are what they have, element by element ([`by_target`]);
+//! * where the index is the same along all that lies behind the axis (the gradient of an embedding), by rows: which of them go to a
+//!   part of the target is found first, and each part is made in the cache ([`by_parts`]);
+//! * where it is not, by columns ([`by_columns`]).
+//!
+//! An index out of range gets no sentence here: the caller asks the reference for it.
+
+use crate::elementwise::operand::{WIDEST, misuse};
+use crate::layout::copy::{Elements, cast_halves, elements, own};
+use crate::layout::strided_iter::Walk;
+use crate::lazy::buffer::View;
+use crate::lazy::fusion::Ready;
+use crate::runtime::memory::{Scratch, filled, with_capacity};
+use crate::runtime::output::column_blocks::{Matrices, fresh_stripes};
+use crate::runtime::output::parallel_fill::{fresh, fresh_pieces};
+use crate::runtime::output::uninit::{Block, Room};
+use crate::{Cpu, CpuDevice};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
+use elinvar_ops::backend::{self, Scatter};
+use elinvar_ops::int::Int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Bytes of a part of the target that is made at once: they stay in a core's L2, beside what is added to them.
+const PART: usize = 256 << 10;
+/// So many elements behind the axis are worth a way of their own.
+const WIDE: usize = 16;
+
+/// What goes where. The target has `outer` slabs of `size` times `inner` elements, the source as many of `count` times `inner`.
+struct Plan<'a> {
+    index: Elements<'a, i64>,
+    /// Numbers in the index from slab to slab: 0 if all have the same.
+    per_slab: usize,
+    /// Is an index for all of the `inner` elements?
+    for_all: bool,
+    outer: usize,
+    size: usize,
+    inner: usize,
+    count: usize,
+    /// Was an index out of range?
+    missed: AtomicBool,
+}
+
+impl<'a> Plan<'a> {
+    /// For a target of this shape, with elements.
+    fn new(d: &CpuDevice, shape: &[usize], axis: usize, index: &'a View<'_>) -> Result<Self> {
+        let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
+        let given = index.layout;
+        let repeats = |axis: usize| given.strides()[axis] == 0 || given.shape()[axis] == 1;
+        let for_all = (axis + 1..shape.len()).all(repeats);
+        let for_slabs = (0..axis).all(repeats);
+        let mut layout = given.clone();
+        if for_all {
+            (axis + 1..shape.len()).rev().for_each(|last| layout = layout.select(last, 0));
+        }
+        if for_slabs {
+            (0..axis).for_each(|_| layout = layout.select(0, 0));
+        }
+        let (inner, count) = (shape[axis + 1..].iter().product(), given.shape()[axis]);
+        let of_slab = count * if for_all { 1 } else { inner };
+        Ok(Plan {
+            index: elements(d, all, &layout)?,
+            per_slab: if for_slabs { 0 } else { of_slab },
+            for_all,
+            outer: shape[..axis].iter().product(),
+            size: shape[axis],
+            inner,
+            count,
+            missed: AtomicBool::new(false),
+        })
+    }
+    /// The indices of a slab.
+    fn of_slab(&self, slab: usize) -> &[i64] {
+        let of_slab = self.count * if self.for_all { 1 } else { self.inner };
+        &self.index[slab * self.per_slab..][..of_slab]
+    }
+    fn miss(&self) {
+        self.missed.store(true, Relaxed);
+    }
+}
+
+/// What a target is before anything is written or added.
+struct Base<'a, T> {
+    elements: &'a [T],
+    /// Is it one number everywhere?
+    is_one: bool,
+}
+
+impl<T: Element> Base<'_, T> {
+    /// The elements from number `start` on.
+    fn part<'r>(&self, start: usize, n: usize, room: &'r mut Room<'_, T>) -> &'r mut [T] {
+        if self.is_one { room.zeroed(n, self.elements[0]) } else { room.copied(&self.elements[start..][..n]) }
+    }
+}
+
+/// A copy of `base` into which `src` is written or added at `index`; nothing if an index is out of range.
+pub(crate) fn scatter(
+    d: &CpuDevice,
+    how: Scatter,
+    base: &View<'_>,
+    axis: usize,
+    index: &View<'_>,
+    src: &View<'_>,
+) -> Result<Option<HostData>> {
+    let dtype = base.buffer.dtype();
+    if src.buffer.dtype() != dtype {
+        return Err(misuse("a scatter of another type", src.buffer.dtype()));
+    }
+    if index.shape().contains(&0) {
+        return own(d, base).map(Some);
+    }
+    if base.shape().contains(&0) {
+        return Ok(None);
+    }
+    if how == Scatter::Add && dtype.is_half() {
+        // The sums run in f32.
+        fn view<'a>(buffer: &'a HostData, layout: &'a Layout) -> View<'a> {
+            View { buffer, layout, dtype: DType::F32 }
+        }
+        let (y, x) = (cast_halves(d, base, DType::F32)?, cast_halves(d, src, DType::F32)?);
+        let [layout, of_src] = [base, src].map(|v| Layout::contiguous(v.shape().clone()));
+        let y = scatter(d, how, &view(&y, &layout), axis, index, &view(&x, &of_src))?;
+        return y.map(|y| cast_halves(d, &view(&y, &layout), dtype)).transpose();
+    }
+    let plan = Plan::new(d, base.shape(), axis, index)?;
+    let y = match how {
+        Scatter::Set => each_data!(base.buffer, v => run(d, v, base.layout, src, &plan, |y, x| *y = x)),
+        Scatter::Add => match base.buffer {
+            HostData::F32(v) => run(d, v, base.layout, src, &plan, |y, x| *y += x),
+            HostData::F64(v) => run(d, v, base.layout, src, &plan, |y, x| *y += x),
+            HostData::I64(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::I32(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::U8(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::Bool(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
+            HostData::F16(_) | HostData::BF16(_) => return Err(misuse("adding", dtype)),
+        },
+    }?;
+    Ok((!plan.missed.load(Relaxed)).then_some(y))
+}
+
+/// With `f`, which writes or adds.
+fn run<T: Element>(
+    d: &CpuDevice,
+    base: &[T],
+    layout: &Layout,
+    src: &View<'_>,
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostData> {
+    let x = T::slice(src.buffer).ok_or_else(|| misuse("a scatter of another type", src.buffer.dtype()))?;
+    let x = elements(d, x, src.layout)?;
+    let is_one = Walk::new(layout).is_one();
+    let all = if is_one { Elements::There(&base[layout.offset()..]) } else { elements(d, base, layout)? };
+    let base = Base { elements: &all, is_one };
+    // A stripe that is far beyond any cache would be memory twice for nothing.
+    let is_long = !plan.for_all && size_of::<T>() * plan.size > PART;
+    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < WIDE || is_long {
+        slabs(d, &base, &x, plan, f)
+    } else if plan.for_all {
+        by_parts(d, &base, &x, plan, f)
+    } else {
+        by_columns(d, &base, &x, plan, f)
+    };
+    y.map(T::wrap)
+}
+
+/// The elements that are written or added.
+enum Given<'a, T> {
+    /// One after the other.
+    There(&'a [T]),
+    /// Made when they are needed, from a number on.
+    Made(&'a (dyn Fn(usize, &mut Room<'_, T>) + Sync)),
+}
+
+/// As [`scatter`], of a map that was put off, whose results go where the same index of all rows says, and nowhere else: they are made block by block,
+/// and never written. As it is in the gradient of an image that was enlarged, which takes 0.9 of the time so. None if it
+/// is another kind of scatter.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn of_map(
+    d: &CpuDevice,
+    base: &View<'_>,
+    axis: usize,
+    index: &View<'_>,
+    src: &backend::View<'_, Cpu>,
+) -> Result<Option<HostData>> {
+    let (Ok(node), HostData::F32(v)) = (src.buffer.node(), base.buffer) else { return Ok(None) };
+    let shape = base.shape();
+    let last = axis + 1 == shape.rank() && !shape.contains(&0) && !index.shape().contains(&0);
+    if !last || !node.is_whole(src.layout) || Arc::strong_count(node) > 1 {
+        return Ok(None);
+    }
+    let Some(map) = node.plan() else { return Ok(None) };
+    let plan = Plan::new(d, shape, axis, index)?;
+    if plan.per_slab != 0 || plan.outer <= 1 || plan.count > WIDEST {
+        return Ok(None);
+    }
+    let Some(ready) = Ready::find(&map)? else { return Ok(None) };
+    let Some(sources) = Sources::new(plan.of_slab(0), plan.size)? else { return Ok(None) };
+    let fill = |start: usize, room: &mut Room<'_, f32>| ready.fill(start, room);
+    let is_one = Walk::new(base.layout).is_one();
+    let offset = base.layout.offset();
+    let all = if is_one { Elements::There(&v[offset..]) } else { elements(d, v, base.layout)? };
+    let base = Base { elements: &all, is_one };
+    by_target(d, &base, &Given::Made(&fill), &plan, &sources, |y, x| *y += x).map(|y| Some(HostData::F32(y)))
+}
+
+/// Which sources go to each element of a row.
+struct Sources {
+    /// Where neighbours go that go to neighbours, which of them is the first, and how many there are, if these are most.
+    runs: Vec<[usize; 3]>,
+    /// So many of each element's are known by it.
+    each: usize,
+    /// The first ones of each; of an element that has not so many, [`NONE`].
+    first: Vec<u32>,
+    /// Elements with a source of those that are left, in their order.
+    more: Vec<[u32; 2]>,
+}
+
+impl Sources {
+    /// None if an index is out of range, or there are too many.
+    fn new(index: &[i64], size: usize) -> Result<Option<Self>> {
+        /// Neighbours on the average that are worth a loop of their own.
+        const TOGETHER: usize = 4;
+        if index.len() >= NONE as usize || !index.iter().all(|&at| (at as usize) < size) {
+            return Ok(None);
+        }
+        let mut runs: Vec<[usize; 3]> = host::with_capacity(index.len())?;
+        for (source, &at) in index.iter().enumerate() {
+            match runs.last_mut() {
+                Some([first, _, n]) if *first + *n == at as usize => *n += 1,
+                _ => runs.push([at as usize, source, 1]),
+            }
+        }
+        if runs.len() * TOGETHER <= index.len() {
+            return Ok(Some(Sources { runs, each: 0, first: Vec::new(), more: Vec::new() }));
+        }
+        let mut count = host::filled(size, 0usize)?;
+        index.iter().for_each(|&at| count[at as usize] += 1);
+        // As many as most have, two at most: of an image that was enlarged, the elements at the edges have fewer. By the fewest, its gradient took a
+        // quarter longer.
+        let most = count.iter().copied().max().unwrap_or(0).min(2);
+        let least = count.iter().copied().min().unwrap_or(0).min(2);
+        let each = if most * size <= 2 * index.len() { most } else { least };
+        let left = count.iter().map(|count| count.saturating_sub(each)).sum();
+        let (mut first, mut more) = (host::filled(each * size, NONE)?, host::with_capacity(left)?);
+        count.fill(0);
+        for (source, &at) in index.iter().enumerate() {
+            let count = &mut count[at as usize];
+            if *count < each {
+                first[at as usize * each + *count] = source as u32;
+            } else {
+                more.push([at as u32, source as u32]);
+            }
+            *count += 1;
+        }
+        Ok(Some(Sources { runs: Vec::new(), each, first, more }))
+    }
+}
+
+/// No source: there are none so far.
+const NONE: u32 = u32::MAX;
+
+/// Rows that all have one index, which is turned once: of most elements what they are and what goes to them meet in a register. In the order of
+/// the sources, neighbours that go to one element, as of an image that was enlarged, each wait for the store of the one before.
+fn by_target<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &Given<'_, T>,
+    plan: &Plan<'_>,
+    sources: &Sources,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let Plan { outer, size, count, .. } = *plan;
+    let Sources { runs, each, first, more } = sources;
+    fresh(d, outer * size, size, &|start, room: &mut Room<'_, T>| {
+        let mut block = Block::<T, WIDEST>::of_any_size();
+        let mut made: &[T] = &[];
+        for row in start / size..(start + room.left()) / size {
+            let x = match x {
+                Given::There(x) => &x[row * count..][..count],
+                Given::Made(fill) => {
+                    if made.is_empty() {
+                        // As many rows as a block has room for.
+                        let rows = (WIDEST / count).min(room.left() / size);
+                        made = block.fill(rows * count, |room| fill(row * count, room));
+                    }
+                    let (first, rest) = made.split_at(count);
+                    made = rest;
+                    first
+                }
+            };
+            let change = |y: &mut [T]| {
+                for &[at, source] in more {
+                    f(&mut y[at as usize], x[source as usize]);
+                }
+            };
+            if *each == 0 {
+                let y = base.part(row * size, size, room);
+                for &[at, source, n] in runs {
+                    y[at..at + n].iter_mut().zip(&x[source..source + n]).for_each(|(y, &x)| f(y, x));
+                }
+                change(y);
+                continue;
+            }
+            let same = [base.elements[0]];
+            let base = if base.is_one { &same[..] } else { &base.elements[row * size..][..size] };
+            let base = |at: usize| base[if base.len() == 1 { 0 } else { at }];
+            let fill = |room: &mut Room<'_, T>| match each {
+                1 => room.extend(size, |at| {
+                    let mut y = base(at);
+                    if let Some(&x) = x.get(first[at] as usize) {
+                        f(&mut y, x);
+                    }
+                    y
+                }),
+                _ => {
+                    let first = &first.as_chunks::<2>().0[..size];
+                    room.extend(size, |at| {
+                        let mut y = base(at);
+                        for &source in &first[at] {
+                            if let Some(&x) = x.get(source as usize) {
+                                f(&mut y, x);
+                            }
+                        }
+                        y
+                    });
+                }
+            };
+            room.made(fill, change);
+        }
+        Ok(())
+    })
+}
+
+/// Slab by slab.
+fn slabs<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &[T],
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let (inner, of_slab) = (plan.inner, plan.size * plan.inner);
+    if inner == 1
+        && plan.per_slab == 0
+        && plan.outer > 1
+        && let Some(sources) = Sources::new(plan.of_slab(0), plan.size)?
+    {
+        return by_target(d, base, &Given::There(x), plan, &sources, f);
+    }
+    fresh(d, plan.outer * of_slab, of_slab, &|start, room: &mut Room<'_, T>| {
+        let mut missed = false;
+        for slab in start / of_slab..(start + room.left()) / of_slab {
+            let y = base.part(slab * of_slab, of_slab, room);
+            let (index, x) = (plan.of_slab(slab), &x[slab * plan.count * inner..][..plan.count * inner]);
+            // A negative index becomes a large one.
+            if inner == 1 {
+                for (&at, &x) in index.iter().zip(x) {
+                    match y.get_mut(at as usize) {
+                        Some(y) => f(y, x),
+                        None => missed = true,
+                    }
+                }
+                continue;
+            }
+            for (row, x) in x.chunks_exact(inner).enumerate() {
+                missed |= if plan.for_all {
+                    add_row(y, x, index[row], plan.size, f)
+                } else {
+                    add_each(y, x, &index[row * inner..][..inner], [plan.size, inner], f)
+                };
+            }
+        }
+        if missed {
+            plan.miss();
+        }
+        Ok(())
+    })
+}
+
+/// A row of `size` rows, all elements by one index. Whether that is out of range.
+#[inline(always)]
+fn add_row<T: Element>(y: &mut [T], x: &[T], at: i64, size: usize, f: impl Fn(&mut T, T)) -> bool {
+    let Some(at) = usize::try_from(at).ok().filter(|&at| at < size) else { return true };
+    y[at * x.len()..][..x.len()].iter_mut().zip(x).for_each(|(y, &x)| f(y, x));
+    false
+}
+
+/// A row, each element by an index of its own, to `size` rows of `pitch` elements. Whether one is out of range.
+#[inline(always)]
+fn add_each<T: Element>(
+    y: &mut [T],
+    x: &[T],
+    index: &[i64],
+    [size, pitch]: [usize; 2],
+    f: impl Fn(&mut T, T),
+) -> bool {
+    let mut missed = false;
+    for (column, (&x, &at)) in x.iter().zip(index).enumerate() {
+        // As an unsigned number, a negative one is beyond any size.
+        if at as usize >= size {
+            missed = true;
+        } else {
+            f(&mut y[at as usize * pitch + column], x);
+        }
+    }
+    missed
+}
+
+/// Rows, by the part of the target that they go to.
+fn by_parts<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &[T],
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let Plan { outer, size, inner, count, .. } = *plan;
+    let rows = outer * size;
+    // Rows of a part, a power of two: enough parts for threads to share.
+    let most = (PART / (inner * size_of::<T>())).min(rows.div_ceil(4 * d.threads())).max(1);
+    let bits = most.ilog2();
+    let mut ends = host::filled((rows >> bits) + 2, 0usize)?;
+    let each = |f: &mut dyn FnMut(usize, usize)| {
+        for slab in 0..outer {
+            for (row, &at) in plan.of_slab(slab).iter().enumerate() {
+                f(slab * count + row, slab * size + at as usize);
+            }
+        }
+    };
+    let is_in = |&at: &i64| (0..size as i64).contains(&at);
+    if !(0..outer).all(|slab| plan.of_slab(slab).iter().all(is_in)) {
+        plan.miss();
+        // What is there is given back to nobody.
+        return with_capacity(0);
+    }
+    // How many go to each part, then where those of each begin, then, as they are written down, where they end.
+    each(&mut |_, to| ends[(to >> bits) + 1] += 1);
+    (1..ends.len()).for_each(|part| ends[part] += ends[part - 1]);
+    let mut moves = host::filled(outer * count, [0usize; 2])?;
+    each(&mut |row, to| {
+        let end = &mut ends[to >> bits];
+        moves[*end] = [row, to];
+        *end += 1;
+    });
+    let ns = 0.3 * (1.0 + count as f64 / size as f64);
+    fresh_pieces(d, rows * inner, inner << bits, ns, &|start, room: &mut Room<'_, T>| {
+        let first = start / inner;
+        let y = base.part(start, room.left(), room);
+        let part = first >> bits;
+        let begin = if part == 0 { 0 } else { ends[part - 1] };
+        for &[row, to] in &moves[begin..ends[part]] {
+            let (y, x) = (&mut y[(to - first) * inner..][..inner], &x[row * inner..][..inner]);
+            y.iter_mut().zip(x).for_each(|(y, &x)| f(y, x));
+        }
+        Ok(())
+    })
+}
+
+/// Some columns of a slab at a time, in memory of their own.
+fn by_columns<T: Element>(
+    d: &CpuDevice,
+    base: &Base<'_, T>,
+    x: &[T],
+    plan: &Plan<'_>,
+    f: impl Fn(&mut T, T) + Copy + Sync,
+) -> Result<HostVec<T>> {
+    let Plan { outer, size, inner, count, .. } = *plan;
+    let width = (PART / (size * size_of::<T>()) / WIDE * WIDE).clamp(WIDE, inner);
+    let matrices = Matrices { count: outer, rows: size, columns: inner, width };
+    let ns = 1.0 + 1.5 * count as f64 / size as f64;
+    fresh_stripes(d, matrices, ns, &|stripes| {
+        let mut room = Scratch::of(filled(size * width, T::ZERO)?);
+        while let Some(stripe) = stripes.next() {
+            let slab = stripe.matrix;
+            let columns = stripe.column..stripe.column + stripe.width;
+            let y = &mut room[..size * stripe.width];
+            if base.is_one {
+                y.fill(base.elements[0]);
+            } else {
+                let rows = base.elements[slab * size * inner..].chunks(inner);
+                y.chunks_exact_mut(stripe.width)
+                    .zip(rows)
+                    .for_each(|(y, row)| y.copy_from_slice(&row[columns.clone()]));
+            }
+            let mut missed = false;
+            let (index, x) = (plan.of_slab(slab), &x[slab * count * inner..][..count * inner]);
+            for (index, x) in index.chunks_exact(inner).zip(x.chunks_exact(inner)) {
+                let to = [size, stripe.width];
+                missed |= add_each(y, &x[columns.clone()], &index[columns.clone()], to, f);
+            }
+            if missed {
+                plan.miss();
+            }
+            y.chunks_exact(stripe.width).for_each(|row| stripes.row(|room| room.copy(row)));
+        }
+        Ok(())
+    })
+}

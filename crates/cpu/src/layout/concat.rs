@@ -1,0 +1,212 @@
+//! Parts, written into a new tensor: one after the other, padded, or over each other.
+
+use super::copy::{Elements, elements, fill, is_crossed, straight};
+use super::strided_iter::{Walk, gather};
+use crate::CpuDevice;
+use crate::elementwise::operand::misuse;
+use crate::lazy::buffer::View;
+use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::uninit::Room;
+use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
+use elinvar_reference::Cell;
+use std::borrow::Cow;
+
+/// A tensor of `shape` filled with `value`, into which the parts are written one after the other.
+pub(crate) fn assemble(
+    d: &CpuDevice,
+    value: Scalar,
+    dtype: DType,
+    shape: &Shape,
+    parts: &[(View<'_>, Layout)],
+) -> Result<HostData> {
+    if let Some(slabs) = Slabs::find(shape.numel(), parts) {
+        return each_dtype!(dtype, T => slabs.side_by_side::<T>(d));
+    }
+    if let [(part, to)] = parts
+        && part.buffer.dtype() == dtype
+        && let Some(framed) = Framed::find(shape.numel(), part.layout, to)
+    {
+        return each_data!(part.buffer, v => framed.all(d, value, v));
+    }
+    let mut y = fill(d, value, dtype, shape.numel())?;
+    for (part, to) in parts {
+        each_data!(part.buffer, v => write(d, &mut y, v, part.layout, to))?;
+    }
+    Ok(y)
+}
+
+/// Writes a part.
+fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout, to: &Layout) -> Result<()> {
+    let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
+    // Crossed strides become a copy first; others are walked together with the target's.
+    let crossed = is_crossed(from);
+    let straight = if crossed { Elements::Copied(straight(d, part, from)?) } else { Elements::There(part) };
+    let from =
+        if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
+    Walk::of([&from, to]).runs(0, to.shape().numel(), |[from, to], steps, n| match steps {
+        [1, 1] => y[to..to + n].copy_from_slice(&straight[from..from + n]),
+        [step_from, step_to] => {
+            for i in 0..n as isize {
+                y[to.wrapping_add_signed(i * step_to)] = straight[from.wrapping_add_signed(i * step_from)];
+            }
+        }
+    });
+    Ok(())
+}
+
+/// One part in the midst of a value, as padding makes it: rows of it and the value in turn, from the front to the back, by several threads.
+struct Framed {
+    /// Elements of a slab of the target, and how many there are. A number along the part's outermost axis is in one of its own.
+    slab: usize,
+    count: usize,
+    both: Walk<2>,
+    /// The part's first slab, how many it has, and its elements in each.
+    first: usize,
+    some: usize,
+    each: usize,
+}
+
+impl Framed {
+    /// None if the part's elements are not rows that follow one another in the target.
+    fn find(len: usize, from: &Layout, to: &Layout) -> Option<Self> {
+        let both = Walk::of([from, to]);
+        let (dims, [from_steps, steps]) = (&both.dims, &both.strides);
+        let last = dims.len() - 1;
+        if last == 0 || from_steps[last] != 1 || steps[last] != 1 || dims.contains(&0) || is_crossed(from) {
+            return None;
+        }
+        // Each axis ends before the one around it goes on, the outermost within a slab.
+        let slab = usize::try_from(steps[0]).ok()?;
+        let (first, at) = (both.offset[1].checked_div(slab)?, both.offset[1] % slab);
+        let ascends = (1..=last).all(|axis| steps[axis - 1] >= steps[axis] * dims[axis] as isize);
+        let reach: isize = (1..=last).map(|axis| (dims[axis] - 1) as isize * steps[axis]).sum();
+        if !ascends || at as isize + reach >= steps[0] || !len.is_multiple_of(slab) {
+            return None;
+        }
+        let (some, each) = (dims[0], dims[1..].iter().product());
+        Some(Framed { slab, count: len / slab, both, first, some, each })
+    }
+    fn all<T: Element + Cell>(&self, d: &CpuDevice, value: Scalar, v: &[T]) -> Result<HostData> {
+        let Framed { slab, first, some, each, .. } = *self;
+        let value = T::nearest(value);
+        let y = fresh(d, self.count * slab, slab, &|start, room: &mut Room<'_, T>| {
+            let end = start + room.left();
+            let before = |slabs: usize| slabs.saturating_sub(first).min(some) * each;
+            let (number, past) = (before(start / slab), before(end / slab));
+            self.both.runs(number, past - number, |[from, to], _, n| {
+                let gap = to - (end - room.left());
+                room.extend(gap, |_| value);
+                room.copy(&v[from..from + n]);
+            });
+            let rest = room.left();
+            room.extend(rest, |_| value);
+            Ok(())
+        })?;
+        Ok(T::wrap(y))
+    }
+}
+
+/// Parts that are the columns of a matrix, all of them, from the left to the right: tensors one after the other along any axis. Nothing
+/// needs to be filled before they are written.
+struct Slabs<'a> {
+    rows: usize,
+    columns: usize,
+    parts: Vec<(&'a View<'a>, usize)>,
+}
+
+impl<'a> Slabs<'a> {
+    fn find(len: usize, parts: &'a [(View<'a>, Layout)]) -> Option<Self> {
+        let (mut rows, mut all) = (None, Vec::with_capacity(parts.len()));
+        for (part, to) in parts.iter().filter(|(_, to)| to.shape().numel() > 0) {
+            let walk = Walk::new(to);
+            // How many rows, how far apart, and elements in each.
+            let (count, apart, width) = match (&walk.dims[..], &walk.strides[0][..]) {
+                (&[n], &[1]) => (1, len as isize, n),
+                (&[n], &[apart]) => (n, apart, 1),
+                (&[n, width], &[apart, 1]) => (n, apart, width),
+                _ => return None,
+            };
+            if *rows.get_or_insert(count) != count || apart.checked_mul(count as isize) != Some(len as isize)
+            {
+                return None;
+            }
+            all.push((part, walk.offset[0], width));
+        }
+        let columns = len / rows?;
+        all.sort_by_key(|&(_, at, _)| at);
+        let mut end = 0;
+        for &(_, at, width) in &all {
+            if at != end {
+                return None;
+            }
+            end += width;
+        }
+        let parts = all.into_iter().map(|(part, _, width)| (part, width)).collect();
+        (end == columns).then_some(Slabs { rows: rows?, columns, parts })
+    }
+    fn side_by_side<T: Element>(&self, d: &CpuDevice) -> Result<HostData> {
+        /// Elements of a part's row that are worth a call.
+        const CALL: usize = 64;
+        /// Elements of a row that are worth several threads.
+        const WIDE: usize = 1 << 12;
+        /// Elements that are written at once, of several parts in turn.
+        const BLOCK: usize = 2048;
+        let narrow = self.parts.iter().any(|&(_, width)| width < CALL);
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for &(part, width) in &self.parts {
+            let v =
+                T::slice(part.buffer).ok_or_else(|| misuse("a part of another type", part.buffer.dtype()))?;
+            // What lies in long rows is read where it lies, in turn with narrow ones if each row is one piece.
+            let walk = Walk::new(part.layout);
+            let (n, step) = walk.inner();
+            let whole = step == 1 && n.is_multiple_of(width);
+            let lies = width >= CALL && if narrow { whole } else { !is_crossed(part.layout) };
+            let walk = lies.then_some(walk);
+            let x = if walk.is_some() { Elements::There(v) } else { elements(d, v, part.layout)? };
+            parts.push((x, walk, width));
+        }
+        let columns = self.columns;
+        // Of wide rows each is shared: two matrices one below the other are one row, which one thread took three times as long to copy.
+        let unit = if !narrow && columns >= WIDE { 1 } else { columns };
+        let y = fresh(d, self.rows * columns, unit, &|start, room| {
+            let (mut row, mut column) = (start / columns, start % columns);
+            while room.left() > 0 {
+                if narrow {
+                    let some = (room.left() / columns).min((BLOCK / columns).max(1));
+                    let y = room.zeroed(some * columns, T::ZERO);
+                    let mut at = 0;
+                    for (x, walk, width) in &parts {
+                        let rows = y.chunks_exact_mut(columns);
+                        if let Some(walk) = walk {
+                            rows.enumerate().for_each(|(i, y)| {
+                                let x = &x[walk.position((row + i) * width)..][..*width];
+                                y[at..at + width].copy_from_slice(x);
+                            });
+                        } else if *width == 1 {
+                            rows.zip(&x[row..]).for_each(|(y, &x)| y[at] = x);
+                        } else {
+                            rows.zip(x[row * width..].chunks_exact(*width))
+                                .for_each(|(y, x)| y[at..at + width].copy_from_slice(x));
+                        }
+                        at += width;
+                    }
+                    row += some;
+                    continue;
+                }
+                for (x, walk, width) in &parts {
+                    let n = width.saturating_sub(column).min(room.left());
+                    let first = row * width + column;
+                    column = column.saturating_sub(*width);
+                    match walk {
+                        _ if n == 0 => {}
+                        Some(walk) => gather(x, walk, first, n, room),
+                        None => room.copy(&x[first..first + n]),
+                    }
+                }
+                row += 1;
+            }
+            Ok(())
+        })?;
+        Ok(T::wrap(y))
+    }
+}

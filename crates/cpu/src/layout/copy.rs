@@ -1,0 +1,345 @@
+//! Moving elements: copies of strided views, conversions, new tensors put together from parts.
+
+use super::strided_iter::{Walk, gather};
+use crate::elementwise::convert::{self, Odd};
+use crate::elementwise::operand::{Number, Operand, misuse};
+use crate::layout::kernels::transpose::{Blocks, turned};
+use crate::lazy::buffer::View;
+use crate::runtime::memory::Held;
+use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::uninit::{BLOCK, Block, Moving, Room, moving};
+use crate::{CpuDevice, Isa};
+use elinvar_core::{
+    DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,
+};
+use elinvar_reference::Cell;
+use std::ops::Deref;
+
+/// `len` copies of a value.
+pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+    fn one<T: Element>(d: &CpuDevice, value: T, len: usize) -> Result<HostData> {
+        Ok(T::wrap(fresh(d, len, BLOCK, &|_, room| {
+            room.extend(room.left(), |_| value);
+            Ok(())
+        })?))
+    }
+    each_dtype!(dtype, T => one::<T>(d, T::nearest(value), len))
+}
+
+/// Are the strides of the kind that is expensive row by row?
+pub(crate) fn is_crossed(layout: &Layout) -> bool {
+    !layout.is_contiguous() && Crossed::find(&Walk::new(layout)).is_some()
+}
+
+/// The view, contiguous, as another (or the same) dtype.
+pub(crate) fn cast(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+    converted(d, x, to, |d, x, to| match x.buffer {
+        HostData::F16(_) | HostData::BF16(_) if to == DType::F32 => widened(d, x),
+        HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => from::<f32>(d, x, to),
+        HostData::F64(_) => from::<f64>(d, x, to),
+        HostData::I64(_) => from::<i64>(d, x, to),
+        HostData::I32(_) => from::<i32>(d, x, to),
+        HostData::U8(_) => from::<u8>(d, x, to),
+        HostData::Bool(_) => from::<bool>(d, x, to),
+    })
+}
+
+/// The same of f16 and bf16 to f32, and back.
+pub(crate) fn cast_halves(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+    converted(d, x, to, |d, x, to| match (x.buffer, to) {
+        (HostData::F16(_) | HostData::BF16(_), DType::F32) => widened(d, x),
+        (HostData::F32(_), DType::F16) => Conversion::<f32>::new(d, x)?.to_f16(d),
+        (HostData::F32(_), DType::BF16) => Conversion::<f32>::new(d, x)?.to_bf16(d),
+        (other, _) => Err(misuse(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
+    })
+}
+
+/// Halves as f32.
+fn widened(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
+    let walk = Walk::new(x.layout);
+    let v = fresh(d, x.shape().numel(), BLOCK, &|mut start, room: &mut Room<'_, f32>| {
+        while room.left() > 0 {
+            let n = room.left().min(BLOCK);
+            f32::load(d.isa(), x.buffer, &walk, start, n, room);
+            start += n;
+        }
+        Ok(())
+    })?;
+    Ok(HostData::F32(v))
+}
+
+/// Through a conversion to another dtype, if it is another.
+fn converted(
+    d: &CpuDevice,
+    x: &View<'_>,
+    to: DType,
+    convert: fn(&CpuDevice, &View<'_>, DType) -> Result<HostData>,
+) -> Result<HostData> {
+    if x.buffer.dtype() == to {
+        return own(d, x);
+    }
+    // Strides that are expensive are paid for once, not by the conversion.
+    if is_crossed(x.layout) {
+        let straight = Held::new(own(d, x)?);
+        let layout = Layout::contiguous(x.shape().clone());
+        return convert(d, &View { buffer: &straight, layout: &layout, dtype: x.dtype }, to);
+    }
+    convert(d, x, to)
+}
+
+/// Stores some elements.
+type Store<C, T> = fn(Isa, &[C], &mut Room<'_, T>);
+
+/// What there is to convert, read as `C`: all that does not depend on the type to which.
+struct Conversion<'a, C> {
+    operand: Operand<'a, C>,
+    len: usize,
+    isa: Isa,
+}
+
+impl<'a, C: Number> Conversion<'a, C> {
+    fn new(d: &CpuDevice, x: &View<'a>) -> Result<Self> {
+        let len = x.shape().numel();
+        Ok(Conversion { operand: Operand::new(x.buffer, x.layout, len)?, len, isa: d.isa() })
+    }
+    /// The elements from number `start` on, at most so many together.
+    #[inline(never)]
+    fn parts(&self, mut start: usize, mut left: usize, most: usize, store: &mut dyn FnMut(&[C])) {
+        let mut block = Block::new();
+        while left > 0 {
+            let n = left.min(most);
+            store(self.operand.part(self.isa, &mut block, start, n));
+            start += n;
+            left -= n;
+        }
+    }
+    /// Block by block.
+    fn each<T: Element>(&self, d: &CpuDevice, store: Store<C, T>) -> Result<HostData> {
+        // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
+        let in_place =
+            matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
+        let most = if in_place { usize::MAX } else { BLOCK };
+        let v = fresh(d, self.len, BLOCK, &|start, room: &mut Room<'_, T>| {
+            self.parts(start, room.left(), most, &mut |part| store(self.isa, part, room));
+            Ok(())
+        })?;
+        Ok(T::wrap(v))
+    }
+}
+
+impl<C: Number + Odd> Conversion<'_, C> {
+    fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
+        self.each(d, |isa, x, room: &mut Room<'_, f16>| {
+            convert::to_f16(isa, C::odds(isa, x, &mut Block::new()), room);
+        })
+    }
+    fn to_bf16(&self, d: &CpuDevice) -> Result<HostData> {
+        self.each(d, |isa, x, room: &mut Room<'_, bf16>| {
+            convert::to_bf16(isa, C::odds(isa, x, &mut Block::new()), room);
+        })
+    }
+}
+
+/// From what is read as `C` to any type.
+fn from<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+    let from = Conversion::<C>::new(d, x)?;
+    match to {
+        DType::F32 => from.each(d, convert::simple::<C, f32>),
+        DType::F64 => from.each(d, convert::simple::<C, f64>),
+        DType::I64 => from.each(d, convert::simple::<C, i64>),
+        DType::I32 => from.each(d, convert::simple::<C, i32>),
+        DType::U8 => from.each(d, convert::simple::<C, u8>),
+        DType::Bool => from.each(d, convert::simple::<C, bool>),
+        DType::F16 => from.to_f16(d),
+        DType::BF16 => from.to_bf16(d),
+    }
+}
+
+/// The elements of a view, row-major, in their own type.
+pub(crate) fn own(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
+    fn one<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostData> {
+        Ok(T::wrap(straight(d, v, layout)?))
+    }
+    each_data!(x.buffer, v => one(d, v, x.layout))
+}
+
+/// Elements one after the other: where they lie, or a copy.
+pub(crate) enum Elements<'a, T> {
+    There(&'a [T]),
+    Copied(HostVec<T>),
+}
+
+impl<T> Deref for Elements<'_, T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        match self {
+            Elements::There(x) => x,
+            Elements::Copied(x) => x,
+        }
+    }
+}
+
+/// The elements of a view, row-major.
+pub(crate) fn elements<'a, T: Element>(
+    d: &CpuDevice,
+    v: &'a [T],
+    layout: &Layout,
+) -> Result<Elements<'a, T>> {
+    let n = layout.shape().numel();
+    Ok(if n > 0 && layout.is_contiguous() {
+        Elements::There(&v[layout.offset()..layout.offset() + n])
+    } else {
+        Elements::Copied(straight(d, v, layout)?)
+    })
+}
+
+/// The elements of a view, row-major.
+pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostVec<T>> {
+    let len = layout.shape().numel();
+    let walk = Walk::new(layout);
+    match Crossed::find(&walk) {
+        // A strip of no elements has no size.
+        Some(crossed) if len > 0 => crossed.copy(d, v, len),
+        _ => fresh(d, len, BLOCK, &|start, room| {
+            gather(v, &walk, start, room.left(), room);
+            Ok(())
+        }),
+    }
+}
+
+/// A view whose neighbours in memory are neighbours along another axis than the last: a transpose.
+///
+/// Read row by row, it would fetch a cache line for each element. It is copied in tiles instead: some neighbours along
+/// `near`, the axis of step 1, times some along the last axis.
+struct Crossed<'a> {
+    walk: &'a Walk,
+    near: usize,
+}
+
+/// Sides of a tile: a cache line of f32 is read at once, and a line is written.
+const TILE: usize = 16;
+/// Neighbours along the near axis that are copied while the lines beside each other are being fetched.
+const TALL: usize = 4 * TILE;
+
+impl<'a> Crossed<'a> {
+    /// Is it worth it?
+    fn find(walk: &'a Walk) -> Option<Self> {
+        let last = walk.dims.len() - 1;
+        let (n, step) = walk.inner();
+        // A short near axis has too few neighbours to gain; a small step along the last axis reads whole lines anyway.
+        let near = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
+        (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1).then_some(Crossed { walk, near })
+    }
+    fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<HostVec<T>> {
+        let (strips, unit) = self.strips(d.isa());
+        fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
+            moving(v, room, Stretch { strips: &strips, at: start / strips.row });
+            Ok(())
+        })
+    }
+    /// How it is cut, and elements of the result that are not cut. It stands here for all types.
+    fn strips(&self, isa: Isa) -> (Strips<'_>, usize) {
+        let dims = &self.walk.dims;
+        // A strip is what some neighbours make of the result: contiguous, as the near axis is the outermost in it.
+        let row: usize = dims[self.near + 1..].iter().product();
+        let near = dims[self.near];
+        let outer = dims[..self.near].iter().product::<usize>();
+        // Tall ones have few edges.
+        let tall = if near >= 16 * TALL { 2 * TALL } else { TALL.min(near) };
+        let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
+        let (n, _) = self.walk.inner();
+        let middles = self.near + 1..dims.len() - 1;
+        let starts = (0..row / n).map(|middle| self.place(middle, middles.clone())).collect();
+        (Strips { crossed: self, isa, row, tall, starts }, unit)
+    }
+    /// How far from the first element the one number `flat` of these axes lies.
+    fn place(&self, mut flat: usize, axes: std::ops::Range<usize>) -> isize {
+        let (dims, strides) = (&self.walk.dims, &self.walk.strides[0]);
+        let mut at = 0isize;
+        for a in axes.rev() {
+            at += (flat % dims[a]) as isize * strides[a];
+            flat /= dims[a];
+        }
+        at
+    }
+}
+
+/// Strips that are copied one after the other.
+struct Strips<'a> {
+    crossed: &'a Crossed<'a>,
+    isa: Isa,
+    /// Elements of the result that one neighbour makes.
+    row: usize,
+    /// Neighbours of a strip.
+    tall: usize,
+    /// Where the blocks of a strip start.
+    starts: Vec<isize>,
+}
+
+/// Are tiles of 4 and 8 bytes compiled with sizes that are known? On x86-64 they go by registers.
+const FIXED: bool = cfg!(not(target_arch = "x86_64"));
+
+/// Strips from neighbour number `at` on.
+struct Stretch<'a> {
+    strips: &'a Strips<'a>,
+    at: usize,
+}
+
+impl Moving for Stretch<'_> {
+    #[inline(never)]
+    fn run<B: Copy>(self, v: &[B], room: &mut Room<'_, B>) {
+        let (Strips { crossed, isa, row, tall, starts }, mut at) = (self.strips, self.at);
+        let (isa, row, tall) = (*isa, *row, *tall);
+        let (near, (n, step)) = (crossed.walk.dims[crossed.near], crossed.walk.inner());
+        // Anything, for it is written over.
+        let Some(&any) = v.first() else { return };
+        let mut tile = [[any; TILE]; TILE];
+        while room.left() > 0 {
+            let rows = tall.min(near - at % near).min(room.left() / row);
+            let slab = crossed.place(at / near, 0..crossed.near);
+            let at_first = crossed.walk.offset[0].wrapping_add_signed(slab) + at % near;
+            let blocks = Blocks { at: at_first, starts, rows, cols: n, step };
+            room.part(rows * row, |room| {
+                if !turned(isa, v, blocks, room) {
+                    strip(v, blocks, room.zeroed(rows * row, any), &mut tile);
+                }
+            });
+            at += rows;
+        }
+    }
+}
+
+/// Blocks of any kind of numbers, and of any size.
+fn strip<T: Copy>(v: &[T], blocks: Blocks<'_>, out: &mut [T], tile: &mut [[T; TILE]; TILE]) {
+    let Blocks { at: corner, starts, rows: count, cols: n, step } = blocks;
+    let row = starts.len() * n;
+    for (middle, start) in starts.iter().enumerate() {
+        let start = corner.wrapping_add_signed(*start);
+        for from in (0..n).step_by(TILE) {
+            let wide = TILE.min(n - from);
+            let at = |i: usize| start.wrapping_add_signed((from + i) as isize * step);
+            let to = |a: usize| a * row + middle * n + from;
+            for low in (0..count).step_by(TILE) {
+                let tall = TILE.min(count - low);
+                if const { FIXED || size_of::<T>() < 4 } && (tall, wide) == (TILE, TILE) {
+                    // The same with sizes that the compiler knows.
+                    for i in 0..TILE {
+                        let line = v[at(i) + low..].first_chunk::<TILE>().expect("inside of the buffer");
+                        for a in 0..TILE {
+                            tile[a][i] = line[a];
+                        }
+                    }
+                    for a in 0..TILE {
+                        out[to(low + a)..][..TILE].copy_from_slice(&tile[a]);
+                    }
+                } else {
+                    for i in 0..wide {
+                        for (a, &x) in v[at(i) + low..][..tall].iter().enumerate() {
+                            out[to(low + a) + i] = x;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Short rows turned on their side, and back: element `i` of 64 rows is window `i`.
+//!
+//! It goes in squares of as many rows as a register has numbers, which were one number at a time before: of 100,000 rows of ten that was most of
+//! their sums. How it can be wrong: at the ends. A square has whole registers of each row, which reach into the rows behind. Where not so much can be
+//! read, rows are left to the caller, as are those that make no square; what is written too much of a row is written over by the next.
+#![allow(unsafe_code, reason = "vector loads and stores")]
+
+use crate::runtime::output::uninit::Room;
+use crate::simd::isa::{Isa, IsaTargets};
+use crate::simd::quad::GatherVector;
+use crate::simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
+use std::ops::Range;
+
+/// Rows of a window.
+const WIDTH: usize = 64;
+
+/// windows[i][r] = x[r * step + i], for as many of the first `rows` rows as it says then. None of numbers of other sizes than f32 and f64, and on plain
+/// x86-64.
+///
+/// # Panics
+/// If there are more rows than a window has.
+pub(crate) fn to_windows<T: Copy>(
+    isa: Isa,
+    x: &[T],
+    step: usize,
+    rows: usize,
+    windows: &mut [[T; WIDTH]],
+) -> usize {
+    match size_of::<T>() {
+        4 if align_of::<T>() == align_of::<f32>() => {
+            numbers_to_windows::<T, f32>(isa, x, step, rows, windows)
+        }
+        8 if align_of::<T>() == align_of::<f64>() => {
+            numbers_to_windows::<T, f64>(isa, x, step, rows, windows)
+        }
+        _ => 0,
+    }
+}
+
+/// Writes the first `n` numbers of rows, one row after the other, of as many of the first of these rows as it says then; as [`to_windows`].
+///
+/// # Panics
+/// If there are no such rows, or the room is too small for them.
+pub(crate) fn to_rows<T: Copy>(
+    isa: Isa,
+    windows: &[[T; WIDTH]],
+    n: usize,
+    rows: Range<usize>,
+    room: &mut Room<'_, T>,
+) -> usize {
+    match size_of::<T>() {
+        4 if align_of::<T>() == align_of::<f32>() => numbers_to_rows::<T, f32>(isa, windows, n, rows, room),
+        8 if align_of::<T>() == align_of::<f64>() => numbers_to_rows::<T, f64>(isa, windows, n, rows, room),
+        _ => 0,
+    }
+}
+
+/// The side of squares, if there are any. Numbers are moved as numbers of type `N`, which has their size: no bit of them changes.
+fn side<N: SimdElement>(isa: Isa) -> Option<usize> {
+    Some(lanes::<N>(isa)).filter(|&side| side >= 4 && isa.has_fma())
+}
+
+fn numbers_to_windows<T: Copy, N: SimdElement>(
+    isa: Isa,
+    x: &[T],
+    step: usize,
+    rows: usize,
+    windows: &mut [[T; WIDTH]],
+) -> usize {
+    assert!(rows <= WIDTH, "cpu: more rows than a window has");
+    let (Some(side), n) = (side::<N>(isa), windows.len()) else { return 0 };
+    // Rows of which whole registers can be read.
+    let readable = match x.len().checked_sub(n.next_multiple_of(side)) {
+        Some(behind) if step > 0 => (behind / step + 1).min(rows),
+        _ => 0,
+    };
+    let rows = readable / side * side;
+    if rows > 0 {
+        let to = windows.as_mut_ptr().cast();
+        dispatch_vectors(isa, ToWindows::<N> { x: x.as_ptr().cast(), step, rows, n, to });
+    }
+    rows
+}
+
+fn numbers_to_rows<T: Copy, N: SimdElement>(
+    isa: Isa,
+    windows: &[[T; WIDTH]],
+    n: usize,
+    rows: Range<usize>,
+    room: &mut Room<'_, T>,
+) -> usize {
+    assert!(rows.start <= rows.end && rows.end <= WIDTH, "cpu: more rows than a window has");
+    let Some(side) = side::<N>(isa) else { return 0 };
+    let (count, slots) = (rows.len() / side * side, room.unwritten());
+    if windows.len() < n.next_multiple_of(side) {
+        return 0;
+    }
+    assert!(count * n <= slots.len(), "cpu: a room that is too small");
+    let (x, to, len) = (windows.as_ptr().cast::<N>(), slots.as_mut_ptr().cast(), slots.len());
+    dispatch_vectors(isa, ToRows::<N> { x: x.wrapping_add(rows.start), rows: count, n, to, len });
+    // SAFETY: `ToRows` writes `n` numbers of each of `count` rows, one row after the other; the slots were counted above.
+    unsafe { room.count(count * n) };
+    count
+}
+
+/// Rows to be turned, of each of which so many numbers as are whole registers lie behind `x`; and `n` windows. Made above alone.
+struct ToWindows<N> {
+    x: *const N,
+    step: usize,
+    /// A multiple of a register's numbers.
+    rows: usize,
+    n: usize,
+    to: *mut N,
+}
+
+impl<N: SimdElement> VectorKernel for ToWindows<N> {
+    type T = N;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = N>>(self) {
+        let ToWindows { x, step, rows, n, to } = self;
+        for row in (0..rows).step_by(V::LANES) {
+            for column in (0..n).step_by(V::LANES) {
+                // SAFETY: whoever made this found that whole registers of these rows can be read; a window has 64 rows, and there are as many
+                // windows as are written. The instructions are there: our caller's.
+                unsafe {
+                    let square = V::square(x.add(row * step + column), step as isize);
+                    for (i, numbers) in square[..V::LANES].iter().enumerate() {
+                        if column + i < n {
+                            numbers.store(to.add((column + i) * WIDTH + row));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Windows from a row's place on, at least so many as `n` fills of registers; and `len` slots, `rows * n` at least. Made above alone.
+struct ToRows<N> {
+    x: *const N,
+    /// A multiple of a register's numbers.
+    rows: usize,
+    n: usize,
+    to: *mut N,
+    len: usize,
+}
+
+impl<N: SimdElement> VectorKernel for ToRows<N> {
+    type T = N;
+    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = N>>(self) {
+        let ToRows { x, rows, n, to, len } = self;
+        for row in (0..rows).step_by(V::LANES) {
+            // The last columns first: what a row has too much lies where the first columns of the next one go.
+            for column in (0..n).step_by(V::LANES).rev() {
+                // SAFETY: whoever made this found so many windows of 64 rows, and room for all rows. The instructions are there: our
+                // caller's. No register has more than 16 lanes.
+                unsafe {
+                    let square = V::square(x.add(column * WIDTH + row), WIDTH as isize);
+                    for (i, numbers) in square[..V::LANES].iter().enumerate() {
+                        let at = (row + i) * n + column;
+                        if at + V::LANES <= len {
+                            numbers.store(to.add(at));
+                        } else {
+                            let mut last = [N::ZERO; 16];
+                            numbers.store(last.as_mut_ptr());
+                            std::ptr::copy_nonoverlapping(
+                                last.as_ptr(),
+                                to.add(at),
+                                V::LANES.min(n - column),
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::output::parallel_fill::fresh_few;
+    use elinvar_core::Element;
+
+    /// Every number comes to its place and back, whatever the length of rows, how many there are, and how much lies behind them.
+    fn all<T: Element + PartialEq>(of: impl Fn(usize) -> T) {
+        for isa in Isa::all() {
+            for n in [1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 33] {
+                for (rows, step, behind) in [(64, n, 0), (64, n + 3, 40), (37, n, 16), (16, n, 3), (3, n, 0)]
+                {
+                    let x: Vec<T> = (0..(rows - 1) * step + n + behind).map(&of).collect();
+                    let mut windows = vec![[of(0); WIDTH]; n.next_multiple_of(16)];
+                    let turned = to_windows(isa, &x, step, rows, &mut windows[..n]);
+                    assert!(turned <= rows, "{isa}");
+                    // On all but plain x86-64 there is room for a square, and it is used.
+                    let four = size_of::<T>() == 4 && isa.has_fma() && rows == 64;
+                    assert!(!four || turned >= 32, "{isa}: {turned} of {rows} rows of {n}");
+                    for (i, window) in windows[..n].iter().enumerate() {
+                        let right = (0..turned).all(|row| window[row] == x[row * step + i]);
+                        assert!(right, "{isa}: element {i} of rows of {n}");
+                    }
+                    for (i, window) in windows.iter_mut().enumerate() {
+                        (0..WIDTH).for_each(|row| window[row] = of(row * n + i));
+                    }
+                    for first in [0, 5] {
+                        let mut done = 0;
+                        let count = rows - first.min(rows);
+                        let y = fresh_few(count * n, |room| {
+                            done = to_rows(isa, &windows, n, rows - count..rows, room);
+                            room.extend(room.left(), |_| of(0));
+                        });
+                        let want = (0..done * n).map(|i| of((rows - count) * n + i));
+                        assert!(
+                            want.zip(y.unwrap()).all(|(want, y)| want == y),
+                            "{isa}: {count} rows of {n}"
+                        );
+                        assert!(!four || done >= 48, "{isa}: {done} of {count} rows of {n}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_comes_to_its_place() {
+        all(|i| i as f32);
+        all(|i| i as f64);
+        all(|i| i as i32);
+    }
+
+    #[test]
+    fn other_sizes_and_few_windows_are_left_to_others() {
+        for isa in Isa::all() {
+            let mut windows = [[0u8; WIDTH]; 16];
+            assert_eq!(to_windows(isa, &[1; 64 * 16], 16, 64, &mut windows), 0);
+            let y = fresh_few(64 * 3, |room| {
+                assert_eq!(to_rows(isa, &[[0f32; WIDTH]; 3], 3, 0..64, room), 0);
+                room.extend(64 * 3, |_| 0.0);
+            });
+            assert!(y.is_ok());
+        }
+    }
+}

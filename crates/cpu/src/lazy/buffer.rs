@@ -1,0 +1,303 @@
+//! What a tensor on the CPU holds: numbers, or what they will be computed from.
+
+use super::fusion::Plan;
+use super::gather::Picked;
+use crate::CpuDevice;
+use crate::gemm::{Place, Prepacked, Uses};
+use crate::runtime::memory::{self, Held};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Memory of the CPU backend.
+pub struct CpuBuffer(Kind);
+
+enum Kind {
+    /// A few numbers, which are always there.
+    Small(Held),
+    /// Many, which may be put off, and which what is put off refers to.
+    Large(Arc<Node>),
+}
+
+/// Elements from which a buffer is [`Kind::Large`].
+const LARGE: usize = 1024;
+
+impl CpuBuffer {
+    #[inline]
+    pub(crate) fn new(data: HostData) -> CpuBuffer {
+        CpuBuffer(if data.len() < LARGE {
+            Kind::Small(Held::new(data))
+        } else {
+            Kind::Large(Arc::new(Node::ready(data)))
+        })
+    }
+    /// The same of elements that may be a few: they are written to where the buffer goes, and nowhere before. What is written word
+    /// by word and then moved in larger pieces waits for its stores.
+    #[inline(always)]
+    pub(crate) fn of_few<T: Element>(v: HostVec<T>) -> CpuBuffer {
+        if v.len() < LARGE { CpuBuffer(Kind::Small(Held::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
+    }
+    /// Numbers that are computed when somebody reads them.
+    pub(crate) fn put_off(plan: Plan) -> CpuBuffer {
+        CpuBuffer(Kind::Large(Arc::new(Node::put_off(plan))))
+    }
+    /// Numbers that are picked when somebody reads them.
+    pub(crate) fn picked(picked: Picked) -> CpuBuffer {
+        CpuBuffer(Kind::Large(Arc::new(Node::waiting(picked.len(), Work::Picks(Arc::new(picked))))))
+    }
+    /// Numbers of any type that are computed when somebody reads them.
+    pub(crate) fn later(len: usize, f: impl Fn() -> Result<HostData> + Send + Sync + 'static) -> CpuBuffer {
+        CpuBuffer(Kind::Large(Arc::new(Node::waiting(len, Work::Other(Arc::new(f))))))
+    }
+    /// The numbers; they are computed now if they were put off.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    #[inline]
+    pub fn data(&self) -> Result<&HostData> {
+        match &self.0 {
+            Kind::Small(held) => Ok(held.data()),
+            Kind::Large(node) => node.data(),
+        }
+    }
+    /// The numbers, to be changed. What is put off and would read them keeps a copy of the old ones.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; those of computing numbers that were put off.
+    pub(crate) fn data_mut(&mut self) -> Result<&mut HostData> {
+        match &mut self.0 {
+            Kind::Small(held) => Ok(held.data_mut()),
+            Kind::Large(node) => {
+                let old = node.data()?;
+                if Arc::strong_count(node) > 1 {
+                    *node = Arc::new(Node::ready(memory::copy(old)?));
+                }
+                Ok(Arc::get_mut(node).expect("nobody else has just got hold of it").get_mut())
+            }
+        }
+    }
+    /// Keeps a copy for products; says whether there is one of a matrix that lies so. A few numbers are not worth one, and the
+    /// first one is the only one.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; those of computing numbers that were put off.
+    pub(crate) fn prepack(&self, d: &CpuDevice, place: Place) -> Result<bool> {
+        let Kind::Large(node) = &self.0 else { return Ok(false) };
+        if node.prepacked.get().is_none()
+            && let Some(copy) = Prepacked::new(d, node.data()?, place)?
+        {
+            // If somebody else was faster, his is as good.
+            drop(node.prepacked.set(Box::new(copy)));
+        }
+        Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
+    }
+    /// The copy for products, if there is one, which may be of another matrix in this memory. One of a matrix that lies so is made if
+    /// products ask for it often; this one counts for so many uses, or none.
+    ///
+    /// # Errors
+    /// Those of computing numbers that were put off.
+    pub(crate) fn prepacked(&self, d: &CpuDevice, uses: u32, place: Place) -> Result<Option<&Prepacked>> {
+        let Kind::Large(node) = &self.0 else { return Ok(None) };
+        if uses > 0
+            && node.prepacked.get().is_none()
+            && let Some(copy) = node.uses.count(d, uses, node.data()?, place)
+        {
+            // If somebody else was faster, his is as good.
+            drop(node.prepacked.set(Box::new(copy)));
+        }
+        Ok(node.prepacked.get().map(Box::as_ref))
+    }
+    /// The numbers if they are few, else what others can hold.
+    pub(crate) fn node(&self) -> std::result::Result<&Arc<Node>, &HostData> {
+        match &self.0 {
+            Kind::Small(held) => Err(held.data()),
+            Kind::Large(node) => Ok(node),
+        }
+    }
+    fn dtype_and_len(&self) -> (DType, usize) {
+        match &self.0 {
+            Kind::Small(held) => (held.data().dtype(), held.data().len()),
+            Kind::Large(node) => match node.get() {
+                Some(data) => (data.dtype(), data.len()),
+                // What is put off alone is not asked for its type.
+                None => (DType::F32, node.len()),
+            },
+        }
+    }
+}
+
+impl From<HostData> for CpuBuffer {
+    fn from(data: HostData) -> CpuBuffer {
+        CpuBuffer::new(data)
+    }
+}
+
+impl fmt::Debug for CpuBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dtype, len) = self.dtype_and_len();
+        write!(f, "CpuBuffer({len} x {dtype})")
+    }
+}
+
+/// How numbers will be computed.
+#[derive(Clone)]
+enum Work {
+    /// By maps, in one pass with others.
+    Maps(Arc<Plan>),
+    /// By picking from others, which maps may do on their way.
+    Picks(Arc<Picked>),
+    /// Alone.
+    Other(Arc<dyn Fn() -> Result<HostData> + Send + Sync>),
+}
+
+/// Numbers that several can hold. It is small: an op of a thousand numbers makes one.
+pub(crate) struct Node {
+    numbers: Numbers,
+    /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
+    prepacked: OnceLock<Box<Prepacked>>,
+    /// Whether it is.
+    uses: Uses,
+}
+
+enum Numbers {
+    /// There from the first.
+    Ready(Held),
+    /// Put off, at least at first.
+    Later(Box<Later>),
+}
+
+/// Numbers that somebody will read, or has read.
+struct Later {
+    /// How many.
+    len: usize,
+    data: OnceLock<Held>,
+    /// How they are computed; None when they are there.
+    work: Mutex<Option<Work>>,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is inside is replaced whole: a panic leaves it as it was.
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Later {
+    /// Here are the numbers. If somebody else was faster, his are the same.
+    fn set(&self, data: HostData) {
+        // The memory of the numbers that are there already goes back to the cache.
+        drop(self.data.set(Held::new(data)));
+        let done = lock(&self.work).take();
+        // Outside of the lock: this may be the last that holds other nodes.
+        drop(done);
+    }
+    /// Two threads that ask at once may both compute them: no lock is held meanwhile, for a thread of a caller's own pool takes up
+    /// other tasks while it waits for ours, and one of these may ask for the same numbers.
+    #[cold]
+    fn compute(&self) -> Result<()> {
+        let work = lock(&self.work).clone();
+        match work {
+            Some(Work::Maps(plan)) => self.set(plan.compute()?),
+            Some(Work::Picks(picked)) => self.set(picked.compute()?),
+            Some(Work::Other(compute)) => self.set(compute()?),
+            // Somebody else has just been faster.
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    fn of(numbers: Numbers) -> Node {
+        Node { numbers, prepacked: OnceLock::new(), uses: Uses::default() }
+    }
+    fn ready(data: HostData) -> Node {
+        Node::of(Numbers::Ready(Held::new(data)))
+    }
+    fn put_off(plan: Plan) -> Node {
+        Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
+    }
+    fn waiting(len: usize, work: Work) -> Node {
+        Node::of(Numbers::Later(Box::new(Later { len, data: OnceLock::new(), work: Mutex::new(Some(work)) })))
+    }
+    /// How many numbers.
+    fn len(&self) -> usize {
+        match &self.numbers {
+            Numbers::Ready(held) => held.data().len(),
+            Numbers::Later(later) => later.len,
+        }
+    }
+    /// The maps by which the numbers will be computed, if they are not there.
+    pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
+        let Numbers::Later(later) = &self.numbers else { return None };
+        match &*lock(&later.work) {
+            Some(Work::Maps(plan)) => Some(plan.clone()),
+            Some(Work::Picks(_) | Work::Other(_)) | None => None,
+        }
+    }
+    /// From where the numbers will be picked, if they are not there.
+    pub(crate) fn picked(&self) -> Option<Arc<Picked>> {
+        let Numbers::Later(later) = &self.numbers else { return None };
+        match &*lock(&later.work) {
+            Some(Work::Picks(picked)) => Some(picked.clone()),
+            Some(Work::Maps(_) | Work::Other(_)) | None => None,
+        }
+    }
+    /// Is that layout all the numbers, one after the other?
+    pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
+        layout.is_contiguous() && layout.offset() == 0 && layout.shape().numel() == self.len()
+    }
+    /// The numbers if they are there.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&HostData> {
+        match &self.numbers {
+            Numbers::Ready(held) => Some(held.data()),
+            Numbers::Later(later) => later.data.get().map(Held::data),
+        }
+    }
+    /// Here are the numbers that were put off.
+    pub(crate) fn set(&self, data: HostData) {
+        match &self.numbers {
+            // They are the same.
+            Numbers::Ready(_) => {}
+            Numbers::Later(later) => later.set(data),
+        }
+    }
+    /// The numbers; they are computed now if they were put off.
+    #[inline]
+    pub(crate) fn data(&self) -> Result<&HostData> {
+        if let Numbers::Later(later) = &self.numbers
+            && later.data.get().is_none()
+        {
+            later.compute()?;
+        }
+        Ok(self.get().expect("numbers without a plan are there"))
+    }
+    /// The numbers that are there, to be changed.
+    fn get_mut(&mut self) -> &mut HostData {
+        drop(self.prepacked.take());
+        self.uses.forget();
+        match &mut self.numbers {
+            Numbers::Ready(held) => held.data_mut(),
+            Numbers::Later(later) => {
+                later.data.get_mut().expect("numbers that were read are there").data_mut()
+            }
+        }
+    }
+}
+
+/// A strided look at numbers that are there.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    /// The memory.
+    pub(crate) buffer: &'a HostData,
+    /// Where the elements lie in it.
+    pub(crate) layout: &'a Layout,
+    /// The type of the elements.
+    pub(crate) dtype: DType,
+}
+
+impl View<'_> {
+    /// The shape of the view.
+    pub(crate) fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+}

@@ -1,0 +1,105 @@
+//! Where the largest or smallest element of each row is: the extreme of each block by vectors, then its first place in the
+//! first block that has it. Rows that lie side by side, and short ones, are compared element by element ([`columns`]).
+
+use super::block::Combine;
+use super::columns;
+use super::source::{Number, either, turned};
+use crate::CpuDevice;
+use crate::lazy::buffer::View;
+use crate::runtime::memory::filled;
+use crate::runtime::parallel::pieces;
+use crate::simd::isa::{Kernel, dispatch};
+use elinvar_core::order::BLOCK;
+use elinvar_core::{DType, HostData, Result};
+use elinvar_ops::backend::ArgFold;
+use elinvar_ops::fold::{Max, Min};
+
+/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
+pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData> {
+    match x.buffer.dtype() {
+        DType::F32 | DType::F16 | DType::BF16 => typed::<f32>(d, f, x, kept),
+        DType::F64 => typed::<f64>(d, f, x, kept),
+        DType::I64 => typed::<i64>(d, f, x, kept),
+        DType::I32 => typed::<i32>(d, f, x, kept),
+        DType::U8 => typed::<u8>(d, f, x, kept),
+        DType::Bool => typed::<bool>(d, f, x, kept),
+    }
+}
+
+fn typed<T: Number + PartialOrd>(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData>
+where
+    Max: Combine<T>,
+    Min: Combine<T>,
+{
+    if let Some(y) = columns::arg_fold::<T>(d, f, x, kept)? {
+        return Ok(HostData::I64(y));
+    }
+    match f {
+        ArgFold::Max => find::<T, Max>(d, x, kept, |a, b| a > b),
+        ArgFold::Min => find::<T, Min>(d, x, kept, |a, b| a < b),
+    }
+}
+
+/// Not equal to itself?
+#[inline(always)]
+#[allow(clippy::eq_op, reason = "that is what a NaN is")]
+fn is_nan<T: PartialEq>(v: T) -> bool {
+    v != v
+}
+
+/// Where a number is first in a row that has it, or a NaN if it is one.
+struct Place<'a, T> {
+    row: &'a [T],
+    of: T,
+}
+
+impl<T: PartialEq + Copy> Kernel for Place<'_, T> {
+    type Out = usize;
+    #[inline(always)]
+    fn run(self) -> usize {
+        let of = self.of;
+        // Not one test for both: three operations for each number where one will do.
+        if is_nan(of) { first(self.row, is_nan) } else { first(self.row, |v| v == of) }
+    }
+}
+
+/// The first place in a row that has one of which something is true.
+#[inline(always)]
+fn first<T: Copy>(row: &[T], is: impl Fn(T) -> bool + Copy) -> usize {
+    /// Elements that are looked at together: four registers of AVX-512 of f32.
+    const TOGETHER: usize = 64;
+    let (whole, rest) = row.as_chunks::<TOGETHER>();
+    let at =
+        whole.iter().take_while(|chunk| !chunk.iter().fold(false, |any, &v| any | is(v))).count() * TOGETHER;
+    let last = if at < whole.len() * TOGETHER { &row[at..][..TOGETHER] } else { rest };
+    at + last.iter().position(|&v| is(v)).unwrap_or(0)
+}
+
+fn find<T: Number + PartialOrd, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &View<'_>,
+    kept: usize,
+    better: impl Fn(T, T) -> bool + Sync,
+) -> Result<HostData> {
+    let dims = x.shape().dims();
+    let n: usize = dims[kept..].iter().product();
+    let mut out = filled(dims[..kept].iter().product(), 0i64)?;
+    let copy = turned::<T>(d, "an index of an extreme", x)?;
+    let stage = either::<T>("an index of an extreme", x, &copy)?;
+    pieces(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, &|first, part| {
+        let (mut buffer, far) = ([F::start(); BLOCK], stage.is_read_in_place());
+        for (i, out) in part.iter_mut().enumerate() {
+            let mut best: Option<(T, usize)> = None;
+            for start in (0..n).step_by(BLOCK) {
+                let len = BLOCK.min(n - start);
+                let row = stage.block(d.isa(), (first + i) * n + start, len, len, &mut buffer);
+                let top = F::block(d.isa(), row, far);
+                if best.is_none_or(|(b, _)| better(top, b) || (is_nan(top) && !is_nan(b))) {
+                    best = Some((top, start + dispatch(d.isa(), Place { row, of: top })));
+                }
+            }
+            *out = best.map_or(0, |(_, place)| place as i64);
+        }
+    });
+    Ok(HostData::I64(out))
+}

@@ -1,0 +1,171 @@
+//! Where the largest or smallest elements of rows side by side are: the best of each row so far and its number go along with the rows, so
+//! nothing is turned, and nobody searches for what was found.
+//!
+//! How it can be wrong: of equal elements, zeros of both signs among them, the first stays; the first NaN wins, and stays.
+
+use super::{Grid, SOME, Window, Windows};
+use crate::CpuDevice;
+use crate::lazy::buffer::View;
+use crate::reduce::rowwise::term_loop::WINDOW;
+use crate::reduce::source::Number;
+use crate::runtime::output::column_blocks::{Matrices, Stripe, fresh_stripes};
+use crate::simd::isa::{Kernel, dispatch_formula_or_plain};
+use elinvar_core::{HostVec, Result, host};
+use elinvar_ops::backend::ArgFold;
+
+/// Rows side by side, at least.
+const FEW: usize = 8;
+/// Windows of a row that a thread takes together, at most: 64 columns of a row are too little of a page at a time.
+const WIDE: usize = 8;
+/// Rows whose best are in registers.
+const HELD: usize = 32;
+/// Nanoseconds for an element.
+const NS: f64 = 0.3;
+
+/// The number of the first best element of each row of a view, of which the first `kept` axes are the rows, if these had better go side
+/// by side.
+pub(crate) fn arg_fold<T: Number + PartialOrd>(
+    d: &CpuDevice,
+    f: ArgFold,
+    x: &View<'_>,
+    kept: usize,
+) -> Result<Option<HostVec<i64>>> {
+    let Some((grid, lines)) = Grid::new::<T>("an index of an extreme", std::slice::from_ref(x), kept, FEW)?
+    else {
+        return Ok(None);
+    };
+    // Numbers have 32 bits, and element 0 is one more than none.
+    if i32::try_from(grid.n).is_err() {
+        return Ok(None);
+    }
+    let (x, n) = (&lines[0], grid.n);
+    let together = (grid.columns / WINDOW / (2 * d.threads())).clamp(1, WIDE);
+    let matrices = Matrices { width: together * WINDOW, ..grid.stripes(Some(1)) };
+    let y = fresh_stripes(d, matrices, n as f64 * NS, &|stripes| {
+        let some = n.min(SOME);
+        let mut places: Vec<isize> = host::filled(some, 0)?;
+        let mut copied = Windows::new(if x.is_near() { 0 } else { some })?;
+        let mut best = [[T::ZERO; WINDOW]; WIDE];
+        let mut found = [[0i32; WINDOW]; WIDE];
+        while let Some(stripe) = stripes.next() {
+            let groups = (0..stripe.width).step_by(WINDOW).map(|at| {
+                let (column, width) = (stripe.column + at, WINDOW.min(stripe.width - at));
+                grid.group(Stripe { column, width, ..stripe }, 1)
+            });
+            for start in (0..n).step_by(SOME) {
+                let places = &mut places[..SOME.min(n - start)];
+                if x.is_near() {
+                    x.places(start, places);
+                } else {
+                    places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * WINDOW) as isize);
+                }
+                for (group, (best, found)) in groups.clone().zip(best.iter_mut().zip(&mut found)) {
+                    let (all, base) = match x.own {
+                        Some(all) if x.is_near() => (all, x.base(group) as usize),
+                        _ => {
+                            x.read(d.isa(), group, start, &mut copied.all_mut()[..places.len()]);
+                            (copied.all().as_flattened(), 0)
+                        }
+                    };
+                    let (places, first) = (&*places, start as i32);
+                    let find = Find { all, base, places, width: group.all, first, best, found };
+                    match f {
+                        ArgFold::Max => dispatch_formula_or_plain::<T, _>(d.isa(), Largest(find)),
+                        ArgFold::Min => dispatch_formula_or_plain::<T, _>(d.isa(), Smallest(find)),
+                    }
+                }
+            }
+            stripes.row(|room| {
+                for (group, found) in groups.zip(&found) {
+                    let own = group.own(found);
+                    room.extend(own.len(), |i| i64::from(own[i]));
+                }
+            });
+        }
+        Ok(())
+    })?;
+    Ok(Some(y))
+}
+
+/// Some elements of rows side by side, of which the first is number `first`, to be compared with the best before.
+struct Find<'a, T> {
+    all: &'a [T],
+    /// Where the first row's first element lies, from there where its elements do, and how many rows there are.
+    base: usize,
+    places: &'a [isize],
+    width: usize,
+    first: i32,
+    best: &'a mut Window<T>,
+    found: &'a mut Window<i32>,
+}
+
+/// Which one is wanted.
+struct Largest<'a, T>(Find<'a, T>);
+struct Smallest<'a, T>(Find<'a, T>);
+
+impl<T: Number + PartialOrd> Kernel for Largest<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        self.0.run::<true>();
+    }
+}
+
+impl<T: Number + PartialOrd> Kernel for Smallest<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        self.0.run::<false>();
+    }
+}
+
+impl<T: Number + PartialOrd> Find<'_, T> {
+    #[inline(always)]
+    fn run<const LARGEST: bool>(self) {
+        for at in (0..self.width).step_by(HELD) {
+            let (mut best, mut found) = ([T::ZERO; HELD], [0i32; HELD]);
+            let mut number = self.first;
+            let mut places = self.places;
+            if number == 0 {
+                best = self.own(places[0], at);
+                (number, places) = (1, &places[1..]);
+            } else {
+                best.copy_from_slice(&self.best[at..at + HELD]);
+                found.copy_from_slice(&self.found[at..at + HELD]);
+            }
+            for &place in places {
+                let x = self.own(place, at);
+                for l in 0..HELD {
+                    let wins = wins::<T, LARGEST>(x[l], best[l]);
+                    best[l] = if wins { x[l] } else { best[l] };
+                    found[l] = if wins { number } else { found[l] };
+                }
+                number += 1;
+            }
+            self.best[at..at + HELD].copy_from_slice(&best);
+            self.found[at..at + HELD].copy_from_slice(&found);
+        }
+    }
+    /// Elements of some rows, from number `at` on.
+    #[inline(always)]
+    fn own(&self, place: isize, at: usize) -> [T; HELD] {
+        let from = self.base.wrapping_add_signed(place) + at;
+        match self.all[from..].first_chunk::<HELD>() {
+            Some(all) => *all,
+            None => {
+                // What is behind the last rows is not theirs.
+                let (mut all, some) = ([T::ZERO; HELD], HELD.min(self.width - at));
+                all[..some].copy_from_slice(&self.all[from..from + some]);
+                all
+            }
+        }
+    }
+}
+
+/// Is `x` to be taken instead of the best so far?
+#[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord, reason = "both are false for a NaN")]
+#[inline(always)]
+fn wins<T: PartialOrd + Copy, const LARGEST: bool>(x: T, best: T) -> bool {
+    let stays = if LARGEST { x <= best } else { x >= best };
+    !stays & (best == best)
+}

@@ -1,0 +1,239 @@
+//! Folds of rows side by side: a sum over the columns of a matrix.
+//!
+//! Of a few terms, which are read where they lie, those that meet first are joined in registers; of many that are converted or turned on the
+//! way, each joins its lane.
+
+use super::{Grid, Group, Lines, Window, Windows, tree};
+use crate::CpuDevice;
+use crate::lazy::buffer::View;
+use crate::reduce::block::Combine;
+use crate::reduce::rowwise::term_loop::WINDOW;
+use crate::reduce::source::Number;
+use crate::runtime::memory::{filled, with_capacity};
+use crate::runtime::output::column_blocks::fresh_stripes;
+use crate::runtime::parallel::try_pieces;
+use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
+use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::{HostVec, Result, host};
+use std::marker::PhantomData;
+
+/// Rows side by side, at least.
+const FEW: usize = 8;
+/// Rows for which a part of a window is enough.
+const NARROW: usize = 16;
+/// Nanoseconds for a term.
+const NS: f64 = 0.2;
+
+/// The fold of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
+pub(crate) fn fold<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    what: &str,
+    x: &View<'_>,
+    kept: usize,
+) -> Result<Option<HostVec<T>>> {
+    // On plain x86-64 this is not compiled.
+    if !d.isa().has_fma() {
+        return Ok(None);
+    }
+    let Some((grid, lines)) = Grid::new::<T>(what, std::slice::from_ref(x), kept, FEW)? else {
+        return Ok(None);
+    };
+    let x = &lines[0];
+    if grid.n > LANES && x.step == 1 {
+        return tree::fold::<T, F>(d, x, &grid).map(Some);
+    }
+    let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(WINDOW));
+    if n <= BLOCK {
+        let y = fresh_stripes(d, grid.stripes(Some(1)), n as f64 * NS, &|stripes| {
+            let mut scratch = Scratch::new(x, n)?;
+            while let Some(stripe) = stripes.next() {
+                let group = grid.group(stripe, 1);
+                let folded = scratch.block::<F>(d.isa(), x, group, 0, n);
+                stripes.row(|room| room.copy(group.own(folded)));
+            }
+            Ok(())
+        })?;
+        return Ok(Some(y));
+    }
+    // Threads share the blocks of long rows.
+    let blocks = n.div_ceil(BLOCK);
+    let mut all = filled(groups * blocks * WINDOW, F::start())?;
+    try_pieces(d, &mut all, WINDOW, BLOCK as f64 * NS, &|at, part| {
+        let mut scratch = Scratch::new(x, n)?;
+        let (group, start) = (grid.numbered(at / WINDOW / blocks), at / WINDOW % blocks * BLOCK);
+        part.copy_from_slice(scratch.block::<F>(d.isa(), x, group, start, BLOCK.min(n - start)));
+        Ok(())
+    })?;
+    let mut y = with_capacity(grid.matrices * grid.columns)?;
+    for (number, blocks) in all.as_chunks_mut::<WINDOW>().0.chunks_exact_mut(blocks).enumerate() {
+        joined::<T, F>(blocks);
+        y.extend_from_slice(grid.numbered(number).own(&blocks[0]));
+    }
+    Ok(Some(y))
+}
+
+/// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
+pub(crate) const fn copies<T>() -> IsaTargets {
+    if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
+}
+
+/// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
+fn joined<T: Copy, F: Combine<T>>(blocks: &mut [Window<T>]) {
+    if blocks.len() > 1 {
+        let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
+        joined::<T, F>(left);
+        joined::<T, F>(right);
+        for (a, &b) in left[0].iter_mut().zip(&right[0]) {
+            *a = F::two(*a, b);
+        }
+    }
+}
+
+/// Buffers of a thread.
+struct Scratch<T> {
+    /// Terms that do not lie in memory as they are read.
+    copied: Windows<T>,
+    lanes: Windows<T>,
+    /// Where terms lie, as many as are read at once.
+    places: Vec<isize>,
+}
+
+impl<T: Number> Scratch<T> {
+    fn new(x: &Lines<'_, T>, n: usize) -> Result<Self> {
+        let few = n.min(LANES);
+        let mut places = host::filled(few, 0)?;
+        if x.is_near() {
+            x.places(0, &mut places);
+        } else {
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * WINDOW) as isize);
+        }
+        let copied = Windows::new(if x.is_near() { 0 } else { few })?;
+        Ok(Scratch { copied, lanes: Windows::new(few)?, places })
+    }
+    /// The fold of the `len` terms from number `start` on of each row of a group.
+    fn block<F: Combine<T>>(
+        &mut self,
+        isa: Isa,
+        x: &Lines<'_, T>,
+        group: Group,
+        start: usize,
+        len: usize,
+    ) -> &Window<T> {
+        for first in (0..len).step_by(LANES) {
+            let places = &self.places[..LANES.min(len - first)];
+            let (all, base) = match x.own {
+                Some(all) if x.is_near() => (all, x.base(group) as usize),
+                _ => {
+                    x.read(isa, group, start + first, &mut self.copied.all_mut()[..places.len()]);
+                    (self.copied.all().as_flattened(), 0)
+                }
+            };
+            let (width, lanes) = (group.all, self.lanes.all_mut());
+            dispatch(isa, Fold { all, base, places, width, first, len, lanes, f: PhantomData::<F> });
+        }
+        &self.lanes.all()[0]
+    }
+}
+
+/// Terms of a block, of which the first is number `first` of `len`, that join the lanes; with the last of them, these are joined in
+/// the first.
+struct Fold<'a, T, F> {
+    all: &'a [T],
+    /// Where the first row's first element lies, from there where its terms do, and how many rows there are.
+    base: usize,
+    places: &'a [isize],
+    width: usize,
+    first: usize,
+    len: usize,
+    lanes: &'a mut [Window<T>],
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Fold<'_, T, F> {
+    type Out = ();
+    const TARGETS: IsaTargets = copies::<T>();
+    #[inline(always)]
+    fn run(mut self) {
+        if self.width <= NARROW { self.columns::<NARROW>() } else { self.columns::<WINDOW>() }
+    }
+}
+
+impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
+    #[inline(always)]
+    fn columns<const W: usize>(&mut self) {
+        // Of few terms the four that meet first are joined in registers.
+        let few = (self.len <= LANES && self.len > 3).then(|| self.len.next_power_of_two() / 4);
+        for i in 0..few.unwrap_or(self.places.len()) {
+            let number = self.first + i;
+            let mut lane = [F::start(); W];
+            if number >= LANES {
+                lane.copy_from_slice(&self.lanes[number % LANES][..W]);
+            }
+            two::<T, F, W>(&mut lane, &self.own(i));
+            if let Some(half) = few {
+                self.meet::<W>(i, half, &mut lane);
+            }
+            self.lanes[number % LANES][..W].copy_from_slice(&lane);
+        }
+        if self.first + self.places.len() == self.len {
+            let (lanes, count) = few.map_or((LANES, self.len), |half| (half, half));
+            self.halve::<W>(lanes, count);
+        }
+    }
+    /// Joins lane `i` of a quarter with those of the other three that meet it first.
+    #[inline(always)]
+    fn meet<const W: usize>(&self, i: usize, half: usize, lane: &mut [T; W]) {
+        if i + 2 * half < self.len {
+            two::<T, F, W>(lane, &self.term(i + 2 * half));
+        }
+        let mut right = self.term::<W>(i + half);
+        if i + 3 * half < self.len {
+            two::<T, F, W>(&mut right, &self.term(i + 3 * half));
+        }
+        two::<T, F, W>(lane, &right);
+    }
+    /// Term `i` here, as it is.
+    #[inline(always)]
+    fn own<const W: usize>(&self, i: usize) -> [T; W] {
+        let at = self.base.wrapping_add_signed(self.places[i]);
+        match self.all[at..].first_chunk::<W>() {
+            Some(all) => *all,
+            None => {
+                // What is behind the last rows is not theirs.
+                let mut all = [F::start(); W];
+                all[..self.width].copy_from_slice(&self.all[at..at + self.width]);
+                all
+            }
+        }
+    }
+    /// A lane that begins with term `i` here.
+    #[inline(always)]
+    fn term<const W: usize>(&self, i: usize) -> [T; W] {
+        let mut lane = [F::start(); W];
+        two::<T, F, W>(&mut lane, &self.own(i));
+        lane
+    }
+    /// Joins `count` lanes, of at most so many.
+    #[inline(always)]
+    fn halve<const W: usize>(&mut self, lanes: usize, count: usize) {
+        let mut half = lanes / 2;
+        while half > 0 {
+            for j in 0..half.min(count.saturating_sub(half)) {
+                let [mut left, mut right] = [[F::start(); W]; 2];
+                left.copy_from_slice(&self.lanes[j][..W]);
+                right.copy_from_slice(&self.lanes[j + half][..W]);
+                two::<T, F, W>(&mut left, &right);
+                self.lanes[j][..W].copy_from_slice(&left);
+            }
+            half /= 2;
+        }
+    }
+}
+
+/// What stands to the right joins.
+#[inline(always)]
+fn two<T: Copy, F: Combine<T>, const W: usize>(left: &mut [T; W], right: &[T; W]) {
+    for l in 0..W {
+        left[l] = F::two(left[l], right[l]);
+    }
+}

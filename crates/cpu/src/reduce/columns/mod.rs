@@ -1,0 +1,463 @@
+//! Rows side by side: element `i` of 64 rows is a window, and so is what comes of them. Rows whose elements are far apart in memory, as the
+//! channels of a pixel are, go so without being turned; and short ones that lie one after the other, of which a register would
+//! hold more than one.
+//!
+//! Windows are copied to a block in the cache first. What works on them reads one block, whatever the strides and types of its operands
+//! are, and may read it several times.
+
+mod arg_fold;
+mod fold;
+mod rowwise;
+mod scan;
+mod tree;
+
+pub(crate) use arg_fold::arg_fold;
+pub(crate) use fold::fold;
+pub(crate) use rowwise::rows;
+pub(crate) use scan::scan;
+
+use super::float::Float;
+use super::source::{Axis, Number, Stage, offset};
+use crate::layout::kernels::transpose_short_rows;
+use crate::lazy::buffer::View;
+use crate::reduce::rowwise::term_loop::WINDOW;
+use crate::runtime::memory::filled;
+use crate::runtime::output::column_blocks::{Matrices, Stripe, Stripes};
+use crate::runtime::output::uninit::Room;
+use crate::simd::LINE;
+use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use crate::simd::isa::{Isa, Kernel, dispatch};
+use crate::simd::prefetch::{prefetch_l1, prefetch_lines};
+use elinvar_core::order::LANES;
+use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
+use elinvar_ops::backend::Fold;
+use elinvar_ops::lane::Lane;
+
+/// Elements of a row whose windows are all held at once, at most.
+const HELD: usize = LANES;
+/// Elements of longer rows that are held at once. They divide a block.
+const SOME: usize = 32;
+/// Rows side by side, at least: fewer leave too much of a window empty.
+const FEW: usize = 32;
+/// Elements of rows that lie one after the other, at most: of longer ones each has registers of its own.
+const SHORT: usize = 16;
+
+/// An element of 64 rows.
+pub(crate) type Window<T> = [T; WINDOW];
+
+/// How the rows of some operands of one shape lie.
+struct Grid {
+    shape: Shape,
+    /// Axes of the shape that are rows, and of these the first of those that are columns.
+    kept: usize,
+    from: usize,
+    /// What is before the columns.
+    matrices: usize,
+    columns: usize,
+    /// Elements of a row.
+    n: usize,
+    /// Do columns lie side by side? Or else rows.
+    upright: bool,
+}
+
+/// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie as one in all of them; and the
+/// number of the last one's first axis.
+fn joined(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, usize) {
+    let (mut all, mut first): (Vec<(usize, Vec<isize>)>, _) = (Vec::new(), 0);
+    for (axis, &n) in sizes.iter().enumerate().filter(|(_, n)| **n != 1) {
+        let steps: Vec<isize> = strides.iter().map(|s| s[axis]).collect();
+        match all.last_mut() {
+            Some((size, above)) if above.iter().zip(&steps).all(|(a, s)| *a == s * n as isize) => {
+                (*size, *above) = (*size * n, steps);
+            }
+            _ => {
+                all.push((n, steps));
+                first = axis;
+            }
+        }
+    }
+    (all, first)
+}
+
+impl Grid {
+    /// The rows of views, of which the first `kept` axes are the rows, and how each view is read, if they had better go side by side, which
+    /// takes so many at least.
+    fn new<'a, T: Number>(
+        what: &str,
+        x: &[View<'a>],
+        kept: usize,
+        few: usize,
+    ) -> Result<Option<(Grid, Vec<Lines<'a, T>>)>> {
+        let shape = x[0].layout.shape();
+        let n: usize = shape[kept..].iter().product();
+        // Most rows do not, and short ones should not wait for more than a look at them.
+        let Some(last) = (0..kept).rev().find(|&axis| shape[axis] != 1) else { return Ok(None) };
+        let may = |step: isize| step == 1 || n <= SHORT && step == n as isize;
+        if shape.numel() == 0 || !x.iter().any(|x| may(x.layout.strides()[last])) {
+            return Ok(None);
+        }
+        let strides: Vec<&[isize]> = x.iter().map(|x| x.layout.strides()).collect();
+        let part = |axes: std::ops::Range<usize>| {
+            let strides: Vec<&[isize]> = strides.iter().map(|s| &s[axes.clone()]).collect();
+            joined(&shape[axes], &strides)
+        };
+        let (mut outer, from) = part(0..kept);
+        let (inner, _) = part(kept..shape.rank());
+        let (Some((columns, steps)), Some((_, down))) = (outer.pop(), inner.last()) else { return Ok(None) };
+        let both = || steps.iter().zip(down);
+        let upright = both().any(|(column, row)| *column == 1 && !matches!(row, 0 | 1));
+        let short = n <= SHORT && both().any(|(column, row)| *column == n as isize && *row == 1);
+        if columns < few || !(upright || short) {
+            return Ok(None);
+        }
+        let lines = x.iter().enumerate().map(|(k, x)| {
+            // Checks the type.
+            Stage::<T>::new(what, x)?;
+            let axes = |all: &[(usize, Vec<isize>)]| all.iter().map(|(n, s)| (*n, s[k])).collect();
+            Ok(Lines {
+                data: x.buffer,
+                own: T::slice(x.buffer),
+                first: x.layout.offset(),
+                outer: axes(&outer),
+                step: steps[k],
+                inner: axes(&inner),
+                next_soon: has_next_soon(columns, n),
+            })
+        });
+        let lines = lines.collect::<Result<_>>()?;
+        let matrices = outer.iter().map(|o| o.0).product();
+        Ok(Some((Grid { shape: shape.clone(), kept, from, matrices, columns, n, upright }, lines)))
+    }
+    /// A result with `width` numbers for each row, one after the other; or for each element, to lie as the rows do.
+    fn stripes(&self, width: Option<usize>) -> Matrices {
+        let (count, columns, n) = (self.matrices, self.columns, self.n);
+        match width {
+            None if self.upright => Matrices { count, rows: n, columns, width: WINDOW },
+            _ => {
+                let width = width.unwrap_or(n);
+                Matrices { count, rows: 1, columns: columns * width, width: WINDOW * width }
+            }
+        }
+    }
+    /// How a result for each element lies, if not row by row.
+    fn layout(&self) -> Result<Option<Layout>> {
+        if !self.upright {
+            return Ok(None);
+        }
+        let rank = self.shape.rank();
+        let order: Dims = (0..self.from).chain(self.kept..rank).chain(self.from..self.kept).collect();
+        let mut back = Dims::from_elem(0, rank);
+        order.iter().enumerate().for_each(|(i, &axis)| back[axis] = i);
+        let sizes: Dims = order.iter().map(|&axis| self.shape[axis]).collect();
+        Ok(Some(Layout::contiguous(Shape::new(&sizes)?).permute(&back)))
+    }
+    /// The rows of a stripe with so many numbers for each.
+    fn group(&self, stripe: Stripe, width: usize) -> Group {
+        let (column, some) = (stripe.column / width, stripe.width / width);
+        // The last window of many begins earlier: so all are whole.
+        let first = column.min(self.columns.saturating_sub(WINDOW));
+        Group { matrix: stripe.matrix, first, all: WINDOW.min(self.columns), skip: column - first, some }
+    }
+    /// A group by number.
+    fn numbered(&self, number: usize) -> Group {
+        let each = self.columns.div_ceil(WINDOW);
+        let column = number % each * WINDOW;
+        let width = WINDOW.min(self.columns - column);
+        self.group(Stripe { matrix: number / each, column, width }, 1)
+    }
+}
+
+/// Is there a next group, and are rows so short that what it reads stays in a second-level cache until then? (Of 6304 elements they are not: a weight's
+/// gradient of such rows took a tenth longer with what comes next fetched.)
+fn has_next_soon(columns: usize, n: usize) -> bool {
+    columns > WINDOW && n <= HELD
+}
+
+/// Some rows that go side by side.
+#[derive(Clone, Copy)]
+struct Group {
+    matrix: usize,
+    /// The first row that is read, and how many are.
+    first: usize,
+    all: usize,
+    /// Of these so many are others' at first, and so many are this group's.
+    skip: usize,
+    some: usize,
+}
+
+impl Group {
+    /// What is this group's of a window.
+    fn own<T>(self, window: &Window<T>) -> &[T] {
+        &window[self.skip..][..self.some]
+    }
+    /// Writes the next windows of a result for each element, the first `n` of these.
+    fn write<T: Copy>(self, isa: Isa, grid: &Grid, y: &[Window<T>], n: usize, stripes: &mut Stripes<'_, T>) {
+        if !grid.upright {
+            return stripes.row(|room| self.turned(isa, y, n, room));
+        }
+        for y in &y[..n] {
+            stripes.row(|room| {
+                if has_next_soon(grid.columns, grid.n) {
+                    // Where the next group's results go.
+                    prefetch_lines(room.place().wrapping_add(WINDOW), WINDOW);
+                }
+                room.copy(self.own(y));
+            });
+        }
+    }
+    /// Writes the first `n` windows row by row.
+    fn turned<T: Copy>(self, isa: Isa, y: &[Window<T>], n: usize, room: &mut Room<'_, T>) {
+        let done = transpose_short_rows::to_rows(isa, y, n, self.skip..self.skip + self.some, room);
+        for row in done..self.some {
+            room.extend(n, |i| y[i][self.skip + row]);
+        }
+    }
+}
+
+/// An operand, to be read in windows.
+struct Lines<'a, T> {
+    data: &'a HostData,
+    /// The elements themselves, if they need no conversion.
+    own: Option<&'a [T]>,
+    first: usize,
+    outer: Vec<Axis>,
+    /// From a row to the next.
+    step: isize,
+    inner: Vec<Axis>,
+    /// As [`has_next_soon`] says.
+    next_soon: bool,
+}
+
+impl<T: Number> Lines<'_, T> {
+    /// Is each row one element, repeated?
+    fn repeats(&self) -> bool {
+        self.inner.iter().all(|&(_, stride)| stride == 0)
+    }
+    /// Are windows read where they lie?
+    fn is_near(&self) -> bool {
+        self.own.is_some() && self.step == 1
+    }
+    /// Where elements of each row from number `start` on lie, from its first.
+    fn places(&self, start: usize, places: &mut [isize]) {
+        let Some((&(n, stride), outer)) = self.inner.split_last() else { return };
+        let (mut row, mut at) = (start / n, start % n);
+        let mut base = offset(outer, row);
+        for place in places {
+            if at == n {
+                (row, at) = (row + 1, 0);
+                base = offset(outer, row);
+            }
+            *place = base + at as isize * stride;
+            at += 1;
+        }
+    }
+    /// Where the first element of a group's first row lies.
+    fn base(&self, group: Group) -> isize {
+        self.first as isize + offset(&self.outer, group.matrix) + group.first as isize * self.step
+    }
+    /// The elements of a group's rows from number `start` on.
+    fn read(&self, isa: Isa, group: Group, start: usize, into: &mut [Window<T>]) {
+        let base = self.base(group);
+        let Some((&(n, stride), outer)) = self.inner.split_last() else { return };
+        let (mut row, mut at, mut done) = (start / n, start % n, 0);
+        while done < into.len() {
+            let some = (n - at).min(into.len() - done);
+            let place = (base + offset(outer, row) + at as isize * stride) as usize;
+            self.some(isa, group.all, place, stride, &mut into[done..done + some]);
+            (row, at, done) = (row + 1, 0, done + some);
+        }
+    }
+    /// Elements of `width` rows, of each the one at `place` and those that follow by a stride.
+    fn some(&self, isa: Isa, width: usize, place: usize, stride: isize, into: &mut [Window<T>]) {
+        if let Some(all) = self.own {
+            if self.step == 0 {
+                return dispatch(isa, Repeated { all, place, stride, into });
+            }
+            if self.step == 1 && width == WINDOW {
+                return dispatch(isa, Near { all, place, stride, next_soon: self.next_soon, into });
+            }
+            if stride == 1 {
+                let step = usize::try_from(self.step);
+                let first = step.map_or(0, |step| {
+                    transpose_short_rows::to_windows(isa, &all[place..], step, width, into)
+                });
+                if first < width {
+                    dispatch(isa, Turned { all, place, step: self.step, first, width, into });
+                }
+                return;
+            }
+        }
+        for (i, window) in into.iter_mut().enumerate() {
+            let at = place.wrapping_add_signed(stride * i as isize);
+            // A number that is converted, for all rows.
+            if self.step == 0 {
+                let mut one = [T::ZERO];
+                T::load(isa, self.data, at, 1, &mut one);
+                window.fill(one[0]);
+            } else {
+                T::load(isa, self.data, at, self.step, &mut window[..width]);
+            }
+        }
+    }
+}
+
+/// Windows that lie in memory as they are.
+struct Near<'a, T> {
+    all: &'a [T],
+    place: usize,
+    stride: isize,
+    next_soon: bool,
+    into: &'a mut [Window<T>],
+}
+
+impl<T: Copy> Kernel for Near<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        /// Windows that are fetched ahead. What is far apart the processor does not foresee.
+        const AHEAD: isize = 8;
+        let mut at = self.place;
+        for window in self.into {
+            let far = self.all.as_ptr().wrapping_add(at).wrapping_offset(AHEAD * self.stride);
+            for i in (0..size_of::<Window<T>>()).step_by(LINE) {
+                prefetch_l1(far.wrapping_byte_add(i));
+            }
+            if self.next_soon {
+                // The next group's window: rows may be so far apart that no more than a few of their lines have room in the first level.
+                prefetch_lines(self.all.as_ptr().wrapping_add(at + WINDOW), WINDOW);
+            }
+            window.copy_from_slice(&self.all[at..at + WINDOW]);
+            at = at.wrapping_add_signed(self.stride);
+        }
+    }
+}
+
+/// Windows of copies: all rows have the same element, as all columns have a row's mean.
+struct Repeated<'a, T> {
+    all: &'a [T],
+    place: usize,
+    stride: isize,
+    into: &'a mut [Window<T>],
+}
+
+impl<T: Copy> Kernel for Repeated<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let mut at = self.place;
+        for window in self.into {
+            *window = [self.all[at]; WINDOW];
+            at = at.wrapping_add_signed(self.stride);
+        }
+    }
+}
+
+/// Windows of rows whose elements lie one after the other, of those rows that are left: from the `first` on.
+struct Turned<'a, T> {
+    all: &'a [T],
+    place: usize,
+    step: isize,
+    first: usize,
+    width: usize,
+    into: &'a mut [Window<T>],
+}
+
+impl<T: Copy> Kernel for Turned<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for row in self.first..self.width {
+            let at = self.place.wrapping_add_signed(row as isize * self.step);
+            let elements = &self.all[at..at + self.into.len()];
+            for (window, &x) in self.into.iter_mut().zip(elements) {
+                window[row] = x;
+            }
+        }
+    }
+}
+
+/// Windows in memory that begins with a cache line.
+struct Windows<T>(HostVec<T>);
+
+impl<T: Element> Windows<T> {
+    /// # Errors
+    /// `OutOfMemory`.
+    fn new(count: usize) -> Result<Self> {
+        Ok(Windows(filled(if count > 0 { (count + 1) * WINDOW } else { 0 }, T::ZERO)?))
+    }
+    fn all(&self) -> &[Window<T>] {
+        self.0[self.before()..].as_chunks().0
+    }
+    fn all_mut(&mut self) -> &mut [Window<T>] {
+        let before = self.before();
+        self.0[before..].as_chunks_mut().0
+    }
+    fn before(&self) -> usize {
+        if self.0.is_empty() { 0 } else { self.0.as_ptr().align_offset(LINE).min(WINDOW) }
+    }
+}
+
+/// The lanes of folds of a block's `n` terms, joined in the first one, window by window.
+struct Halves<'a, C> {
+    f: Fold,
+    n: usize,
+    lanes: &'a mut [Window<C>],
+}
+
+impl<C: Float> LaneKernel for Halves<'_, C> {
+    type T = C;
+    const WIDE: bool = false;
+    #[inline(always)]
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+        let mut half = LANES / 2;
+        while half > 0 {
+            // Lanes that never had a term take no part.
+            let (left, right) = self.lanes.split_at_mut(half.min(self.lanes.len()));
+            for (a, b) in left.iter_mut().zip(&right[..half.min(self.n.saturating_sub(half))]) {
+                join::<C, M>(self.f, a, b);
+            }
+            half /= 2;
+        }
+    }
+}
+
+/// A window with the one to its right.
+#[inline(always)]
+fn join<C: Float, M: ReduceLanes<C>>(f: Fold, a: &mut Window<C>, b: &Window<C>) {
+    let mut c = 0;
+    while c < WINDOW {
+        two(f, M::load(&a[c..]), M::load(&b[c..])).store(&mut a[c..]);
+        c += M::WIDTH;
+    }
+}
+
+/// Two terms of a fold, as one.
+#[inline(always)]
+fn two<L: Lane>(f: Fold, a: L, b: L) -> L {
+    match f {
+        Fold::Sum => a + b,
+        Fold::Prod => a * b,
+        Fold::Max => a.max(b),
+        Fold::Min => a.min(b),
+    }
+}
+
+/// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
+fn joined_blocks<C: Float>(isa: Isa, f: Fold, blocks: &mut [Window<C>]) {
+    /// Two of them.
+    struct Two<'a, C>(Fold, &'a mut Window<C>, &'a Window<C>);
+    impl<C: Float> LaneKernel for Two<'_, C> {
+        type T = C;
+        const WIDE: bool = false;
+        #[inline(always)]
+        fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+            join::<C, M>(self.0, self.1, self.2);
+        }
+    }
+    if blocks.len() > 1 {
+        let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
+        joined_blocks(isa, f, left);
+        joined_blocks(isa, f, right);
+        run_lanes(isa, Two(f, &mut left[0], &right[0]));
+    }
+}

@@ -1,0 +1,116 @@
+//! Prefix sums and products of rows side by side.
+
+use super::{FEW, Grid, HELD, SHORT, Window, Windows};
+use crate::CpuDevice;
+use crate::lazy::buffer::View;
+use crate::reduce::block::Combine;
+use crate::reduce::rowwise::term_loop::WINDOW;
+use crate::reduce::source::Number;
+use crate::runtime::output::column_blocks::fresh_stripes;
+use crate::simd::isa::{Kernel, dispatch};
+use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
+use elinvar_core::{HostVec, Result};
+use elinvar_ops::backend::Placed;
+use std::marker::PhantomData;
+
+/// Numbers of a window that go together.
+const PART: usize = 16;
+/// Nanoseconds for an element.
+const NS: f64 = 0.3;
+
+/// The scans along the last axis, if the rows had better go side by side.
+pub(crate) fn scan<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &View<'_>,
+) -> Result<Option<Placed<HostVec<T>>>> {
+    let rank = x.layout.rank();
+    if rank == 0 {
+        return Ok(None);
+    }
+    let Some((grid, lines)) = Grid::new::<T>("a scan", std::slice::from_ref(x), rank - 1, FEW)? else {
+        return Ok(None);
+    };
+    if !grid.upright && lines[0].own.is_some() {
+        // Each of such short rows is a register of its own.
+        return Ok(None);
+    }
+    let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
+    let buffer = fresh_stripes(d, grid.stripes(None), NS, &|stripes| {
+        let mut held = Windows::new(n.min(HELD).next_multiple_of(SHORT))?;
+        while let Some(stripe) = stripes.next() {
+            let group = grid.group(stripe, width);
+            // The scanned last terms of the groups so far, and of the blocks.
+            let (mut carry, mut offset) = ([F::neutral(); WINDOW], [F::neutral(); WINDOW]);
+            for start in (0..n).step_by(HELD) {
+                let x = &mut held.all_mut()[..HELD.min(n - start)];
+                lines[0].read(d.isa(), group, start, x);
+                dispatch(
+                    d.isa(),
+                    Groups { x, start, carry: &mut carry, offset: &mut offset, f: PhantomData::<F> },
+                );
+                group.write(d.isa(), &grid, held.all(), HELD.min(n - start), stripes);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Some(Placed { buffer, layout: grid.layout()? }))
+}
+
+/// Elements from number `start` on, which begins a group, scanned in place.
+struct Groups<'a, T, F> {
+    x: &'a mut [Window<T>],
+    start: usize,
+    carry: &'a mut Window<T>,
+    offset: &'a mut Window<T>,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Groups<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let mut start = self.start;
+        for x in self.x.chunks_mut(SCAN_GROUP) {
+            let (is_first, has_offset) = (start.is_multiple_of(SCAN_BLOCK), start >= SCAN_BLOCK);
+            // Log-steps: what stands d places before is added, for d = 1, 2, 4, 8.
+            let mut d = 1;
+            while d < x.len() {
+                for i in (d..x.len()).rev() {
+                    let (before, after) = x.split_at_mut(i);
+                    join::<T, F>(&before[i - d], &mut after[0]);
+                }
+                d *= 2;
+            }
+            if is_first && has_offset {
+                join::<T, F>(self.offset, self.carry);
+                self.offset.copy_from_slice(self.carry);
+            }
+            // What changes nothing is left out.
+            if !is_first {
+                for x in x.iter_mut() {
+                    join::<T, F>(self.carry, x);
+                }
+            }
+            self.carry.copy_from_slice(x.last().expect("groups are not empty"));
+            if has_offset {
+                for x in x.iter_mut() {
+                    join::<T, F>(self.offset, x);
+                }
+            }
+            start += x.len();
+        }
+    }
+}
+
+/// What stands on the left joins a window: part by part, each in registers. (Of windows in memory the compiler does not see that they are
+/// apart.)
+#[inline(always)]
+fn join<T: Copy, F: Combine<T>>(left: &Window<T>, x: &mut Window<T>) {
+    for (left, x) in left.as_chunks::<PART>().0.iter().zip(x.as_chunks_mut::<PART>().0) {
+        let mut both = *x;
+        for l in 0..PART {
+            both[l] = F::two(left[l], both[l]);
+        }
+        *x = both;
+    }
+}

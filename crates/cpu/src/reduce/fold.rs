@@ -1,0 +1,127 @@
+//! Folds along axes, in the canonical order.
+//!
+//! Three ways through memory, and one order: rows that lie one after the other go through vectors as they are; where
+//! neighbours in memory belong to different rows (a sum over the columns of a matrix), many rows are folded side by side
+//! ([`columns`]); any other row is copied into a buffer, block by block.
+
+use super::block::{self, Combine};
+use super::columns;
+use super::source::{Number, Stage};
+use crate::CpuDevice;
+use crate::elementwise::convert::{store, stored};
+use crate::elementwise::operand::misuse;
+use crate::lazy::buffer::View;
+use crate::runtime::memory::filled;
+use crate::runtime::parallel::{pieces, try_pieces};
+use elinvar_core::order::BLOCK;
+use elinvar_core::{DType, HostData, HostVec, Result};
+use elinvar_ops::fold::{Max, Min, Prod, Sum};
+
+/// Nanoseconds for a term: what memory takes.
+const NS: f64 = 0.2;
+
+/// A function for each way of combining the elements of each row (the view's first `kept` axes stay), so that a program has what it
+/// calls: one for all ways was a quarter of a megabyte.
+macro_rules! ways {
+    ($($name:ident $F:ty: $($int:ident $($dtype:ident)|*),*;)*) => {$(
+        pub(crate) fn $name(d: &CpuDevice, x: &View<'_>, kept: usize, to: DType) -> Result<HostData> {
+            match x.buffer.dtype() {
+                DType::F32 | DType::F16 | DType::BF16 => stored(d, view::<f32, $F>(d, x, kept)?, to),
+                DType::F64 => store(view::<f64, $F>(d, x, kept)?, to),
+                $($(DType::$dtype)|* => store(view::<$int, $F>(d, x, kept)?, to),)*
+                #[allow(unreachable_patterns, reason = "some ways are for all types")]
+                other => Err(misuse("a fold", other)),
+            }
+        }
+    )*};
+}
+ways! {
+    float_sum Sum: ;
+    sum Sum: i64 I64 | I32 | U8 | Bool;
+    prod Prod: i64 I64 | I32 | U8 | Bool;
+    max Max: i64 I64, i32 I32, u8 U8, bool Bool;
+    min Min: i64 I64, i32 I32, u8 U8, bool Bool;
+}
+
+/// The fold of each row of a view.
+fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, kept: usize) -> Result<HostVec<T>> {
+    let dims = x.layout.shape().dims();
+    let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
+    if rows == 0 || n == 0 {
+        return filled(rows, F::start());
+    }
+    if let Some(y) = columns::fold::<T, F>(d, "a fold", x, kept)? {
+        return Ok(y);
+    }
+    let mut out = filled(rows, F::start())?;
+    by_rows::<T, F>(d, &Stage::new("a fold", x)?, n, &mut out)?;
+    Ok(out)
+}
+
+fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, out: &mut [T]) -> Result<()> {
+    let (blocks, far) = (n.div_ceil(BLOCK), x.is_read_in_place());
+    if blocks > 1 && out.len() < 4 * d.threads() {
+        // Few long rows: threads share the blocks of each.
+        let mut all = filled(blocks, F::start())?;
+        for (row, out) in out.iter_mut().enumerate() {
+            pieces(d, &mut all, 16, BLOCK as f64 * NS, &|first, part| {
+                let mut buffer = [F::start(); BLOCK];
+                for (b, y) in part.iter_mut().enumerate() {
+                    let start = (first + b) * BLOCK;
+                    *y = block::<T, F>(d, x, row * n + start, BLOCK.min(n - start), far, &mut buffer);
+                }
+            });
+            *out = block::join::<T, F>(&all);
+        }
+        return Ok(());
+    }
+    // Short rows are read several at a time.
+    let group = (BLOCK / n).max(1);
+    let piece = group * (64 * BLOCK / (group * n)).max(1);
+    try_pieces(d, out, piece, n as f64 * NS, &|first, part| {
+        let mut buffer = [F::start(); BLOCK];
+        if blocks == 1 {
+            for (i, part) in part.chunks_mut(group).enumerate() {
+                let len = part.len() * n;
+                if let Some((halves, at)) = x.stored((first + i * group) * n, len)
+                    && F::rows_of_halves(d.isa(), halves, at, n, part)
+                {
+                    continue;
+                }
+                let terms = x.block(d.isa(), (first + i * group) * n, len, len, &mut buffer);
+                F::rows(d.isa(), terms, n, far, part);
+            }
+            return Ok(());
+        }
+        let mut all = filled(blocks, F::start())?;
+        for (i, out) in part.iter_mut().enumerate() {
+            for (b, y) in all.iter_mut().enumerate() {
+                let start = b * BLOCK;
+                *y = block::<T, F>(d, x, (first + i) * n + start, BLOCK.min(n - start), far, &mut buffer);
+            }
+            *out = block::join::<T, F>(&all);
+        }
+        Ok(())
+    })
+}
+
+/// The fold of a block of `len` terms from `start` on.
+fn block<T: Number, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &Stage<'_, T>,
+    start: usize,
+    len: usize,
+    far: bool,
+    buffer: &mut [T; BLOCK],
+) -> T {
+    block::lying::<T, F>(d.isa(), x, start, len, far).unwrap_or_else(|| {
+        let mut folded = [F::start()];
+        if let Some((halves, at)) = x.stored(start, len)
+            && F::rows_of_halves(d.isa(), halves, at, len, &mut folded)
+        {
+            return folded[0];
+        }
+        x.read(d.isa(), start, &mut buffer[..len]);
+        F::block(d.isa(), &buffer[..len], far)
+    })
+}

@@ -1,0 +1,29 @@
+//! Work along axes: folds, scans, row-wise formulas, sorting.
+//!
+//! Rows are the last axes of a view, taken together in row-major order; their elements come through
+//! [`source::Stage`] in contiguous blocks, whatever the strides.
+
+mod arg_fold;
+pub(crate) mod block;
+mod columns;
+mod ctc;
+pub(crate) mod float;
+mod fold;
+mod kernels;
+mod rowwise;
+mod scan;
+pub(crate) mod source;
+
+pub(crate) use arg_fold::arg_fold;
+pub(crate) use ctc::{lattice, lattice_grad};
+pub(crate) use fold::{float_sum, max, min, prod, sum};
+pub(crate) use rowwise::rows;
+pub(crate) use rowwise::with_column_sums::rows_and_columns;
+pub(crate) use scan::scan;
+
+use elinvar_core::{DType, Error};
+
+/// Work on floats that was asked for in another type.
+pub(crate) fn not_float(what: &str, dtype: DType) -> Error {
+    Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
+}

@@ -1,0 +1,245 @@
+//! Prefix sums and products along the last axis: groups of 16 by log-steps, carried through blocks of 1024.
+
+use super::block::Combine;
+use super::columns;
+use super::source::{Number, either, turned};
+use crate::CpuDevice;
+use crate::elementwise::convert::{store, stored};
+use crate::lazy::buffer::View;
+use crate::runtime::memory::filled;
+use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::uninit::{Room, Windows};
+use crate::runtime::parallel::pieces;
+use crate::simd::isa::{Kernel, dispatch};
+use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
+use elinvar_core::{DType, HostData, HostVec, Result};
+use elinvar_ops::backend::{Placed, Scan};
+use elinvar_ops::fold::{Prod, Sum};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// Prefix sums or products along the last axis.
+pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
+    match (x.buffer.dtype(), f) {
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => halves::<Sum>(d, x, to),
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => halves::<Prod>(d, x, to),
+        (DType::F64, Scan::Sum) => own::<f64, Sum>(d, x, to),
+        (DType::F64, Scan::Prod) => own::<f64, Prod>(d, x, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => own::<i64, Sum>(d, x, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Prod) => own::<i64, Prod>(d, x, to),
+    }
+}
+
+/// Of f32 and what is computed in it.
+fn halves<F: Combine<f32>>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
+    let Placed { buffer, layout } = placed::<f32, F>(d, x)?;
+    Ok(Placed { buffer: stored(d, buffer, to)?, layout })
+}
+
+/// Of types that are stored as they are computed.
+fn own<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
+    let Placed { buffer, layout } = placed::<T, F>(d, x)?;
+    Ok(Placed { buffer: store(buffer, to)?, layout })
+}
+
+fn placed<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Placed<HostVec<T>>> {
+    match columns::scan::<T, F>(d, x)? {
+        Some(y) => Ok(y),
+        None => one_by_one::<T, F>(d, x).map(Placed::from),
+    }
+}
+
+fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<HostVec<T>> {
+    let n = x.shape().last().copied().unwrap_or(1);
+    let len = x.shape().numel();
+    if len == 0 {
+        return Ok(HostVec::new());
+    }
+    let copy = turned::<T>(d, "a scan", x)?;
+    let stage = either::<T>("a scan", x, &copy)?;
+    let isa = d.isa();
+    if n >= 32 * SCAN_BLOCK && len / n < 2 * d.threads() && d.threads() > 1 {
+        let mut y = filled(len, F::start())?;
+        // Few long rows: threads share the blocks, whose offsets are one short chain.
+        for (r, row) in y.chunks_mut(n).enumerate() {
+            pieces(d, row, 8 * SCAN_BLOCK, 1.0, &|start, part| {
+                stage.read(isa, r * n + start, part);
+                for block in part.chunks_mut(SCAN_BLOCK) {
+                    dispatch(isa, Rows { x: block, n: SCAN_BLOCK, f: PhantomData::<F> });
+                }
+            });
+            let mut offsets = filled(n.div_ceil(SCAN_BLOCK), F::start())?;
+            let mut last: Option<T> = None;
+            for (offset, block) in offsets.iter_mut().zip(row.chunks(SCAN_BLOCK)) {
+                let end = block[block.len() - 1];
+                // The first block has no offset; its place is not read.
+                *offset = last.unwrap_or(end);
+                last = Some(last.map_or(end, |o| F::two(o, end)));
+            }
+            pieces(d, row, 8 * SCAN_BLOCK, 0.5, &|start, part| {
+                for (b, block) in part.chunks_mut(SCAN_BLOCK).enumerate() {
+                    let b = start / SCAN_BLOCK + b;
+                    if b > 0 {
+                        dispatch(isa, Offset { x: block, by: offsets[b], f: PhantomData::<F> });
+                    }
+                }
+            });
+        }
+        return Ok(y);
+    }
+    let rows = (4 * SCAN_BLOCK / n).max(1);
+    fresh_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
+        while room.left() > 0 {
+            let some = (rows * n).min(room.left());
+            if n <= SCAN_GROUP && stage.lies(start, some) {
+                let x = stage.block(isa, start, some, some, &mut []);
+                dispatch(isa, Short { x, n, room, f: PhantomData::<F> });
+                start += some;
+                continue;
+            }
+            let x = if stage.lies(start, some) {
+                room.copied(stage.block(isa, start, some, some, &mut []))
+            } else {
+                let x = room.zeroed(some, F::start());
+                stage.read(isa, start, x);
+                x
+            };
+            dispatch(isa, Rows { x, n, f: PhantomData::<F> });
+            start += some;
+        }
+        Ok(())
+    })
+}
+
+/// Every row of `n` elements, scanned in place.
+struct Rows<'a, T, F> {
+    x: &'a mut [T],
+    n: usize,
+    f: PhantomData<F>,
+}
+
+impl<T: Number, F: Combine<T>> Kernel for Rows<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for row in self.x.chunks_mut(self.n) {
+            // Integers give the same in any order, and one after the other takes fewer steps: a group of 16 is four registers of AVX2.
+            if const { matches!(T::DTYPE, DType::I64) } {
+                let mut all = F::neutral();
+                for v in row {
+                    all = F::two(all, *v);
+                    *v = all;
+                }
+                continue;
+            }
+            let mut offset: Option<T> = None;
+            for block in row.chunks_mut(SCAN_BLOCK) {
+                let mut carry = F::neutral();
+                let (groups, rest) = block.as_chunks_mut::<SCAN_GROUP>();
+                for group in groups {
+                    let mut x = steps::<T, F>(*group);
+                    x.iter_mut().for_each(|v| *v = F::two(carry, *v));
+                    carry = x[SCAN_GROUP - 1];
+                    if let Some(o) = offset {
+                        x.iter_mut().for_each(|v| *v = F::two(o, *v));
+                    }
+                    *group = x;
+                }
+                let mut d = 1;
+                while d < rest.len() {
+                    for i in (d..rest.len()).rev() {
+                        rest[i] = F::two(rest[i - d], rest[i]);
+                    }
+                    d *= 2;
+                }
+                for v in rest {
+                    *v = F::two(carry, *v);
+                    if let Some(o) = offset {
+                        *v = F::two(o, *v);
+                    }
+                }
+                offset = block.last().copied();
+            }
+        }
+    }
+}
+
+/// Every row of `n` elements, no more than a group: a register of each, which reaches into the next ones. What is scanned of those is written
+/// over by theirs. (Side by side, rows of ten were turned and turned back, which was most of the time.)
+struct Short<'a, 'r, T, F> {
+    x: &'a [T],
+    n: usize,
+    room: &'a mut Room<'r, T>,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Short<'_, '_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Short { x, n, room, f } = self;
+        room.heads::<SCAN_GROUP>(x.len() / n, n, &OfShort { x, n, f });
+    }
+}
+
+/// A group that begins with a row, by number.
+struct OfShort<'a, T, F> {
+    x: &'a [T],
+    n: usize,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Windows<T, SCAN_GROUP> for OfShort<'_, T, F> {
+    #[inline(always)]
+    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; SCAN_GROUP]) {
+        let x = &self.x[number * self.n..];
+        let group = match x.first_chunk() {
+            Some(group) => *group,
+            None => {
+                let mut group = [F::neutral(); SCAN_GROUP];
+                group[..x.len()].copy_from_slice(x);
+                group
+            }
+        };
+        y.write_copy_of_slice(&steps::<T, F>(group));
+    }
+}
+
+/// A group by log-steps: what stands d places before is added, for d = 1, 2, 4, 8.
+#[inline(always)]
+fn steps<T: Copy, F: Combine<T>>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
+    let x = step::<T, F, 1>(x);
+    let x = step::<T, F, 2>(x);
+    let x = step::<T, F, 4>(x);
+    step::<T, F, 8>(x)
+}
+
+/// The first `D` get what changes nothing, so that all are one vector, shifted and added.
+#[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become a register")]
+#[inline(always)]
+fn step<T: Copy, F: Combine<T>, const D: usize>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
+    let mut before = [F::neutral(); SCAN_GROUP];
+    before[D..].copy_from_slice(&x[..SCAN_GROUP - D]);
+    let mut y = x;
+    for i in 0..SCAN_GROUP {
+        y[i] = F::two(before[i], x[i]);
+    }
+    y
+}
+
+/// Each element, with the offset of earlier blocks on its left.
+struct Offset<'a, T, F> {
+    x: &'a mut [T],
+    by: T,
+    f: PhantomData<F>,
+}
+
+impl<T: Copy, F: Combine<T>> Kernel for Offset<'_, T, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for x in self.x {
+            *x = F::two(self.by, *x);
+        }
+    }
+}

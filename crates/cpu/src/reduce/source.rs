@@ -1,0 +1,402 @@
+//! Elements of a view in row-major order, in contiguous blocks, whatever the strides and the type they are stored in.
+//!
+//! Nothing here depends on a formula: kernels see contiguous blocks of the type in which they compute. A block that lies
+//! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
+
+#[cfg(target_arch = "x86_64")]
+use super::kernels::f16_sums;
+use crate::CpuDevice;
+use crate::elementwise::convert;
+use crate::lazy::buffer::View;
+use crate::runtime::memory::{Held, filled};
+use crate::runtime::output::uninit::Room;
+use crate::runtime::parallel::pieces;
+use crate::simd::isa::{Isa, Kernel, dispatch};
+use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+
+/// A type in which is computed, and how it is read from storage.
+pub(crate) trait Number: Element {
+    /// Can elements of this type be read as this number, exactly?
+    fn reads(from: DType) -> bool;
+    /// The elements at `at`, `at + stride`, ... of storage that [`Number::reads`] accepts.
+    fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [Self]);
+    /// Adds the halves from `base + place` on to as many sums, for each of these places; or says that it does not.
+    fn add_halves(
+        _isa: Isa,
+        _data: &HostData,
+        _base: usize,
+        _places: impl Iterator<Item = isize> + Clone,
+        _sums: &mut [Self],
+    ) -> bool {
+        false
+    }
+    /// The sums of rows of `n` halves from `at` on, at most a block, one after the other; or says that it does not.
+    fn sum_halves(_isa: Isa, _data: &HostData, _at: usize, _n: usize, _sums: &mut [Self]) -> bool {
+        false
+    }
+}
+
+/// Element `i` of a run.
+#[inline(always)]
+fn place(at: usize, stride: isize, i: usize) -> usize {
+    at.wrapping_add_signed(stride * i as isize)
+}
+
+#[inline(always)]
+fn run<S: Copy, T>(v: &[S], at: usize, stride: isize, out: &mut [T], f: impl Fn(S) -> T) {
+    match stride {
+        1 => {
+            let v = &v[at..at + out.len()];
+            out.iter_mut().zip(v).for_each(|(o, &x)| *o = f(x));
+        }
+        0 => {
+            let Some(&x) = v.get(at) else { return };
+            out.iter_mut().for_each(|o| *o = f(x));
+        }
+        _ => out.iter_mut().enumerate().for_each(|(i, o)| *o = f(v[place(at, stride, i)])),
+    }
+}
+
+/// Truth values as numbers, in vector code: marks of classes are as many as logits.
+struct Truths<'a>(&'a [bool], &'a mut [f32]);
+
+impl Kernel for Truths<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for (y, &x) in self.1.iter_mut().zip(self.0) {
+            *y = f32::from(u8::from(x));
+        }
+    }
+}
+
+impl Number for f32 {
+    fn reads(from: DType) -> bool {
+        matches!(from, DType::F32 | DType::F16 | DType::BF16 | DType::Bool)
+    }
+    fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [f32]) {
+        match data {
+            HostData::F32(v) => run(v, at, stride, out, |x| x),
+            HostData::F16(v) if stride == 1 => {
+                convert::from_f16(isa, &v[at..at + out.len()], &mut Room::over(out));
+            }
+            HostData::BF16(v) if stride == 1 => {
+                convert::from_bf16(isa, &v[at..at + out.len()], &mut Room::over(out));
+            }
+            HostData::Bool(v) if stride == 1 => dispatch(isa, Truths(&v[at..at + out.len()], out)),
+            HostData::F16(v) => run(v, at, stride, out, f16::to_f32),
+            HostData::BF16(v) => run(v, at, stride, out, bf16::to_f32),
+            HostData::Bool(v) => run(v, at, stride, out, |x| f32::from(u8::from(x))),
+            HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
+                unreachable!("checked when the view was staged")
+            }
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    fn add_halves(
+        isa: Isa,
+        data: &HostData,
+        base: usize,
+        places: impl Iterator<Item = isize> + Clone,
+        sums: &mut [f32],
+    ) -> bool {
+        match data {
+            HostData::F16(v) => f16_sums::add(isa, v, base, places, sums),
+            HostData::BF16(v) => f16_sums::add(isa, v, base, places, sums),
+            _ => false,
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    fn sum_halves(isa: Isa, data: &HostData, at: usize, n: usize, sums: &mut [f32]) -> bool {
+        let end = at + n * sums.len();
+        match data {
+            HostData::F16(v) => f16_sums::sum_rows(isa, &v[at..end], n, sums),
+            HostData::BF16(v) => f16_sums::sum_rows(isa, &v[at..end], n, sums),
+            _ => false,
+        }
+    }
+}
+
+impl Number for f64 {
+    fn reads(from: DType) -> bool {
+        matches!(from, DType::F64 | DType::Bool)
+    }
+    fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [f64]) {
+        match data {
+            HostData::F64(v) => run(v, at, stride, out, |x| x),
+            HostData::Bool(v) => run(v, at, stride, out, |x| f64::from(u8::from(x))),
+            HostData::F32(_)
+            | HostData::F16(_)
+            | HostData::BF16(_)
+            | HostData::I64(_)
+            | HostData::I32(_)
+            | HostData::U8(_) => unreachable!("checked when the view was staged"),
+        }
+    }
+}
+
+impl Number for i64 {
+    fn reads(from: DType) -> bool {
+        !from.is_float()
+    }
+    fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [i64]) {
+        match data {
+            HostData::I64(v) => run(v, at, stride, out, |x| x),
+            HostData::I32(v) => run(v, at, stride, out, i64::from),
+            HostData::U8(v) => run(v, at, stride, out, i64::from),
+            HostData::Bool(v) => run(v, at, stride, out, i64::from),
+            HostData::F32(_) | HostData::F64(_) | HostData::F16(_) | HostData::BF16(_) => {
+                unreachable!("checked when the view was staged")
+            }
+        }
+    }
+}
+
+/// Types that are read from their own storage alone.
+macro_rules! own {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn reads(from: DType) -> bool {
+                from == <$t>::DTYPE
+            }
+            fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [$t]) {
+                match <$t>::slice(data) {
+                    Some(v) => run(v, at, stride, out, |x| x),
+                    None => unreachable!("checked when the view was staged"),
+                }
+            }
+        }
+    )*};
+}
+own!(i32, u8, bool, f16, bf16);
+
+/// A size and a stride.
+pub(crate) type Axis = (usize, isize);
+
+/// Axes without those of size 1, and with neighbours joined that lie in memory as one.
+pub(crate) fn joined(sizes: &[usize], strides: &[isize]) -> Vec<Axis> {
+    let mut all: Vec<Axis> = Vec::with_capacity(sizes.len());
+    for (&n, &s) in sizes.iter().zip(strides).filter(|(n, _)| **n != 1) {
+        match all.last_mut() {
+            Some(outer) if outer.1 == s * n as isize => *outer = (outer.0 * n, s),
+            _ => all.push((n, s)),
+        }
+    }
+    all
+}
+
+/// Where element `flat` of the axes lies, from the first; row-major.
+pub(crate) fn offset(axes: &[Axis], mut flat: usize) -> isize {
+    let mut at = 0;
+    for &(n, s) in axes.iter().rev() {
+        at += (flat % n) as isize * s;
+        flat /= n;
+    }
+    at
+}
+
+/// A view, to be read in blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage<'a, T> {
+    data: &'a HostData,
+    /// The elements themselves, if they need no conversion.
+    own: Option<&'a [T]>,
+    first: usize,
+    /// All axes but the last.
+    outer: Vec<Axis>,
+    /// The last axis.
+    inner: Axis,
+}
+
+impl<'a, T: Number> Stage<'a, T> {
+    /// A view to be read as `T`.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` if its elements are no such numbers: the op should have converted them.
+    pub fn new(what: &str, x: &View<'a>) -> Result<Self> {
+        let dtype = x.buffer.dtype();
+        if !T::reads(dtype) {
+            return Err(Error::dtype(format!(
+                "cpu: {what} of {dtype} cannot be computed in {}; the op should have converted it first",
+                T::DTYPE
+            )));
+        }
+        let mut outer = joined(x.layout.shape(), x.layout.strides());
+        let inner = outer.pop().unwrap_or((1, 1));
+        Ok(Stage { data: x.buffer, own: T::slice(x.buffer), first: x.layout.offset(), outer, inner })
+    }
+    /// Elements in row-major order, from the first to the last.
+    pub fn whole(data: &'a HostData) -> Self {
+        Stage { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
+    }
+    /// The name of the one element that all of these `len` from `start` on are, if they are known to be one.
+    pub fn number(&self, start: usize, len: usize) -> Option<usize> {
+        let (n, stride) = self.inner;
+        (stride == 0 && start % n.max(1) + len <= n).then(|| start / n.max(1))
+    }
+    /// How often an element is repeated, if it is.
+    pub fn run(&self) -> Option<usize> {
+        (self.inner.1 == 0).then_some(self.inner.0)
+    }
+    /// Is each row of `n` elements the same one?
+    pub fn is_one_row(&self, n: usize) -> bool {
+        self.inner == (n, 1) && self.outer.iter().all(|&(_, stride)| stride == 0)
+    }
+    /// Are rows read where they lie?
+    pub fn is_read_in_place(&self) -> bool {
+        self.own.is_some() && self.inner.1 == 1
+    }
+    /// How many elements from `start` on lie one after the other; all of those that are copied anyway.
+    pub fn stretch(&self, start: usize) -> usize {
+        let (n, stride) = self.inner;
+        if self.own.is_some() && stride == 1 { n - start % n.max(1) } else { usize::MAX }
+    }
+    /// Do stretches begin at multiples of `size` elements of a row of `n`?
+    pub fn is_even(&self, n: usize, size: usize) -> bool {
+        let (len, _) = self.inner;
+        len >= n || len.is_multiple_of(size) || self.stretch(0) > len
+    }
+    /// The elements `start..start + len`, and what stands behind them up to `padded`, if they lie so in memory.
+    pub fn padded(&self, start: usize, len: usize, padded: usize) -> Option<&'a [T]> {
+        let (n, stride) = self.inner;
+        let (row, at) = (start / n.max(1), start % n.max(1));
+        if stride != 1 || at + len > n {
+            return None;
+        }
+        let base = self.first.wrapping_add_signed(offset(&self.outer, row));
+        self.own?.get(base + at..base + at + padded)
+    }
+    /// Where the elements `start..start + len` lie in their storage, whatever their type, if they do one after the other.
+    pub fn stored(&self, start: usize, len: usize) -> Option<(&'a HostData, usize)> {
+        let (n, stride) = self.inner;
+        let (row, at) = (start / n.max(1), start % n.max(1));
+        let base = self.first.wrapping_add_signed(offset(&self.outer, row));
+        (stride == 1 && at + len <= n).then_some((self.data, base + at))
+    }
+    /// The elements `start..start + len` as parts that lie in memory, each with its elements one after the other, if there are at
+    /// most `N`; the others are empty.
+    pub fn parts<const N: usize>(&self, mut start: usize, len: usize) -> Option<[&'a [T]; N]> {
+        let end = start + len;
+        let mut parts: [&[T]; N] = [&[]; N];
+        for part in &mut parts {
+            if start == end {
+                break;
+            }
+            let some = self.stretch(start).min(end - start);
+            *part = self.padded(start, some, some)?;
+            start += some;
+        }
+        (start == end).then_some(parts)
+    }
+    /// Does [`Stage::block`] borrow these elements, so that it needs no buffer?
+    pub fn lies(&self, start: usize, len: usize) -> bool {
+        let (n, stride) = self.inner;
+        self.own.is_some() && stride == 1 && start % n.max(1) + len <= n
+    }
+    /// Are rows of `n` elements, in groups of `rows`, where they lie: the elements of each one after the other, and the rows of a group
+    /// equally far apart?
+    pub fn lies_in_rows(&self, rows: usize, n: usize) -> bool {
+        let (len, stride) = self.inner;
+        let each = || self.outer.last().is_some_and(|&(m, apart)| apart >= 0 && m.is_multiple_of(rows));
+        self.own.is_some() && stride == 1 && (len.is_multiple_of(rows * n) || len == n && each())
+    }
+    /// Such rows from the one on that element `start` begins, and all that lies behind; and how far apart those of its group are.
+    ///
+    /// # Panics
+    /// If rows do not lie so.
+    pub fn rows(&self, start: usize, rows: usize, n: usize) -> (&'a [T], usize) {
+        assert!(self.lies_in_rows(rows, n), "rows that lie as they are read");
+        let len = self.inner.0;
+        let base = self.first.wrapping_add_signed(offset(&self.outer, start / len)) + start % len;
+        let apart = match self.outer.last() {
+            Some(&(_, apart)) if !len.is_multiple_of(rows * n) => apart as usize,
+            _ => n,
+        };
+        (&self.own.expect("they need no conversion")[base..], apart)
+    }
+    /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
+    /// for `padded` elements.
+    pub fn block<'b>(&self, isa: Isa, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]
+    where
+        'a: 'b,
+    {
+        if let Some(all) = self.padded(start, len, padded) {
+            return all;
+        }
+        self.read(isa, start, &mut buffer[..len]);
+        &buffer[..padded]
+    }
+    /// Copies the elements from `start` on.
+    pub fn read(&self, isa: Isa, start: usize, out: &mut [T]) {
+        let (n, stride) = self.inner;
+        let (mut row, mut at) = (start / n.max(1), start % n.max(1));
+        let mut done = 0;
+        while done < out.len() {
+            let base = self.first.wrapping_add_signed(offset(&self.outer, row));
+            let some = (n - at).min(out.len() - done);
+            T::load(isa, self.data, place(base, stride, at), stride, &mut out[done..done + some]);
+            (row, at, done) = (row + 1, 0, done + some);
+        }
+    }
+}
+
+/// The elements of a view in row-major order, copied, if its neighbours in memory belong to different rows; such rows would
+/// otherwise be read one element per cache line.
+///
+/// # Errors
+/// `DTypeMismatch` as for [`Stage::new`]; `OutOfMemory`.
+pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<Held>> {
+    /// Elements of a side of a tile: a cache line of f32.
+    const SIDE: usize = 16;
+    /// Elements that a thread takes at once: of rows of ten, a tile is less than what it takes to hand it out.
+    const PIECE: usize = 1 << 13;
+    let stage = Stage::<T>::new(what, x)?;
+    let (n, step) = stage.inner;
+    let Some((&(columns, 1), outer)) = stage.outer.split_last() else { return Ok(None) };
+    // An element that is repeated along the row (a channel's weight) needs no copy either.
+    if matches!(step, 0 | 1) || columns < SIDE / 2 || x.shape().numel() == 0 {
+        return Ok(None);
+    }
+    let mut y = filled(x.shape().numel(), T::ZERO)?;
+    let piece = SIDE * n * (PIECE / (SIDE * n)).max(1);
+    pieces(d, &mut y, piece, 1.0, &|start, part| {
+        let mut done = 0;
+        while done < part.len() {
+            let (row, column) = ((start + done) / n / columns, (start + done) / n % columns);
+            let width = SIDE.min(columns - column).min((part.len() - done) / n);
+            let base = stage.first.wrapping_add_signed(offset(outer, row)) + column;
+            for i in (0..n).step_by(SIDE) {
+                let mut tile = [[T::ZERO; SIDE]; SIDE];
+                let some = SIDE.min(n - i);
+                for (k, tile) in tile[..some].iter_mut().enumerate() {
+                    let (at, tile) = (place(base, step, i + k), &mut tile[..width]);
+                    match stage.own {
+                        Some(own) => tile.copy_from_slice(&own[at..at + width]),
+                        None => T::load(d.isa(), stage.data, at, 1, tile),
+                    }
+                }
+                for c in 0..width {
+                    let y = &mut part[done + c * n + i..][..some];
+                    y.iter_mut().zip(&tile).for_each(|(y, tile)| *y = tile[c]);
+                }
+            }
+            done += width * n;
+        }
+    });
+    Ok(Some(Held::new(T::wrap(y))))
+}
+
+/// A view to be read as `T`: its copy, if there is one.
+///
+/// # Errors
+/// As for [`Stage::new`].
+pub(crate) fn either<'a, T: Number>(
+    what: &str,
+    x: &View<'a>,
+    copy: &'a Option<Held>,
+) -> Result<Stage<'a, T>> {
+    match copy {
+        Some(copy) => Ok(Stage::whole(copy)),
+        None => Stage::new(what, x),
+    }
+}

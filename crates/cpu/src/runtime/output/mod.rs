@@ -1,0 +1,6 @@
+//! Uninitialised output, cut into parts that threads write: contiguous ones, blocks of columns, strided rows.
+
+pub(crate) mod column_blocks;
+pub(crate) mod parallel_fill;
+pub(crate) mod strided_rows;
+pub(crate) mod uninit;

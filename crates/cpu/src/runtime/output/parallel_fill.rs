@@ -1,0 +1,312 @@
+//! Uninitialised output that threads fill: allocated once, cut into contiguous parts, each written by one thread.
+//!
+//! How it can be wrong: by a part that is not written whole. Each [`Room`] counts what was written, and is looked at before the vector is made.
+
+use super::uninit::{BLOCK, Room};
+use crate::CpuDevice;
+use crate::runtime::memory::with_capacity;
+use crate::runtime::parallel::{try_pieces, try_tasks};
+use crate::runtime::thread_pool::{SMALL, WORTH};
+use crate::simd::LINE;
+use elinvar_core::{Element, HostVec, Result};
+use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
+use std::time::Instant;
+
+/// Elements that are made alone to see how long one takes.
+const PROBE: usize = 2048;
+/// Elements that are worth several threads whatever is done to them: copying so many takes four microseconds.
+const MANY: usize = 1 << 15;
+/// Nanoseconds that an element takes at least.
+const LEAST: f64 = 0.12;
+/// Sizes of the pieces that many elements are cut into.
+const PIECES: RangeInclusive<usize> = 1 << 13..=1 << 17;
+
+/// Lets `f` fill all of the slots.
+fn fill<T: Copy>(slots: &mut [MaybeUninit<T>], f: impl FnOnce(&mut Room<'_, T>) -> Result<()>) -> Result<()> {
+    let mut room = Room::new(slots);
+    f(&mut room)?;
+    room.assert_full();
+    Ok(())
+}
+
+/// Memory to be written once.
+struct Fresh<T> {
+    v: HostVec<T>,
+    len: usize,
+}
+
+impl<T: Element> Fresh<T> {
+    /// # Errors
+    /// `OutOfMemory`.
+    fn new(len: usize) -> Result<Self> {
+        Ok(Fresh { v: with_capacity(len)?, len })
+    }
+    /// All slots, each to be in one room.
+    fn slots(&mut self) -> &mut [MaybeUninit<T>] {
+        &mut self.v.spare_capacity_mut()[..self.len]
+    }
+    /// The vector.
+    ///
+    /// # Safety
+    /// Each of the slots was in a room that was found full. None is counted: a line of counts that goes from core to core took
+    /// as long as adding some thousand elements.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    unsafe fn finish(mut self) -> HostVec<T> {
+        // SAFETY: as above.
+        unsafe { self.v.set_len(self.len) };
+        self.v
+    }
+}
+
+/// What is known of how long elements take to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// As long as it takes to read and write them.
+    Light,
+    /// Nothing: some are made to see.
+    Unknown,
+}
+
+/// How a result is cut for threads.
+struct Cut {
+    /// So many elements are made already.
+    done: usize,
+    /// Size of the pieces of the others.
+    piece: usize,
+    /// An estimate for one element.
+    ns: f64,
+}
+
+impl Cut {
+    /// `make(n)` makes the first `n` elements: all of a few, or some of more, to see how long they take. What is cut anywhere
+    /// is cut where cache lines begin, the first of them after `to_line` elements. Compiled once, and not for each type.
+    fn new(
+        d: &CpuDevice,
+        len: usize,
+        unit: usize,
+        to_line: usize,
+        work: Work,
+        make: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Cut> {
+        let (mut done, mut ns) = (if unit == 1 { to_line } else { 0 }, LEAST);
+        let is_little = work == Work::Light && len as f64 * LEAST < WORTH;
+        if is_little || is_alone(d, len, unit) {
+            done = if len < MANY { len } else { done };
+            make(done)?;
+            return Ok(Cut { done, piece: len.max(1), ns });
+        }
+        if len < MANY && work == Work::Unknown {
+            done += PROBE.next_multiple_of(unit);
+            let clock = Instant::now();
+            make(done)?;
+            ns = clock.elapsed().as_nanos() as f64 / done as f64;
+        } else if done > 0 {
+            make(done)?;
+        }
+        let rest = len - done;
+        let takes = rest as f64 * ns;
+        let piece = if takes < WORTH {
+            rest
+        } else if takes < SMALL {
+            rest.div_ceil(d.threads())
+        } else if len < MANY {
+            // Several for each thread: one that is late should not be waited for.
+            rest / (2 * d.threads())
+        } else {
+            (rest / (8 * d.threads())).clamp(*PIECES.start(), *PIECES.end())
+        };
+        let unit = if unit == 1 { LINE } else { unit };
+        Ok(Cut { done, piece: piece.next_multiple_of(unit).max(unit), ns })
+    }
+}
+
+/// Elements before the first that begins a cache line. A store across two lines takes two; and memory that the system gave
+/// for one large tensor each begins at the same place within a line, so that what is read lies well then, too.
+fn to_line<T>(slots: &[MaybeUninit<T>]) -> usize {
+    // An element that lies across two lines has no such place.
+    Some(slots.as_ptr().align_offset(LINE)).filter(|n| n * size_of::<T>() < LINE).unwrap_or(0)
+}
+
+/// Whether a result is one part.
+fn is_alone(d: &CpuDevice, len: usize, unit: usize) -> bool {
+    d.threads() == 1 || len <= 2 * PROBE.next_multiple_of(unit)
+}
+
+/// A vector of `len` elements. `f(start, room)` is to fill the room with the elements from number `start` on; it is
+/// called for several parts, on several threads if there are many, or if the first part says that this is worth it. Parts
+/// start at multiples of `unit`; with 1, where cache lines begin.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh<T: Element>(
+    d: &CpuDevice,
+    len: usize,
+    unit: usize,
+    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<HostVec<T>> {
+    fresh_of(d, len, unit, Work::Unknown, f)
+}
+
+/// As [`fresh`], if something is known of the work.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh_of<T: Element>(
+    d: &CpuDevice,
+    len: usize,
+    unit: usize,
+    work: Work,
+    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<HostVec<T>> {
+    let mut all = Fresh::new(len)?;
+    let slots = all.slots();
+    let to_line = to_line(slots);
+    let Cut { done, piece, ns } =
+        Cut::new(d, len, unit, to_line, work, &mut |n| fill(&mut slots[..n], |room| f(0, room)))?;
+    try_pieces(d, &mut slots[done..], piece, ns, &|start, part| fill(part, |room| f(done + start, room)))?;
+    // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    Ok(unsafe { all.finish() })
+}
+
+/// As [`fresh`], in pieces of a given size; `ns` is an estimate for one element.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh_pieces<T: Element>(
+    d: &CpuDevice,
+    len: usize,
+    piece: usize,
+    ns: f64,
+    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+) -> Result<HostVec<T>> {
+    let mut all = Fresh::new(len)?;
+    try_pieces(d, all.slots(), piece, ns, &|start, part| fill(part, |room| f(start, room)))?;
+    // SAFETY: all pieces were each in a room of `fill`, which returned well.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    Ok(unsafe { all.finish() })
+}
+
+/// As [`fresh`], by the caller alone, for results that are too few for threads.
+///
+/// # Errors
+/// `OutOfMemory`.
+#[allow(unsafe_code, reason = "a vector of what was written")]
+#[inline(always)]
+pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)) -> Result<HostVec<T>> {
+    let mut v = with_capacity(len)?;
+    let mut room = Room::new(&mut v.spare_capacity_mut()[..len]);
+    f(&mut room);
+    room.assert_full();
+    // SAFETY: the room over the first `len` slots is full, and its methods write each slot before they count it.
+    unsafe { v.set_len(len) };
+    Ok(v)
+}
+
+/// Is a result of so many elements one for [`fresh_few`]?
+pub(crate) fn is_few(d: &CpuDevice, len: usize) -> bool {
+    is_alone(d, len, BLOCK)
+}
+
+/// Two vectors, cut into pieces of these sizes side by side: `f(i, rooms)` is to fill those of piece `i`; all of it takes about
+/// `ns` nanoseconds.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh_two<A: Element, B: Element>(
+    d: &CpuDevice,
+    sizes: &[[usize; 2]],
+    ns: f64,
+    f: &(dyn Fn(usize, &mut Room<'_, A>, &mut Room<'_, B>) -> Result<()> + Sync),
+) -> Result<(HostVec<A>, HostVec<B>)> {
+    let mut a = Fresh::new(sizes.iter().map(|s| s[0]).sum())?;
+    let mut b = Fresh::new(sizes.iter().map(|s| s[1]).sum())?;
+    let (mut left, mut right) = (a.slots(), b.slots());
+    let parts = sizes.iter().map(|s| (first(&mut left, s[0]), first(&mut right, s[1])));
+    let parts = parts.enumerate().collect();
+    try_tasks(d, parts, ns, &|(i, (left, right))| fill(left, |x| fill(right, |y| f(i, x, y))))?;
+    // SAFETY: the sizes are those of the vectors, and each part of that size was in a room of `fill`, which returned well.
+    #[allow(unsafe_code, reason = "a vector of what was written")]
+    Ok(unsafe { (a.finish(), b.finish()) })
+}
+
+/// Slots.
+type Part<'a, T> = &'a mut [MaybeUninit<T>];
+
+/// Takes the first `n` slots off a part.
+fn first<'a, T>(slots: &mut Part<'a, T>, n: usize) -> Part<'a, T> {
+    slots.split_off_mut(..n).expect("a part is within the whole")
+}
+
+/// As [`fresh`], `count` vectors at once: `f(start, rooms)` is to fill all rooms.
+///
+/// # Errors
+/// `OutOfMemory`; those of `f`.
+pub(crate) fn fresh_many<T: Element>(
+    d: &CpuDevice,
+    len: usize,
+    unit: usize,
+    count: usize,
+    f: &(dyn Fn(usize, &mut [Room<'_, T>]) -> Result<()> + Sync),
+) -> Result<Vec<HostVec<T>>> {
+    let mut all = (0..count).map(|_| Fresh::new(len)).collect::<Result<Vec<_>>>()?;
+    let make = |start: usize, parts: Vec<Part<'_, T>>| {
+        let mut rooms: Vec<_> = parts.into_iter().map(Room::new).collect();
+        f(start, &mut rooms)?;
+        rooms.iter().for_each(Room::assert_full);
+        Ok(())
+    };
+    let mut parts: Vec<Part<'_, T>> = all.iter_mut().map(Fresh::slots).collect();
+    let mut split = |n: usize| -> Vec<_> { parts.iter_mut().map(|part| first(part, n)).collect() };
+    let Cut { done, piece, ns } = Cut::new(d, len, unit, 0, Work::Unknown, &mut |n| make(0, split(n)))?;
+    let rest = len - done;
+    let tasks =
+        (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();
+    try_tasks(d, tasks, rest as f64 * ns, &|(start, parts)| make(start, parts))?;
+    // SAFETY: the first `done` slots of each, then all pieces of the others, were each in a room that `make` found full.
+    #[allow(unsafe_code, reason = "vectors of what was written")]
+    Ok(all.into_iter().map(|fresh| unsafe { fresh.finish() }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+    use elinvar_core::Error;
+
+    #[test]
+    fn every_element_is_made_once_and_in_its_place() {
+        for threads in [1, 2, 3, 8] {
+            let d = CpuDevice::new(Isa::best(), threads).unwrap();
+            for (len, unit) in [0, 1, BLOCK, PROBE, 2 * PROBE, 2 * PROBE + 1, MANY, 100_000]
+                .map(|n| (n, [1, 7, BLOCK][n % 3]))
+            {
+                let v = fresh(&d, len, unit, &|start, room| {
+                    assert!(start.is_multiple_of(unit));
+                    room.extend(room.left(), |i| (start + i) as i32);
+                    Ok(())
+                });
+                assert!(v.unwrap().into_iter().eq(0..len as i32), "{len} elements, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "left out")]
+    fn what_is_left_out_is_noticed() {
+        let d = CpuDevice::new(Isa::best(), 1).unwrap();
+        let _ = fresh(&d, 3, 1, &|_, room: &mut Room<'_, u8>| {
+            room.copy(&[1, 2]);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn an_error_is_handed_on() {
+        let d = CpuDevice::new(Isa::best(), 2).unwrap();
+        let v = fresh::<u8>(&d, 100_000, 1, &|_, _| Err(Error::argument("no")));
+        assert!(v.is_err());
+        assert!(fresh::<i64>(&d, usize::MAX / 32, 1, &|_, _| Ok(())).is_err());
+    }
+}

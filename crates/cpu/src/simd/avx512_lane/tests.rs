@@ -1,0 +1,286 @@
+//! Each operation of the reading by registers against the plain one, on all pairs of special values and on random bits.
+
+use super::{Avx512Lane, F32_LANES};
+use crate::simd::dispatch::SimdLanes;
+use crate::simd::isa::Isa;
+use crate::simd::isa::{Kernel, Level, dispatch};
+use crate::simd::scalar_lane::ScalarLane;
+use elinvar_core::philox::philox4x32;
+use elinvar_ops::lane::{Lane, LaneInt, Mask};
+use elinvar_ops::math::moderate_bound;
+use std::{array, thread};
+
+/// Elements that go through an operation together: all readings divide them.
+const ELEMENTS: usize = 192;
+
+/// An operation on three numbers.
+trait LaneOp {
+    const NAME: &'static str;
+    /// Are its results bits, whose NaN are not all the same?
+    const OF_BITS: bool;
+    fn of<L: Lane>(a: L, b: L, c: L) -> L;
+}
+
+/// An operation in readings of several widths.
+struct RunLaneOp<'a, O> {
+    x: [&'a [f32; ELEMENTS]; 3],
+    y: &'a mut [[f32; ELEMENTS]; 3],
+    _of: O,
+}
+
+#[inline(always)]
+fn all_of<O: LaneOp, const K: usize>(x: [&[f32; ELEMENTS]; 3], y: &mut [f32; ELEMENTS]) {
+    for j in (0..ELEMENTS).step_by(K * F32_LANES) {
+        let [a, b, c] =
+            [Avx512Lane::<K>::load(&x[0][j..]), Avx512Lane::load(&x[1][j..]), Avx512Lane::load(&x[2][j..])];
+        O::of(a, b, c).store(&mut y[j..]);
+    }
+}
+
+impl<O: LaneOp> Kernel for RunLaneOp<'_, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let [long, middle, short] = self.y;
+        all_of::<O, 6>(self.x, long);
+        all_of::<O, 4>(self.x, middle);
+        all_of::<O, 1>(self.x, short);
+    }
+}
+
+/// Numbers beside which something changes: signs, exponents, roundings, NaN.
+const SPECIAL_VALUES: [f32; 32] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    -2.5,
+    3.0,
+    1e-45,
+    -1e-45,
+    f32::MIN_POSITIVE,
+    -f32::MIN_POSITIVE,
+    1e-39,
+    f32::MAX,
+    f32::MIN,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+    -f32::NAN,
+    8_388_607.5,
+    8_388_609.0,
+    -16_777_217.0,
+    2_147_483_520.0,
+    -2_147_483_648.0,
+    0.999_999_94,
+    1.000_000_1,
+    -149.0,
+    127.0,
+    88.722_84,
+    -103.972_08,
+    0.843_75,
+];
+
+/// All triples of special values that differ by at most the third, then random bits, in groups.
+fn samples() -> Vec<[[f32; ELEMENTS]; 3]> {
+    let n = SPECIAL_VALUES.len();
+    let pairs = (0..n * n)
+        .map(|i| [SPECIAL_VALUES[i / n], SPECIAL_VALUES[i % n], SPECIAL_VALUES[(i / n + 7 * i) % n]]);
+    let random = (0..4096u32).map(|i| {
+        let [a, b, c, near] = philox4x32([i, 0, 0, 0], [0, 0]);
+        // Half of them of magnitudes that are seen in practice: random bits are nearly all huge or tiny.
+        let bits = [a, b, c].map(|w| if near & 1 == 0 { w } else { w & 0x83ff_ffff | 0x3c00_0000 });
+        bits.map(f32::from_bits)
+    });
+    let all: Vec<[f32; 3]> = pairs.chain(random).collect();
+    all.as_chunks::<ELEMENTS>().0.iter().map(|g| array::from_fn(|k| g.map(|x| x[k]))).collect()
+}
+
+fn check<O: LaneOp>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32 + Send) {
+    // Without optimisation, each value that an elementary function goes through has a place of its own on the stack.
+    let large = thread::Builder::new().stack_size(1 << 26);
+    thread::scope(|s| {
+        large.spawn_scoped(s, || check_here(of, want)).expect("a thread").join().expect("equal results");
+    });
+}
+
+fn check_here<O: LaneOp>(of: impl Fn() -> O, want: impl Fn([f32; 3]) -> f32) {
+    let Some(isa) = Isa::all().into_iter().find(|isa| isa.level() == Level::Avx512) else { return };
+    for [a, b, c] in &samples() {
+        let mut y = [[0.0; ELEMENTS]; 3];
+        dispatch(isa, RunLaneOp { x: [a, b, c], y: &mut y, _of: of() });
+        for i in 0..ELEMENTS {
+            let (a, b, c) = (a[i], b[i], c[i]);
+            let want = want([a, b, c]);
+            for got in y.map(|y| y[i]) {
+                let same = want.to_bits() == got.to_bits() || !O::OF_BITS && want.is_nan() && got.is_nan();
+                assert!(same, "{}({a:e}, {b:e}, {c:e}) = {got:e}, not {want:e}", O::NAME);
+            }
+        }
+    }
+}
+
+macro_rules! operations {
+    ($of_bits:literal: $($name:ident($a:ident, $b:ident, $c:ident) $body:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            struct This;
+            impl LaneOp for This {
+                const NAME: &'static str = stringify!($name);
+                const OF_BITS: bool = $of_bits;
+                #[inline(always)]
+                #[allow(unused_variables, reason = "not all operations have three operands")]
+                fn of<L: Lane>($a: L, $b: L, $c: L) -> L {
+                    $body
+                }
+            }
+            check(|| This, |x| {
+                let [a, b, c] = x.map(ScalarLane);
+                This::of(a, b, c).0
+            });
+        }
+    )*};
+}
+
+/// A whole number of up to so many bits as an f32 has, and some more.
+#[inline(always)]
+fn multiple<L: Lane>(a: L) -> L {
+    let bits = a.to_bits();
+    L::from_int(bits.shr_logical_by(L::Int::lit(7) + (bits & L::Int::lit(15))))
+}
+
+/// A shift by less than the width.
+#[inline(always)]
+fn few<L: Lane>(n: L) -> L::Int {
+    n.to_bits() & L::Int::lit(31)
+}
+
+operations! { false:
+    add(a, b, c) a + b;
+    sub(a, b, c) a - b;
+    mul(a, b, c) a * b;
+    div(a, b, c) a / b;
+    fma(a, b, c) a.fma(b, c);
+    sqrt(a, b, c) a.sqrt();
+    min(a, b, c) a.min(b);
+    max(a, b, c) a.max(b);
+    round(a, b, c) a.round();
+    floor(a, b, c) a.floor();
+    ceil(a, b, c) a.ceil();
+    trunc(a, b, c) a.trunc();
+    fmod(a, b, c) a.fmod(b);
+    fmod_below_a_multiple(a, b, c) L::from_bits((multiple(a) * b).to_bits() + L::Int::lit(-1)).fmod(b);
+    fmod_above_a_multiple(a, b, c) L::from_bits((multiple(a) * b).to_bits() + L::Int::lit(1)).fmod(b);
+    literal(a, b, c) a + L::lit(0.1);
+    nan_of_both_signs(a, b, c) a.fma(L::lit(f64::NAN), -a);
+}
+
+operations! { true:
+    neg(a, b, c) -a;
+    abs(a, b, c) a.abs();
+    copysign(a, b, c) a.copysign(b);
+    less(a, b, c) L::from_mask(a.lt(b));
+    less_or_equal(a, b, c) L::from_mask(a.le(b));
+    equal(a, b, c) L::from_mask(a.eq(b));
+    greater(a, b, c) L::from_mask(a.gt(b));
+    greater_or_equal(a, b, c) L::from_mask(a.ge(b));
+    not_equal(a, b, c) L::from_mask(a.ne(b));
+    is_nan(a, b, c) L::from_mask(a.is_nan());
+    to_mask(a, b, c) L::from_mask(a.to_mask());
+    at_least(a, b, c) a.at_least(b);
+    at_most(a, b, c) a.at_most(b);
+    select(a, b, c) L::select(a.lt(b), b, c);
+    masks_and(a, b, c) L::from_mask(a.lt(b) & b.lt(c));
+    masks_or(a, b, c) L::from_mask(a.lt(b) | b.lt(c));
+    masks_xor(a, b, c) L::from_mask(a.lt(b) ^ b.lt(c));
+    masks_not(a, b, c) L::from_mask(!a.lt(b));
+    all_lanes(a, b, c) L::select(L::Mask::all_lanes(true), L::select(L::Mask::all_lanes(false), a, b), c);
+    ints_add(a, b, c) L::from_bits(a.to_bits() + b.to_bits());
+    ints_sub(a, b, c) L::from_bits(a.to_bits() - b.to_bits());
+    ints_mul(a, b, c) L::from_bits(a.to_bits() * b.to_bits());
+    ints_and(a, b, c) L::from_bits(a.to_bits() & b.to_bits());
+    ints_or(a, b, c) L::from_bits(a.to_bits() | b.to_bits());
+    ints_xor(a, b, c) L::from_bits(a.to_bits() ^ b.to_bits());
+    ints_not(a, b, c) L::from_bits(!a.to_bits());
+    ints_literal(a, b, c) L::from_bits(a.to_bits() + L::Int::lit(0x1_dead_beef));
+    shl(a, b, c) L::from_bits(a.to_bits().shl(0).shl(9));
+    shr(a, b, c) L::from_bits(a.to_bits().shr(0).shr(9));
+    shr_logical(a, b, c) L::from_bits(a.to_bits().shr_logical(0).shr_logical(9));
+    shl_by(a, b, c) L::from_bits(a.to_bits().shl_by(few(b)));
+    shr_logical_by(a, b, c) L::from_bits(a.to_bits().shr_logical_by(few(b)));
+    mul_high_unsigned(a, b, c) L::from_bits(a.to_bits().mul_high_unsigned(b.to_bits()));
+    ints_equal(a, b, c) L::from_mask(a.to_bits().eq(b.to_bits()));
+    ints_less(a, b, c) L::from_mask(a.to_bits().lt(b.to_bits()));
+    ints_select(a, b, c) L::from_bits(L::Int::select(a.lt(b), b.to_bits(), c.to_bits()));
+    to_int(a, b, c) L::from_bits(L::select(a.abs().lt(L::lit(2_147_483_648.0)), a.trunc(), L::lit(7.0)).to_int());
+    from_int(a, b, c) L::from_int(a.to_bits());
+}
+
+// Formulas of many operations.
+operations! { false:
+    exp(a, b, c) a.exp();
+    exp2(a, b, c) a.exp2();
+    expm1(a, b, c) a.expm1();
+    log(a, b, c) a.log();
+    log2(a, b, c) a.log2();
+    log10(a, b, c) a.log10();
+    log1p(a, b, c) a.log1p();
+    sin(a, b, c) a.sin();
+    cos(a, b, c) a.cos();
+    tan(a, b, c) a.tan();
+    sin_of_moderate(a, b, c) moderate(a).sin();
+    cos_of_moderate(a, b, c) moderate(a).cos();
+    tan_of_moderate(a, b, c) moderate(a).tan();
+    asin(a, b, c) a.asin();
+    acos(a, b, c) a.acos();
+    atan(a, b, c) a.atan();
+    sinh(a, b, c) a.sinh();
+    cosh(a, b, c) a.cosh();
+    tanh(a, b, c) a.tanh();
+    erf(a, b, c) a.erf();
+    phi(a, b, c) a.phi();
+    sigmoid(a, b, c) a.sigmoid();
+    rsqrt(a, b, c) a.rsqrt();
+    pow(a, b, c) a.pow(b);
+    atan2(a, b, c) a.atan2(b);
+}
+
+/// An angle for which no register takes the way of large ones.
+#[inline(always)]
+fn moderate<L: Lane>(a: L) -> L {
+    L::select(a.abs().lt(moderate_bound()), a, L::lit(0.75))
+}
+
+/// a * 2^n
+struct ScaleOp;
+impl LaneOp for ScaleOp {
+    const NAME: &'static str = "scaled";
+    const OF_BITS: bool = false;
+    #[inline(always)]
+    fn of<L: Lane>(a: L, b: L, _: L) -> L {
+        a.scaled(power(b)).expect("an instruction of AVX-512")
+    }
+}
+
+/// A whole number in -512..512, or far beyond all exponents.
+#[inline(always)]
+fn power<L: Lane>(b: L) -> L {
+    let whole = L::from_int(b.to_bits().shr(22));
+    L::select(b.abs().lt(L::lit(1e-41)), whole * L::lit(1e30), whole)
+}
+
+#[test]
+fn scaled() {
+    check(
+        || ScaleOp,
+        |[a, b, _]| {
+            // Beyond 600 nothing changes any more; in f64 the product is exact, unless it is so small that it is zero in f32.
+            let n = power(ScalarLane(b)).0.clamp(-600.0, 600.0);
+            let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
+            (f64::from(a) * power) as f32
+        },
+    );
+}

@@ -1,0 +1,88 @@
+//! Floats cut towards zero to integers, in steps of which the compiler makes vector code.
+//!
+//! `as` gives the same numbers. But what it does with numbers that do not fit is one instruction of the compiler's, which it has for one
+//! element at a time alone: a million f32 to u8 took 570 microseconds so.
+//!
+//! How it can be wrong: at the ends of the integers' range, and of NaN. The tests compare each with `as` there.
+#![allow(unsafe_code, reason = "a conversion that is not defined for what does not fit")]
+
+/// A float that becomes an integer: cut towards zero; the nearest that there is of what does not fit; 0 of NaN.
+pub(crate) trait SaturatingToInt<I>: Copy {
+    /// That integer.
+    fn cut(self) -> I;
+}
+
+macro_rules! cut {
+    ($($float:ident $int:ident;)*) => {$(
+        impl SaturatingToInt<$int> for $float {
+            #[inline(always)]
+            fn cut(self) -> $int {
+                // A power of two, so a float; and what is one less in magnitude and positive is the largest integer, which may be none.
+                let least = $int::MIN as $float;
+                let fits = (least <= self) & (self < -least);
+                let number = if fits { self } else { 0.0 };
+                // SAFETY: it is in the integers' range, and no NaN.
+                let whole: $int = unsafe { number.to_int_unchecked() };
+                let end = if self > 0.0 { $int::MAX } else { $int::MIN };
+                let other = if self.is_nan() { 0 } else { end };
+                if fits { whole } else { other }
+            }
+        }
+    )*};
+}
+cut! { f32 i32; f32 i64; f64 i32; f64 i64; }
+
+macro_rules! cut_to_bytes {
+    ($($float:ident)*) => {$(
+        impl SaturatingToInt<u8> for $float {
+            #[inline(always)]
+            fn cut(self) -> u8 {
+                // NaN fails the first comparison.
+                let number = if self > 0.0 { self } else { 0.0 };
+                let number = if number < 255.0 { number } else { 255.0 };
+                // SAFETY: from 0 to 255, and no NaN. (There is an instruction for i32, and none for bytes.)
+                let whole: i32 = unsafe { number.to_int_unchecked() };
+                whole as u8
+            }
+        }
+    )*};
+}
+cut_to_bytes! { f32 f64 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_what_as_gives() {
+        // The ends of all ranges, and what is beside them in both types; halves; subnormals; infinities and NaN.
+        let ends = [
+            0.0,
+            0.5,
+            1.0,
+            1.5,
+            254.5,
+            255.0,
+            256.0,
+            2f64.powi(31),
+            2f64.powi(32),
+            2f64.powi(63),
+            2f64.powi(64),
+            1e300,
+        ];
+        let specials = [f64::NAN, f64::INFINITY, f64::MIN_POSITIVE, f64::from(f32::MIN_POSITIVE) / 2.0];
+        for x in ends.into_iter().chain(specials) {
+            for x in [x, x.next_up(), x.next_down(), x - 1.0, x + 1.0].into_iter().flat_map(|x| [x, -x]) {
+                assert_eq!(SaturatingToInt::<u8>::cut(x), x as u8, "{x:e}");
+                assert_eq!(SaturatingToInt::<i32>::cut(x), x as i32, "{x:e}");
+                assert_eq!(SaturatingToInt::<i64>::cut(x), x as i64, "{x:e}");
+                let near = x as f32;
+                for x in [near, near.next_up(), near.next_down()] {
+                    assert_eq!(SaturatingToInt::<u8>::cut(x), x as u8, "{x:e}");
+                    assert_eq!(SaturatingToInt::<i32>::cut(x), x as i32, "{x:e}");
+                    assert_eq!(SaturatingToInt::<i64>::cut(x), x as i64, "{x:e}");
+                }
+            }
+        }
+    }
+}

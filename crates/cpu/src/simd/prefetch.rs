@@ -1,0 +1,36 @@
+//! Memory that is asked for before it is needed.
+#![allow(unsafe_code, reason = "a hint to the processor")]
+
+use super::LINE;
+
+macro_rules! hints {
+    ($($(#[$doc:meta])* $name:ident $hint:ident;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name<T>(place: *const T) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a hint; any address will do.
+            unsafe {
+                use std::arch::x86_64::{$hint, _mm_prefetch};
+                _mm_prefetch::<$hint>(place.cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = place;
+        }
+    )*};
+}
+hints! {
+    /// Has the first-level cache fetch the line that lies there, if anything does; where the compiler has no such hint, nothing.
+    prefetch_l1 _MM_HINT_T0;
+    /// The same of the second-level cache: for lines that come from memory, so that the few that the first level waits for
+    /// are those that are needed now.
+    prefetch_l2 _MM_HINT_T1;
+}
+
+/// Has the second-level cache fetch the numbers that lie there, so many.
+#[inline(always)]
+pub(crate) fn prefetch_lines<T>(place: *const T, count: usize) {
+    for i in (0..count * size_of::<T>()).step_by(LINE) {
+        prefetch_l2(place.wrapping_byte_add(i));
+    }
+}

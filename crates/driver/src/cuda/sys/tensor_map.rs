@@ -1,0 +1,92 @@
+//! Tensor maps: what a kernel that fetches boxes is told of its views, as the driver makes it ("CUDA Driver API", 6.32).
+
+use super::device::Shared;
+use super::functions::{Address, EncodeMap};
+use super::module::Module;
+use elinvar_core::{Error, Result};
+use elinvar_kernel::emit::ptx::TENSOR_MAP;
+use elinvar_kernel::ir::{Constant, Elem, Scalar, View, box_elements, misfit};
+use std::ffi::c_int;
+
+// Numbers of `CUtensorMapDataType`, `CUtensorMapSwizzle` and `CUtensorMapL2promotion`.
+const FLOAT16: c_int = 6;
+const BFLOAT16: c_int = 9;
+const TFLOAT32: c_int = 11;
+const SWIZZLE_128B: c_int = 3;
+const L2_128B: c_int = 2;
+/// Elements lie side by side, and zeros stand for those beyond the ends: `CU_TENSOR_MAP_INTERLEAVE_NONE`, `..._OOB_FILL_NONE`.
+const NONE: c_int = 0;
+
+/// A map, where the driver wants to have it.
+#[repr(align(64))]
+pub struct Map([u8; TENSOR_MAP]);
+
+/// The maps of a launch, from the addresses of its buffers and its parameters.
+///
+/// # Errors
+/// `Unsupported` if the driver makes none; `InvalidArgument` if a view's numbers are not what they should be.
+pub fn maps(shared: &Shared, kernel: &Module, buffers: &[Address], params: &[Constant]) -> Result<Vec<Map>> {
+    let mut all = Vec::with_capacity(kernel.views.len());
+    for (view, elem) in &kernel.views {
+        let Some(encode) = shared.api.table.encode_map else {
+            return Err(Error::unsupported(format!(
+                "cuda: {}: this driver makes no tensor maps",
+                kernel.name
+            )));
+        };
+        let number = |i: u32| {
+            let c = params[i as usize];
+            if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
+        };
+        let numbers = view.numbers().map(number);
+        if let Some(what) = misfit(*elem, numbers) {
+            let name = &kernel.name;
+            return Err(Error::argument(format!("cuda: {name}: view {}: {what}: {numbers:?}", view.name)));
+        }
+        let base = buffers[view.buffer as usize];
+        all.push(map(shared, encode, (view, *elem), base, numbers, &kernel.name)?);
+    }
+    Ok(all)
+}
+
+fn map(
+    shared: &Shared,
+    encode: EncodeMap,
+    (view, elem): (&View, Elem),
+    base: Address,
+    [offset, inner, lines, planes, line, plane]: [i64; 6],
+    name: &str,
+) -> Result<Map> {
+    let kind = match elem {
+        Elem::BF16 => BFLOAT16,
+        // Rounded on the way, as matrix units take them.
+        Elem::F32 => TFLOAT32,
+        _ => FLOAT16,
+    };
+    let size = i64::from(elem.size());
+    let at = base + (offset * size) as u64;
+    let sizes = [inner, lines, planes].map(|n| n as u64);
+    let strides = [line, plane].map(|n| (n * size) as u64);
+    let (shape, steps) = ([box_elements(elem), view.lines, 1], [1u32; 3]);
+    let mut map = Map([0; TENSOR_MAP]);
+    // SAFETY: the map's place is aligned and as large as the manual says; there are as many sizes, elements of a box and steps as axes,
+    // and one stride less. The address is only written down.
+    let made = unsafe {
+        encode(
+            map.0.as_mut_ptr().cast(),
+            kind,
+            3,
+            at,
+            sizes.as_ptr(),
+            strides.as_ptr(),
+            shape.as_ptr(),
+            steps.as_ptr(),
+            NONE,
+            SWIZZLE_128B,
+            L2_128B,
+            NONE,
+        )
+    };
+    shared.api.check(made, || format!("{name}: a map of {sizes:?} elements, {strides:?} bytes apart"))?;
+    Ok(map)
+}

@@ -1,0 +1,435 @@
+//! dq, dk and dv: `out[row] = contract over t of weight[row, t] * right[t]`.
+//!
+//! | | rows | t | weight | right |
+//! |---|---|---|---|---|
+//! | dq | queries | the keys that they visit | ds | k |
+//! | dk | keys | the queries that visit them, of all heads of the group | ds | q |
+//! | dv | keys | the same | p | g |
+//!
+//! Weights of a tile of rows and 64 others are computed anew in each kernel, go to shared memory, and are the left factor
+//! of the contraction, whose chunks are eight blocks. D, the sum of g * y of each query, is computed before, by a fold.
+
+use super::smem_rows::{BLOCK, Held};
+use super::{
+    ACROSS, EACH, How, Local, Operand, Order, PITCH, Scoring, Share, Staged, accumulate, buffer, columns,
+    mask_elem, push, rows,
+};
+use super::{down, scale, visited, words};
+use crate::formula::Compute;
+use crate::launch::args::{self, Numbers};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing;
+use crate::reduce::block_reduce;
+use crate::reduce::rowwise::{Products, rows_to};
+use elinvar_core::order::{self, ATTENTION_BLOCK};
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Elem, Kernel, Place, Scalar};
+use elinvar_ops::backend::Attention;
+
+/// Which gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// By q.
+    Q,
+    /// By k.
+    K,
+    /// By v.
+    V,
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Which gradient.
+    pub of: Of,
+    /// The dtype of q, k, v and the gradient.
+    pub dtype: DType,
+    /// What the mask holds.
+    pub mask: Option<Elem>,
+    /// Query `i` sees keys `0..=i` only.
+    pub causal: bool,
+    /// Columns of an invocation.
+    pub columns: u32,
+    /// May queries, may values have more numbers than a chunk?
+    pub many: [bool; 2],
+    /// May there be more terms than a chunk?
+    pub long: bool,
+    /// Do rows go through shared memory?
+    pub staged: Option<Staged>,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The layouts of what the gradient reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// Queries.
+    pub q: &'a Layout,
+    /// Keys.
+    pub k: &'a Layout,
+    /// Values.
+    pub v: &'a Layout,
+    /// The result.
+    pub o: &'a Layout,
+    /// Its row statistics.
+    pub lse: &'a Layout,
+    /// The gradient of the result.
+    pub g: &'a Layout,
+    /// The mask, and its dtype.
+    pub mask: Option<(&'a Layout, DType)>,
+}
+
+/// The work of the gradient. Operands: q, k, v, o, lse, g and, if there is one, the mask. Results: dq, dk, dv.
+pub fn attention_grad(a: &Attention, dtype: DType, x: Given<'_>, how: How) -> Steps<'static> {
+    let elem = Elem::from(dtype);
+    let room = |l: &Layout| Room::of(elem, l.shape().numel());
+    let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
+    let scalar = Compute::from(dtype).scalar();
+    let queries: usize = x.q.shape()[..3].iter().product();
+    all.scratch = vec![Room::of(block_reduce::elem(scalar), queries)];
+    let sums = rows_to(
+        &Products,
+        dtype,
+        &[(x.g, dtype), (x.o, dtype)],
+        3,
+        block_reduce::elem(scalar),
+        block_reduce::Hold::One,
+    );
+    if let Some(work) = sums {
+        all.push(work, &[Slot::Operand(5), Slot::Operand(3), Slot::Scratch(0)]);
+    }
+    for (i, of) in [Of::Q, Of::K, Of::V].into_iter().enumerate() {
+        let Some(work) = launch(of, a, dtype, &x, how) else { continue };
+        let mut buffers = vec![Slot::Operand(0), Slot::Operand(1)];
+        if of != Of::V {
+            buffers.push(Slot::Operand(2));
+        }
+        buffers.extend([Slot::Operand(4), Slot::Operand(5)]);
+        buffers.extend(x.mask.map(|_| Slot::Operand(6)));
+        if of != Of::V {
+            buffers.push(Slot::Scratch(0));
+        }
+        buffers.push(Slot::Result(i));
+        all.push(work, &buffers);
+    }
+    all
+}
+
+fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>, how: How) -> Option<Work<'static>> {
+    let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
+    let (j, s, e) = (x.k.shape()[1], x.k.shape()[2], x.v.shape()[3]);
+    let group = h / j.max(1);
+    // Heads, rows and columns of the result, and its terms.
+    let (heads, n, width, terms) = match of {
+        Of::Q => (h, l, d, s),
+        Of::K => (j, s, d, group * l),
+        Of::V => (j, s, e, group * l),
+    };
+    if b * heads * n * width == 0 {
+        return None;
+    }
+    let (each, across) = columns(width);
+    let scalar = Compute::from(dtype).scalar();
+    let mut operands = vec![x.q, x.k];
+    operands.extend((of != Of::V).then_some(x.v));
+    operands.extend([x.lse, x.g]);
+    operands.extend(x.mask.map(|m| m.0));
+    let form = Form {
+        of,
+        dtype,
+        mask: mask_elem(x.mask),
+        causal: a.causal,
+        columns: each,
+        many: [d > order::CHUNK, e > order::CHUNK],
+        long: terms > order::CHUNK,
+        staged: Staged::of(how, dtype, [d, e], &[x.q, x.k, x.v, x.g], &|pitch| {
+            shared_elements(of, scalar, pitch)
+        }),
+        wide: operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(b * heads * n * width),
+    };
+    let tiles = n.div_ceil(rows(scalar));
+    let mut all = [b * heads, h, j, group, l, s, d, e, tiles, across].map(|v| v as i64).to_vec();
+    all.extend(words(scalar, a.scale));
+    operands.iter().for_each(|l| push(&mut all, l));
+    let groups = grid((b * heads * tiles * across) as u64);
+    let key = Key::of("attention_grad").with(&form);
+    Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all))
+}
+
+/// Elements of shared memory of the staged form, by the pitches of rows.
+fn shared_elements(of: Of, s: Scalar, [d, e]: [u32; 2]) -> u32 {
+    let (rows, own) = (rows(s) as u32, if of == Of::V { d } else { d + e });
+    rows * (own + PITCH as u32) + BLOCK * (d + e)
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let of = match self.of {
+            Of::Q => "q",
+            Of::K => "k",
+            Of::V => "v",
+        };
+        let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
+        let flags = [
+            (self.causal, "_causal"),
+            (self.many[0], "_many"),
+            (self.many[1], "_many_values"),
+            (self.long, "_long"),
+            (self.wide, "_wide"),
+        ];
+        let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        let staged = self.staged.map(Staged::word).unwrap_or_default();
+        format!("attention_grad_{of}_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
+    }
+}
+
+/// Everything that a kernel reads.
+struct Reads<'k> {
+    q: Operand<'k>,
+    k: Operand<'k>,
+    v: Option<Operand<'k>>,
+    lse: Operand<'k>,
+    g: Operand<'k>,
+    /// D of each query, [b, h, l].
+    sums: Option<Place>,
+}
+
+/// A query and its head, and a key.
+type Pair<'k> = ([Val<'k>; 3], Val<'k>);
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let scalar = Compute::from(form.dtype).scalar();
+    let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
+    write(&k, form, scalar);
+    k.finish()
+}
+
+fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
+    let (elem, wide_elem) = (Elem::from(form.dtype), block_reduce::elem(scalar));
+    let reads_v = form.of != Of::V;
+    let [q_place, k_place] = ["q", "k"].map(|n| buffer(k, n, elem));
+    let v_place = reads_v.then(|| buffer(k, "v", elem));
+    let lse_place = buffer(k, "lse", wide_elem);
+    let g_place = buffer(k, "g", elem);
+    let mask_place = form.mask.map(|e| buffer(k, "mask", e));
+    let sums = reads_v.then(|| buffer(k, "sums", wide_elem));
+    let y = k.buffer("y", elem, Access::Write);
+    let number = indexing::scalar(form.wide);
+    let operands = 4 + usize::from(reads_v) + usize::from(mask_place.is_some());
+    let numbers = Numbers::new(k, number, 12 + 5 * operands);
+    let [heads, h, j, group, l, s, d, e, tiles, across] =
+        ["heads", "h", "j", "group", "l", "s", "d", "e", "tiles", "across"].map(|n| numbers.get(n));
+    let scale = scale(&numbers, scalar);
+    let read = |name, place| Operand::read(&numbers, name, place);
+    let (q, key) = (read("q", q_place), read("k", k_place));
+    let v = v_place.map(|p| read("v", p));
+    let (lse, g) = (read("lse", lse_place), read("g", g_place));
+    let mask = mask_place.map(|p| read("mask", p));
+    let scoring = Scoring { k, scalar, scale, mask, causal: form.causal };
+    let reads = Reads { q, k: key, v, lse, g, sums };
+    let tile_rows = rows(scalar) as u32;
+    let weights = k.shared("weights", wide_elem, tile_rows * PITCH as u32);
+
+    // Own rows, and those of a block: of the factors of scores, and of those of slopes.
+    let held = form.staged.map(|f| {
+        let hold = |name, from, rows, side| Held::new(k, name, f, scalar, (from, rows, side));
+        let (own, others) = match form.of {
+            Of::Q => ([Some(reads.q), Some(reads.g)], [reads.k, reads.v.expect("it is read")]),
+            Of::K => ([Some(reads.k), reads.v], [reads.q, reads.g]),
+            Of::V => ([Some(reads.k), None], [reads.q, reads.g]),
+        };
+        let [x, y] = [0, 1].map(|i| own[i].map(|o| hold(["own", "own_slopes"][i], o, tile_rows, i)));
+        let others = [0, 1].map(|i| hold(["others", "others_slopes"][i], others[i], BLOCK, i));
+        (x.into_iter().chain(y).collect::<Vec<_>>(), others)
+    });
+    // Which of a block's rows are the right factor of the result.
+    let taken = usize::from(form.of == Of::V);
+
+    // Which head, rows and columns.
+    let by_query = form.of == Of::Q;
+    let longest = if by_query { Order::Descending } else { Order::Ascending };
+    let order = Order::of(form.causal, form.staged.is_some(), longest);
+    let share = Share::new(group_number(k, number), [heads, tiles, across], order);
+    let (head, exists) = (share.head, share.exists);
+    let first = share.tile * i64::from(tile_rows);
+    let first_column = share.part * i64::from(form.columns * ACROSS);
+    let local = Local::new(k, scalar);
+    let own = local.rows().map(|r| first + r.to(number));
+    let (row_count, width) = match form.of {
+        Of::Q => (l, d),
+        Of::K => (s, d),
+        Of::V => (s, e),
+    };
+    let per_batch = if by_query { h } else { j };
+    let (batch, own_head) = (head / per_batch, head % per_batch);
+    let clamped = own.map(|i| i.min(row_count - 1));
+    let neighbours = form.staged.map_or(1, |s| s.neighbours(scalar, form.columns));
+    let in_part = local.columns(form.columns, neighbours);
+    let columns: Vec<Val> = in_part.iter().map(|c| first_column + c.to(number)).collect();
+    let right = match form.of {
+        Of::Q => reads.k,
+        Of::K => reads.q,
+        Of::V => reads.g,
+    };
+    let clamped_columns: Vec<Val> = columns.iter().map(|c| c.min(width - 1) * right.strides[3]).collect();
+
+    // The terms: keys, or positions in the list of the queries of all heads of the group from `begin` on.
+    let block = ATTENTION_BLOCK as i64;
+    let zero = first.like(0);
+    let begin = if form.causal { first / block * block } else { zero };
+    let listed = (l - begin).max(zero);
+    let count = if by_query { visited(form.causal, first, s) } else { group * listed };
+    let kept = if by_query { own_head / group } else { own_head };
+    // What stands at a place of the list.
+    let query_at = |t: Val<'k>| {
+        let each = listed.max(listed.like(1));
+        (own_head * group + t / each, begin + t % each)
+    };
+
+    // Rows of the block that begins there.
+    let bring = |held: &Held<'k>, from: Val<'k>| {
+        held.bring(&local, &|p| {
+            let t = from + p.to(number);
+            if by_query {
+                return ([batch, kept, t], t.lt(count));
+            }
+            let (head, i) = query_at(t);
+            ([batch, head, i], t.lt(count))
+        });
+    };
+    if let (Some(staged), Some((own_rows, others))) = (form.staged, &held) {
+        for held in own_rows {
+            held.pad(&local, -0.0);
+            held.bring(&local, &|p| {
+                let i = first + p.to(number);
+                ([batch, own_head, i], i.lt(row_count))
+            });
+        }
+        for held in others {
+            held.pad(&local, 0.0);
+            bring(held, zero);
+        }
+        staged.commit(k);
+    }
+
+    let none = vec![k.int(scalar, 0); EACH * form.columns as usize];
+    let one_block = |from: Val<'k>, carried: &[Val<'k>]| -> Vec<Val<'k>> {
+        // The workgroup's blocks are inside of the list; places behind its end are its last one, and nobody takes them.
+        let places = local.places().map(|p| (from + p.to(number)).min(count - 1));
+        let pair = |u: usize, w: usize| -> Pair<'k> {
+            if by_query {
+                ([batch, own_head, clamped[u]], places[w])
+            } else {
+                let (head, i) = query_at(places[w]);
+                ([batch, head, i], clamped[u])
+            }
+        };
+        // Rows are the left side of products, and the places of the block the right one.
+        let sides = |of_query: &Operand<'k>, of_key: &Operand<'k>| {
+            let query = |p: Pair<'k>| of_query.row(p.0);
+            let key = |p: Pair<'k>| of_key.row([batch, kept, p.1]);
+            let left: Vec<Val> =
+                (0..EACH).map(|u| if by_query { query(pair(u, 0)) } else { key(pair(u, 0)) }).collect();
+            let right: Vec<Val> =
+                (0..EACH).map(|w| if by_query { key(pair(0, w)) } else { query(pair(0, w)) }).collect();
+            if by_query {
+                (of_query.side(left), of_key.side(right))
+            } else {
+                (of_key.side(left), of_query.side(right))
+            }
+        };
+        let (products, slopes) = match (form.staged, &held) {
+            (Some(staged), Some((own_rows, others))) => {
+                staged.wait(k, 0);
+                k.barrier();
+                let mut all = own_rows.iter().zip(others).map(|(own, others)| own.products(&local, others));
+                (all.next().expect("there are scores"), all.next())
+            }
+            _ => {
+                let (left, others) = sides(&reads.q, &reads.k);
+                let products = scoring.products(d, form.many[0], &left, &others);
+                let slopes = reads.v.as_ref().map(|v| {
+                    let (left, others) = sides(&reads.g, v);
+                    scoring.products(e, form.many[1], &left, &others)
+                });
+                (products, slopes)
+            }
+        };
+        for (i, &product) in products.iter().enumerate() {
+            let (u, w) = (i / EACH, i % EACH);
+            let (query, at) = pair(u, w);
+            let score = scoring.score(product, query, at);
+            let shift = scoring.shift(k.load(reads.lse.place, reads.lse.row(query), 1));
+            let p = scoring.exp(score - shift);
+            let weight = match (&slopes, reads.sums) {
+                (Some(slopes), Some(sums)) => {
+                    let [b, head, i] = query;
+                    p * (slopes[u * EACH + w] - k.load(sums, (b * h + head) * l + i, 1))
+                }
+                _ => p,
+            };
+            let weight = match form.staged {
+                Some(_) => {
+                    (from + local.places()[w].to(number)).lt(count).select(weight, scoring.number(-0.0))
+                }
+                None => weight,
+            };
+            k.store(weights, local.rows()[u] * PITCH + local.places()[w], weight);
+        }
+        k.barrier();
+        let row = |t: Val<'k>| {
+            if by_query {
+                return right.row([batch, kept, from + t]);
+            }
+            let (head, i) = query_at(from + t);
+            right.row([batch, head, i])
+        };
+        let here = (count - from).min(count.like(block));
+        let next = match (form.staged, &held) {
+            (Some(_), Some((_, others))) => {
+                // While the result's terms are added.
+                bring(&others[1 - taken], from + block);
+                let here = here.to(Scalar::U32);
+                others[taken].accumulate(&local, weights, here, (&in_part, neighbours), carried)
+            }
+            _ => accumulate(k, &local, weights, here, (right.place, &row), &clamped_columns, carried),
+        };
+        // The next block's weights are written over these.
+        k.barrier();
+        if let (Some(staged), Some((_, others))) = (form.staged, &held) {
+            bring(&others[taken], from + block);
+            staged.commit(k);
+        }
+        next
+    };
+    let chunk = |from: Val<'k>, to: Val<'k>| k.for_(from, to, from.like(block), &none, one_block);
+    let sums = if form.long {
+        let size = order::CHUNK as i64;
+        k.for_(zero, count, count.like(size), &none, |from, totals| {
+            let sums = chunk(from, (from + size).min(count));
+            let is_first = from.eq(zero);
+            totals.iter().zip(sums).map(|(&total, sum)| is_first.select(sum, total + sum)).collect()
+        })
+    } else {
+        chunk(zero, count)
+    };
+    if let Some(staged) = form.staged {
+        staged.wait(k, 0);
+    }
+    let stores = form.staged.map_or(1, |s| s.stores(scalar, form.columns));
+    for (u, &i) in own.iter().enumerate() {
+        let sums = &sums[u * form.columns as usize..][..form.columns as usize];
+        for (w, sums) in sums.chunks(stores as usize).enumerate() {
+            // Neighbours that are stored at once are there together, or not at all.
+            let w = w as u32 * stores;
+            let c = columns[(w / neighbours) as usize] + i64::from(w % neighbours);
+            let there = i.lt(row_count) & c.lt(width) & exists;
+            let scaled = |&sum: &Val<'k>| if form.of == Of::V { sum } else { sum * scale };
+            let values: Vec<Val> = sums.iter().map(scaled).collect();
+            k.if_(there, || k.store(y, (head * row_count + i) * width + c, k.join(&values)));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! y and lse: the running maximum, sum and result of each query, block by block of its keys.
+//!
+//! Scores of a block go to shared memory; four invocations a query then take its maximum, exponents and sum: each holds
+//! the keys j = t mod 4, so that the halvings of the sum down to four lanes are its own, and two more follow. Wide values
+//! have several workgroups, which compute the same scores.
+
+use super::smem_rows::{BLOCK, Held};
+use super::{
+    ACROSS, EACH, How, Local, Operand, Order, PITCH, Scoring, Share, Staged, accumulate, buffer, columns,
+    mask_elem, push, rows,
+};
+use super::{down, scale, visited, words};
+use crate::formula::Compute;
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing;
+use crate::reduce::block_reduce;
+use elinvar_core::order::{self, ATTENTION_BLOCK};
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Elem, Kernel, Scalar};
+use elinvar_ops::backend::Attention;
+
+/// Invocations that share a query's statistics.
+const PARTS: usize = 4;
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// The dtype of q, k, v and y.
+    pub dtype: DType,
+    /// What the mask holds.
+    pub mask: Option<Elem>,
+    /// Query `i` sees keys `0..=i` only.
+    pub causal: bool,
+    /// Columns of an invocation; 0 if values have none.
+    pub columns: u32,
+    /// May queries have more numbers than a chunk?
+    pub many: bool,
+    /// Do rows go through shared memory?
+    pub staged: Option<Staged>,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The work of attention: q, k, v, the mask if there is one, then y and lse. `None` if there are no queries.
+pub fn attention(
+    a: &Attention,
+    dtype: DType,
+    [q, k, v]: [&Layout; 3],
+    mask: Option<(&Layout, DType)>,
+    how: How,
+) -> Option<Work<'static>> {
+    let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
+    let (j, s, e) = (k.shape()[1], k.shape()[2], v.shape()[3]);
+    if b * h * l == 0 {
+        return None;
+    }
+    let (each, across) = columns(e);
+    let scalar = Compute::from(dtype).scalar();
+    let operands = [q, k, v].into_iter().chain(mask.map(|m| m.0));
+    let form = Form {
+        dtype,
+        mask: mask_elem(mask),
+        causal: a.causal,
+        columns: each,
+        many: d > order::CHUNK,
+        staged: Staged::of(how, dtype, [d, e], &[q, k, v], &|pitch| shared_elements(scalar, pitch)),
+        wide: operands.clone().any(indexing::is_wide) || indexing::are_many(b * h * l * e.max(1)),
+    };
+    let tiles = l.div_ceil(rows(scalar));
+    let mut all = [b * h, h, h / j.max(1), l, s, d, e, tiles, across].map(|v| v as i64).to_vec();
+    all.extend(words(scalar, a.scale));
+    operands.for_each(|l| push(&mut all, l));
+    let groups = grid((b * h * tiles * across) as u64);
+    let key = Key::of("attention").with(&form);
+    Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all))
+}
+
+/// Elements of shared memory of the staged form, by the pitches of rows.
+fn shared_elements(s: Scalar, [d, e]: [u32; 2]) -> u32 {
+    let rows = rows(s) as u32;
+    rows * (d + PITCH as u32 + 2 * PARTS as u32 + 1) + BLOCK * (d + e)
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
+        let flags = [(self.causal, "_causal"), (self.many, "_many"), (self.wide, "_wide")];
+        let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        let staged = self.staged.map(Staged::word).unwrap_or_default();
+        format!("attention_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
+    }
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let scalar = Compute::from(form.dtype).scalar();
+    let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
+    write(&k, form, scalar);
+    k.finish()
+}
+
+fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
+    let elem = Elem::from(form.dtype);
+    let places = ["q", "k", "v"].map(|n| buffer(k, n, elem));
+    let mask = form.mask.map(|e| buffer(k, "mask", e));
+    let y = k.buffer("y", elem, Access::Write);
+    let lse = k.buffer("lse", block_reduce::elem(scalar), Access::Write);
+    let number = indexing::scalar(form.wide);
+    let count = 11 + 5 * (3 + usize::from(mask.is_some()));
+    let numbers = Numbers::new(k, number, count);
+    let [heads, h, group, l, s, d, e, tiles, across] =
+        ["heads", "h", "group", "l", "s", "d", "e", "tiles", "across"].map(|n| numbers.get(n));
+    let scale = scale(&numbers, scalar);
+    let [q, key, v] = [0, 1, 2].map(|i| Operand::read(&numbers, ["q", "k", "v"][i], places[i]));
+    let mask = mask.map(|p| Operand::read(&numbers, "mask", p));
+    let scoring = Scoring { k, scalar, scale, mask, causal: form.causal };
+
+    let tile_rows = rows(scalar) as u32;
+    let shared = block_reduce::elem(scalar);
+    let scores = k.shared("scores", shared, tile_rows * PITCH as u32);
+    let parts = ["highest", "sums"].map(|n| k.shared(n, shared, tile_rows * PARTS as u32));
+    let factors = k.shared("factors", shared, tile_rows);
+
+    let held = form.staged.map(|s| {
+        let hold = |name, from, rows, side| Held::new(k, name, s, scalar, (from, rows, side));
+        [hold("queries", q, tile_rows, 0), hold("keys", key, BLOCK, 0), hold("values", v, BLOCK, 1)]
+    });
+
+    // Which head, queries and columns.
+    let order = Order::of(form.causal, form.staged.is_some(), Order::Descending);
+    let share = Share::new(group_number(k, number), [heads, tiles, across], order);
+    let (head, exists) = (share.head, share.exists);
+    let (batch, own) = (head / h, head % h);
+    let kept = own / group;
+    let first = share.tile * i64::from(tile_rows);
+    let first_column = share.part * i64::from(form.columns * ACROSS);
+    let local = Local::new(k, scalar);
+    let query = local.rows().map(|r| first + r.to(number));
+    let clamped = query.map(|i| i.min(l - 1));
+    let neighbours = form.staged.map_or(1, |s| s.neighbours(scalar, form.columns));
+    let in_part = local.columns(form.columns, neighbours);
+    let columns: Vec<Val> = in_part.iter().map(|c| first_column + c.to(number)).collect();
+    let clamped_columns: Vec<Val> = columns.iter().map(|c| c.min(e - 1) * v.strides[3]).collect();
+    let q_side = q.side(clamped.map(|i| q.row([batch, own, i])).to_vec());
+    // The query whose statistics this invocation shares, and which part of them.
+    let (asking, part) = (local.index / PARTS as i64, local.index % PARTS as i64);
+
+    let n = visited(form.causal, first, s);
+    let block = ATTENTION_BLOCK as i64;
+    let zero = k.int(scalar, 0);
+    // The keys, and values, of a block.
+    let bring = |held: &Held<'k>, begin: Val<'k>| {
+        held.bring(&local, &|p| {
+            let j = begin + p.to(number);
+            ([batch, kept, j], j.lt(n))
+        });
+    };
+    if let (Some(staged), Some([queries, keys, values])) = (form.staged, &held) {
+        queries.pad(&local, -0.0);
+        keys.pad(&local, 0.0);
+        values.pad(&local, 0.0);
+        queries.bring(&local, &|p| {
+            let i = first + p.to(number);
+            ([batch, own, i], i.lt(l))
+        });
+        bring(keys, n.like(0));
+        staged.commit(k);
+        bring(values, n.like(0));
+        staged.commit(k);
+        staged.wait(k, 1);
+        k.barrier();
+    }
+    let mut init = vec![scoring.number(f64::NEG_INFINITY), zero];
+    init.extend(vec![zero; EACH * form.columns as usize]);
+    let end = k.for_(n.like(0), n, n.like(block), &init, |begin, carried| {
+        let (m, sum, o) = (carried[0], carried[1], &carried[2..]);
+        let at = local.places().map(|p| begin + p.to(number));
+        let keys = at.map(|j| j.min(s - 1));
+        let products = match &held {
+            Some([queries, keys, _]) => queries.products(&local, keys),
+            None => {
+                let side = key.side(keys.map(|j| key.row([batch, kept, j])).to_vec());
+                scoring.products(d, form.many, &q_side, &side)
+            }
+        };
+        for (i, product) in products.into_iter().enumerate() {
+            let (u, w) = (i / EACH, i % EACH);
+            let score = scoring.score(product, [batch, own, clamped[u]], keys[w]);
+            // A key beyond the last changes no maximum.
+            let score = at[w].lt(n).select(score, scoring.number(f64::NEG_INFINITY));
+            k.store(scores, local.rows()[u] * PITCH + local.places()[w], score);
+        }
+        k.barrier();
+        if let (Some(staged), Some([_, keys, _])) = (form.staged, &held) {
+            // While weights are made and values are taken.
+            bring(keys, begin + block);
+            staged.commit(k);
+        }
+        let place = |i: usize| asking * PITCH + part + (i * PARTS) as i64;
+        let mine: Vec<Val> = (0..ATTENTION_BLOCK / PARTS).map(|i| k.load(scores, place(i), 1)).collect();
+        let highest = mine[1..].iter().fold(mine[0], |m, &s| m.max(s));
+        k.store(parts[0], local.index, highest);
+        k.barrier();
+        let of_query = |p, i: i64| k.load(p, asking * PARTS as i64 + i, 1);
+        let highest = (0..PARTS as i64).fold(m, |m, i| m.max(of_query(parts[0], i)));
+        let shift = scoring.shift(highest);
+        let alpha = scoring.exp(m - shift);
+        let mut weights: Vec<Val> = (mine.iter().enumerate())
+            .map(|(i, &s)| {
+                let weight = scoring.exp(s - shift);
+                let there = (begin + (part + (i * PARTS) as i64).to(number)).lt(n);
+                let weight = there.select(weight, zero);
+                let left = match form.staged {
+                    Some(_) => there.select(weight, scoring.number(-0.0)),
+                    None => weight,
+                };
+                k.store(scores, place(i), left);
+                weight
+            })
+            .collect();
+        while weights.len() > 1 {
+            let half = weights.split_off(weights.len() / 2);
+            weights = weights.iter().zip(half).map(|(&a, b)| a + b).collect();
+        }
+        k.store(parts[1], local.index, weights[0]);
+        k.if_(part.eq(k.u32(0)), || k.store(factors, asking, alpha));
+        if let Some(staged) = form.staged {
+            // Values have come; the next keys may be on their way.
+            staged.wait(k, 1);
+        }
+        k.barrier();
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| of_query(parts[1], i));
+        let sum = sum * alpha + ((a + c) + (b + d));
+        let alphas = local.rows().map(|r| k.load(factors, r, 1));
+        let scaled: Vec<Val> =
+            o.iter().enumerate().map(|(i, &o)| o * alphas[i / form.columns as usize]).collect();
+        let count = (n - begin).min(n.like(block));
+        let next_o = match (form.staged, &held) {
+            (Some(staged), Some([.., values])) => {
+                let count = count.to(Scalar::U32);
+                let o = values.accumulate(&local, scores, count, (&in_part, neighbours), &scaled);
+                staged.wait(k, 0);
+                o
+            }
+            _ => {
+                let right = |t: Val<'k>| v.row([batch, kept, begin + t]);
+                accumulate(k, &local, scores, count, (v.place, &right), &clamped_columns, &scaled)
+            }
+        };
+        // The next block's numbers are written over these.
+        k.barrier();
+        if let (Some(staged), Some([.., values])) = (form.staged, &held) {
+            // While scores are made.
+            bring(values, begin + block);
+            staged.commit(k);
+        }
+        [&[highest, sum][..], &next_o[..]].concat()
+    });
+    if let Some(staged) = form.staged {
+        staged.wait(k, 0);
+    }
+
+    let (m, sum, o) = (end[0], end[1], &end[2..]);
+    k.if_(part.eq(k.u32(0)), || {
+        k.store(factors, asking, sum.eq(zero).select(scoring.number(1.0), sum));
+        let i = first + asking.to(number);
+        let stores = i.lt(l) & exists & first_column.eq(first_column.like(0));
+        k.if_(stores, || k.store(lse, head * l + i, m + scoring.log(sum)));
+    });
+    k.barrier();
+    for (u, &i) in query.iter().enumerate() {
+        let divisor = k.load(factors, local.rows()[u], 1);
+        let stores = form.staged.map_or(1, |s| s.stores(scalar, form.columns));
+        for (w, sums) in
+            o[u * form.columns as usize..][..form.columns as usize].chunks(stores as usize).enumerate()
+        {
+            // Neighbours that are stored at once are there together, or not at all.
+            let w = w as u32 * stores;
+            let c = columns[(w / neighbours) as usize] + i64::from(w % neighbours);
+            let there = i.lt(l) & c.lt(e) & exists;
+            let values: Vec<Val> = sums.iter().map(|&sum| sum / divisor).collect();
+            k.if_(there, || k.store(y, (head * l + i) * e + c, k.join(&values)));
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! dq, dk and dv by a device's matrix units: `Precision::Fast`, for values without a mask.
+//!
+//! As `backward.rs` does it: `out[row] = sum over t of weight[row, t] * right[t]`, one kernel for each, without atomics, where rows are
+//! queries or keys and t is what they see or what sees them. A workgroup takes 64 rows of one head, sixteen for each of its
+//! subgroups, whose numbers stay in fragments; the others come block by block, by copies. Scores, and products of gradients with
+//! values, are sums in fragments, of which lanes make weights, rounded to 16 bits, for the left fragments of the product with
+//! what lies right.
+
+use super::backward::{Given, Of};
+use super::mma_forward::{BLOCK, LANES, PIECE, SIXTEEN, SUBGROUPS, exp2, fits, lines};
+use super::{Operand, buffer, push, scale, words};
+use crate::gemm::multistage_cp_async::Flow;
+use crate::gemm::smem_load::Stage;
+use crate::launch::args::{self, Numbers};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing;
+use crate::reduce::block_reduce::Hold;
+use crate::reduce::rowwise::{Products, rows_to};
+use elinvar_core::DType;
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{
+    Access, Builtin, Elem, Fragment, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar,
+};
+use elinvar_ops::backend::Attention;
+
+/// Rows of a workgroup.
+const ROWS: u32 = SUBGROUPS * SIXTEEN;
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Which gradient.
+    pub of: Of,
+    /// f16 or bf16: the dtype of q, k, v and the gradient.
+    pub dtype: DType,
+    /// Numbers of a query, a key and a value: 32, 64 or 128.
+    pub width: u32,
+    /// Query `i` sees keys `0..=i` only.
+    pub causal: bool,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// Is it one that the units are used for? As for the result, and the result's gradient lies so, too.
+pub fn grad_fits(unit: MatrixUnit, dtype: DType, x: &Given<'_>) -> bool {
+    fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, PIECE)
+}
+
+/// The work of the gradient. Operands: q, k, v, o, lse, g. Results: dq, dk, dv.
+///
+/// # Panics
+/// If it does not fit ([`grad_fits`]).
+pub fn attention_grad(a: &Attention, dtype: DType, x: &Given<'_>) -> Steps<'static> {
+    let unit = MatrixUnit { elem: dtype.into(), shape: [16; 3] };
+    assert!(grad_fits(unit, dtype, x), "the gradient of attention by matrix units: {x:?} of {dtype}");
+    let room = |l: &elinvar_core::Layout| Room::of(dtype.into(), l.shape().numel());
+    let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
+    all.scratch = vec![Room::of(Elem::F32, x.q.shape()[..3].iter().product())];
+    if let Some(work) = rows_to(&Products, dtype, &[(x.g, dtype), (x.o, dtype)], 3, Elem::F32, Hold::One) {
+        all.push(work, &[Slot::Operand(5), Slot::Operand(3), Slot::Scratch(0)]);
+    }
+    for (i, of) in [Of::Q, Of::K, Of::V].into_iter().enumerate() {
+        let Some(work) = launch(of, a, dtype, x) else { continue };
+        let mut buffers = vec![Slot::Operand(0), Slot::Operand(1)];
+        buffers.extend((of != Of::V).then_some(Slot::Operand(2)));
+        buffers.extend([Slot::Operand(4), Slot::Operand(5)]);
+        buffers.extend((of != Of::V).then_some(Slot::Scratch(0)));
+        buffers.push(Slot::Result(i));
+        all.push(work, &buffers);
+    }
+    all
+}
+
+fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>) -> Option<Work<'static>> {
+    let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
+    let (j, s) = (x.k.shape()[1], x.k.shape()[2]);
+    let (heads, n) = if of == Of::Q { (h, l) } else { (j, s) };
+    if b * heads * n == 0 {
+        return None;
+    }
+    let mut operands = vec![x.q, x.k];
+    operands.extend((of != Of::V).then_some(x.v));
+    operands.extend([x.lse, x.g]);
+    let wide =
+        operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(b * h.max(j) * l.max(s) * d);
+    let form = Form { of, dtype, width: d as u32, causal: a.causal, wide };
+    let tiles = n.div_ceil(ROWS as usize);
+    let mut all = [b * heads, h, j, h / j.max(1), l, s, tiles].map(|v| v as i64).to_vec();
+    all.extend(words(Scalar::F32, a.scale));
+    operands.iter().for_each(|l| push(&mut all, l));
+    let groups = grid((b * heads * tiles) as u64);
+    let key = Key::of("attention_grad by units").with(&form);
+    Some(args::work(key, move || build(&form), groups, indexing::scalar(wide), &all))
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let of = match self.of {
+            Of::Q => "q",
+            Of::K => "k",
+            Of::V => "v",
+        };
+        let flags = [(self.causal, "_causal"), (self.wide, "_wide")];
+        let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        format!("attention_units_grad_{of}_{}_{}{flags}", self.dtype, self.width)
+    }
+    /// Others of a block: what wide rows leave registers for.
+    fn block(self) -> u32 {
+        if self.width > 64 { SIXTEEN } else { BLOCK }
+    }
+    /// Blocks that have room in shared memory: at least as much as the rows need, which come through it.
+    fn slots(self) -> u32 {
+        if self.width > 64 { 4 } else { 3 }
+    }
+    fn pitch(self) -> u32 {
+        self.width + PIECE as u32
+    }
+    fn across(self) -> u32 {
+        self.width / SIXTEEN
+    }
+    fn fragment(self, role: Role) -> Fragment {
+        MatrixUnit { elem: self.dtype.into(), shape: [16; 3] }.fragment(role)
+    }
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
+    k.subgroup(LANES);
+    // As many as registers hold without that a block's numbers wait in memory.
+    k.resident(if form.width == 128 { 3 } else { 4 });
+    write(&k, *form);
+    k.finish()
+}
+
+/// What each query has: the logarithm of its sum, of 2, and D.
+struct Statistics<'k> {
+    lse: Operand<'k>,
+    /// [b, h, l]; none for dv.
+    sums: Option<Place>,
+    h: Val<'k>,
+    l: Val<'k>,
+}
+
+impl<'k> Statistics<'k> {
+    /// Of a query; past the last one, of that.
+    fn of(&self, k: &'k Builder, [batch, head, i]: [Val<'k>; 3]) -> [Val<'k>; 2] {
+        let i = i.min(self.l - 1);
+        let lse = k.load(self.lse.place, self.lse.row([batch, head, i]), 1);
+        let none = k.float(Scalar::F32, 0.0);
+        let shift = lse.eq(k.float(Scalar::F32, f64::NEG_INFINITY)).select(none, lse);
+        let sum = self.sums.map_or(none, |sums| k.load(sums, (batch * self.h + head) * self.l + i, 1));
+        [shift * k.float(Scalar::F32, std::f64::consts::LOG2_E), sum]
+    }
+}
+
+fn write<'k>(k: &'k Builder, form: Form) {
+    let elem = Elem::from(form.dtype);
+    let (by_query, slopes) = (form.of == Of::Q, form.of != Of::V);
+    let [q_place, k_place] = ["q", "k"].map(|n| buffer(k, n, elem));
+    let v_place = slopes.then(|| buffer(k, "v", elem));
+    let lse_place = buffer(k, "lse", Elem::F32);
+    let g_place = buffer(k, "g", elem);
+    let sums = slopes.then(|| buffer(k, "sums", Elem::F32));
+    let y = k.buffer("y", elem, Access::Write);
+    let number = indexing::scalar(form.wide);
+    let numbers = Numbers::new(k, number, 9 + 5 * (4 + usize::from(slopes)));
+    let [heads, h, j, group, l, s, tiles] =
+        ["heads", "h", "j", "group", "l", "s", "tiles"].map(|n| numbers.get(n));
+    let scale = scale(&numbers, Scalar::F32);
+    let read = |name, place| Operand::read(&numbers, name, place);
+    let (q, key) = (read("q", q_place), read("k", k_place));
+    let v = v_place.map(|p| read("v", p));
+    let (lse, g) = (read("lse", lse_place), read("g", g_place));
+    let staged = ["first", "second"].map(|n| k.shared(n, elem, form.slots() * form.block() * form.pitch()));
+
+    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
+    let unit = group_number(k, number);
+    let asked = unit / tiles;
+    let head = asked.min(heads - 1);
+    let per_batch = if by_query { h } else { j };
+    let (batch, own_head) = (head / per_batch, head % per_batch);
+    let tile = if by_query { tiles - 1 - unit % tiles } else { unit % tiles };
+    let first_row = tile * i64::from(ROWS);
+    let zero = first_row.like(0);
+    let index = k.builtin(Builtin::LocalIndex);
+    let stage = |operand: &Operand<'k>, head: Val<'k>, depth: u32| {
+        lines(operand, [batch, head, zero], [form.width, depth], index)
+    };
+    let count = if by_query { l } else { s };
+    let own = if by_query { [Some(q), Some(g).filter(|_| slopes)] } else { [Some(key), v] };
+    for (operand, place) in own.iter().zip(staged) {
+        if let Some(o) = operand {
+            stage(o, own_head, ROWS).copy([first_row, count], (place, k.u32(0), form.pitch()));
+        }
+    }
+    k.commit_copies();
+    k.wait_copies(0);
+    k.barrier();
+    let lane = k.builtin(Builtin::SubgroupLane);
+    let first_of_subgroup = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN);
+    let row = |below: i64| first_row + (first_of_subgroup + lane / 4 + below).to(number);
+    let rows = [row(0), row(8)];
+    let statistics = Statistics { lse, sums, h, l };
+    let turns = Turns {
+        k,
+        form,
+        left: [0, 1].map(|i| own[i].map_or(Vec::new(), |_| left(k, form, staged[i], first_of_subgroup))),
+        staged,
+        exponents: scale * k.float(Scalar::F32, std::f64::consts::LOG2_E),
+        rows,
+        column: lane % 4 * 2,
+        of_rows: by_query.then(|| rows.map(|i| statistics.of(k, [batch, own_head, i]))),
+        seen: [l, s],
+    };
+    k.barrier();
+
+    let none = k.fragment_fill(form.fragment(Role::C), k.float(Scalar::F32, 0.0));
+    let none = vec![none; form.across() as usize];
+    let flow = |stages: [Stage<'k>; 2], end: Val<'k>| Flow {
+        stages,
+        to: staged,
+        pitch: [form.pitch(); 2],
+        slots: form.slots(),
+        end,
+        upto: end,
+    };
+    let sums = match v.filter(|_| by_query) {
+        Some(v) => {
+            let kept = own_head / group;
+            let end = if form.causal { s.min(first_row + i64::from(ROWS)) } else { s };
+            let flow = flow([stage(&key, kept, form.block()), stage(&v, kept, form.block())], end);
+            flow.open(zero);
+            // Blocks that all rows see as a whole, then the others.
+            let whole = if form.causal { first_row.min(end) } else { end };
+            let whole = whole / i64::from(form.block()) * i64::from(form.block());
+            let (slot, sums) = flow.steps([zero, whole], k.u32(0), &none, &|first, bases, sums| {
+                turns.turn(false, first, bases, sums, &|_| unreachable!("rows are queries"))
+            });
+            let masked = |first: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
+                turns.turn(true, first, bases, sums, &|_| unreachable!("rows are queries"))
+            };
+            flow.steps([whole, end], slot, &sums, &masked).1
+        }
+        None => {
+            // The queries of each head of the group, from the first that sees a row on.
+            let begin = if form.causal { first_row } else { zero };
+            k.for_(zero, group, zero.like(1), &none, |number, sums| {
+                let head = own_head * group + number;
+                let flow = flow([stage(&q, head, form.block()), stage(&g, head, form.block())], l);
+                flow.open(begin);
+                let turn = |first: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
+                    turns.turn(true, first, bases, sums, &|i| statistics.of(k, [batch, head, i]))
+                };
+                let sums = flow.steps([begin, l], k.u32(0), sums, &turn).1;
+                // The next head's queries are written over these.
+                k.barrier();
+                sums
+            })
+        }
+    };
+
+    let factor = if form.of == Of::V { k.float(Scalar::F32, 1.0) } else { scale };
+    let parts: Vec<Val> =
+        sums.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half) * factor)).collect();
+    for (i, row) in rows.into_iter().enumerate() {
+        k.if_(row.lt(count) & asked.lt(heads), || {
+            let line = (head * count + row) * i64::from(form.width);
+            for (eighth, part) in parts.iter().enumerate() {
+                let first = 2 * i as u8;
+                let pair = k.compose(&[part.extract(first), part.extract(first + 1)]);
+                let column = turns.column + 8 * eighth as i64;
+                k.store(y, line + column.to(line.scalar()), pair);
+            }
+        });
+    }
+}
+
+/// The left fragments of a subgroup's rows, which lie in shared memory.
+fn left<'k>(k: &'k Builder, form: Form, from: Place, row: Val<'k>) -> Vec<Val<'k>> {
+    let pitch = i64::from(form.pitch());
+    let one = |e: u32| {
+        let at = row * pitch + i64::from(e * SIXTEEN);
+        k.fragment_load(form.fragment(Role::A), Order::Rows, from, at, k.u32(pitch as u32))
+    };
+    (0..form.across()).map(one).collect()
+}
+
+/// What all turns know.
+struct Turns<'k> {
+    k: &'k Builder,
+    form: Form,
+    /// Fragments of the rows: queries and gradients, or keys and values.
+    left: [Vec<Val<'k>>; 2],
+    staged: [Place; 2],
+    /// From products to exponents of 2.
+    exponents: Val<'k>,
+    /// The lane's rows, and its first column of eight.
+    rows: [Val<'k>; 2],
+    column: Val<'k>,
+    /// The statistics of rows that are queries.
+    of_rows: Option<[[Val<'k>; 2]; 2]>,
+    /// How many queries and keys there are.
+    seen: [Val<'k>; 2],
+}
+
+impl<'k> Turns<'k> {
+    /// A right fragment: 16 terms, or 16 others as columns, of a side.
+    fn right(&self, side: usize, base: Val<'k>, order: Order, line: u32, column: u32) -> Val<'k> {
+        let (k, form) = (self.k, self.form);
+        let at = base + i64::from(line * form.pitch() + column);
+        k.fragment_load(form.fragment(Role::B), order, self.staged[side], at, k.u32(form.pitch()))
+    }
+    /// The products of a side's rows with sixteen others of a block, by eights of these.
+    fn products(&self, side: usize, base: Val<'k>, c: u32) -> [Val<'k>; 2] {
+        let (k, form) = (self.k, self.form);
+        let none = k.fragment_fill(form.fragment(Role::C), k.float(Scalar::F32, 0.0));
+        let sum = self.left[side].iter().enumerate().fold(none, |sum, (e, &left)| {
+            let right = self.right(side, base, Order::Columns, c * SIXTEEN, e as u32 * SIXTEEN);
+            k.fragment_mul_add(left, right, sum)
+        });
+        [0, 1].map(|half| k.fragment_numbers(sum, half))
+    }
+
+    /// The sums with those of a block: its first, where both sides begin in shared memory. `masked`: not all rows go with all of it.
+    fn turn(
+        &self,
+        masked: bool,
+        first: Val<'k>,
+        bases: [Val<'k>; 2],
+        sums: &[Val<'k>],
+        of_column: &dyn Fn(Val<'k>) -> [Val<'k>; 2],
+    ) -> Vec<Val<'k>> {
+        let (k, form) = (self.k, self.form);
+        let side = usize::from(form.of == Of::V);
+        let mut sums = sums.to_vec();
+        // Sixteen by sixteen, so that few scores are held at a time.
+        for c in 0..form.block() / SIXTEEN {
+            let scores = self.products(0, bases[0], c);
+            let slopes = (form.of != Of::V).then(|| self.products(1, bases[1], c));
+            let weights = [0, 1].map(|half| {
+                let at = |n: i64| {
+                    first + (self.column + (i64::from(c * SIXTEEN) + 8 * half as i64 + n)).to(first.scalar())
+                };
+                let columns = [at(0), at(1)];
+                // Of each of the four numbers.
+                let [shift, d] = match self.of_rows {
+                    Some([a, b]) => [0, 1].map(|i| k.compose(&[a[i], a[i], b[i], b[i]])),
+                    None => {
+                        let [a, b] = columns.map(of_column);
+                        [0, 1].map(|i| k.compose(&[a[i], b[i], a[i], b[i]]))
+                    }
+                };
+                let p = exp2(scores[half] * self.exponents - shift);
+                let weight = slopes.map_or(p, |slopes| p * (slopes[half] - d));
+                if !masked {
+                    return weight;
+                }
+                self.there(columns).select(weight, k.float(Scalar::F32, 0.0).splat(4))
+            });
+            let weight = k.fragment_of(form.fragment(Role::A), &weights);
+            for (e, sum) in sums.iter_mut().enumerate() {
+                let right = self.right(side, bases[side], Order::Rows, c * SIXTEEN, e as u32 * SIXTEEN);
+                *sum = k.fragment_mul_add(weight, right, *sum);
+            }
+        }
+        sums
+    }
+
+    /// Does a row go with these two of the others, for both rows?
+    fn there(&self, columns: [Val<'k>; 2]) -> Val<'k> {
+        let by_query = self.form.of == Of::Q;
+        let one = |row: Val<'k>, column: Val<'k>| {
+            let (query, key) = if by_query { (row, column) } else { (column, row) };
+            let exists = column.lt(self.seen[usize::from(by_query)]);
+            if self.form.causal { exists & key.lt(query + 1) } else { exists }
+        };
+        let ([a, b], [x, y]) = (self.rows, columns);
+        self.k.compose(&[one(a, x), one(a, y), one(b, x), one(b, y)])
+    }
+}

@@ -1,0 +1,294 @@
+//! Attention and its gradient, as `docs/reference/numerics.md` ("Attention") defines them.
+//!
+//! A workgroup takes a tile of rows (queries, or keys in the gradients by k and v) of one head. The products of rows with
+//! a block of 64 others are computed in registers, four by four an invocation; what a block gives is put into shared
+//! memory, and taken from there as the left factor of what follows. Tiles of rows are aligned and divide 64, so all rows
+//! of a tile visit the same others, and only scores on the diagonal are chosen element by element.
+//!
+//! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
+//! * `staged`: rows in shared memory, for both.
+//! * `boxes` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
+//!   `statistics`: what the gradient needs of queries.
+//! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
+//!   queries are few.
+
+mod backward;
+mod delta;
+mod forward;
+pub mod mma_backward;
+pub mod mma_forward;
+mod smem_rows;
+pub mod split_kv;
+mod tma_operands;
+pub mod wgmma_backward;
+pub mod wgmma_forward;
+
+pub use backward::{Given, Of, attention_grad};
+pub use forward::attention;
+pub use smem_rows::{How, Staged};
+
+use crate::elementwise::fill;
+use crate::launch::args::Numbers;
+use crate::layout::indexing;
+use elinvar_core::order::{self, ATTENTION_BLOCK};
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Builtin, Compare, Constant, Elem, Place, Scalar};
+use elinvar_kernel::lane::{Float, Term, W32, W64};
+use elinvar_ops::lane::Lane;
+
+/// Invocations side by side along a block, and along the columns of a result.
+const ACROSS: u32 = 16;
+/// Rows, and places of a block, of an invocation: 64 are 16 times 4.
+const EACH: usize = 4;
+/// A row of a block in shared memory, with four numbers more, so that rows begin in different banks.
+const PITCH: i64 = 68;
+/// Columns of a result of an invocation, at most, each 16 apart; wider results have several workgroups.
+const MOST_COLUMNS: u32 = 8;
+
+/// Invocations along rows: what fits into 16 KiB of shared memory.
+fn down(s: Scalar) -> u32 {
+    if s == Scalar::F64 { 4 } else { 8 }
+}
+/// Rows of a workgroup; they divide 64.
+fn rows(s: Scalar) -> usize {
+    down(s) as usize * EACH
+}
+
+/// Columns of an invocation, for so many columns of the result; and workgroups along them.
+fn columns(n: usize) -> (u32, usize) {
+    let each = (n.div_ceil(ACROSS as usize) as u32).next_power_of_two().min(MOST_COLUMNS);
+    if n == 0 { (0, 1) } else { (each, n.div_ceil((each * ACROSS) as usize)) }
+}
+
+/// The numbers of an operand with up to four axes: offset and strides.
+fn push(all: &mut Vec<i64>, l: &Layout) {
+    all.push(l.offset() as i64);
+    all.extend((0..4).map(|a| l.strides().get(a).map_or(0, |&s| s as i64)));
+}
+
+/// The words of a number of a type.
+fn words(s: Scalar, v: f64) -> [i64; 2] {
+    let bits = Constant::float(s, v).bits;
+    [i64::from(bits as u32), (bits >> 32) as i64]
+}
+
+/// An operand [b, h, rows, columns].
+#[derive(Clone, Copy)]
+struct Operand<'k> {
+    place: Place,
+    offset: Val<'k>,
+    strides: [Val<'k>; 4],
+}
+
+impl<'k> Operand<'k> {
+    fn read(numbers: &Numbers<'k>, name: &str, place: Place) -> Self {
+        let offset = numbers.get(&format!("{name}_offset"));
+        Operand { place, offset, strides: std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}"))) }
+    }
+    /// Where a row begins.
+    fn row(&self, [b, h, i]: [Val<'k>; 3]) -> Val<'k> {
+        indexing::position(self.offset, &[b, h, i], &self.strides[..3])
+    }
+    /// Rows of this, as factors of products.
+    fn side(&self, rows: Vec<Val<'k>>) -> Side<'k> {
+        Side { place: self.place, rows, step: self.strides[3] }
+    }
+}
+
+/// Rows of an operand: where they begin, and from one number to the next.
+struct Side<'k> {
+    place: Place,
+    rows: Vec<Val<'k>>,
+    step: Val<'k>,
+}
+
+/// Which invocation: its row and its place along a block.
+struct Local<'k> {
+    index: Val<'k>,
+    row: Val<'k>,
+    across: Val<'k>,
+    down: u32,
+}
+
+impl<'k> Local<'k> {
+    fn new(k: &'k Builder, s: Scalar) -> Self {
+        let index = k.builtin(Builtin::LocalIndex);
+        let across = i64::from(ACROSS);
+        Local { index, row: index / across, across: index % across, down: down(s) }
+    }
+    /// Its rows in the workgroup's tile.
+    fn rows(&self) -> [Val<'k>; EACH] {
+        std::array::from_fn(|u| self.row + u as i64 * i64::from(self.down))
+    }
+    /// Its places in a block.
+    fn places(&self) -> [Val<'k>; EACH] {
+        std::array::from_fn(|w| self.across + w as i64 * i64::from(ACROSS))
+    }
+    /// Its columns of a result: where so many neighbours begin.
+    fn columns(&self, each: u32, neighbours: u32) -> Vec<Val<'k>> {
+        let first = self.across * i64::from(neighbours);
+        (0..each).step_by(neighbours.max(1) as usize).map(|w| first + i64::from(w * ACROSS)).collect()
+    }
+    fn invocations(&self) -> u32 {
+        self.down * ACROSS
+    }
+}
+
+/// How the scores of a query are made.
+struct Scoring<'k> {
+    k: &'k Builder,
+    scalar: Scalar,
+    scale: Val<'k>,
+    mask: Option<Operand<'k>>,
+    causal: bool,
+}
+
+impl<'k> Scoring<'k> {
+    fn number(&self, v: f64) -> Val<'k> {
+        self.k.float(self.scalar, v)
+    }
+    /// x[i] by w[j], in the order of contractions; row by row of x.
+    fn products(&self, n: Val<'k>, many: bool, x: &Side<'k>, w: &Side<'k>) -> Vec<Val<'k>> {
+        let k = self.k;
+        let none = vec![k.int(self.scalar, 0); x.rows.len() * w.rows.len()];
+        let chunk = |start: Val<'k>, end: Val<'k>| {
+            k.for_(start, end, start.like(1), &none, |e, sums| {
+                let load = |s: &Side<'k>| -> Vec<Val<'k>> {
+                    s.rows.iter().map(|&r| k.load(s.place, r + e * s.step, 1)).collect()
+                };
+                chains(&load(x), &load(w), sums)
+            })
+        };
+        let zero = n.like(0);
+        if !many {
+            return chunk(zero, n);
+        }
+        let size = order::CHUNK as i64;
+        k.for_(zero, n, n.like(size), &none, |start, totals| {
+            let sums = chunk(start, (start + size).min(n));
+            let first = start.eq(zero);
+            totals.iter().zip(sums).map(|(&total, sum)| first.select(sum, total + sum)).collect()
+        })
+    }
+    /// The score of a query at a key from their product.
+    fn score(&self, product: Val<'k>, [b, h, i]: [Val<'k>; 3], j: Val<'k>) -> Val<'k> {
+        let never = self.number(f64::NEG_INFINITY);
+        let mut score = product * self.scale;
+        if let Some(mask) = &self.mask {
+            let m = self.k.load(mask.place, mask.row([b, h, i]) + j * mask.strides[3], 1);
+            score = if m.scalar() == Scalar::Bool { m.select(score, never) } else { score + m };
+        }
+        if self.causal { j.compare(Compare::Gt, i).select(never, score) } else { score }
+    }
+    /// x, or 0 if it is -inf: what is subtracted in an exponent.
+    fn shift(&self, x: Val<'k>) -> Val<'k> {
+        x.eq(self.number(f64::NEG_INFINITY)).select(self.number(0.0), x)
+    }
+    fn exp(&self, x: Val<'k>) -> Val<'k> {
+        match self.scalar {
+            Scalar::F64 => Float::<W64>::new(Term::Value(x)).exp().0.value(self.k),
+            _ => Float::<W32>::new(Term::Value(x)).exp().0.value(self.k),
+        }
+    }
+    fn log(&self, x: Val<'k>) -> Val<'k> {
+        match self.scalar {
+            Scalar::F64 => Float::<W64>::new(Term::Value(x)).log().0.value(self.k),
+            _ => Float::<W32>::new(Term::Value(x)).log().0.value(self.k),
+        }
+    }
+}
+
+/// One more term for every sum.
+fn chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+    let each = |(i, &sum): (usize, &Val<'k>)| a[i / b.len()].fma(b[i % b.len()], sum);
+    sums.iter().enumerate().map(each).collect()
+}
+
+/// sums[u, w] = fma(left[u, t], right[t, w], sums[u, w]) for the places `0..count` of a block; left in shared memory, right
+/// where `row` says, at `columns`.
+fn accumulate<'k>(
+    k: &'k Builder,
+    local: &Local<'k>,
+    left: Place,
+    count: Val<'k>,
+    right: (Place, &dyn Fn(Val<'k>) -> Val<'k>),
+    columns: &[Val<'k>],
+    sums: &[Val<'k>],
+) -> Vec<Val<'k>> {
+    let rows = local.rows();
+    k.for_(count.like(0), count, count.like(1), sums, |t, sums| {
+        let a = rows.map(|r| k.load(left, r * PITCH + t.to(Scalar::U32), 1));
+        let first = (right.1)(t);
+        let b: Vec<Val> = columns.iter().map(|&c| k.load(right.0, first + c, 1)).collect();
+        chains(&a, &b, sums)
+    })
+}
+
+/// What the mask holds.
+fn mask_elem(mask: Option<(&Layout, DType)>) -> Option<Elem> {
+    mask.map(|(_, d)| Elem::from(d))
+}
+
+fn buffer(k: &Builder, name: &str, elem: Elem) -> Place {
+    k.buffer(name, elem, Access::Read)
+}
+
+/// A number of a launch from its words.
+fn scale<'k>(numbers: &Numbers<'k>, s: Scalar) -> Val<'k> {
+    fill::number(s, ["scale_low", "scale_high"].map(|n| numbers.get(n)))
+}
+
+/// Keys that the queries of a tile from `i` on visit.
+fn visited<'k>(causal: bool, i: Val<'k>, keys: Val<'k>) -> Val<'k> {
+    let block = ATTENTION_BLOCK as i64;
+    if causal { keys.min((i / block + 1) * block) } else { keys }
+}
+
+/// In which order workgroups take tiles of rows.
+#[derive(Clone, Copy)]
+enum Order {
+    /// Head by head: neighbours read the same.
+    ByHead,
+    /// The first tiles of all heads first, or the last ones: those with the most to do, so that the end is short.
+    Ascending,
+    Descending,
+}
+
+impl Order {
+    /// Of a form: where all tiles have as much to do, head by head.
+    fn of(causal: bool, staged: bool, longest: Order) -> Order {
+        if causal && staged { longest } else { Order::ByHead }
+    }
+}
+
+/// What a workgroup does: which head, which tile of rows, and which part of their columns.
+struct Share<'k> {
+    /// The last row of a grid may have workgroups too many: they do as another one does, and store nothing.
+    exists: Val<'k>,
+    head: Val<'k>,
+    tile: Val<'k>,
+    part: Val<'k>,
+}
+
+impl<'k> Share<'k> {
+    fn new(unit: Val<'k>, [heads, tiles, across]: [Val<'k>; 3], order: Order) -> Self {
+        let (whole, part) = (unit / across, unit % across);
+        let by_tile = || {
+            let asked = whole / heads;
+            (asked.lt(tiles), whole % heads, asked.min(tiles - 1))
+        };
+        let (exists, head, tile) = match order {
+            Order::ByHead => {
+                let asked = unit / (tiles * across);
+                (asked.lt(heads), asked.min(heads - 1), whole % tiles)
+            }
+            Order::Ascending => by_tile(),
+            Order::Descending => {
+                let (exists, head, tile) = by_tile();
+                (exists, head, tiles - 1 - tile)
+            }
+        };
+        Share { exists, head, tile, part }
+    }
+}

@@ -1,0 +1,128 @@
+//! What kernels of attention by boxes have in common: operands, of whose heads boxes are fetched, and which workgroup takes which tile.
+
+use crate::launch::args::Numbers;
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{BLOCK_LINES, Elem, Fetched, Fragment, MatrixUnit, Place, Role, misfit};
+use elinvar_ops::backend::Attention;
+
+/// Rows or columns of a block.
+pub(super) const SIDE: u32 = BLOCK_LINES;
+/// Elements of a block.
+pub(super) const AREA: u32 = SIDE * SIDE;
+/// Rows, or columns, of a fragment.
+pub(super) const SIXTEEN: u32 = 16;
+/// Invocations of a subgroup.
+pub(super) const LANES: u32 = 32;
+/// Bytes of keys and values that a cache holds beside others: heads of so many are gone through together.
+const CACHED: usize = 16 << 20;
+
+/// How an operand lies: heads are planes, or stand in lines, side by side; and its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lies {
+    pub inside: bool,
+    /// The offset, elements of a line, elements from line to line and from plane to plane, planes, elements from head to head in a line.
+    pub numbers: [i64; OF_OPERAND],
+}
+
+/// Numbers of an operand.
+pub(super) const OF_OPERAND: usize = 6;
+
+impl Lies {
+    /// Of values [b, h, n, width]; `None` if boxes of it cannot be fetched.
+    pub fn of(elem: Elem, l: &Layout) -> Option<Lies> {
+        let ([b, h, n, d], strides) = (l.shape().dims().try_into().ok()?, l.strides());
+        let [sb, sh, sn, sd]: [i64; 4] = std::array::from_fn(|a| strides[a] as i64);
+        let [b, h, n, d] = [b, h, n, d].map(|v: usize| v as i64);
+        let offset = l.offset() as i64;
+        // Of a single line, plane or head the distance may be any.
+        let piece = i64::from(16 / elem.size());
+        let sn = if n == 1 { piece } else { sn };
+        let planes = (b == 1 || h == 1 || sb == h * sh).then(|| {
+            let step = if h == 1 { sb } else { sh };
+            let step = if b * h == 1 { piece } else { step };
+            (false, [offset, d, sn, step, b * h, 0])
+        });
+        let sb = if b == 1 { piece } else { sb };
+        let inside = (sh > 0).then_some((true, [offset, (h - 1) * sh + d, sn, sb, b, sh]));
+        let fetched = |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; OF_OPERAND])| {
+            let apart = step % piece == 0 && (n == 1 || line >= inner);
+            let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
+            sd == 1 && apart && small && misfit(elem, [offset, inner, n, planes, line, plane]).is_none()
+        };
+        let found = planes.into_iter().chain(inside).find(fetched);
+        found.map(|(inside, numbers)| Lies { inside, numbers })
+    }
+}
+
+/// From products to exponents of 2.
+pub(super) fn exponents(a: &Attention) -> f32 {
+    (a.scale * std::f64::consts::LOG2_E) as f32
+}
+
+/// How many heads are gone through together: of causal ones, some whose keys and values are in the cache together, so that tiles that have
+/// the most to do come before all others of these heads; else one after the other.
+pub(super) fn together(causal: bool, heads: usize, bytes: usize) -> usize {
+    if causal { (CACHED / bytes.max(1)).clamp(1, heads) } else { 1 }
+}
+
+/// Fragments of values.
+pub(super) fn fragment(dtype: DType, role: Role) -> Fragment {
+    MatrixUnit { elem: dtype.into(), shape: [16; 3] }.fragment(role)
+}
+
+/// An operand in a kernel, and the plane and the first number of a head's lines.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'k> {
+    view: u32,
+    inside: bool,
+    step: Val<'k>,
+    pub plane: Val<'k>,
+    pub first: Val<'k>,
+}
+
+impl<'k> Operand<'k> {
+    /// Reads the numbers; boxes are of so many lines, of which a plane has `count`.
+    pub fn read(
+        (k, numbers): (&'k Builder, &Numbers<'k>),
+        (name, place): (&str, Place),
+        inside: bool,
+        (lines, count): (u32, Val<'k>),
+    ) -> Self {
+        let words = ["offset", "inner", "line", "plane", "planes", "head"];
+        let [offset, inner, line, plane, planes, step] = words.map(|w| numbers.get(&format!("{name}_{w}")));
+        let view =
+            k.view(&format!("{name}_view"), place, lines, offset, [inner, count, planes], [line, plane]);
+        let zero = step.like(0);
+        Operand { view, inside, step, plane: zero, first: zero }
+    }
+    /// A head of a batch that has so many.
+    pub fn head(self, batch: Val<'k>, heads: Val<'k>, head: Val<'k>) -> Self {
+        if self.inside {
+            Operand { plane: batch, first: head * self.step, ..self }
+        } else {
+            Operand { plane: batch * heads + head, ..self }
+        }
+    }
+    /// A box from a line on, of the `part`-th 64 numbers.
+    pub fn fetched(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> Fetched {
+        let first = self.first + i64::from(part * SIDE);
+        k.fetched(to.0, to.1, self.view, [first, line, self.plane])
+    }
+}
+
+/// Which head and tile a workgroup takes, and whether there is one for it.
+pub(super) fn share<'k>(
+    unit: Val<'k>,
+    [heads, tiles, together]: [Val<'k>; 3],
+    last_first: bool,
+) -> (Val<'k>, Val<'k>, Val<'k>) {
+    let exists = unit.lt(heads * tiles);
+    let unit = unit.min(heads * tiles - 1);
+    let section = unit / (together * tiles);
+    let within = unit % (together * tiles);
+    let first = section * together;
+    let count = together.min(heads - first);
+    let (tile, head) = (within / count, first + within % count);
+    (exists, head, if last_first { tiles - 1 - tile } else { tile })
+}

@@ -1,0 +1,571 @@
+//! dq, dk and dv by boxes: `Precision::Fast`, for values without a mask; see `wgmma_forward.rs`.
+//!
+//! Two kernels, without atomics. One has rows of queries, as the forward, and adds dS K to dq; the other has rows of keys and adds P^T g to
+//! dv and dS^T Q to dk. Of both factors of what is turned into weights, S and g V^T, rows stay in shared memory, and the others come block
+//! by block; weights are left factors from registers. So a block that was fetched once is read along its lines for one product, and across
+//! them for another.
+//!
+//! A turn begins S and g V^T. Exponentials are computed while the second is multiplied; by keys, the product of the weights follows, and
+//! is multiplied while dS is made. What adds to the results is waited for in the next turn, behind its S.
+//!
+//! D = sum of g o of each query, and what is taken off exponents, come from a kernel before these (`delta.rs`).
+
+use super::backward::Given;
+use super::delta::{self, statistics};
+use super::mma_forward::exp2;
+use super::tma_operands::{
+    AREA, LANES, Lies, OF_OPERAND, Operand, SIDE, SIXTEEN, exponents, fragment, share, together,
+};
+use super::wgmma_forward::Tile;
+use crate::launch::args::{self, Numbers};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing;
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{
+    Access, BLOCK_INVOCATIONS, Builtin, Elem, Fetched, Kernel, Layout as Order, Place, Role, Scalar,
+};
+use elinvar_ops::backend::Attention;
+
+/// Which kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// Rows are queries: dq.
+    Queries,
+    /// Rows are keys: dk and dv.
+    Keys,
+}
+
+impl By {
+    /// How it is cut into pieces: of a tile, `block` is of those that are no rows. On an H100, 16 heads of 8 batches of 2048 queries and
+    /// keys took, of 128 numbers, 737 microseconds by queries and 922 by keys; 844 by queries with blocks of 128 keys. Of 64
+    /// numbers they took 484 and 606, and 553 by queries with 128 queries and blocks of 128 keys.
+    pub const fn tile(self, width: u32) -> Tile {
+        match self {
+            By::Queries if width > SIDE => Tile { groups: 2, block: 64, slots: 3 },
+            By::Queries => Tile { groups: 3, block: 64, slots: 4 },
+            By::Keys if width > SIDE => Tile { groups: 2, block: 64, slots: 3 },
+            By::Keys => Tile { groups: 2, block: 64, slots: 4 },
+        }
+    }
+    /// Bytes of shared memory: rows and others of both sides, statistics of blocks of queries, signals.
+    const fn shared_bytes(self, t: Tile, width: u32) -> u32 {
+        let statistics = match self {
+            By::Queries => 0,
+            By::Keys => t.slots * 2 * t.block * 4,
+        };
+        2 * (t.groups * SIDE + t.slots * t.block) * width * 2 + statistics + (t.slots + 1) * 8
+    }
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Whose rows.
+    pub by: By,
+    /// f16 or bf16: the dtype of q, k, v and the gradients.
+    pub dtype: DType,
+    /// Numbers of a query, a key and a value: 64 or 128.
+    pub width: u32,
+    /// Query `i` sees keys `0..=i` only.
+    pub causal: bool,
+    /// Of which of q, k, v and g do heads stand in lines?
+    pub inside: [bool; 4],
+    /// How it is cut into pieces.
+    pub tile: Tile,
+}
+
+/// Can it be done so? As the result, and the result's gradient lies so, too.
+pub fn grad_fits(a: &Attention, dtype: DType, x: &Given<'_>, shared: u32) -> bool {
+    let width = x.q.shape()[3] as u32;
+    super::wgmma_forward::fits(a, dtype, [x.q, x.k, x.v], x.mask.is_some(), shared)
+        && [By::Queries, By::Keys].iter().all(|by| by.shared_bytes(by.tile(width), width) <= shared)
+        && !indexing::is_wide(x.g)
+        && delta::fits(x.o, x.lse)
+        && Lies::of(dtype.into(), x.g).is_some()
+}
+
+/// The work of the gradient. Operands: q, k, v, o, lse, g. Results: dq, dk, dv.
+///
+/// # Panics
+/// If it does not fit ([`grad_fits`]).
+pub fn attention_grad(a: &Attention, dtype: DType, x: &Given<'_>) -> Steps<'static> {
+    let width = x.q.shape()[3] as u32;
+    steps_by(a, dtype, x, [By::Queries, By::Keys].map(|by| by.tile(width)))
+}
+
+/// The same, cut into pieces otherwise: by queries and by keys.
+pub fn steps_by(a: &Attention, dtype: DType, x: &Given<'_>, tiles: [Tile; 2]) -> Steps<'static> {
+    let room = |l: &Layout| Room::of(dtype.into(), l.shape().numel());
+    let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
+    let rows = x.q.shape()[..3].iter().product();
+    all.scratch = vec![Room::of(Elem::F32, rows); 2];
+    if let Some(work) = statistics(dtype, [x.g, x.o, x.lse]) {
+        let given = [5, 3, 4].map(Slot::Operand);
+        all.push(work, &[&given[..], &[Slot::Scratch(0), Slot::Scratch(1)]].concat());
+    }
+    let given = [0, 1, 2, 5].map(Slot::Operand);
+    for (by, tile) in [By::Queries, By::Keys].into_iter().zip(tiles) {
+        let results: &[Slot] = match by {
+            By::Queries => &[Slot::Result(0)],
+            By::Keys => &[Slot::Result(1), Slot::Result(2)],
+        };
+        if let Some(work) = launch(by, a, dtype, x, tile) {
+            all.push(work, &[&given[..], &[Slot::Scratch(1), Slot::Scratch(0)], results].concat());
+        }
+    }
+    all
+}
+
+fn launch(by: By, a: &Attention, dtype: DType, x: &Given<'_>, tile: Tile) -> Option<Work<'static>> {
+    let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
+    let (j, s) = (x.k.shape()[1], x.k.shape()[2]);
+    let (heads, rows, others) = match by {
+        By::Queries => (h, l, s),
+        By::Keys => (j, s, l),
+    };
+    if b * heads * rows == 0 {
+        return None;
+    }
+    let lies = [x.q, x.k, x.v, x.g].map(|l| {
+        Lies::of(dtype.into(), l)
+            .unwrap_or_else(|| panic!("the gradient of attention by boxes: {x:?} of {dtype}"))
+    });
+    let (width, inside) = (d as u32, lies.map(|l| l.inside));
+    let form = Form { by, dtype, width, causal: a.causal, inside, tile };
+    let tiles = rows.div_ceil((tile.groups * SIDE) as usize);
+    let together = together(a.causal, b * heads, 4 * others * d * if by == By::Keys { h / j } else { 1 });
+    let mut all = [b * heads, j, h / j.max(1), l, s, together].map(|v| v as i64).to_vec();
+    all.push(i64::from(exponents(a).to_bits() as i32));
+    all.extend(lies.iter().flat_map(|l| l.numbers));
+    let key = Key::of("attention_grad by boxes").with(&form);
+    Some(args::work(key, move || build(&form), grid((b * heads * tiles) as u64), Scalar::I32, &all))
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let Tile { groups, block, slots } = self.tile;
+        let by = match self.by {
+            By::Queries => "q",
+            By::Keys => "kv",
+        };
+        let mut flags = String::from(if self.causal { "_causal" } else { "" });
+        for (inside, name) in self.inside.into_iter().zip(["q", "k", "v", "g"]) {
+            flags += if inside { name } else { "" };
+        }
+        let rows = groups * SIDE;
+        format!("attention_boxes_grad_{by}_{}_{}_{rows}x{block}s{slots}{flags}", self.dtype, self.width)
+    }
+    fn across(self) -> u32 {
+        self.width / SIDE
+    }
+    fn rows(self) -> u32 {
+        self.tile.groups * SIDE
+    }
+    fn is_by_queries(self) -> bool {
+        self.by == By::Queries
+    }
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let t = form.tile;
+    let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
+    k.subgroup(LANES);
+    k.resident(1);
+    k.signals(t.slots + 1);
+    write(&k, *form);
+    k.finish()
+}
+
+fn write<'k>(k: &'k Builder, form: Form) {
+    let (elem, t, by_queries) = (Elem::from(form.dtype), form.tile, form.is_by_queries());
+    let names = ["q", "k", "v", "g"];
+    let places = names.map(|n| k.buffer(n, elem, Access::Read));
+    let [shifts, sums] = ["shifts", "sums"].map(|n| k.buffer(n, Elem::F32, Access::Read));
+    let results: &[&str] = if by_queries { &["dq"] } else { &["dk", "dv"] };
+    let results: Vec<Place> = results.iter().map(|n| k.buffer(n, elem, Access::Write)).collect();
+    let numbers = Numbers::new(k, Scalar::I32, 7 + OF_OPERAND * 4);
+    let [heads, j, group, l, s, together] =
+        ["heads", "j", "group", "l", "s", "together"].map(|n| numbers.get(n));
+    let exponents = numbers.get("exponents").bits(Scalar::F32);
+    let of_rows = [by_queries, !by_queries, !by_queries, by_queries];
+    let operands: [Operand<'k>; 4] = std::array::from_fn(|i| {
+        let lines = if of_rows[i] { form.rows() } else { t.block };
+        let count = if i == 0 || i == 3 { l } else { s };
+        Operand::read((k, &numbers), (names[i], places[i]), form.inside[i], (lines, count))
+    });
+    let area = |lines: u32| lines * form.width;
+    let rows = ["first_rows", "second_rows"].map(|n| k.shared(n, elem, area(form.rows())));
+    let others = ["first", "second"].map(|n| k.shared(n, elem, t.slots * area(t.block)));
+    let statistics = (!by_queries).then(|| k.shared("statistics", Elem::F32, t.slots * 2 * t.block));
+
+    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
+    let (count, of_others) = if by_queries { (l, s) } else { (s, l) };
+    let high = i64::from(form.rows());
+    let tiles = (count + (high - 1)) / high;
+    let unit = group_number(k, Scalar::I32);
+    let (exists, head, tile) = share(unit, [heads, tiles, together], form.causal && by_queries);
+    let per_batch = if by_queries { j * group } else { j };
+    let (batch, own) = (head / per_batch, head % per_batch);
+    let first_row = tile * high;
+    let zero = first_row.like(0);
+    let block = i64::from(t.block);
+    // Blocks of others: behind the last one, and, of each head of queries, the first one.
+    let seen = if by_queries && form.causal { s.min(first_row + high) } else { of_others };
+    let end = (seen + (block - 1)) / block;
+    let begin = if !by_queries && form.causal { (first_row / block).min(end) } else { zero };
+
+    let lane = k.builtin(Builtin::SubgroupLane);
+    let row = |below: i64| {
+        let within = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN) + lane / 4 + below;
+        first_row + within.to(Scalar::I32)
+    };
+    let each = [row(0), row(8)];
+    let [q, key, v, g] = operands;
+    let (left, right) = if by_queries { ([q, g], [key, v]) } else { ([key, v], [q, g]) };
+    let head_of = |o: Operand<'k>, is_query: bool, head: Val<'k>| {
+        o.head(batch, if is_query { j * group } else { j }, head)
+    };
+    let none = k.u32(0);
+    let boxes = (0..2).flat_map(|side| {
+        let from = head_of(left[side], by_queries, own);
+        (0..form.across())
+            .map(move |e| from.fetched(k, (rows[side], k.u32(e * form.rows() * SIDE)), first_row, e))
+    });
+    k.fetch(none, boxes.collect());
+    let of_rows = by_queries.then(|| {
+        each.map(|row| {
+            let at = head * l + row.min(l - 1);
+            [shifts, sums].map(|place| k.load(place, at, 1))
+        })
+    });
+    let turns = Turns {
+        k,
+        form,
+        rows,
+        others,
+        statistics: statistics.map(|place| (place, [shifts, sums])),
+        right,
+        batch,
+        first_head: if by_queries { own / group } else { own * group },
+        heads: if by_queries { j } else { j * group },
+        last_head: if by_queries { zero + 1 } else { group },
+        begin,
+        end,
+        l,
+        mine: k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS) * i64::from(AREA),
+        each,
+        column: lane % 4 * 2,
+        exponents,
+        of_rows,
+        seen,
+    };
+
+    // Each of its own, as a product that changes them where they are needs them.
+    let empty = |_| k.fragment_fill(fragment(form.dtype, Role::C), k.float(Scalar::F32, 0.0));
+    let sums = (0..results.len() as u32 * form.width / SIXTEEN).map(empty).collect();
+    // What comes next is fetched: of which head, which block.
+    let mut next = [zero, turns.first()];
+    // The first turn by queries fetches nothing.
+    for i in 0..t.slots - u32::from(!by_queries) {
+        next = turns.fetch(next, k.u32(i));
+    }
+    k.await_signal(none, none);
+    let mut state = State { slot: none, phase: none, next, sums };
+    if by_queries {
+        // The last block, of which not all rows see all, and then the others.
+        k.await_signal(none + 1, none);
+        state = turns.turn([true, false], end - 1, state);
+        k.wait_products(0);
+        let from_last = |i: Val<'k>| end - 1 - i;
+        let mut done = zero + 1;
+        if form.causal && !t.block.is_multiple_of(form.rows()) {
+            let masked = (end - first_row.min(seen) / block).max(done);
+            state = turns.all([done, masked], from_last, true, state);
+            done = masked;
+        }
+        state = turns.all([done, end], from_last, false, state);
+    } else {
+        // The blocks that not all rows go with come first.
+        let masked = if form.causal { ((first_row + (high + block - 1)) / block).min(end) } else { begin };
+        let carried = k.for_(zero, group, zero.like(1), &state.carried(), |_, carried| {
+            let mut state = State::of(carried);
+            if form.causal {
+                state = turns.all([begin, masked], |i| i, true, state);
+            }
+            turns.all([masked, end], |i| i, false, state).carried()
+        });
+        state = State::of(&carried);
+        k.wait_copies(0);
+    }
+    turns.store(&state.sums, exists, (head, count), &results);
+}
+
+/// What a turn leaves to the next one.
+struct State<'k> {
+    /// Where the next block is, and the phase of its signal.
+    slot: Val<'k>,
+    phase: Val<'k>,
+    /// What is fetched next: of which head, which block.
+    next: [Val<'k>; 2],
+    sums: Vec<Val<'k>>,
+}
+
+impl<'k> State<'k> {
+    fn carried(&self) -> Vec<Val<'k>> {
+        [&[self.slot, self.phase], &self.next[..], &self.sums].concat()
+    }
+    fn of(all: &[Val<'k>]) -> State<'k> {
+        State { slot: all[0], phase: all[1], next: [all[2], all[3]], sums: all[4..].to_vec() }
+    }
+}
+
+/// What all turns know.
+struct Turns<'k> {
+    k: &'k Builder,
+    form: Form,
+    /// Queries and gradients, or keys and values.
+    rows: [Place; 2],
+    others: [Place; 2],
+    /// What queries of a block have, where it is put, and where it comes from.
+    statistics: Option<(Place, [Place; 2])>,
+    right: [Operand<'k>; 2],
+    batch: Val<'k>,
+    /// The first head of others, of how many in a batch, and how many are gone through.
+    first_head: Val<'k>,
+    heads: Val<'k>,
+    last_head: Val<'k>,
+    /// The blocks of each head.
+    begin: Val<'k>,
+    end: Val<'k>,
+    /// Queries.
+    l: Val<'k>,
+    /// Where the blocks of the invocation's 64 rows begin.
+    mine: Val<'k>,
+    each: [Val<'k>; 2],
+    column: Val<'k>,
+    exponents: Val<'k>,
+    /// Of rows that are queries: what is taken off, and D.
+    of_rows: Option<[[Val<'k>; 2]; 2]>,
+    /// Behind the last of the others that anybody sees.
+    seen: Val<'k>,
+}
+
+impl<'k> Turns<'k> {
+    /// The first block that is fetched.
+    fn first(&self) -> Val<'k> {
+        if self.form.is_by_queries() { self.end - 1 } else { self.begin }
+    }
+    /// Fetches a block to a slot, if there is one; gives the one after it.
+    fn fetch(&self, [head, block]: [Val<'k>; 2], slot: Val<'k>) -> [Val<'k>; 2] {
+        let (k, form, t) = (self.k, self.form, self.form.tile);
+        let by_queries = form.is_by_queries();
+        let there = if by_queries {
+            self.begin.like(-1).lt(block)
+        } else {
+            head.lt(self.last_head) & block.lt(self.end)
+        };
+        let line = block * i64::from(t.block);
+        let own = self.first_head + head;
+        k.if_(there, || {
+            let base = slot * i64::from(t.block * form.width);
+            let boxes = (0..2).flat_map(|side| {
+                let from = self.right[side].head(self.batch, self.heads, own);
+                (0..form.across()).map(move |e| {
+                    let to = (self.others[side], base + i64::from(e * t.block * SIDE));
+                    from.fetched(k, to, line, e)
+                })
+            });
+            k.fetch(slot + 1, boxes.collect::<Vec<Fetched>>());
+        });
+        if let Some((place, from)) = self.statistics {
+            // One invocation for each number, if there are so many; behind the last query, zeros.
+            let index = k.builtin(Builtin::LocalIndex);
+            let invocations = t.groups * BLOCK_INVOCATIONS;
+            let apart = if invocations >= 2 * t.block { t.block } else { 0 };
+            for (i, from) in from.into_iter().enumerate() {
+                for first in (0..t.block).step_by(invocations as usize) {
+                    let mine = index - i64::from(i as u32 * apart) + i64::from(first);
+                    k.if_(mine.lt(k.u32(t.block)), || {
+                        let row = line + mine.to(Scalar::I32);
+                        let to = slot * i64::from(2 * t.block) + (mine + i64::from(i as u32 * t.block));
+                        let at = ((self.batch * self.heads + own) * self.l + row).max(row.like(0));
+                        k.copy((place, to), (from, at), 1, row.lt(self.l) & there);
+                    });
+                }
+            }
+            k.commit_copies();
+        }
+        if by_queries {
+            return [head, block - 1];
+        }
+        let ends = (block + 1).lt(self.end);
+        [ends.select(head, head + 1), ends.select(block + 1, self.begin)]
+    }
+    fn next(&self, slot: Val<'k>, phase: Val<'k>) -> [Val<'k>; 2] {
+        let k = self.k;
+        let wraps = slot.eq(k.u32(self.form.tile.slots - 1));
+        [wraps.select(k.u32(0), slot + 1), wraps.select(k.u32(1) - phase, phase)]
+    }
+
+    /// Turns with these blocks, by their numbers.
+    fn all(
+        &self,
+        [from, to]: [Val<'k>; 2],
+        block: impl Fn(Val<'k>) -> Val<'k>,
+        masked: bool,
+        state: State<'k>,
+    ) -> State<'k> {
+        let k = self.k;
+        let carried = k.for_(from, to, from.like(1), &state.carried(), |i, carried| {
+            self.turn([masked, true], block(i), State::of(carried)).carried()
+        });
+        // What is carried into another loop is copied.
+        k.wait_products(0);
+        State::of(&carried)
+    }
+
+    /// Begins the products of rows with a block of a side.
+    fn products(&self, side: usize, slot: Val<'k>) -> Vec<Val<'k>> {
+        let (k, form, t) = (self.k, self.form, self.form.tile);
+        let none = |_| k.fragment_fill(fragment(form.dtype, Role::C), k.float(Scalar::F32, 0.0));
+        let sums: Vec<Val> = (0..t.block / SIXTEEN).map(none).collect();
+        let base = slot * i64::from(t.block * form.width);
+        (0..form.across()).fold(sums, |sums, e| {
+            let a = self.mine + i64::from(e * form.rows() * SIDE);
+            let b = base + i64::from(e * t.block * SIDE);
+            k.box_mul_add((Order::Rows, self.rows[side], a), (Order::Columns, self.others[side], b), &sums)
+        })
+    }
+    /// Begins to add the products of weights with a block of a side.
+    fn add(&self, weights: &[Val<'k>], side: usize, slot: Val<'k>, sums: &[Val<'k>]) -> Vec<Val<'k>> {
+        let (k, form, t) = (self.k, self.form, self.form.tile);
+        let a = fragment(form.dtype, Role::A);
+        let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_of(a, w)).collect();
+        let base = slot * i64::from(t.block * form.width);
+        // Blocks of 64 columns are as far apart as there are others: of 64 others they lie side by side, else they are taken one by one.
+        let each = if t.block == SIDE { sums.len() } else { (SIDE / SIXTEEN) as usize };
+        let columns = sums.chunks(each).enumerate().flat_map(|(e, sums)| {
+            rounded.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
+                let b = base + i64::from(e as u32 * t.block * SIDE + c as u32 * AREA);
+                k.rows_mul_add(weights, (Order::Rows, self.others[side], b), &sums)
+            })
+        });
+        columns.collect()
+    }
+
+    /// The sums with those of a block. `masked`: not all rows go with all of it; `fetches`: what comes later is fetched.
+    fn turn(&self, [masked, fetches]: [bool; 2], block: Val<'k>, old: State<'k>) -> State<'k> {
+        let (k, form, t) = (self.k, self.form, self.form.tile);
+        let State { slot, phase, next, sums } = old;
+        let late = form.is_by_queries();
+        if !late {
+            k.await_signal(slot + 1, phase);
+        }
+        let scores = self.products(0, slot);
+        let slopes = self.products(1, slot);
+        if self.statistics.is_some() {
+            k.wait_copies((t.slots - 2) as u8);
+        }
+        k.wait_products(form.across() as u8);
+        // All have read the block before this one, and what was copied for this one is there for all.
+        let next = if fetches {
+            k.barrier();
+            let before = slot.eq(k.u32(0)).select(k.u32(t.slots - 1), slot - 1);
+            self.fetch(next, before)
+        } else {
+            next
+        };
+        let [later, later_phase] = self.next(slot, phase);
+        let first = block * i64::from(t.block);
+        let numbers = |sums: &[Val<'k>]| -> Vec<Val<'k>> {
+            sums.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half))).collect()
+        };
+        let weights: Vec<Val> = numbers(&scores)
+            .into_iter()
+            .enumerate()
+            .map(|(i, score)| {
+                let less = self.statistic(0, i, slot);
+                let p = exp2(score.fma(self.exponents.splat(4), -less));
+                if masked { self.there(first, i).select(p, k.float(Scalar::F32, 0.0).splat(4)) } else { p }
+            })
+            .collect();
+        let half = sums.len() / if late { 1 } else { 2 };
+        let (ds, dv) = sums.split_at(half);
+        let dv = if late { Vec::new() } else { self.add(&weights, 1, slot, dv) };
+        if late {
+            // The assembler puts a wait as early as it can; with a loop in front of it, it stays behind the exponentials (see `wgmma_forward.rs`).
+            k.if_(self.begin.lt(block), || k.await_signal(later + 1, later_phase));
+        }
+        let added = if t.block == SIDE { 1 } else { form.across() * t.block / SIDE };
+        k.wait_products(if late { 0 } else { added as u8 });
+        let slopes: Vec<Val> = numbers(&slopes)
+            .into_iter()
+            .enumerate()
+            .map(|(i, slope)| weights[i] * (slope - self.statistic(1, i, slot)))
+            .collect();
+        let ds = self.add(&slopes, 0, slot, ds);
+        State { slot: later, phase: later_phase, next, sums: [ds, dv].concat() }
+    }
+
+    /// What is taken off (0), or D (1), for the four numbers of an eighth of a block.
+    fn statistic(&self, which: usize, eighth: usize, slot: Val<'k>) -> Val<'k> {
+        let k = self.k;
+        if let Some(rows) = self.of_rows {
+            let [a, b] = rows.map(|r| r[which]);
+            return k.compose(&[a, a, b, b]);
+        }
+        let (place, _) = self.statistics.expect("rows or columns are queries");
+        let block = self.form.tile.block;
+        let at =
+            slot * i64::from(2 * block) + self.column + i64::from(which as u32 * block + 8 * eighth as u32);
+        let two = k.load(place, at, 2);
+        let [a, b] = [0, 1].map(|i| two.extract(i));
+        k.compose(&[a, b, a, b])
+    }
+
+    /// Do the rows go with the others of an eighth of a block that begins at `first`?
+    fn there(&self, first: Val<'k>, eighth: usize) -> Val<'k> {
+        let by_queries = self.form.is_by_queries();
+        let from = first + self.column.to(Scalar::I32);
+        let column = |n: i64| from + (8 * eighth as i64 + n);
+        let one = |row: Val<'k>, column: Val<'k>| {
+            let (query, key) = if by_queries { (row, column) } else { (column, row) };
+            let sees = key.lt(query + 1);
+            match (by_queries, self.form.causal) {
+                // Queries behind the last one are zeros, and have no part in sums.
+                (false, _) => sees,
+                (true, true) => column.lt(self.seen) & sees,
+                (true, false) => column.lt(self.seen),
+            }
+        };
+        let ([a, b], [x, y]) = (self.each, [column(0), column(1)]);
+        self.k.compose(&[one(a, x), one(a, y), one(b, x), one(b, y)])
+    }
+
+    /// Stores the rows that there are.
+    fn store(&self, sums: &[Val<'k>], exists: Val<'k>, (head, count): (Val<'k>, Val<'k>), results: &[Place]) {
+        let (k, form) = (self.k, self.form);
+        let scale = self.exponents * k.float(Scalar::F32, std::f64::consts::LN_2);
+        for (n, (place, sums)) in results.iter().zip(sums.chunks((form.width / SIXTEEN) as usize)).enumerate()
+        {
+            let parts: Vec<Val> = (sums.iter())
+                .flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half)))
+                .map(|x| if n == 0 { x * scale } else { x })
+                .collect();
+            for (i, row) in self.each.into_iter().enumerate() {
+                k.if_(row.lt(count) & exists, || {
+                    let line = (head * count + row) * i64::from(form.width);
+                    for (eighth, part) in parts.iter().enumerate() {
+                        let first = 2 * i as u8;
+                        let pair = k.compose(&[part.extract(first), part.extract(first + 1)]);
+                        let column = self.column + 8 * eighth as i64;
+                        k.store(*place, line + column.to(Scalar::I32), pair);
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! y and lse by boxes: `Precision::Fast`, for values without a mask, on devices that fetch boxes of tensors and multiply them where they
+//! lie (`Op::Fetch`, `Op::BoxMulAdd`).
+//!
+//! A workgroup takes a tile of queries of one head, 64 for each 128 invocations. Queries stay in shared memory; keys and values come
+//! block by block, the last block first: so what not all queries see as a whole comes before the loop, where the
+//! tile is no higher than a block. Scores are sums of products of boxes, out of which lanes take them: a row is spread over
+//! four lanes. Weights, rounded to 16 bits, are the left factor of the product with values, from registers.
+//!
+//! A turn begins the scores of its block, and the product of the weights of the block before; while that one is multiplied, scores are made
+//! weights. So of what the matrix units do, half has the exponentials of its own invocations beside it, and the other half those of
+//! the other 128. What invocations have read is fetched anew behind the barrier of the next turn, when its scores are under way.
+//!
+//! Exponents are of 2, and scores are scaled where the maximum is taken off, by one fma: so the maximum is that of unscaled scores, or
+//! their minimum, if the scale is negative. What rows hold knows nothing of other rows.
+
+use super::mma_forward::exp2;
+use super::tma_operands::{
+    AREA, LANES, Lies, OF_OPERAND, Operand, SIDE, SIXTEEN, exponents, fragment, share, together,
+};
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Room, Slot, Steps, Work, grid, group_number};
+use crate::layout::indexing;
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{
+    Access, BLOCK_INVOCATIONS, Binary, Builtin, Elem, Fragment, Kernel, Layout as Order, Place, Role, Scalar,
+    View, box_elements,
+};
+use elinvar_kernel::lane::{Float, Term, W32};
+use elinvar_ops::backend::Attention;
+use elinvar_ops::lane::Lane;
+
+/// How attention is cut into pieces. It changes bits by the block alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Groups of 128 invocations, each with 64 queries.
+    pub groups: u32,
+    /// Keys of a block: a multiple of 64, up to 256.
+    pub block: u32,
+    /// Blocks of keys, and of values, that have room in shared memory: at least 2.
+    pub slots: u32,
+}
+
+impl Tile {
+    /// The tile of a width: as many queries as registers of a multiprocessor hold. On an H100, 16 heads of 8 batches of 2048 queries
+    /// and keys took, of 128 numbers, 562 microseconds so, with blocks of 64 keys 667, and with 192 queries and such blocks 598; of
+    /// 64 numbers 381, and with 128 queries 404.
+    pub const fn of(width: u32) -> Tile {
+        let groups = if width > SIDE { 2 } else { 3 };
+        Tile { groups, block: 128, slots: 2 }
+    }
+    const fn queries(self) -> u32 {
+        self.groups * SIDE
+    }
+    /// Bytes of shared memory for a width: queries, keys and values, signals.
+    pub const fn shared_bytes(self, width: u32) -> u32 {
+        (self.queries() + 2 * self.slots * self.block) * width * 2 + (2 * self.slots + 1) * 8
+    }
+}
+
+/// Can it be done so? Values of 64 or 128 numbers, as wide as queries, no mask, all of which boxes can be fetched. If it can, a
+/// query can be done so alone.
+pub fn fits(a: &Attention, dtype: DType, operands: [&Layout; 3], masked: bool, shared: u32) -> bool {
+    let [q, k, v] = operands;
+    let width = q.shape()[3];
+    let exponents = exponents(a);
+    matches!(dtype, DType::F16 | DType::BF16)
+        && !masked
+        && matches!(width, 64 | 128)
+        && v.shape()[3] == width
+        && k.shape()[2] > 0
+        && exponents.is_normal()
+        && Tile::of(width as u32).shared_bytes(width as u32) <= shared
+        && operands.iter().all(|l| !indexing::is_wide(l) && Lies::of(dtype.into(), l).is_some())
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// f16 or bf16: the dtype of q, k, v and y.
+    pub dtype: DType,
+    /// Numbers of a query, a key and a value: 64 or 128.
+    pub width: u32,
+    /// Query `i` sees keys `0..=i` only.
+    pub causal: bool,
+    /// Is the scale below zero?
+    pub negative: bool,
+    /// Of which of q, k and v do heads stand in lines?
+    pub inside: [bool; 3],
+    /// How it is cut into pieces.
+    pub tile: Tile,
+}
+
+/// The work of attention: q, k, v, then y and lse. `None` if there are no queries.
+///
+/// # Panics
+/// If it does not fit ([`fits`]).
+pub fn attention(a: &Attention, dtype: DType, operands: [&Layout; 3], tile: Tile) -> Option<Work<'static>> {
+    let [q, k, _] = operands;
+    let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
+    let (j, s) = (k.shape()[1], k.shape()[2]);
+    if b * h * l == 0 {
+        return None;
+    }
+    let lies = operands.map(|l| {
+        let lies = Lies::of(dtype.into(), l);
+        lies.unwrap_or_else(|| panic!("attention by boxes: {operands:?} of {dtype}"))
+    });
+    let exponents = exponents(a);
+    let form = Form {
+        dtype,
+        width: d as u32,
+        causal: a.causal,
+        negative: exponents < 0.0,
+        inside: lies.map(|l| l.inside),
+        tile,
+    };
+    let tiles = l.div_ceil(tile.queries() as usize);
+    let together = together(a.causal, b * h, 4 * s * d);
+    let mut all = [b * h, h, h / j.max(1), l, s, tiles, together].map(|v| v as i64).to_vec();
+    all.push(i64::from(exponents.to_bits() as i32));
+    all.extend(lies.iter().flat_map(|l| l.numbers));
+    let key = Key::of("attention by boxes").with(&form);
+    let groups = grid((b * h * tiles) as u64);
+    Some(args::work(key, move || build(&form), groups, Scalar::I32, &all))
+}
+
+/// The same as steps: gives y and lse.
+///
+/// # Panics
+/// If it does not fit ([`fits`]).
+pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Steps<'static> {
+    let [q, ..] = operands;
+    let (rows, width) = (q.shape()[..3].iter().product::<usize>(), q.shape()[3]);
+    let results = vec![Room::of(dtype.into(), rows * width), Room::of(Elem::F32, rows)];
+    let mut all = Steps { results, ..Steps::default() };
+    if let Some(work) = attention(a, dtype, operands, Tile::of(width as u32)) {
+        let given = [Slot::Operand(0), Slot::Operand(1), Slot::Operand(2)];
+        all.push(work, &[&given[..], &[Slot::Result(0), Slot::Result(1)]].concat());
+    }
+    all
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let Tile { block, slots, .. } = self.tile;
+        let flags = [(self.causal, "_causal"), (self.negative, "_negative")];
+        let mut flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+        for (inside, name) in self.inside.into_iter().zip(["q", "k", "v"]) {
+            flags += if inside { name } else { "" };
+        }
+        format!(
+            "attention_boxes_{}_{}_{}x{block}s{slots}{flags}",
+            self.dtype,
+            self.width,
+            self.tile.queries()
+        )
+    }
+    /// Blocks across a value.
+    fn across(self) -> u32 {
+        self.width / SIDE
+    }
+    fn fragment(self, role: Role) -> Fragment {
+        fragment(self.dtype, role)
+    }
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let t = form.tile;
+    let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
+    k.subgroup(LANES);
+    k.resident(1);
+    k.signals(2 * t.slots + 1);
+    write(&k, *form);
+    k.finish()
+}
+
+fn write<'k>(k: &'k Builder, form: Form) {
+    let (elem, t) = (Elem::from(form.dtype), form.tile);
+    assert!(View::turns(elem) && box_elements(elem) == SIDE, "values of 16 bits");
+    let places = ["q", "k", "v"].map(|n| k.buffer(n, elem, Access::Read));
+    let y = k.buffer("y", elem, Access::Write);
+    let lse = k.buffer("lse", Elem::F32, Access::Write);
+    let numbers = Numbers::new(k, Scalar::I32, 8 + OF_OPERAND * 3);
+    let [heads, h, group, l, s, tiles, together] =
+        ["heads", "h", "group", "l", "s", "tiles", "together"].map(|n| numbers.get(n));
+    let scale = numbers.get("exponents").bits(Scalar::F32);
+    let operand = |i: usize, lines: u32, count: Val<'k>| {
+        Operand::read((k, &numbers), (["q", "k", "v"][i], places[i]), form.inside[i], (lines, count))
+    };
+    let (q, keys, values) = (operand(0, t.queries(), l), operand(1, t.block, s), operand(2, SIDE, s));
+    let queries = k.shared("queries", elem, t.queries() * form.width);
+    let [kept_keys, kept_values] =
+        ["keys", "values"].map(|n| k.shared(n, elem, t.slots * t.block * form.width));
+
+    let unit = group_number(k, Scalar::I32);
+    let (exists, head, tile) = share(unit, [heads, tiles, together], form.causal);
+    let (batch, own) = (head / h, head % h);
+    let first_row = tile * i64::from(t.queries());
+    let seen = if form.causal { s.min(first_row + i64::from(t.queries())) } else { s };
+    let block = i64::from(t.block);
+    let blocks = (seen + (block - 1)) / block;
+    let lane = k.builtin(Builtin::SubgroupLane);
+    let row = |below: i64| {
+        let within = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN) + lane / 4 + below;
+        first_row + within.to(Scalar::I32)
+    };
+    let rows = Rows {
+        k,
+        form,
+        queries,
+        kept: [kept_keys, kept_values],
+        operands: [keys, values].map(|o| o.head(batch, h / group, own / group)),
+        mine: k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS) * i64::from(AREA),
+        each: [row(0), row(8)],
+        column: lane % 4 * 2,
+        others: [lane ^ 1, lane ^ 2],
+        scale,
+        seen,
+        blocks,
+    };
+
+    let own_queries = q.head(batch, h, own);
+    let zero = k.u32(0);
+    let boxes = (0..form.across())
+        .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * SIDE)), first_row, e));
+    k.fetch(zero, boxes.collect());
+    let none = blocks.like(0);
+    for i in 0..t.slots {
+        rows.fetch(KEYS, none + i64::from(i), k.u32(i));
+        if i + 1 < t.slots {
+            rows.fetch(VALUES, none + i64::from(i), k.u32(i));
+        }
+    }
+    // The last block, of which not all rows see all.
+    k.await_signal(zero, zero);
+    k.await_signal(rows.signal(KEYS, zero), zero);
+    let scores = rows.scores(zero);
+    k.wait_products(0);
+    let never = rows.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
+    let begin = Two { m: [never; 2], sum: [rows.number(0.0); 2] };
+    let (two, alpha, weights) = rows.weights(begin, &scores, Some((blocks - 1) * block));
+    k.await_signal(rows.signal(VALUES, zero), zero);
+    let empty = k.fragment_fill(form.fragment(Role::C), rows.number(0.0));
+    let results = vec![empty; (form.width / SIXTEEN) as usize];
+    let state = State { slot: zero, phase: zero, two, alpha, weights: rows.rounded(&weights), results };
+
+    // Blocks that all queries see as a whole stand before the others.
+    let whole = if form.causal { first_row.min(seen) } else { seen } / block;
+    let turns = |from: Val<'k>, to: Val<'k>, masked: bool, state: &State<'k>| {
+        let turn =
+            |at: Val<'k>, carried: &[Val<'k>]| rows.turn(at, masked, &State::of(form, carried)).carried();
+        State::of(form, &k.for_(from, to, from.like(1), &state.carried(), turn))
+    };
+    let second = none + 1;
+    let state = if form.causal && !t.block.is_multiple_of(t.queries()) {
+        let masked = (blocks - whole).max(second);
+        let state = turns(second, masked, true, &state);
+        turns(masked, blocks, false, &state)
+    } else {
+        turns(second, blocks, false, &state)
+    };
+    let results = rows.results(&state.weights, state.slot, &rows.scaled(&state.results, state.alpha));
+    k.wait_products(0);
+    rows.end((&state.two, &results), exists, [head, l], [y, lse]);
+}
+
+/// Which of two: their slots, and their signals behind that of queries.
+const KEYS: usize = 0;
+const VALUES: usize = 1;
+
+/// What a turn leaves to the next one.
+struct State<'k> {
+    /// Where the values of the last block are, and the phase of their signal.
+    slot: Val<'k>,
+    phase: Val<'k>,
+    two: Two<'k>,
+    /// What the results have to be multiplied by.
+    alpha: [Val<'k>; 2],
+    weights: Vec<Val<'k>>,
+    results: Vec<Val<'k>>,
+}
+
+impl<'k> State<'k> {
+    fn carried(&self) -> Vec<Val<'k>> {
+        let Two { m, sum } = self.two;
+        [&[self.slot, self.phase], &m[..], &sum, &self.alpha, &self.weights, &self.results].concat()
+    }
+    fn of(form: Form, all: &[Val<'k>]) -> State<'k> {
+        let (weights, results) = all[8..].split_at((form.tile.block / SIXTEEN) as usize);
+        State {
+            slot: all[0],
+            phase: all[1],
+            two: Two { m: [all[2], all[3]], sum: [all[4], all[5]] },
+            alpha: [all[6], all[7]],
+            weights: weights.to_vec(),
+            results: results.to_vec(),
+        }
+    }
+}
+
+/// The running maximum (or minimum) of products, and a lane's part of the sum, of two rows.
+#[derive(Clone, Copy)]
+struct Two<'k> {
+    m: [Val<'k>; 2],
+    sum: [Val<'k>; 2],
+}
+
+/// The rows of a subgroup's lane: row g and row g + 8 of its sixteen.
+struct Rows<'k> {
+    k: &'k Builder,
+    form: Form,
+    queries: Place,
+    /// Keys, and values.
+    kept: [Place; 2],
+    operands: [Operand<'k>; 2],
+    /// Where the blocks of the invocation's 64 queries begin, in each 64 numbers.
+    mine: Val<'k>,
+    /// Each row, among all queries.
+    each: [Val<'k>; 2],
+    /// The lane's first column of eight.
+    column: Val<'k>,
+    /// The lanes that have the same rows, by one bit of their number each.
+    others: [Val<'k>; 2],
+    /// From products to exponents of 2.
+    scale: Val<'k>,
+    /// Behind the last key that anybody sees.
+    seen: Val<'k>,
+    blocks: Val<'k>,
+}
+
+impl<'k> Rows<'k> {
+    fn number(&self, v: f64) -> Val<'k> {
+        self.k.float(Scalar::F32, v)
+    }
+    fn signal(&self, side: usize, slot: Val<'k>) -> Val<'k> {
+        slot + i64::from(1 + side as u32 * self.form.tile.slots)
+    }
+    /// The next slot, and the phase of what is in it.
+    fn next(&self, slot: Val<'k>, phase: Val<'k>) -> [Val<'k>; 2] {
+        let k = self.k;
+        let wraps = slot.eq(k.u32(self.form.tile.slots - 1));
+        [wraps.select(k.u32(0), slot + 1), wraps.select(k.u32(1) - phase, phase)]
+    }
+    /// Fetches a block to a slot, if there is one; they are counted from the last one.
+    fn fetch(&self, side: usize, number: Val<'k>, slot: Val<'k>) {
+        let (k, form, t) = (self.k, self.form, self.form.tile);
+        k.if_(number.lt(self.blocks), || {
+            let line = (self.blocks - 1 - number) * i64::from(t.block);
+            let base = slot * i64::from(t.block * form.width);
+            let one = |line: Val<'k>, at: u32, part: u32| {
+                let to = (self.kept[side], base + i64::from(at * AREA));
+                self.operands[side].fetched(k, to, line, part)
+            };
+            let high = t.block / SIDE;
+            let boxes = if side == KEYS {
+                (0..form.across()).map(|e| one(line, e * high, e)).collect()
+            } else {
+                // Columns of 64 keys side by side.
+                let at = |i: u32| one(line + i64::from(i / form.across() * SIDE), i, i % form.across());
+                (0..high * form.across()).map(at).collect()
+            };
+            k.fetch(self.signal(side, slot), boxes);
+        });
+    }
+    /// Begins the products of the rows with the keys in a slot.
+    fn scores(&self, slot: Val<'k>) -> Vec<Val<'k>> {
+        let (k, form, t) = (self.k, self.form, self.form.tile);
+        let none = |_| k.fragment_fill(form.fragment(Role::C), self.number(0.0));
+        let sums: Vec<Val> = (0..t.block / SIXTEEN).map(none).collect();
+        let base = slot * i64::from(t.block * form.width);
+        (0..form.across()).fold(sums, |sums, e| {
+            let a = self.mine + i64::from(e * t.queries() * SIDE);
+            let b = base + i64::from(e * t.block * SIDE);
+            k.box_mul_add((Order::Rows, self.queries, a), (Order::Columns, self.kept[KEYS], b), &sums)
+        })
+    }
+    /// Begins to add the products of weights with the values in a slot.
+    fn results(&self, weights: &[Val<'k>], slot: Val<'k>, sums: &[Val<'k>]) -> Vec<Val<'k>> {
+        let (k, form) = (self.k, self.form);
+        let base = slot * i64::from(form.tile.block * form.width);
+        weights.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
+            let b = base + i64::from(c as u32 * SIDE * form.width);
+            k.rows_mul_add(weights, (Order::Rows, self.kept[VALUES], b), &sums)
+        })
+    }
+    fn scaled(&self, results: &[Val<'k>], [a, b]: [Val<'k>; 2]) -> Vec<Val<'k>> {
+        let (k, c) = (self.k, self.form.fragment(Role::C));
+        let alphas = k.compose(&[a, a, b, b]);
+        let half = |o: Val<'k>, i: u8| k.fragment_numbers(o, i) * alphas;
+        results.iter().map(|&o| k.fragment_of(c, &[half(o, 0), half(o, 1)])).collect()
+    }
+    fn rounded(&self, weights: &[Val<'k>]) -> Vec<Val<'k>> {
+        let a = self.form.fragment(Role::A);
+        weights.chunks(2).map(|w| self.k.fragment_of(a, w)).collect()
+    }
+
+    /// The block of this number, counted from the last one.
+    fn turn(&self, number: Val<'k>, masked: bool, old: &State<'k>) -> State<'k> {
+        let (k, t) = (self.k, self.form.tile);
+        let [slot, phase] = self.next(old.slot, old.phase);
+        k.await_signal(self.signal(KEYS, slot), phase);
+        let scores = self.scores(slot);
+        let scaled = self.scaled(&old.results, old.alpha);
+        // All have read the keys of the block before, and the values of the one before that. And the scores of all stand in line before
+        // anybody's results, and so are there while results are multiplied: behind these, the barrier made 562 microseconds 643.
+        k.barrier();
+        let before = old.slot.eq(k.u32(0)).select(k.u32(t.slots - 1), old.slot - 1);
+        self.fetch(KEYS, number + i64::from(t.slots - 1), old.slot);
+        let later = number + (i64::from(t.slots) - 2);
+        self.fetch(VALUES, later, before);
+        let results = self.results(&old.weights, old.slot, &scaled);
+        k.wait_products((t.block / SIDE) as u8);
+        let first = masked.then(|| (self.blocks - 1 - number) * i64::from(t.block));
+        let (two, alpha, weights) = self.weights(old.two, &scores, first);
+        // The assembler puts a wait as early as it can, beside others of what it takes for one piece. To wait for a signal first, which
+        // is a loop, makes this another one, and the exponentials stay in front of it.
+        k.await_signal(self.signal(VALUES, slot), phase);
+        k.wait_products(0);
+        State { slot, phase, two, alpha, weights: self.rounded(&weights), results }
+    }
+
+    /// The maxima and sums of two rows with a block's scores, what makes the results before fit to them, and the block's weights, by
+    /// eights of keys. `first`: the block's first key, where not all rows see all of it.
+    fn weights(
+        &self,
+        old: Two<'k>,
+        scores: &[Val<'k>],
+        first: Option<Val<'k>>,
+    ) -> (Two<'k>, [Val<'k>; 2], Vec<Val<'k>>) {
+        let (k, form) = (self.k, self.form);
+        let never = self.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
+        let eighths: Vec<Val> =
+            scores.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half))).collect();
+        let eighths = match first {
+            None => eighths,
+            Some(first) => self.hidden(&eighths, first, never),
+        };
+        let most = if form.negative { Binary::Min } else { Binary::Max };
+        let m = [0u8, 2].map(|at| {
+            // Two chains, so that one goes on while the other waits.
+            let own = [at, at + 1].map(|c| {
+                let all = eighths.iter().map(|e| e.extract(c));
+                all.reduce(|a, b| a.binary(most, b)).expect("a block has keys")
+            });
+            let own = own[0].binary(most, own[1]);
+            self.others.iter().fold(own, |m, &other| m.binary(most, k.shuffle(m, other)))
+        });
+        let m = [0, 1].map(|i| old.m[i].binary(most, m[i]));
+        // Where nothing was seen so far, nothing is taken off, and weights are 2^-inf.
+        let shift = m.map(|m| m.eq(never).select(self.number(0.0), m * self.scale));
+        let alpha = [0, 1].map(|i| exp2(old.m[i].fma(self.scale, -shift[i])));
+        let shifts = k.compose(&[shift[0], shift[0], shift[1], shift[1]]);
+        let (scales, less) = (self.scale.splat(4), -shifts);
+        let weights: Vec<Val> = eighths.iter().map(|e| exp2(e.fma(scales, less))).collect();
+        let sum = [0, 1].map(|i| {
+            let of = |c: u8| {
+                let all = weights.iter().map(|w| w.extract(c));
+                all.reduce(|a, b| a + b).expect("a block has keys")
+            };
+            old.sum[i].fma(alpha[i], of(2 * i as u8) + of(2 * i as u8 + 1))
+        });
+        (Two { m, sum }, alpha, weights)
+    }
+
+    /// Scores by eights of keys from `first` on; others for those that a row does not see.
+    fn hidden(&self, eighths: &[Val<'k>], first: Val<'k>, never: Val<'k>) -> Vec<Val<'k>> {
+        let k = self.k;
+        let never = never.splat(4);
+        // How many keys of the block a row sees, from the lane's first column on.
+        let counts = self.each.map(|row| {
+            let end = if self.form.causal { self.seen.min(row + 1) } else { self.seen };
+            end - first - self.column.to(Scalar::I32)
+        });
+        let one = |(i, &scores): (usize, &Val<'k>)| {
+            let more = |count: Val<'k>, n: i64| count.like(8 * i as i64 + n).lt(count);
+            let [a, b] = counts;
+            let there = [more(a, 0), more(a, 1), more(b, 0), more(b, 1)];
+            k.compose(&there).select(scores, never)
+        };
+        eighths.iter().enumerate().map(one).collect()
+    }
+
+    /// Stores results and statistics of those rows that there are.
+    fn end(
+        &self,
+        (two, results): (&Two<'k>, &[Val<'k>]),
+        exists: Val<'k>,
+        [head, l]: [Val<'k>; 2],
+        [y, lse]: [Place; 2],
+    ) {
+        let (k, form) = (self.k, self.form);
+        let (zero, one) = (self.number(0.0), self.number(1.0));
+        let total =
+            two.sum.map(|sum| self.others.iter().fold(sum, |sum, &other| sum + k.shuffle(sum, other)));
+        let inverse = total.map(|t| one / t.eq(zero).select(one, t));
+        let parts: Vec<Val> =
+            results.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half))).collect();
+        for i in 0..2 {
+            let row = self.each[i];
+            k.if_(row.lt(l) & exists, || {
+                let line = (head * l + row) * i64::from(form.width);
+                for (eighth, part) in parts.iter().enumerate() {
+                    let first = 2 * i as u8;
+                    let pair = k.compose(&[part.extract(first), part.extract(first + 1)]) * inverse[i];
+                    let column = self.column + 8 * eighth as i64;
+                    k.store(y, line + column.to(Scalar::I32), pair);
+                }
+                k.if_(self.column.eq(k.u32(0)), || {
+                    let log = Float::<W32>::new(Term::Value(total[i])).log().0.value(k);
+                    let m = two.m[i] * self.scale * self.number(std::f64::consts::LN_2);
+                    k.store(lse, head * l + row, m + log);
+                });
+            });
+        }
+    }
+}

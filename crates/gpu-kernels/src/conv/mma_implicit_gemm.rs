@@ -1,0 +1,124 @@
+//! The kernel of convolutions by matrix units: as a product by them, with tables in place of strides. What is staged comes by
+//! copies of 16 bytes, of which several steps are under way.
+
+use super::offset_table::{Bring, Gather, Span, Table};
+use super::problem::{self, Column, Head};
+use crate::formula::Formula;
+use crate::gemm::epilogue::{Piece, Places, Target};
+use crate::gemm::fragments::Fragments;
+use crate::gemm::mma_sync::Tile;
+use crate::gemm::multistage_cp_async::Flow;
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Builtin, Constant, Kernel, MatrixUnit, Scalar};
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Form {
+    /// As of other convolutions.
+    pub base: problem::Form,
+    pub tile: Tile,
+    /// What tables know at a time.
+    pub span: Span,
+}
+
+/// As many terms go through units in all tiles: zeros behind the last one, which make a sum of -0 another.
+pub(super) fn whole_terms(unit: MatrixUnit) -> usize {
+    2 * usize::from(unit.shape[2])
+}
+
+/// The kernel of a form.
+pub(super) fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let (t, base) = (form.tile, &form.base);
+    let staged = base.staged.as_ref().expect("terms are staged");
+    let [m, n, terms] = t.unit.shape;
+    let name = format!("{}_units_{m}x{n}x{terms}_{}", base.name(epilogue), t.lanes);
+    let k = Builder::new(&name, [t.invocations(), 1, 1]);
+    k.subgroup(t.lanes);
+    let (h, length) = Head::read_with(&k, base, base.apart.then_some("length"));
+    let index = k.builtin(Builtin::LocalIndex);
+    let corner = [0, 1].map(|side| h.tile[side] * i64::from(t.size(side)));
+    let all = h.terms.count();
+    let fragments = Fragments::new(&k, t, base.dtype.into(), staged.along);
+    let table = Table::new(&k, &h, base, staged, form.span);
+
+    let bring = Bring {
+        index,
+        invocations: t.invocations(),
+        size: [0, 1].map(|side| t.size(side)),
+        depth: t.depth,
+        corner,
+        padding: [Constant::float(Scalar::F32, 0.0); 2],
+    };
+    let stages = table.stages(staged, &bring);
+    let begin = length.map_or(all.like(0), |length| h.outer_number * length);
+    let end = length.map_or(all, |length| (begin + length).min(all));
+    let most = whole_terms(t.unit) as i64;
+    let flow = Flow {
+        stages,
+        to: fragments.places,
+        pitch: [0, 1].map(|side| fragments.pitch(side)),
+        slots: t.slots,
+        end,
+        upto: begin + (end - begin + (most - 1)) / most * most,
+    };
+    let fill = |start| table.fill(start, [index, all], t.invocations());
+    let sums = sums(&k, form.span, &fragments, &flow, begin, &fill);
+    let target = Windows { k: &k, h: &h, epilogue };
+    t.handing().store(&k, &target, (corner, fragments.firsts()), staged.stores, &sums);
+    k.finish()
+}
+
+/// The sums of a subgroup: fragments, row by row. `fill` makes the tables of a window.
+fn sums<'k>(
+    k: &'k Builder,
+    span: Span,
+    fragments: &Fragments<'k>,
+    flow: &Flow<'k, Gather<'k, '_>>,
+    begin: Val<'k>,
+    fill: &dyn Fn(Val<'k>),
+) -> Vec<Val<'k>> {
+    let (none, firsts) = (fragments.none(), fragments.firsts());
+    let compute = |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| fragments.step(bases, firsts, sums);
+    fill(begin);
+    k.barrier();
+    flow.open(begin);
+    let window = begin.like(i64::from(span.window));
+    if span.windows == 1 {
+        return flow.steps([begin, flow.upto], k.u32(0), &none, &compute).1;
+    }
+    let carried = [&[k.u32(0)][..], &none].concat();
+    let done = k.for_(begin, flow.upto, window, &carried, |start, carried| {
+        let next = start + window;
+        // Its terms are begun a few steps before this window's end; since those of the window before this one were, all have met.
+        k.if_(next.lt(flow.upto), || fill(next));
+        let (slot, sums) = flow.steps([start, next.min(flow.upto)], carried[0], &carried[1..], &compute);
+        [&[slot][..], &sums].concat()
+    });
+    done[1..].to_vec()
+}
+
+/// The result of a convolution.
+struct Windows<'k, 'f> {
+    k: &'k Builder,
+    h: &'f Head<'k>,
+    epilogue: &'f dyn Formula,
+}
+
+impl<'k> Target<'k> for Windows<'k, '_> {
+    type Columns = Vec<Column<'k>>;
+    const ONCE: bool = true;
+    fn columns(&self, places: &Places<'k>, across: Val<'k>, width: u8) -> Vec<Column<'k>> {
+        let first = places.of(1, across);
+        (0..width).map(|v| self.h.column(first + i64::from(v))).collect()
+    }
+    fn store(&self, piece: &Piece<'k, '_>, columns: &Vec<Column<'k>>) {
+        let store = || {
+            let v = (piece.load)();
+            self.h.store(self.k, self.epilogue, piece.places.of(0, piece.down), columns, &[v]);
+        };
+        match piece.has {
+            Some(has) => self.k.if_(has, store),
+            None => store(),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Which kernel a convolution is done by, with which tile, and how terms are read there. No bit depends on it.
+
+use super::offset_table::{Span, most_taps};
+use super::problem::{Of, Staged};
+use super::{BUSY, Factor, Limits, Plan, Tile, Units, product};
+use crate::formula::Compute;
+use crate::gemm::mma_sync::Cut;
+use crate::layout::indexing;
+use crate::reduce::block_reduce;
+use elinvar_core::{DType, order};
+use elinvar_kernel::ir::Elem;
+
+/// How the work is given to invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Each reads its terms by itself: for devices on which a barrier is dear.
+    Plain,
+    /// As it suits the sizes, on a device that has so much.
+    Within(Limits),
+    /// By matrix units, in an order of sums that is not the definition's; as above where they gain nothing.
+    Fast(Units),
+    /// With this tile, in one launch. What cannot be staged is read by each invocation for itself.
+    Exactly(Tile),
+}
+
+/// A way to do a convolution, of those that a device has ([`super::ways`]): for whoever tries them. No bit depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The one that is taken without trying.
+    Chosen,
+    /// Each invocation reads its terms by itself.
+    Plain,
+    /// Terms are staged, for this tile.
+    Staged(Tile),
+    /// By matrix units, with a tile that is cut so.
+    Units(Cut),
+}
+
+impl Way {
+    /// All that there are.
+    pub fn all() -> impl Iterator<Item = Way> {
+        let tiles = TILES.iter().flat_map(|&(tile, _)| variants(tile));
+        let cuts = std::iter::once(BROAD).chain(Cut::all());
+        [Way::Chosen, Way::Plain].into_iter().chain(tiles.map(Way::Staged)).chain(cuts.map(Way::Units))
+    }
+}
+
+/// For the usual 64 filters: twice as many columns are computed with what is loaded of them.
+pub(super) const BROAD: Cut = Cut { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
+
+/// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
+/// the part of all instructions that are products, times what latency leaves.
+const TILES: [(Tile, f64); 10] = [
+    (BROADER[0], 1.0),
+    (BROADER[1], 0.95),
+    (tile([16, 16], [8, 4]), 0.95),
+    (UNEVEN, 0.85),
+    (tile([8, 16], [8, 4]), 0.8),
+    (tile([4, 32], [8, 4]), 0.78),
+    (tile([8, 16], [4, 4]), 0.6),
+    (tile([8, 8], [4, 4]), 0.5),
+    (tile([16, 16], [4, 2]), 0.4),
+    (tile([8, 16], [4, 2]), 0.4),
+];
+/// Those with the most sums.
+const BROADER: [Tile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
+/// For forwards: 64 rows by 96 columns cut many a result into as many tiles as a device has room for at a time. On an H100 64 filters of 8
+/// images of 56 x 56 (3 x 3 taps, 64 channels) took 59 us so, 65 in tiles of 64 columns, and 98 in chunks side by side with 128.
+const UNEVEN: Tile = Tile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
+/// What the largest is good for where twice as many workgroups of half its size are faster: anywhere but in gradients by w.
+const BESIDE: f64 = 0.9;
+const fn tile(group: [u32; 2], each: [u32; 2]) -> Tile {
+    Tile { group, each, depth: 8, slots: 3 }
+}
+/// A tile with terms that copies bring, and with those that go through registers, as many at a time and twice as many.
+fn variants(tile: Tile) -> [Tile; 3] {
+    [tile, Tile { slots: 0, ..tile }, Tile { slots: 0, depth: 2 * tile.depth, ..tile }]
+}
+/// What is left of it where another launch adds the sums of chunks.
+const JOINED: f64 = 0.95;
+/// So many invocations keep a large device busy.
+const INVOCATIONS: f64 = 32768.0;
+/// Fewer rows share too little of what a column's terms cost.
+pub(super) const FEWEST_ROWS: usize = 8;
+/// Fewer products are over before a tile is staged.
+const FEWEST_PRODUCTS: usize = 1 << 12;
+
+/// Sizes and strides of parts of a number, the innermost last.
+type Digits = Vec<(usize, i64)>;
+
+/// The elements that lie evenly along the innermost parts: how many, and from one to the next; and the strides of the others.
+fn run(digits: &Digits) -> (usize, i64, Vec<i64>) {
+    let mut all = digits.iter().rev().filter(|d| d.0 != 1).peekable();
+    let Some(&(mut count, stride)) = all.next() else { return (1, 1, Vec::new()) };
+    while let Some(&&(n, s)) = all.peek() {
+        if s != stride * count as i64 {
+            break;
+        }
+        count *= n;
+        all.next();
+    }
+    (count, stride, all.map(|d| d.1).collect())
+}
+
+/// A factor as it is read: lines (rows or columns), terms, and where all of it begins.
+struct Side {
+    lines: Digits,
+    terms: Digits,
+    begin: Vec<i64>,
+}
+
+impl Side {
+    /// How many neighbours can be read at once, along terms or along lines; lines of a tile have `line` of them.
+    fn width(&self, along: bool, line: u32, most: u8) -> u8 {
+        let (inner, outer) = if along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
+        let (count, stride, others) = run(inner);
+        let mut all = others.into_iter().chain(outer.iter().filter(|d| d.0 != 1).map(|d| d.1));
+        let strides: Vec<i64> = all.by_ref().chain(self.begin.iter().copied()).collect();
+        let fits = |w: u8| {
+            let w = usize::from(w);
+            stride == 1
+                && (line as usize).is_multiple_of(w)
+                && count.is_multiple_of(w)
+                && strides.iter().all(|s| s.unsigned_abs().is_multiple_of(w as u64))
+        };
+        [4, 2].into_iter().find(|&w| w <= most && fits(w)).unwrap_or(1)
+    }
+    /// Whether to read along terms, and how many at once.
+    fn direction(&self, tile: Tile, side: usize, most: u8, vectors: bool) -> (bool, u8) {
+        let most = if vectors { most } else { 1 };
+        let across = self.width(false, tile.size(side), most);
+        let along = self.width(true, tile.depth, most);
+        let [lines, terms] = [&self.lines, &self.terms].map(|d| run(d).1.unsigned_abs());
+        let along_is_better = if along == across { lines != 1 && terms < lines } else { along > across };
+        if along_is_better { (true, along) } else { (false, across) }
+    }
+}
+
+impl Plan {
+    /// The outer part, and the axes; or the axes first.
+    fn digits(outer: (usize, isize), axes: impl Iterator<Item = (usize, i64)>, last: bool) -> Digits {
+        let outer = (outer.0, outer.1 as i64);
+        if last { axes.chain([outer]).collect() } else { std::iter::once(outer).chain(axes).collect() }
+    }
+    fn terms_last(&self) -> bool {
+        self.channels_last && self.of != Of::Weight
+    }
+    fn axes<'a>(&'a self, f: &'a Factor) -> impl Iterator<Item = (usize, i64)> + 'a {
+        f.strides[3..].iter().map(|&s| s as i64).enumerate()
+    }
+    fn left_side(&self) -> Side {
+        let s = &self.left.strides;
+        let terms = self.axes(&self.left).map(|(a, s)| (self.terms[a + 1], s));
+        Side {
+            lines: vec![(self.rows, s[1] as i64)],
+            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
+            begin: vec![self.left.offset as i64, if self.groups > 1 { s[0] as i64 } else { 0 }],
+        }
+    }
+    fn right_side(&self) -> Side {
+        let s = &self.right.strides;
+        let lines = self.axes(&self.right).map(|(a, s)| (self.columns[a + 1], s * self.windows[a][0]));
+        let terms = self.axes(&self.right).map(|(a, s)| (self.terms[a + 1], s * self.windows[a][2]));
+        let from = self.axes(&self.right).map(|(a, s)| s * self.windows[a][1]).sum();
+        Side {
+            lines: Plan::digits((self.columns[0], s[1]), lines, self.channels_last && !self.terms_last()),
+            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
+            begin: vec![self.right.offset as i64, from, if self.groups > 1 { s[0] as i64 } else { 0 }],
+        }
+    }
+    /// From term to term of the left factor, if all of its terms lie evenly.
+    pub(super) fn left_step(&self) -> Option<i64> {
+        let (_, step, others) = run(&self.left_side().terms);
+        (self.class_count() == 1 && others.is_empty()).then_some(step)
+    }
+    /// Taps of all axes together, whose places inside or outside are known bit by bit.
+    fn taps(&self) -> usize {
+        let taps = if self.of == Of::Weight { &self.columns } else { &self.terms };
+        if self.padded { taps[1..].iter().sum() } else { 0 }
+    }
+    pub(super) fn words(&self) -> Option<u8> {
+        [1, 3].into_iter().find(|&words| self.taps() <= most_taps(words))
+    }
+    /// Columns of the result that lie side by side.
+    pub(super) fn stored(&self) -> usize {
+        let digits: Digits = self.columns.iter().copied().zip(self.result[2..].iter().copied()).collect();
+        let (count, stride, _) = run(&digits);
+        let in_order = !self.channels_last || self.terms_last();
+        if self.class_count() == 1 && stride == 1 && in_order { count } else { 1 }
+    }
+
+    /// A tile with its terms brought by copies, if they need no conversion.
+    pub(super) fn flows(&self, tile: Tile) -> Tile {
+        let whole = block_reduce::elem(Compute::from(self.dtype).scalar()) == Elem::from(self.dtype);
+        Tile { slots: if whole { tile.slots } else { 0 }, ..tile }
+    }
+
+    /// How terms are staged for a tile; `None` if they cannot be, or are not.
+    pub(super) fn staged(&self, tile: Tile) -> Option<Staged> {
+        if tile.depth == 0 || self.void || self.wide || indexing::are_many(self.len) {
+            return None;
+        }
+        let tile = self.flows(tile);
+        // A copy of f64 brings two.
+        let most = if tile.slots > 0 { (16 / self.dtype.size()) as u8 } else { 4 };
+        let matrix = self.left_step().is_some();
+        let one_class = self.class_count() == 1;
+        let left = self.left_side().direction(tile, 0, most, one_class);
+        let right = self.right_side().direction(tile, 1, most, one_class && !self.padded);
+        let along = [left.0, right.0];
+        let stores = [4, 2].into_iter().find(|&p| {
+            tile.neighbours(1, along[1]).is_multiple_of(u32::from(p))
+                && self.stored().is_multiple_of(usize::from(p))
+        });
+        Some(Staged {
+            along,
+            width: [left.1, right.1],
+            matrix,
+            words: self.words()?,
+            // Of a class there are terms for each of the outer part.
+            whole: self.terms[0].is_multiple_of(tile.depth as usize)
+                || one_class && product(&self.terms).is_multiple_of(tile.depth as usize),
+            stores: stores.unwrap_or(1),
+        })
+    }
+
+    /// Bytes of shared memory that a tile takes.
+    fn shared_bytes(&self, tile: Tile, words: u8) -> u32 {
+        let tile = self.flows(tile);
+        let chunks = if tile.slots > 0 && self.chunks() > 1 { 2 } else { 1 };
+        tile.shared_elements() * self.dtype.compute().size() as u32
+            + 4 * Span::chunks(chunks).elements(words, self.left_step().is_some())
+    }
+
+    pub(super) fn tile(&self, how: How) -> Tile {
+        match how {
+            How::Plain => self.plain_tile(),
+            How::Exactly(tile) => tile,
+            How::Within(limits) | How::Fast(Units { limits, .. }) => {
+                self.staged_tile(limits).unwrap_or_else(|| self.plain_tile())
+            }
+        }
+    }
+
+    /// The tile that is good for most, of those that a device has room for; `None` if terms had better not be staged.
+    fn staged_tile(&self, limits: Limits) -> Option<Tile> {
+        let words = self.words()?;
+        let sizes = [self.rows, product(&self.columns)];
+        let products = self.len.saturating_mul(product(&self.terms)) / self.class_count();
+        if self.rows < FEWEST_ROWS || products < FEWEST_PRODUCTS {
+            return None;
+        }
+        let goodness = |&(tile, peak): &(Tile, f64)| {
+            let used = |side: usize| {
+                let size = tile.size(side) as usize;
+                sizes[side] as f64 / sizes[side].next_multiple_of(size) as f64
+            };
+            // As many as chunks that are whole: where the last one has few terms, its workgroups are soon done.
+            let chunks = product(&self.terms) as f64 / order::CHUNK as f64;
+            let (apart, joined) = if self.are_apart(tile) { (chunks, JOINED) } else { (1.0, 1.0) };
+            let busy = self.units(tile) as f64 * apart * f64::from(tile.invocations());
+            peak * used(0) * used(1) * (busy / INVOCATIONS).min(1.0) * joined
+        };
+        let all = TILES.iter().map(|&(tile, peak)| {
+            let slots = if limits.asynchronous && self.gains_by_copies(tile) { tile.slots } else { 0 };
+            let peak = if tile == BROADER[0] && self.of != Of::Weight { BESIDE } else { peak };
+            // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
+            let depth = if self.of == Of::Weight && slots == 0 { 2 * tile.depth } else { tile.depth };
+            (self.flows(Tile { slots, depth, ..tile }), peak)
+        });
+        let best = all
+            .filter(|(tile, _)| self.of == Of::Forward || tile.group != UNEVEN.group)
+            .filter(|(tile, _)| self.fits(*tile, limits, words))
+            .max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
+        best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
+    }
+
+    /// Are copies faster than registers for what is on its way? Copies of windows bring one number each. On an H100 gradients of 64 to 512
+    /// channels took 1.4 to 2 times as long with them, and forwards the larger workgroups 1.1 times; the smaller 0.9, but of one chunk (three
+    /// channels by 7 x 7) 1.3.
+    fn gains_by_copies(&self, tile: Tile) -> bool {
+        self.dtype == DType::F64 || (self.of == Of::Forward && tile == BROADER[1] && self.chunks() > 1)
+    }
+
+    fn fits(&self, tile: Tile, limits: Limits, words: u8) -> bool {
+        // Sums of f64 take two registers each; and what is on its way through registers takes some, too.
+        let most = match (self.dtype, tile.slots) {
+            (DType::F64, 0) => 8,
+            (DType::F64, _) => 16,
+            _ => 64,
+        };
+        tile.each[0] * tile.each[1] <= most
+            && tile.invocations() <= limits.invocations
+            && self.shared_bytes(tile, words) <= limits.shared
+    }
+
+    /// See [`super::ways`]: those without matrix units.
+    pub(super) fn ways(&self, how: How) -> Vec<Way> {
+        let (How::Within(limits) | How::Fast(Units { limits, .. })) = how else { return vec![Way::Chosen] };
+        // Planes are always the best that there is, and so is what is made for few rows.
+        if self.has_planes() || self.few(limits).is_some() || self.has_lines() || self.len == 0 {
+            return vec![Way::Chosen];
+        }
+        let chosen = self.staged_tile(limits);
+        let mut all = vec![Way::Chosen];
+        all.extend(chosen.map(|_| Way::Plain));
+        let Some(words) = self.words() else { return all };
+        let sizes = [self.rows, product(&self.columns)];
+        let is_way = |tile: &Tile| {
+            // Not mostly beyond the ends of the result; with copies where the device and the type have such.
+            (0..2).all(|side| tile.size(side) as usize <= sizes[side].next_multiple_of(32))
+                && (tile.slots == 0 || limits.asynchronous && self.flows(*tile).slots > 0)
+                && Some(*tile) != chosen
+                && self.fits(*tile, limits, words)
+                && self.staged(*tile).is_some()
+        };
+        let tiles = TILES.iter().flat_map(|&(tile, _)| variants(tile));
+        all.extend(tiles.filter(is_way).map(Way::Staged));
+        all
+    }
+
+    /// A tile without staging that fits: neighbours along columns, which lie side by side in memory.
+    pub(super) fn plain_tile(&self) -> Tile {
+        let tile = |each: u32| {
+            let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
+            Tile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
+        };
+        // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
+        let large = tile(8);
+        if self.rows >= 32 && self.tiles(large).iter().product::<usize>() * self.groups >= BUSY / 2 {
+            return large;
+        }
+        tile(if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 })
+    }
+
+    pub(super) fn chunks(&self) -> usize {
+        product(&self.terms).div_ceil(order::CHUNK)
+    }
+}

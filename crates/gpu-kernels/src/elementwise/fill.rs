@@ -1,0 +1,94 @@
+//! `y[i] = value`.
+//!
+//! The value is a number of the launch, as its bits, so there is one kernel for each type of memory.
+
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing;
+use elinvar_core::{DType, Scalar as Value, rounding};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Scalar};
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 256;
+/// Elements that an invocation stores.
+const WIDTH: u8 = 4;
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// What the result holds.
+    pub elem: Elem,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The work of filling the first `len` elements of a buffer: the result. `None` if there are none.
+pub fn fill(value: Value, dtype: DType, len: usize) -> Option<Work<'static>> {
+    if len == 0 {
+        return None;
+    }
+    let form = Form { elem: dtype.into(), wide: indexing::are_many(len) };
+    let bits = nearest(value, form.elem).bits;
+    let numbers = [len as i64, i64::from(bits as u32), (bits >> 32) as i64];
+    let groups = grid((len as u64).div_ceil(u64::from(GROUP) * u64::from(WIDTH)));
+    let key = Key::of("fill").with(&form);
+    Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &numbers))
+}
+
+/// The element nearest to a value, as the number that is stored for it: floats round once to nearest even; integers cut
+/// floats towards zero and saturate, and wrap integers; bool is `!= 0`.
+pub fn nearest(value: Value, elem: Elem) -> Constant {
+    let s = elem.scalar();
+    let float = |v: f64| match elem {
+        Elem::F16 => Constant::from(rounding::f16_from_f64(v).to_f32()),
+        Elem::BF16 => Constant::from(rounding::bf16_from_f64(v).to_f32()),
+        Elem::U8 => Constant::from(u32::from(v as u8)),
+        Elem::Bool | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => {
+            Constant::float(s, v)
+        }
+    };
+    match (value, elem) {
+        (Value::Float(v), _) => float(v),
+        (Value::Int(v), Elem::F16 | Elem::BF16) => float(rounding::odd_f64(v)),
+        (Value::Int(v), Elem::U8) => Constant::from(u32::from(v as u8)),
+        (Value::Int(v), _) => Constant::int(s, v),
+        (Value::Bool(v), _) => Constant::int(s, i64::from(v)),
+    }
+}
+
+/// A number of a type from its bits, given as two words.
+pub(crate) fn number<'k>(s: Scalar, [low, high]: [Val<'k>; 2]) -> Val<'k> {
+    let low = low.to(Scalar::U32);
+    let both = || word64(low, high.to(Scalar::U32));
+    match s {
+        Scalar::Bool => low.to(Scalar::Bool),
+        Scalar::U32 => low,
+        Scalar::I32 | Scalar::F32 => low.bits(s),
+        Scalar::U64 => both(),
+        Scalar::I64 | Scalar::F64 => both().bits(s),
+    }
+}
+
+/// Two words as one number.
+pub(crate) fn word64<'k>(low: Val<'k>, high: Val<'k>) -> Val<'k> {
+    low.to(Scalar::U64) | (high.to(Scalar::U64) << 32)
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let wide = if form.wide { "_wide" } else { "" };
+    let k = Builder::new(&format!("fill_{}{wide}", form.elem), [GROUP, 1, 1]);
+    let y = k.buffer("y", form.elem, Access::Write);
+    let s = indexing::scalar(form.wide);
+    let numbers = Numbers::new(&k, s, 3);
+    let [len, low, high] = ["len", "low", "high"].map(|n| numbers.get(n));
+    let value = number(form.elem.scalar(), [low, high]);
+    // Neighbours store neighbours; an invocation's elements lie a workgroup apart.
+    let first = group_number(&k, s) * i64::from(GROUP * u32::from(WIDTH)) + k.local_id(0).to(s);
+    for e in 0..WIDTH {
+        let i = first + i64::from(GROUP * u32::from(e));
+        k.if_(i.lt(len), || k.store(y, i, value));
+    }
+    k.finish()
+}

@@ -1,0 +1,199 @@
+//! Random numbers: Philox4x32-10 with a counter (block, stream) under a seed, see `elinvar_core::philox`.
+//!
+//! An invocation takes one call of Philox, four words: four elements of one word each, or two of two words. Seed, stream and
+//! the bounds of a distribution are numbers of the launch.
+
+use super::fill::{number, word64};
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::copy::Cast;
+use crate::layout::indexing;
+use elinvar_core::DType;
+use elinvar_core::philox::Stream;
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Binary, Constant, Elem, Kernel, Scalar};
+use elinvar_kernel::lane::{Float, Term, W32, W64};
+use elinvar_ops::backend::Random;
+use elinvar_ops::lane::Lane;
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 256;
+
+/// Which distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// [`Random::Uniform`]
+    Uniform,
+    /// [`Random::Normal`]
+    Normal,
+    /// [`Random::Bernoulli`]
+    Bernoulli,
+    /// [`Random::Int`]
+    Int,
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Which distribution.
+    pub kind: Kind,
+    /// The dtype of the result.
+    pub dtype: DType,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The work of drawing: the result. `None` if there are no elements. Uniform and normal numbers are floats.
+pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'static>> {
+    if len == 0 {
+        return None;
+    }
+    let form = |kind| Form { kind, dtype, wide: indexing::are_many(len) };
+    let float = |v: f64| Constant::float(Elem::from(dtype).scalar(), v).bits;
+    let (form, bounds) = match r {
+        Random::Uniform { low, high } => (form(Kind::Uniform), [float(high - low), float(low)]),
+        Random::Normal { mean, std } => (form(Kind::Normal), [float(std), float(mean)]),
+        Random::Bernoulli { p } => {
+            // u < p, for u = k / 2^bits: k < ceil(p 2^bits). A cast takes NaN to 0.
+            let scale = if dtype == DType::F64 { 2f64.powi(53) } else { 2f64.powi(24) };
+            (form(Kind::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0])
+        }
+        Random::Int { low, high } => (form(Kind::Int), [high.wrapping_sub(low) as u64, low as u64]),
+    };
+    let words = [s.seed, s.stream, bounds[0], bounds[1]];
+    let mut all = vec![len as i64];
+    all.extend(words.iter().flat_map(|&w| [i64::from(w as u32), (w >> 32) as i64]));
+    let groups = grid((len as u64).div_ceil(u64::from(GROUP) * form.each() as u64));
+    let key = Key::of("random").with(&form);
+    Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all))
+}
+
+impl Form {
+    /// Elements of an invocation.
+    fn each(&self) -> i64 {
+        match self.kind {
+            Kind::Int => 2,
+            Kind::Uniform | Kind::Normal | Kind::Bernoulli if self.dtype == DType::F64 => 2,
+            Kind::Uniform | Kind::Normal | Kind::Bernoulli => 4,
+        }
+    }
+    fn name(&self) -> String {
+        let kind = match self.kind {
+            Kind::Uniform => "uniform",
+            Kind::Normal => "normal",
+            Kind::Bernoulli => "bernoulli",
+            Kind::Int => "int",
+        };
+        format!("random_{kind}_{}{}", self.dtype, if self.wide { "_wide" } else { "" })
+    }
+}
+
+/// Four random words.
+fn philox<'k>(counter: [Val<'k>; 4], key: [Val<'k>; 2]) -> [Val<'k>; 4] {
+    const M: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const W: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    let (mut c, mut key) = (counter, key);
+    let high = |m: i64, x: Val<'k>| x.binary(Binary::MulHigh, x.like(m));
+    for _ in 0..10 {
+        c = [high(M[1], c[2]) ^ c[1] ^ key[0], c[2] * M[1], high(M[0], c[0]) ^ c[3] ^ key[1], c[0] * M[0]];
+        key = [key[0] + W[0], key[1] + W[1]];
+    }
+    c
+}
+
+/// The upper half of the product of two u64, from products of 32 bits: wider ones are not to be had everywhere.
+fn high64<'k>(a: Val<'k>, b: Val<'k>) -> Val<'k> {
+    let low = |x: Val<'k>| x & 0xffff_ffff;
+    let (a0, a1, b0, b1) = (low(a), a >> 32, low(b), b >> 32);
+    let (p, q) = (a0 * b1, a1 * b0);
+    let carry = ((a0 * b0) >> 32) + low(p) + low(q);
+    a1 * b1 + (p >> 32) + (q >> 32) + (carry >> 32)
+}
+
+/// Two normal numbers from two uniform ones.
+fn normal<L: Lane>(first: L, second: L, std: L, mean: L) -> [L; 2] {
+    let radius = (L::lit(-2.0) * (L::lit(1.0) - first).log()).sqrt();
+    let angle = L::lit(std::f64::consts::TAU) * second;
+    [angle.cos(), angle.sin()].map(|turned| (radius * turned).fma(std, mean))
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
+    let y = k.buffer("y", form.dtype.into(), Access::Write);
+    let s = indexing::scalar(form.wide);
+    let numbers = Numbers::new(&k, s, 9);
+    let len = numbers.get("len");
+    let [seed, stream, a, b] = ["seed", "stream", "a", "b"]
+        .map(|name| ["low", "high"].map(|half| numbers.get(&format!("{name}_{half}"))));
+    let block = group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s);
+    let first = block * form.each();
+    k.if_(first.lt(len), || {
+        let upper = if form.wide { (block >> 32).to(Scalar::U32) } else { k.u32(0) };
+        let counter = [block.to(Scalar::U32), upper, stream[0].to(Scalar::U32), stream[1].to(Scalar::U32)];
+        let words = philox(counter, [seed[0].to(Scalar::U32), seed[1].to(Scalar::U32)]);
+        for (e, v) in form.draw(&k, words, [a, b]).into_iter().enumerate() {
+            let i = first + e as i64;
+            if e == 0 {
+                k.store(y, i, v);
+            } else {
+                k.if_(i.lt(len), || k.store(y, i, v));
+            }
+        }
+    });
+    k.finish()
+}
+
+impl Form {
+    /// The elements that four words give.
+    fn draw<'k>(&self, k: &'k Builder, words: [Val<'k>; 4], bounds: [[Val<'k>; 2]; 2]) -> Vec<Val<'k>> {
+        let elem = Elem::from(self.dtype);
+        let s = elem.scalar();
+        let pairs = || [word64(words[0], words[1]), word64(words[2], words[3])];
+        let units = || match s {
+            Scalar::F64 => {
+                let scale = k.float(s, 1.0 / 2f64.powi(53));
+                pairs().map(|w| (w >> 11).to(s) * scale).to_vec()
+            }
+            _ => {
+                let scale = k.float(s, 1.0 / 2f64.powi(24));
+                words.map(|w| (w >> 8).to(s) * scale).to_vec()
+            }
+        };
+        match self.kind {
+            Kind::Uniform => {
+                let [span, low] = bounds.map(|b| number(s, b));
+                units().into_iter().map(|u| u.fma(span, low)).collect()
+            }
+            Kind::Normal => {
+                let given = bounds.map(|b| Term::Value(number(s, b)));
+                let pair = |u: &[Val<'k>]| match s {
+                    Scalar::F64 => {
+                        let [u, v] = [u[0], u[1]].map(|u| Float::<W64>::new(Term::Value(u)));
+                        let [std, mean] = given.map(Float::new);
+                        normal(u, v, std, mean).map(|x| x.0.value(k))
+                    }
+                    _ => {
+                        let [u, v] = [u[0], u[1]].map(|u| Float::<W32>::new(Term::Value(u)));
+                        let [std, mean] = given.map(Float::new);
+                        normal(u, v, std, mean).map(|x| x.0.value(k))
+                    }
+                };
+                units().chunks(2).flat_map(pair).collect()
+            }
+            Kind::Bernoulli => {
+                let below = |u: Val<'k>, bound: Scalar| u.lt(number(bound, bounds[0])).to(s);
+                match s {
+                    Scalar::F64 => pairs().map(|w| below(w >> 11, Scalar::U64)).to_vec(),
+                    _ => words.map(|w| below(w >> 8, Scalar::U32)).to_vec(),
+                }
+            }
+            Kind::Int => {
+                let [span, low] = bounds.map(|b| number(Scalar::U64, b));
+                let cast = Cast { from: DType::I64, to: self.dtype };
+                let draw = |w| cast.cast((high64(w, span) + low).bits(Scalar::I64));
+                pairs().map(draw).to_vec()
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `x[i], .. = formula(x[i], .., read[i], ..)`: numbers that change where they lie, one item or several in a launch.
+//!
+//! Elements are given to invocations as in `map`: vectors of four if nothing that is read is strided. An invocation loads
+//! all numbers of an element before it stores one, and no other touches them.
+//!
+//! A model has many small parameters, and a launch for each would cost more than the work. Items that lie alike (same types,
+//! nothing strided) share a launch: each has workgroups and buffers of its own, a workgroup finds out which is its item, and
+//! the formula stands in the kernel once, between the loads of all items and their stores.
+
+use super::map::{self, Choice, Ends, Form, Walk};
+use crate::formula::Compute;
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing;
+use elinvar_core::{DType, Layout, Shape};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Elem, Kernel, Place, Scalar};
+use elinvar_kernel::lane::{Float, Term, W32, W64};
+use elinvar_ops::update::Update;
+
+/// A formula that changes numbers, and writes its instructions into a kernel.
+pub trait Change {
+    /// A word for kernels.
+    fn name(&self) -> String;
+    /// The key of a kernel that this formula is in, from the key of what is around it.
+    fn key(&self, around: Key) -> Key;
+    /// How many numbers change.
+    fn changes(&self) -> usize;
+    /// The new numbers from the old ones and from what is read, all of the computed type.
+    fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Vec<Val<'k>>;
+}
+
+/// An update as a formula.
+#[derive(Clone, Copy, Debug)]
+pub struct OfUpdate<U, const M: usize, const R: usize>(pub U);
+
+impl<U: Update<M, R>, const M: usize, const R: usize> Change for OfUpdate<U, M, R> {
+    fn name(&self) -> String {
+        U::NAME.to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(&self.0)
+    }
+    fn changes(&self) -> usize {
+        M
+    }
+    fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Vec<Val<'k>> {
+        let t = |i: usize| Term::Value(x[i]);
+        match c {
+            Compute::F32 => {
+                let (old, read) = (
+                    std::array::from_fn(|i| Float::<W32>::new(t(i))),
+                    std::array::from_fn(|i| Float::new(t(M + i))),
+                );
+                self.0.lane(old, read).map(|y| y.0.value(k)).to_vec()
+            }
+            Compute::F64 => {
+                let (old, read) = (
+                    std::array::from_fn(|i| Float::<W64>::new(t(i))),
+                    std::array::from_fn(|i| Float::new(t(M + i))),
+                );
+                self.0.lane(old, read).map(|y| y.0.value(k)).to_vec()
+            }
+            Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
+                unreachable!("{}: a formula on floats, not {c:?}", U::NAME)
+            }
+        }
+    }
+}
+
+/// Numbers of one shape that change together, with those that are read for it.
+#[derive(Clone, Debug)]
+pub struct Item<'a> {
+    /// The shape of all of them.
+    pub shape: Shape,
+    /// In which is computed: f32 or f64.
+    pub dtype: DType,
+    /// What changes, row-major from the first element on.
+    pub changes: Vec<DType>,
+    /// What is read: views of `shape`.
+    pub reads: Vec<(&'a Layout, DType)>,
+}
+
+/// The work of an item: what changes, then what is read. `None` if there are no elements.
+pub fn update<'a>(f: &'a dyn Change, item: &Item<'_>) -> Option<Work<'a>> {
+    let (own, dtype) = (Layout::contiguous(item.shape.clone()), item.dtype);
+    let operands: Vec<(&Layout, DType)> =
+        item.changes.iter().map(|&d| (&own, d)).chain(item.reads.iter().copied()).collect();
+    // It has no results beside what changes.
+    let (form, sizes) = map::plan(&[], &operands, Choice::default())?;
+    let key = f.key(Key::of("update").with(&(dtype, &form)));
+    let (scalar, all, groups) = (form.scalar(), map::numbers_of(&form, &sizes), form.groups(&sizes));
+    Some(args::work(key, move || build(f, dtype, &form), groups, scalar, &all))
+}
+
+/// The kernel of a form.
+pub fn build(f: &dyn Change, dtype: DType, form: &Form) -> Kernel {
+    let name = format!("update_{}{}", f.name(), form.words());
+    let k = Builder::new(&name, [map::GROUP, 1, 1]);
+    let place = |(i, (elem, _)): (usize, &(Elem, Walk))| {
+        if i < f.changes() {
+            k.buffer(&format!("x{i}"), *elem, Access::ReadWrite)
+        } else {
+            k.buffer(&format!("r{}", i - f.changes()), *elem, Access::Read)
+        }
+    };
+    let places: Vec<Place> = form.operands.iter().enumerate().map(place).collect();
+    let c = Compute::from(dtype);
+    map::elements(&k, form, &places, |ends, x| {
+        let x: Vec<Val> = x.iter().map(|&v| c.enter(v)).collect();
+        let new = f.emit(&k, c, &x);
+        let new: Vec<Val> = new.into_iter().map(|v| v.splat(form.width)).collect();
+        ends.store(&places[..new.len()], &new);
+    });
+    k.finish()
+}
+
+// Several items
+
+/// How the numbers of an item lie. Items that lie alike can share a launch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Alike {
+    dtype: DType,
+    /// What changes and what is read: what it holds; number by number, or one number for all elements.
+    operands: Vec<(Elem, Walk)>,
+    /// Elements that an invocation takes: 1 or 4.
+    width: u8,
+}
+
+impl Item<'_> {
+    /// How this item lies; `None` if it needs a launch of its own.
+    pub fn alike(&self) -> Option<Alike> {
+        let len = self.shape.numel();
+        let mut aligned = true;
+        let mut read = |&(l, d): &(&Layout, DType)| {
+            // Strides of axes of one element mean nothing, but where there is one element, they tell a number from a tensor.
+            let stays = |(&s, &n): (&isize, &usize)| s == 0 || (n == 1 && len > 1);
+            let walk = if l.strides().iter().zip(l.shape().iter()).all(stays) {
+                Walk::Same
+            } else if l.is_contiguous() {
+                aligned &= l.offset().is_multiple_of(4);
+                Walk::Dense
+            } else {
+                return None;
+            };
+            (!indexing::is_wide(l)).then_some((Elem::from(d), walk))
+        };
+        let reads = self.reads.iter().map(&mut read).collect::<Option<Vec<_>>>()?;
+        let operands = self.changes.iter().map(|&d| (d.into(), Walk::Dense)).chain(reads).collect();
+        let width = if aligned { 4 } else { 1 };
+        (len > 0 && !indexing::are_many(len)).then_some(Alike { dtype: self.dtype, operands, width })
+    }
+    fn groups(&self, alike: &Alike) -> i64 {
+        self.shape.numel().div_ceil(map::GROUP as usize * usize::from(alike.width)) as i64
+    }
+}
+
+impl Alike {
+    /// Buffers of an item.
+    pub fn buffers(&self) -> usize {
+        self.operands.len()
+    }
+}
+
+/// The work of items that lie alike, in one launch: the buffers of each item as in [`update`], item after item.
+///
+/// # Panics
+/// If there are no items.
+pub fn together<'a>(f: &'a dyn Change, alike: &Alike, items: &[&Item<'_>]) -> Work<'a> {
+    let (count, alike) = (items.len(), alike.clone());
+    let key = f.key(Key::of("update together").with(&(&alike, count)));
+    let (mut numbers, mut groups) = (Vec::new(), 0);
+    for item in items {
+        numbers.extend([groups, item.shape.numel() as i64]);
+        let offset = |(l, _): &(&Layout, DType)| l.offset() as i64;
+        numbers.extend(item.changes.iter().map(|_| 0).chain(item.reads.iter().map(offset)));
+        groups += item.groups(&alike);
+    }
+    let launch = grid(groups as u64);
+    args::work(key, move || build_together(f, &alike, count), launch, Scalar::I32, &numbers)
+}
+
+/// An item in a kernel.
+struct Part<'k> {
+    /// Its first workgroup.
+    group: Val<'k>,
+    len: Val<'k>,
+    operands: Vec<(Place, Val<'k>)>,
+}
+
+/// The kernel of so many items.
+fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
+    let words =
+        Form { operands: alike.operands.clone(), outs: vec![], rank: 0, width: alike.width, wide: false };
+    let k = Builder::new(&format!("update{count}_{}{}", f.name(), words.words()), [map::GROUP, 1, 1]);
+    let place = |item: usize, i: usize| {
+        let access = if i < f.changes() { Access::ReadWrite } else { Access::Read };
+        k.buffer(&format!("x{item}_{i}"), alike.operands[i].0, access)
+    };
+    let places: Vec<Vec<Place>> =
+        (0..count).map(|item| (0..alike.buffers()).map(|i| place(item, i)).collect()).collect();
+    let numbers = Numbers::new(&k, Scalar::I32, count * (2 + alike.buffers()));
+    let parts: Vec<Part> = (places.iter().enumerate())
+        .map(|(item, places)| Part {
+            group: numbers.get(&format!("group{item}")),
+            len: numbers.get(&format!("len{item}")),
+            operands: (places.iter().enumerate())
+                .map(|(i, &p)| (p, numbers.get(&format!("offset{item}_{i}"))))
+                .collect(),
+        })
+        .collect();
+    let group = group_number(&k, Scalar::I32);
+    let width = i64::from(alike.width);
+
+    // The item's first element for this invocation, its length, and the numbers at the element.
+    let loaded = choose(&k, group, &parts, &|part| {
+        let i = ((group - part.group) * i64::from(map::GROUP) + k.local_id(0).to(Scalar::I32)) * width;
+        let ends = Ends::new(&k, i, part.len, alike.width);
+        let walks = || part.operands.iter().zip(&alike.operands);
+        let load = || {
+            let dense: Vec<(Place, Val)> = walks()
+                .filter(|(_, (_, walk))| *walk == Walk::Dense)
+                .map(|(&(p, offset), _)| (p, offset + i))
+                .collect();
+            let mut dense = ends.load(&dense).into_iter();
+            let each = walks().map(|(&(p, offset), (_, walk))| match walk {
+                Walk::Dense => dense.next().expect("each of them was loaded"),
+                Walk::Same => k.load(p, offset, 1).splat(alike.width),
+                Walk::Strided | Walk::Fours | Walk::OneOfFour => {
+                    unreachable!("items with strides have launches of their own")
+                }
+            });
+            each.collect()
+        };
+        // Beyond the end there is nothing to load: what stands there is being changed by others.
+        let none = || {
+            let zero = |(_, (e, _)): (_, &(Elem, Walk))| k.int(e.scalar(), 0).splat(alike.width);
+            walks().map(zero).collect()
+        };
+        [vec![i, part.len], k.if_else(i.lt(part.len), load, none)].concat()
+    });
+    let (i, len) = (loaded[0], loaded[1]);
+    let c = Compute::from(alike.dtype);
+    let x: Vec<Val> = loaded[2..].iter().map(|&v| c.enter(v)).collect();
+    let new: Vec<Val> = f.emit(&k, c, &x).into_iter().map(|v| v.splat(alike.width)).collect();
+    k.if_(i.lt(len), || {
+        choose(&k, group, &parts, &|part| {
+            let places: Vec<Place> = part.operands[..new.len()].iter().map(|(p, _)| *p).collect();
+            Ends::new(&k, i, len, alike.width).store(&places, &new);
+            Vec::new()
+        });
+    });
+    k.finish()
+}
+
+/// What `of` gives for the item that a workgroup belongs to.
+fn choose<'k>(
+    k: &'k Builder,
+    group: Val<'k>,
+    parts: &[Part<'k>],
+    of: &dyn Fn(&Part<'k>) -> Vec<Val<'k>>,
+) -> Vec<Val<'k>> {
+    if let [part] = parts {
+        return of(part);
+    }
+    let (left, right) = parts.split_at(parts.len() / 2);
+    k.if_else(group.lt(right[0].group), || choose(k, group, left, of), || choose(k, group, right, of))
+}

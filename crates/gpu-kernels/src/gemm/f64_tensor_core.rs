@@ -1,0 +1,329 @@
+//! Exact products of f64 by matrix units that compute chains of fma, as the order of contractions has them.
+//!
+//! What NVIDIA's units add to a sum are the products of a fragment's terms in ascending order, each by an fma: so an H100 does it, to
+//! the bit, with numbers of all sizes, subnormal ones, infinities and zeros of both signs. So such a unit is a chain that is eight
+//! terms long, and what is around it is as in the other kernels: chunks of 512 terms begin at +0, and their sums are added first to last. That
+//! a device's unit is such a chain has to be seen before it is given this kernel.
+//!
+//! A workgroup brings terms of its rows and columns to shared memory, as they lie; each of its subgroups multiplies fragments of
+//! them, and reads the next ones meanwhile: so products of 1024 take 0.86 of the time. What it has of the sums are numbers that its
+//! lanes know the places of, so results go to memory without a way round.
+
+use super::mma_sync::Limits;
+use super::multistage_cp_async::{self, Flow, Parts};
+use super::problem::{self, Head};
+use super::smem_load::{self, Stage};
+use super::{Matrix, Own, Product, along, apart};
+use crate::formula::Formula;
+use crate::launch::sequence::Steps;
+use crate::launch::{Key, Work, args, grid};
+use crate::layout::indexing;
+use elinvar_core::{DType, Layout, order};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar};
+
+const UNIT: MatrixUnit = MatrixUnit::CHAINS;
+/// Invocations of a subgroup.
+const LANES: u32 = 32;
+/// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines, which lie in different banks if lines
+/// are four numbers of 8 bytes more apart than a multiple of all banks.
+const PAD: u32 = 4;
+/// So many workgroups keep a large device busy: with as many, chunks follow one another.
+const BUSY: usize = 128;
+
+/// How y is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Subgroups of a workgroup along m and n.
+    pub subgroups: [u32; 2],
+    /// Fragments of a subgroup along m and n: of 16 rows, of 8 columns.
+    pub each: [u32; 2],
+    /// Terms that are brought into shared memory at a time: a multiple of 16 that divides a chunk.
+    pub depth: u32,
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies: at least 2. 0: through
+    /// registers, as also where operands do not lie in pieces of 16 bytes.
+    pub slots: u32,
+}
+
+impl Tile {
+    /// From the largest to the smallest. They are made for speed alone. On an H100 4096 x 4096 x 4096 takes 2.66 ms with the first, 1024 of
+    /// each 44 us with the second, 512 9.9 us with the fourth, and 256 5.1 us with the last: the best of 25 that were tried. With
+    /// twice as many terms in a step hardly anything became faster.
+    pub const ALL: [Tile; 5] = [
+        Tile { subgroups: [2, 4], each: [4, 4], depth: 16, slots: 4 },
+        Tile { subgroups: [2, 4], each: [2, 4], depth: 16, slots: 4 },
+        Tile { subgroups: [2, 2], each: [2, 4], depth: 16, slots: 4 },
+        Tile { subgroups: [2, 2], each: [1, 4], depth: 16, slots: 4 },
+        Tile { subgroups: [2, 2], each: [1, 2], depth: 16, slots: 4 },
+    ];
+
+    /// A tile for `[b, m, n, k]`, if the device has room for one: the largest with which it is busy, or else the smallest.
+    pub fn of([b, m, n, _]: [usize; 4], limits: Limits) -> Option<Tile> {
+        let all = || Tile::ALL.into_iter().filter(|t| t.fits(limits));
+        let count =
+            |t: &Tile| b * m.div_ceil(t.size(0) as usize).saturating_mul(n.div_ceil(t.size(1) as usize));
+        all().find(|t| count(t) >= BUSY).or(all().next_back())
+    }
+    /// Has a device room for it?
+    pub fn fits(self, limits: Limits) -> bool {
+        limits.asynchronous
+            && self.invocations() <= limits.invocations
+            && self.shared_bytes() <= limits.shared
+    }
+
+    /// Rows (side 0) or columns (side 1) of a workgroup.
+    pub fn size(self, side: usize) -> u32 {
+        self.subgroups[side] * self.each[side] * u32::from(UNIT.shape[side])
+    }
+    fn invocations(self) -> u32 {
+        self.subgroups[0] * self.subgroups[1] * LANES
+    }
+    /// What is staged of a side at a time: how many lines, and from line to line.
+    fn lines(self, along: bool, side: usize) -> [u32; 2] {
+        let (lines, inner) =
+            if along { (self.size(side), self.depth) } else { (self.depth, self.size(side)) };
+        [lines, inner + PAD]
+    }
+    /// Bytes of shared memory, whichever way lines lie.
+    fn shared_bytes(self) -> u32 {
+        let staged = |side| {
+            [true, false].map(|along| self.lines(along, side).into_iter().product::<u32>()).into_iter().max()
+        };
+        (0..2).filter_map(staged).sum::<u32>() * self.slots.max(1) * Elem::F64.size()
+    }
+    /// How many neighbours of a factor are read at once.
+    fn vector(self, side: usize, l: &Layout, along: bool) -> u8 {
+        // Sizes and depths are even.
+        indexing::vector(l, if along == (side == 0) { 2 } else { 1 }).min(2)
+    }
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Form {
+    base: problem::Form,
+    tile: Tile,
+    /// Elements of x, and of w, that are read at once, in the direction in which they are read.
+    width: [u8; 2],
+    /// May there be several chunks of terms?
+    many: bool,
+    /// Does each chunk have workgroups of its own, and its sums a place of their own?
+    apart: bool,
+}
+
+impl Form {
+    fn name(&self, epilogue: &dyn Formula) -> String {
+        let Tile { subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let ([vx, vw], vy) = (self.width, self.base.stores);
+        let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
+        let many = if self.many { "_many" } else { "" };
+        let many = if self.apart { "_apart" } else { many };
+        let wide = if self.base.wide { "_wide" } else { "" };
+        format!("chains_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{along}_v{vx}{vw}{vy}{many}{wide}")
+    }
+}
+
+/// The work of a contraction of f64. Operands and result are those of [`super::steps`].
+pub fn steps<'a>(p: &Product<'a, '_>, tile: Tile) -> Steps<'a> {
+    apart(p, [tile.size(0), tile.size(1)], BUSY, &|p, apart| launch(p, tile, apart))
+}
+
+/// The work of a contraction of f64 in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
+/// elements.
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    launch(p, tile, None)
+}
+
+/// One launch. With `apart`, the sums of so many chunks come out instead.
+fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<Work<'a>> {
+    assert_eq!(p.dtype, DType::F64, "these units are for f64");
+    if p.is_empty() {
+        return None;
+    }
+    let (along, wide) = (along(p), p.is_wide(apart.unwrap_or(1)));
+    let width = [0, 1].map(|side| tile.vector(side, [p.x, p.w][side], along[side]));
+    // Where there are no terms, nothing is copied that could be read.
+    let copies = p.sizes()[3] > 0
+        && width.iter().all(|&w| u32::from(w) * Elem::F64.size() == multistage_cp_async::BYTES);
+    let form = Form {
+        base: p.form(along, wide, &|n| n <= 2),
+        tile: Tile { slots: if copies { tile.slots } else { 0 }, ..tile },
+        width,
+        many: p.sizes()[3] > order::CHUNK && apart.is_none(),
+        apart: apart.is_some(),
+    };
+    let (mut all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
+    let groups = grid((apart.unwrap_or(1) * tiles) as u64);
+    all.extend(apart.map(|chunks| chunks as i64));
+    let epilogue = p.epilogue;
+    let (key, scalar) = (epilogue.key(Key::of("chains").with(&form)), indexing::scalar(wide));
+    Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
+}
+
+/// What all parts of a kernel know.
+struct Plan<'k, 'f> {
+    k: &'k Builder,
+    form: &'f Form,
+    /// Sizes of the result, by side, and how many terms.
+    sizes: [Val<'k>; 2],
+    terms: Val<'k>,
+    /// x and w.
+    factors: [Matrix<'k>; 2],
+    /// Where their terms are staged.
+    staged: [Place; 2],
+    /// The first row and column of the workgroup, and of the subgroup from there.
+    corner: [Val<'k>; 2],
+    firsts: [Val<'k>; 2],
+}
+
+fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let t = form.tile;
+    let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
+    k.subgroup(LANES);
+    let h = Head::read(&k, &form.base, Elem::F64, 4 * 2 + usize::from(form.apart));
+    let work = Own::read(&k, &h, epilogue, DType::F64, [t.size(0), t.size(1)], form.apart);
+    let staged = [(0, "rows"), (1, "columns")].map(|(side, name)| {
+        let [lines, pitch] = t.lines(form.base.along[side], side);
+        k.shared(name, Elem::F64, lines * pitch * t.slots.max(1))
+    });
+    let (subgroup, across) = (k.builtin(Builtin::SubgroupId), i64::from(t.subgroups[1]));
+    let place = [subgroup / across, subgroup % across];
+    let firsts = [0, 1].map(|side| place[side] * i64::from(t.each[side] * u32::from(UNIT.shape[side])));
+    let (factors, corner) = (work.factors, work.corner);
+    let p = Plan { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, firsts };
+
+    let sums = p.sums(work.chunk);
+    let lane = k.builtin(Builtin::SubgroupLane);
+    let [g, pair] = [lane / 4, lane % 4 * 2];
+    for (f, sums) in sums.iter().enumerate() {
+        let [u, v] = [f as u32 / t.each[1], f as u32 % t.each[1]];
+        for below in 0..2 {
+            let i = p.place(0, g, 16 * u + 8 * below);
+            let column = |next: u32| p.place(1, pair, 8 * v + next);
+            let two = [0, 1].map(|next| (column(next), sums.extract((2 * below + next) as u8)));
+            for some in two.chunks(usize::from(form.base.stores)) {
+                let (columns, sums): (Vec<Val>, Vec<Val>) = some.iter().copied().unzip();
+                work.store(i, &columns, &sums);
+            }
+        }
+    }
+    k.finish()
+}
+
+impl<'k> Plan<'k, '_> {
+    /// A row or column of the result, from the subgroup's first on.
+    fn place(&self, side: usize, of: Val<'k>, more: u32) -> Val<'k> {
+        let corner = self.corner[side];
+        corner + (self.firsts[side] + of + i64::from(more)).to(corner.scalar())
+    }
+
+    /// The sums of a subgroup, as its lanes have them: fragments, row by row. `of`: of this chunk alone.
+    fn sums(&self, of: Option<Val<'k>>) -> Vec<Val<'k>> {
+        let (k, t, terms) = (self.k, self.form.tile, self.terms);
+        let length = order::CHUNK as i64;
+        let begin = of.map_or(terms.like(0), |of| of * length);
+        let end = of.map_or(terms, |_| (begin + length).min(terms));
+        let stages = self.stages();
+        let pitch = [0, 1].map(|side| t.lines(self.form.base.along[side], side)[1]);
+        let none = self.none();
+        let flow = Flow { stages, to: self.staged, pitch, slots: t.slots, end, upto: end };
+        let parts = Parts {
+            count: t.depth / u32::from(UNIT.shape[2]),
+            read: &|bases, part| self.fragments(bases, part),
+            compute: &|fragments, sums| self.multiply(fragments, sums),
+        };
+        let zero = k.u32(0);
+        // The sums of a chunk, and what goes on with the next.
+        let chunk = |from: Val<'k>, to: Val<'k>, on: &[Val<'k>]| -> (Vec<Val<'k>>, Vec<Val<'k>>) {
+            if t.slots > 0 {
+                return flow.ahead([from, to], on, &none, &parts);
+            }
+            let bring = |side: usize, loaded: &[Val<'k>]| {
+                let (stage, pitch) = (&flow.stages[side], i64::from(pitch[side]));
+                stage.store(loaded, &|place, term, v| {
+                    let at = if stage.along { place * pitch + term } else { term * pitch + place };
+                    k.store(self.staged[side], at, v);
+                });
+            };
+            let compute = |sums: &[Val<'k>]| {
+                let part = |sums: Vec<Val<'k>>, part| self.multiply(&self.fragments([zero; 2], part), &sums);
+                (0..parts.count).fold(sums.to_vec(), part)
+            };
+            (Vec::new(), smem_load::steps(&flow.stages, [from, to], to, &none, &bring, &compute))
+        };
+        let on = if t.slots > 0 { flow.open_ahead(begin, &parts) } else { Vec::new() };
+        let numbers = |sums: &[Val<'k>]| -> Vec<Val<'k>> {
+            sums.iter().map(|&sum| k.fragment_numbers(sum, 0)).collect()
+        };
+        if !self.form.many {
+            return numbers(&chunk(begin, end, &on).1);
+        }
+        // To add to -0 changes no bit of any sum.
+        let nothing = k.constant(Constant::float(Scalar::F64, -0.0)).splat(4);
+        let carried = [&on[..], &vec![nothing; none.len()]].concat();
+        let all = k.for_(begin, end, end.like(length), &carried, |start, carried| {
+            let (before, totals) = carried.split_at(on.len());
+            let (on, sums) = chunk(start, (start + length).min(end), before);
+            let totals = totals.iter().zip(numbers(&sums)).map(|(&total, sum)| total + sum);
+            on.into_iter().chain(totals).collect()
+        });
+        all[on.len()..].to_vec()
+    }
+
+    fn stages(&self) -> [Stage<'k>; 2] {
+        let (k, t, base) = (self.k, self.form.tile, &self.form.base);
+        let index = k.builtin(Builtin::LocalIndex);
+        [0, 1].map(|side| Stage {
+            k,
+            side,
+            index,
+            invocations: t.invocations(),
+            size: t.size(side),
+            depth: t.depth,
+            along: base.along[side],
+            width: self.form.width[side],
+            from: self.factors[side],
+            corner: self.corner[side],
+            limit: self.sizes[side],
+            // Products of what stands beyond the last term are -0, which change no sum.
+            padding: Constant::float(Scalar::F64, if side == 0 { -0.0 } else { 0.0 }),
+        })
+    }
+
+    /// The sums of no terms.
+    fn none(&self) -> Vec<Val<'k>> {
+        let zero = self.k.constant(Constant::float(Scalar::F64, 0.0));
+        let [down, across] = self.form.tile.each;
+        vec![self.k.fragment_fill(UNIT.fragment(Role::C), zero); (down * across) as usize]
+    }
+
+    /// The fragments of eight terms of a step: of rows, then of columns. Where the step begins in shared memory by side, which terms.
+    fn fragments(&self, bases: [Val<'k>; 2], part: u32) -> Vec<Val<'k>> {
+        let at = part * u32::from(UNIT.shape[2]);
+        let of = |side: usize| {
+            let each = 0..self.form.tile.each[side];
+            each.map(move |u| self.fragment(side, bases[side], [u, at]))
+        };
+        of(0).chain(of(1)).collect()
+    }
+    /// The sums with those of such fragments.
+    fn multiply(&self, fragments: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+        let (a, b) = fragments.split_at(self.form.tile.each[0] as usize);
+        let one = |(f, &sum): (usize, &Val<'k>)| self.k.fragment_mul_add(a[f / b.len()], b[f % b.len()], sum);
+        sums.iter().enumerate().map(one).collect()
+    }
+
+    /// Fragment `u` of a side, from term `at` of a step that begins at `base`.
+    fn fragment(&self, side: usize, base: Val<'k>, [u, at]: [u32; 2]) -> Val<'k> {
+        let (k, along) = (self.k, self.form.base.along[side]);
+        let role = [Role::A, Role::B][side];
+        let pitch = self.form.tile.lines(along, side)[1];
+        let place = self.firsts[side] + i64::from(u * u32::from(UNIT.shape[side]));
+        let within =
+            if along { place * i64::from(pitch) + i64::from(at) } else { place + i64::from(at * pitch) };
+        // Rows of the left factor run over terms, and rows of the right one over columns.
+        let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
+        k.fragment_load(UNIT.fragment(role), order, self.staged[side], base + within, k.u32(pitch))
+    }
+}

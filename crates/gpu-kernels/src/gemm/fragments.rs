@@ -1,0 +1,75 @@
+//! Terms of a workgroup's rows and columns in shared memory, as fragments of them are multiplied by its subgroups.
+
+use super::mma_sync::Tile;
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Builtin, Constant, Elem, Layout as Order, Place, Role, Scalar};
+
+/// Shared memory for both sides, with a slot for each step that a tile keeps under way.
+pub(crate) struct Fragments<'k> {
+    k: &'k Builder,
+    tile: Tile,
+    /// Do neighbouring terms lie side by side, by side?
+    along: [bool; 2],
+    pub places: [Place; 2],
+}
+
+impl<'k> Fragments<'k> {
+    pub fn new(k: &'k Builder, tile: Tile, elem: Elem, along: [bool; 2]) -> Self {
+        let places = [0, 1].map(|side| {
+            let (lines, inner) = lines(tile, along, side);
+            let pitch = tile.pitch(inner, along[side]);
+            k.shared(["rows", "columns"][side], elem, lines * pitch * tile.slots.max(1))
+        });
+        Fragments { k, tile, along, places }
+    }
+    /// From line to line of what is staged of a side.
+    pub fn pitch(&self, side: usize) -> u32 {
+        self.tile.pitch(lines(self.tile, self.along, side).1, self.along[side])
+    }
+    /// The first row and column of the subgroup, from the workgroup's.
+    pub fn firsts(&self) -> [Val<'k>; 2] {
+        let t = self.tile;
+        let subgroup = self.k.builtin(Builtin::SubgroupId);
+        let across = i64::from(t.subgroups[1]);
+        let place = [subgroup / across, subgroup % across];
+        [0, 1].map(|side| place[side] * i64::from(t.each[side] * u32::from(t.unit.shape[side])))
+    }
+    /// The sums of no terms of a subgroup: fragments, row by row.
+    pub fn none(&self) -> Vec<Val<'k>> {
+        let (k, t) = (self.k, self.tile);
+        let zero = k.constant(Constant::float(Scalar::F32, 0.0));
+        vec![k.fragment_fill(t.unit.fragment(Role::C), zero); (t.each[0] * t.each[1]) as usize]
+    }
+    /// The sums with those of a step: where it begins in shared memory by side, the subgroup's firsts, the sums before.
+    pub fn step(&self, bases: [Val<'k>; 2], firsts: [Val<'k>; 2], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+        let (k, t) = (self.k, self.tile);
+        let mut sums = sums.to_vec();
+        for part in 0..t.depth / u32::from(t.unit.shape[2]) {
+            let at = part * u32::from(t.unit.shape[2]);
+            let [a, b] = [0, 1].map(|side| -> Vec<Val<'k>> {
+                let first = (bases[side], firsts[side]);
+                (0..t.each[side]).map(|u| self.fragment(side, first, [u, at])).collect()
+            });
+            for (f, sum) in sums.iter_mut().enumerate() {
+                *sum = k.fragment_mul_add(a[f / b.len()], b[f % b.len()], *sum);
+            }
+        }
+        sums
+    }
+    /// Fragment `u` of a side, from term `at` of what is staged; where that begins, and the subgroup's first row or column in it.
+    fn fragment(&self, side: usize, (base, first): (Val<'k>, Val<'k>), [u, at]: [u32; 2]) -> Val<'k> {
+        let (k, t, along) = (self.k, self.tile, self.along[side]);
+        let role = [Role::A, Role::B][side];
+        let pitch = i64::from(self.pitch(side));
+        let place = first + i64::from(u * u32::from(t.unit.shape[side]));
+        let begin = base + if along { place * pitch + i64::from(at) } else { place + i64::from(at) * pitch };
+        // Rows of the left factor run over terms, and rows of the right one over columns.
+        let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
+        k.fragment_load(t.unit.fragment(role), order, self.places[side], begin, k.u32(pitch as u32))
+    }
+}
+
+/// What is staged of a side at a time: how many lines, and how many numbers in each.
+fn lines(tile: Tile, along: [bool; 2], side: usize) -> (u32, u32) {
+    if along[side] { (tile.size(side), tile.depth) } else { (tile.depth, tile.size(side)) }
+}

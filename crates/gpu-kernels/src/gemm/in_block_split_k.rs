@@ -1,0 +1,422 @@
+//! The contraction of few tiles: a workgroup has the chunks of its rows and columns side by side, and adds their sums from first to last.
+//!
+//! Of few rows there are few chains, and memory is read only as fast as terms are asked for: all chunks go on at once, each with
+//! invocations of its own, in tiles small enough that there is one for each multiprocessor. What comes is what comes to the other
+//! forms that go through shared memory, but lines there are those of several chunks: all of the first, then all of the next.
+//!
+//! A turn has the same terms of all chunks. A chunk that is shorter than the others goes on with padding; one that has no term at
+//! all has no sum, and is not added. Of more chunks than a workgroup has at a time, the next ones follow in a round of their own.
+
+use super::mma_sync::Limits;
+use super::multistage_cp_async::{self, Flow};
+use super::problem::{self, Head};
+use super::smem_load::{self, Asked, Found, Source, Stage};
+use super::split_k_reduce;
+use super::thread_tile::Micro;
+use super::{Matrix, Product, along};
+use crate::formula::{Compute, Formula};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, args, grid};
+use crate::layout::indexing;
+use elinvar_core::{DType, order};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Builtin, Kernel, Place};
+
+/// So many workgroups keep a large device busy.
+const BUSY: usize = 128;
+/// Rows and columns of a tile: not fewer, where there are more, and not more.
+const LEAST: u32 = 8;
+const MOST: u32 = 64;
+/// Chunks side by side, at most.
+const CHUNKS: usize = 8;
+/// Invocations of a workgroup, if its sums are enough for them; with more sums each, they read fewer terms for every product.
+const INVOCATIONS: u32 = 256;
+/// Rows and columns of an invocation, at most.
+const EACH: [u32; 2] = [8, 4];
+/// Invocations that bring terms of a chunk, at least: those without a sum of their own do what others do.
+const LANES: u32 = 32;
+/// Bytes of a line of terms of a step.
+const LINE: u32 = 128;
+/// Bytes that are under way at a time, and steps: beyond them nothing becomes faster.
+const UNDER_WAY: u32 = 144 << 10;
+const SLOTS: u32 = 8;
+
+/// How y is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Those of a chunk.
+    pub part: super::Tile,
+    /// Chunks side by side.
+    pub chunks: u32,
+}
+
+impl Tile {
+    /// The tile for `[b, m, n, k]`; `None` if a device has no room for any, or numbers are no floats.
+    pub fn of(dtype: DType, [b, m, n, k]: [usize; 4], limits: Limits) -> Option<Tile> {
+        let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MOST));
+        let count = |size: [u32; 2]| b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
+        let large = |size: &[u32; 2]| size[0].max(size[1]) > LEAST;
+        let halve = |size: &mut [u32; 2]| size[usize::from(size[1] >= size[0])] /= 2;
+        while count(size) < BUSY && large(&size) {
+            halve(&mut size);
+        }
+        let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(CHUNKS) as u32;
+        loop {
+            // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a device keeps for each.
+            let shared =
+                if count(size) > BUSY { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
+            match Tile::cut(dtype, size, chunks, Limits { shared, ..limits }) {
+                None if chunks > 1 => chunks /= 2,
+                None if large(&size) => halve(&mut size),
+                tile => return tile,
+            }
+        }
+    }
+
+    /// The tile of so many rows and columns, if a device has room for it.
+    fn cut(dtype: DType, size: [u32; 2], chunks: u32, limits: Limits) -> Option<Tile> {
+        if !dtype.is_float() {
+            return None;
+        }
+        let most = limits.invocations.min(INVOCATIONS);
+        let mut each = [1, 1];
+        while chunks * size[0] * size[1] / (each[0] * each[1]) > most {
+            let room = [0, 1].map(|side| each[side] < EACH[side].min(size[side]));
+            // Those of squares read the fewest terms.
+            let side = usize::from(room[1] && (each[1] < each[0] || !room[0]));
+            if !room[side] {
+                return None;
+            }
+            each[side] *= 2;
+        }
+        let group = [0, 1].map(|side| size[side] / each[side]);
+        let held = split_k_reduce::elem(dtype).size();
+        let part = super::Tile { group, each, depth: LINE / held, slots: 0 };
+        let tile = Tile { part, chunks };
+        let slot = tile.slot_bytes();
+        let room = limits.shared.checked_sub(tile.sums() * held)? / slot;
+        let slots = if limits.asynchronous { room.min((UNDER_WAY / slot).clamp(2, SLOTS)) } else { 0 };
+        let fits = room > 0 && tile.invocations() <= limits.invocations;
+        // One slot is what terms go through that come by registers.
+        fits.then_some(Tile {
+            part: super::Tile { slots: if slots > 1 { slots } else { 0 }, ..part },
+            chunks,
+        })
+    }
+
+    fn invocations(self) -> u32 {
+        self.chunks * self.lanes()
+    }
+    /// Invocations of a chunk.
+    fn lanes(self) -> u32 {
+        self.part.invocations().max(LANES)
+    }
+    /// Numbers that the chunks hand over.
+    fn sums(self) -> u32 {
+        self.chunks * self.part.size(0) * self.part.size(1)
+    }
+    /// Bytes of a slot, at most: lines of terms.
+    fn slot_bytes(self) -> u32 {
+        self.chunks * (self.part.size(0) + self.part.size(1)) * (LINE + multistage_cp_async::BYTES)
+    }
+    /// Lines, or their elements, of a side.
+    fn lines(self, side: usize) -> u32 {
+        self.chunks * self.part.size(side)
+    }
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Form {
+    base: problem::Form,
+    tile: Tile,
+    /// Elements of x, and of w, that are read at once.
+    width: [u8; 2],
+    /// May there be several rounds of chunks?
+    many: bool,
+}
+
+impl Form {
+    fn name(&self, epilogue: &dyn Formula) -> String {
+        let super::Tile { group: [a, b], each: [c, d], depth, slots } = self.tile.part;
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let ([vx, vw], chunks) = (self.width, self.tile.chunks);
+        let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
+        let many = if self.many { "_many" } else { "" };
+        let wide = if self.base.wide { "_wide" } else { "" };
+        format!("beside_{operands}_{chunks}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_v{vx}{vw}{many}{wide}")
+    }
+}
+
+/// The work of a contraction, with the tile that is made for its size; `None` if there is none ([`Tile::of`]). Operands and
+/// result are those of [`super::steps`].
+pub fn steps<'a>(p: &Product<'a, '_>, limits: Limits) -> Option<Steps<'a>> {
+    let tile = Tile::of(p.dtype, p.sizes(), limits)?;
+    let mut all = Steps { results: vec![Room::of(p.dtype.into(), p.len())], ..Steps::default() };
+    if let Some(work) = contract(p, tile) {
+        let operands = (0..2 + p.extra.len()).map(Slot::Operand);
+        all.push(work, &operands.chain([Slot::Result(0)]).collect::<Vec<_>>());
+    }
+    Some(all)
+}
+
+/// The work of a contraction of floats in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
+/// elements.
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    if p.is_empty() {
+        return None;
+    }
+    let (along, wide) = (along(p), p.is_wide(1));
+    let piece = multistage_cp_async::BYTES / split_k_reduce::elem(p.dtype).size();
+    let part = tile.part.for_layouts(p.dtype, [p.x, p.w], along);
+    let width = [0, 1].map(|side| part.vector(side, [p.x, p.w][side], along[side]).min(piece as u8));
+    let tile = Tile { part, ..tile };
+    let many = p.sizes()[3] > order::CHUNK * tile.chunks as usize;
+    let form = Form { base: p.form(along, wide, &|_| false), tile, width, many };
+    let (all, tiles) = p.numbers([part.size(0), part.size(1)]);
+    let epilogue = p.epilogue;
+    let key = epilogue.key(Key::of("beside").with(&form));
+    Some(args::work(key, move || build(epilogue, &form), grid(tiles as u64), indexing::scalar(wide), &all))
+}
+
+/// A factor of which lines of several chunks are asked for: the terms of the first one of a round stand for those of all.
+#[derive(Clone, Copy)]
+struct Beside<'k> {
+    matrix: Matrix<'k>,
+    tile: Tile,
+    many: bool,
+}
+
+impl<'k> Source<'k> for Beside<'k> {
+    fn place(&self) -> Place {
+        self.matrix.place
+    }
+    fn find(&self, stage: &Stage<'k, Self>, of: Asked<'k>) -> Found<'k> {
+        let (number, size) = (stage.limit.scalar(), self.tile.part.size(stage.side));
+        let length = order::CHUNK as i64;
+        let (mut place, mut term) = (of.place, of.term);
+        if self.many {
+            // Each round has as many chunks.
+            term = term + (of.term & of.term.like(-length)) * i64::from(self.tile.chunks - 1);
+        }
+        if self.tile.chunks > 1 {
+            let [part, of_part] = split(place, size);
+            term = term + part.to(number) * length;
+            place = of_part;
+        }
+        let i = stage.corner + place.to(number);
+        Found {
+            at: if stage.side == 0 { self.matrix.at(i, term) } else { self.matrix.at(term, i) },
+            of_side: Some(i.lt(stage.limit)),
+            of_terms: Some(term.lt(of.end)),
+        }
+    }
+}
+
+/// Which of the parts of so many, and which of a part.
+fn split(v: Val<'_>, by: u32) -> [Val<'_>; 2] {
+    [v / i64::from(by), v % i64::from(by)]
+}
+
+/// What all parts of a kernel know.
+struct Plan<'k, 'f> {
+    k: &'k Builder,
+    form: &'f Form,
+    /// Of the invocation, in its chunk.
+    micro: Micro<'k>,
+    /// Which of the chunks side by side, and which invocation of its.
+    part: Val<'k>,
+    within: Val<'k>,
+    index: Val<'k>,
+    terms: Val<'k>,
+    /// Terms at a time, between shared memory and the chains.
+    piece: u32,
+    /// Terms in shared memory, and the sums of chunks.
+    staged: [Place; 2],
+    sums: Place,
+}
+
+fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let (t, dtype, along) = (form.tile, form.base.dtype, form.base.along);
+    let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
+    let h = Head::read(&k, &form.base, dtype.into(), 4 * 2);
+    let (group, in_batch) = h.group();
+    let asked = group / in_batch;
+    let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
+    let size = [t.part.size(0), t.part.size(1)];
+    let corner = h.corner(group % in_batch, size);
+    let (factors, extra) = (h.factors(batch), h.extra(batch));
+
+    let index = k.builtin(Builtin::LocalIndex);
+    let [part, within] = split(index, t.lanes());
+    let mine = if t.lanes() > t.part.invocations() { split(within, t.part.invocations())[1] } else { within };
+    // What comes by registers lies as copies bring it, and is read in the same way.
+    let read = super::Tile { slots: t.part.slots.max(1), ..t.part };
+    let micro = Micro { k: &k, dtype, tile: read, along, index: mine };
+    let held = split_k_reduce::elem(dtype);
+    let piece = multistage_cp_async::BYTES / held.size();
+    let staged = [(0, "rows"), (1, "columns")].map(|(side, name)| {
+        let slot = multistage_cp_async::slot_elements(
+            along[side],
+            t.lines(side),
+            t.part.depth,
+            pitch(form, piece, side),
+        );
+        k.shared(name, held, t.part.slots.max(1) * slot)
+    });
+    let sums = k.shared("sums", held, t.sums());
+    let plan = Plan { k: &k, form, micro, part, within, index, terms: h.terms, piece, staged, sums };
+    let stages = [0, 1].map(|side| Stage {
+        k: &k,
+        side,
+        index,
+        invocations: t.invocations(),
+        size: t.lines(side),
+        depth: t.part.depth,
+        along: along[side],
+        width: form.width[side],
+        from: Beside { matrix: factors[side], tile: t, many: form.many },
+        corner: corner[side],
+        limit: h.sizes[side],
+        padding: micro.padding(side),
+    });
+
+    let c = Compute::from(dtype);
+    let [m, n] = h.sizes;
+    for (cell, total) in plan.cells().into_iter().zip(plan.totals(stages)) {
+        let [row, column] = split(cell, size[1]);
+        let (i, j) = (corner[0] + row.to(h.number), corner[1] + column.to(h.number));
+        let there = cell.lt(k.u32(size[0] * size[1])) & i.lt(m) & j.lt(n) & exists;
+        k.if_(there, || {
+            let mut given = vec![total.to(c.scalar())];
+            given.extend(extra.iter().map(|e| c.enter(k.load(e.place, e.at(i, j), 1))));
+            k.store(h.y, (batch * m + i) * n + j, epilogue.emit(&k, c, &given));
+        });
+    }
+    k.finish()
+}
+
+/// From line to line in shared memory. Lines of terms an odd number of 16 bytes apart lie in different banks.
+fn pitch(form: &Form, piece: u32, side: usize) -> u32 {
+    if form.base.along[side] { form.tile.part.depth + piece } else { form.tile.lines(side) }
+}
+
+impl<'k> Plan<'k, '_> {
+    /// Which elements of the tile are the invocation's, once the chunks are joined; some may be behind the last one.
+    fn cells(&self) -> Vec<Val<'k>> {
+        let t = self.form.tile;
+        let rounds = (t.sums() / t.chunks).div_ceil(t.invocations());
+        (0..rounds).map(|r| self.index + i64::from(r * t.invocations())).collect()
+    }
+
+    /// The sums of all chunks, of the invocation's elements.
+    fn totals(&self, stages: [Stage<'k, Beside<'k>>; 2]) -> Vec<Val<'k>> {
+        let (k, t, terms) = (self.k, self.form.tile, self.terms);
+        let length = order::CHUNK as i64;
+        let none = self.micro.none();
+        let (begin, slot) = (terms.like(0), k.u32(0));
+        // Terms of the first chunk of each round.
+        let upto = if self.form.many {
+            let all = i64::from(t.chunks) * length;
+            terms / all * length + (terms % all).min(terms.like(length))
+        } else {
+            terms.min(terms.like(length))
+        };
+        let pitches = [0, 1].map(|side| pitch(self.form, self.piece, side));
+        let flowing = t.part.slots > 0;
+        let flow = Flow { stages, to: self.staged, pitch: pitches, slots: t.part.slots, end: terms, upto };
+        let round = |from: Val<'k>, to: Val<'k>, slot: Val<'k>| -> (Val<'k>, Vec<Val<'k>>) {
+            if flowing {
+                return flow.steps([from, to], slot, &none, &|_, bases, sums| self.step(bases, sums));
+            }
+            let put = |side: usize, loaded: &[Val<'k>]| {
+                let (stage, pitch) = (&flow.stages[side], i64::from(pitches[side]));
+                stage.store(loaded, &|place, term, v| {
+                    let at = if stage.along { place * pitch + term } else { term * pitch + place };
+                    k.store(self.staged[side], at, v);
+                });
+            };
+            let compute = |sums: &[Val<'k>]| self.step([k.u32(0), k.u32(0)], sums);
+            (slot, smem_load::steps(&flow.stages, [from, to], terms, &none, &put, &compute))
+        };
+        if flowing {
+            flow.open(begin);
+        }
+        if !self.form.many {
+            let (_, sums) = round(begin, upto, slot);
+            return self.join(begin, &sums, None);
+        }
+        let zero = none[0];
+        let carried = [vec![slot], self.cells().iter().map(|_| zero).collect()].concat();
+        let all = k.for_(begin, upto, begin.like(length), &carried, |first, carried| {
+            let (slot, sums) = round(first, (first + length).min(upto), carried[0]);
+            [vec![slot], self.join(first, &sums, Some(&carried[1..]))].concat()
+        });
+        all[1..].to_vec()
+    }
+
+    /// The totals after a round, of the invocation's elements: `sums` are its chunk's, of other elements.
+    fn join(&self, first: Val<'k>, sums: &[Val<'k>], before: Option<&[Val<'k>]>) -> Vec<Val<'k>> {
+        let (k, t) = (self.k, self.form.tile);
+        let (rows, columns) = (t.part.size(0), t.part.size(1));
+        let number = |side: usize| self.micro.places(side, k.u32(0));
+        let hand_over = || {
+            let mine = self.part * i64::from(rows * columns);
+            let all = number(0).into_iter().flat_map(|i| number(1).into_iter().map(move |j| (i, j)));
+            for ((i, j), &sum) in all.zip(sums) {
+                k.store(self.sums, mine + i * i64::from(columns) + j, sum);
+            }
+        };
+        if t.lanes() > t.part.invocations() {
+            k.if_(self.within.lt(k.u32(t.part.invocations())), hand_over);
+        } else {
+            hand_over();
+        }
+        // The next round's sums come after barriers of its own.
+        k.barrier();
+        let is_first = first.eq(first.like(0));
+        let last = k.u32(rows * columns - 1);
+        let total = |(cell, at): (usize, Val<'k>)| {
+            let at = if (rows * columns).is_multiple_of(t.invocations()) { at } else { at.min(last) };
+            let of = |part: u32| k.load(self.sums, at + i64::from(part * rows * columns), 1);
+            let sum = of(0);
+            let start = before.map_or(sum, |before| is_first.select(sum, before[cell] + sum));
+            (1..t.chunks).fold(start, |total, part| {
+                let begins = first * i64::from(t.chunks) + i64::from(part) * order::CHUNK as i64;
+                begins.lt(self.terms).select(total + of(part), total)
+            })
+        };
+        self.cells().into_iter().enumerate().map(total).collect()
+    }
+
+    /// The sums with the terms of a step, which begin at `bases`.
+    fn step(&self, bases: [Val<'k>; 2], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+        (0..self.form.tile.part.depth).step_by(self.piece as usize).fold(sums.to_vec(), |sums, t| {
+            let [a, b] = [0, 1].map(|side| self.arrived(side, bases[side], t));
+            a.iter().zip(&b).fold(sums, |sums, (a, b)| self.micro.chains(a, b, &sums))
+        })
+    }
+
+    /// Some terms from `t` on of the invocation's rows or columns: of each term, all of them.
+    fn arrived(&self, side: usize, base: Val<'k>, t: u32) -> Vec<Vec<Val<'k>>> {
+        let (k, tile, from) = (self.k, self.micro.tile, self.staged[side]);
+        let (pitch, along) = (pitch(self.form, self.piece, side), self.form.base.along[side]);
+        let line = self.part * i64::from(tile.size(side));
+        let places = self.micro.places(side, line);
+        if along {
+            let lines: Vec<Val> = (places.iter())
+                .map(|&i| k.load(from, base + i * i64::from(pitch) + i64::from(t), self.piece as u8))
+                .collect();
+            return (0..self.piece).map(|i| lines.iter().map(|v| v.extract(i as u8)).collect()).collect();
+        }
+        let p = tile.neighbours(side, along);
+        let term = |t: u32| {
+            let several = places.chunks(p as usize).flat_map(|some| {
+                let v = k.load(from, base + some[0] + i64::from(t * pitch), p as u8);
+                (0..p).map(move |i| if p == 1 { v } else { v.extract(i as u8) })
+            });
+            several.collect()
+        };
+        (t..t + self.piece).map(term).collect()
+    }
+}

@@ -1,0 +1,331 @@
+//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` by a device's matrix units: `Precision::Fast`.
+//!
+//! Factors are f16 or bf16, or f32 that a unit rounds; the products of what it multiplies are exact, and are added in f32. A workgroup
+//! brings `depth` terms of its rows and columns into shared memory; each of its subgroups multiplies fragments of them, and keeps
+//! its sums in fragments. How a unit adds is the device's business; the order around it is fixed: terms go through the units from
+//! the first to the last, a whole fragment at a time, and the sums of a row know nothing of other rows. What reaches beyond m, n or
+//! k is zeros.
+//!
+//! Terms come through registers while the step before is computed with, or, where operands lie in pieces of 16 bytes, by copies of
+//! which several steps are under way.
+
+use super::epilogue::{Finish, Handing};
+use super::fragments::Fragments;
+use super::multistage_cp_async::{self, Flow};
+use super::problem::{self, Head};
+use super::smem_load::{self, Stage};
+use super::{Matrix, Product};
+use crate::formula::{Compute, Formula};
+use crate::launch::args;
+use crate::launch::{Key, Work, grid};
+use crate::layout::indexing;
+use elinvar_core::Layout;
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, MatrixUnit, Scalar};
+
+/// How y is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// What the device multiplies.
+    pub unit: MatrixUnit,
+    /// Invocations of a subgroup.
+    pub lanes: u32,
+    /// Subgroups of a workgroup along m and n.
+    pub subgroups: [u32; 2],
+    /// Fragments of a subgroup along m and n.
+    pub each: [u32; 2],
+    /// Terms that are brought into shared memory at a time: a multiple of the unit's.
+    pub depth: u32,
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies: at least 2. 0: through
+    /// registers, as also where operands do not lie in pieces of 16 bytes.
+    pub slots: u32,
+}
+
+/// How a tile is cut, whatever the unit: subgroups and fragments of each along m and n, fragments along the terms of a step, slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cut {
+    /// Subgroups of a workgroup along m and n.
+    pub subgroups: [u32; 2],
+    /// Fragments of a subgroup along m and n.
+    pub each: [u32; 2],
+    /// Fragments along the terms of a step.
+    pub deep: u32,
+    /// Steps that have room, where copies bring them.
+    pub slots: u32,
+}
+
+impl Cut {
+    /// From the largest to the smallest. The first is for devices with more than 48 KiB of shared memory: half as many barriers took
+    /// 0.8 of the time on an H100. Of the second, 48 KiB hold three slots of as many terms as a unit takes, and registers no more than
+    /// those of one step beside all sums.
+    const CHOSEN: [Cut; 5] = [
+        Cut { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 3 },
+        Cut { subgroups: [2, 2], each: [4, 4], deep: 1, slots: 3 },
+        Cut { subgroups: [2, 2], each: [2, 2], deep: DEEPEST, slots: 3 },
+        Cut { subgroups: [1, 4], each: [1, 1], deep: DEEPEST, slots: 4 },
+        Cut { subgroups: [1, 1], each: [1, 1], deep: DEEPEST, slots: 4 },
+    ];
+    /// For devices with more shared memory: fewer barriers, or fewer loads from memory for each product, at the price of fewer
+    /// workgroups side by side. Which of it counts more has to be tried.
+    const LARGE: [Cut; 2] = [
+        Cut { subgroups: [2, 4], each: [4, 4], deep: 1, slots: 4 },
+        Cut { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 4 },
+    ];
+    /// Those of the first list that a device may gain by. What comes through registers has no room for twice as many terms there.
+    fn chosen(limits: Limits) -> impl Iterator<Item = Cut> {
+        Cut::CHOSEN.into_iter().skip(usize::from(!limits.asynchronous))
+    }
+    /// All that there are.
+    pub fn all() -> impl Iterator<Item = Cut> {
+        Cut::CHOSEN.into_iter().chain(Cut::LARGE)
+    }
+}
+
+/// Fragments along the terms of a step, at most; others are a divisor of it.
+const DEEPEST: u32 = 2;
+/// So many subgroups keep a large device busy.
+const BUSY: usize = 512;
+
+/// What a device has for a workgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Invocations.
+    pub invocations: u32,
+    /// Bytes of shared memory.
+    pub shared: u32,
+    /// Copies that go on while others compute.
+    pub asynchronous: bool,
+}
+
+impl Tile {
+    /// A tile for as many products of m by n sums, if the device has room for it.
+    pub fn of(
+        unit: MatrixUnit,
+        lanes: u32,
+        batches: usize,
+        sums: [usize; 2],
+        limits: Limits,
+    ) -> Option<Tile> {
+        let all = Tile::all(unit, lanes, limits);
+        let fits = |t: &&Tile| t.is_for(sums);
+        let subgroups = |t: &Tile| {
+            let each = (t.subgroups[0] * t.subgroups[1]) as usize;
+            each * batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
+        };
+        // The largest with which a device is busy, or else the one with the most to do side by side.
+        let busy = all.iter().filter(fits).find(|t| subgroups(t) >= BUSY);
+        let other = || all.iter().filter(fits).rev().max_by_key(|t| subgroups(t));
+        busy.or_else(other).or(all.last()).copied()
+    }
+
+    /// The tiles that a device has room for, from the largest to the smallest. They are made for speed alone: a sum has the same
+    /// bits with each of them.
+    pub fn all(unit: MatrixUnit, lanes: u32, limits: Limits) -> Vec<Tile> {
+        Cut::chosen(limits).filter_map(|cut| Tile::cut(unit, lanes, cut, limits)).collect()
+    }
+    /// The tiles that are worth a try for so many sums, and how they are cut: also those for which nobody knows without.
+    pub fn tried(unit: MatrixUnit, lanes: u32, sums: [usize; 2], limits: Limits) -> Vec<(Cut, Tile)> {
+        let one = |cut: Cut| Some((cut, Tile::cut(unit, lanes, cut, limits).filter(|t| t.is_for(sums))?));
+        let large = Cut::LARGE.into_iter().filter(|_| limits.asynchronous);
+        Cut::chosen(limits).chain(large).filter_map(one).collect()
+    }
+    /// The tile that is cut so, if the device has room for it.
+    pub fn cut(unit: MatrixUnit, lanes: u32, cut: Cut, limits: Limits) -> Option<Tile> {
+        let Limits { invocations, shared, asynchronous } = limits;
+        let Cut { subgroups, each, deep, slots } = cut;
+        let depth = deep * u32::from(unit.shape[2]);
+        let tile = Tile { unit, lanes, subgroups, each, depth, slots: if asynchronous { slots } else { 0 } };
+        (tile.invocations() <= invocations && tile.shared_bytes() <= shared).then_some(tile)
+    }
+    /// Are its rows and columns not mostly beyond the ends of y?
+    fn is_for(self, sums: [usize; 2]) -> bool {
+        (0..2).all(|side| self.size(side) as usize <= sums[side].next_multiple_of(32))
+    }
+
+    /// Rows (side 0) or columns (side 1) of a workgroup.
+    pub(crate) fn size(self, side: usize) -> u32 {
+        self.subgroups[side] * self.each[side] * u32::from(self.unit.shape[side])
+    }
+    pub(crate) fn invocations(self) -> u32 {
+        self.subgroups[0] * self.subgroups[1] * self.lanes
+    }
+    /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of 16 bytes apart, eight lie in
+    /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
+    /// it takes 32 bytes more than a multiple of all banks.
+    pub(crate) fn pitch(self, inner: u32, along: bool) -> u32 {
+        let more = if along { multistage_cp_async::BYTES / self.unit.elem.size() } else { 8 };
+        inner + more
+    }
+    /// How sums leave.
+    pub(crate) fn handing(self) -> Handing {
+        Handing {
+            subgroups: self.subgroups[0] * self.subgroups[1],
+            lanes: self.lanes,
+            fragment: [0, 1].map(|side| u32::from(self.unit.shape[side])),
+            each: self.each,
+            together: if self.each[1].is_multiple_of(2) { 2 } else { 1 },
+        }
+    }
+    pub(crate) fn shared_bytes(self) -> u32 {
+        let staged = |side| {
+            // Whichever way the lines lie.
+            let along = self.size(side) * self.pitch(self.depth, true);
+            along.max(self.depth * self.pitch(self.size(side), false))
+                * self.unit.elem.size()
+                * self.slots.max(1)
+        };
+        staged(0) + staged(1) + self.handing().elements() * 4
+    }
+    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
+    fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> Tile {
+        let piece = multistage_cp_async::BYTES / self.unit.elem.size();
+        let fits = |side: usize| {
+            let axis = if along[side] == (side == 0) { 2 } else { 1 };
+            let line = if along[side] { self.depth } else { self.size(side) };
+            line.is_multiple_of(piece) && indexing::in_pieces(operands[side], axis, piece as usize)
+        };
+        Tile { slots: if fits(0) && fits(1) { self.slots } else { 0 }, ..self }
+    }
+}
+
+/// What a kernel is built for: f16, bf16 or f32.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// As of other products.
+    pub base: problem::Form,
+    /// How y is cut into pieces.
+    pub tile: Tile,
+    /// Elements of x, and of w, that are read at once, in the direction in which they are read.
+    pub width: [u8; 2],
+}
+
+/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements.
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    if p.is_empty() {
+        return None;
+    }
+    let (x, w) = (p.x, p.w);
+    let along = [x.strides()[2] == 1, w.strides()[1] == 1];
+    let (tile, wide) = (tile.for_layouts([x, w], along), p.is_wide(1));
+    let width = [
+        indexing::vector(x, if along[0] { 2 } else { 1 }),
+        indexing::vector(w, if along[1] { 1 } else { 2 }),
+    ];
+    let form = Form { base: p.form(along, wide, &|_| true), tile, width };
+    let (all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
+    let (groups, epilogue) = (grid(tiles as u64), p.epilogue);
+    let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), indexing::scalar(wide));
+    Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
+}
+
+impl Form {
+    fn name(&self, epilogue: &dyn Formula) -> String {
+        let Tile { unit, lanes, subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
+        let [m, n, k] = unit.shape;
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let ([vx, vw], vy) = (self.width, self.base.stores);
+        let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
+        let wide = if self.base.wide { "_wide" } else { "" };
+        format!(
+            "units_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_w{vx}{vw}{vy}{wide}"
+        )
+    }
+}
+
+/// What all parts of a kernel know.
+struct Plan<'k, 'f> {
+    k: &'k Builder,
+    form: &'f Form,
+    /// Sizes of the result, by side, and how many terms.
+    sizes: [Val<'k>; 2],
+    terms: Val<'k>,
+    /// x and w.
+    factors: [Matrix<'k>; 2],
+    /// Where the terms of rows and columns are staged.
+    staged: Fragments<'k>,
+    /// The first row and column of the workgroup.
+    corner: [Val<'k>; 2],
+    /// Which invocation.
+    index: Val<'k>,
+}
+
+/// The kernel of a form.
+pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let t = form.tile;
+    let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
+    k.subgroup(t.lanes);
+    let elem = Elem::from(form.base.dtype);
+    let h = Head::read(&k, &form.base, elem, 4 * 2);
+    let (group, in_batch) = h.group();
+    let asked = group / in_batch;
+    let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
+    let corner = h.corner(group % in_batch, [t.size(0), t.size(1)]);
+    let (factors, extra) = (h.factors(batch), h.extra(batch));
+    let staged = Fragments::new(&k, t, elem, form.base.along);
+    let index = k.builtin(Builtin::LocalIndex);
+    let p = Plan { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
+
+    let sums = p.sums();
+    let finish = Finish {
+        k: &k,
+        epilogue,
+        compute: Compute::from(form.base.dtype),
+        extra: &extra,
+        y: h.y,
+        sizes: h.sizes,
+        batch,
+        exists,
+    };
+    t.handing().store(&k, &finish, (corner, p.staged.firsts()), form.base.stores, &sums);
+    k.finish()
+}
+
+impl<'k> Plan<'k, '_> {
+    /// The sums of a subgroup: fragments, row by row.
+    fn sums(&self) -> Vec<Val<'k>> {
+        let (k, t) = (self.k, self.form.tile);
+        let (none, firsts) = (self.staged.none(), self.staged.firsts());
+        let stages = [0, 1].map(|side| Stage {
+            k,
+            side,
+            index: self.index,
+            invocations: t.invocations(),
+            size: t.size(side),
+            depth: t.depth,
+            along: self.form.base.along[side],
+            width: if t.slots > 0 {
+                (multistage_cp_async::BYTES / t.unit.elem.size()) as u8
+            } else {
+                self.form.width[side]
+            },
+            from: self.factors[side],
+            corner: self.corner[side],
+            limit: self.sizes[side],
+            padding: Constant::float(Scalar::F32, 0.0),
+        });
+        let compute =
+            |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| self.staged.step(bases, firsts, sums);
+        let begin = self.terms.like(0);
+        // In all tiles as many products follow the last term, of zeros, which make a sum of -0 another.
+        let most = i64::from(t.unit.shape[2]) * i64::from(DEEPEST);
+        let upto = (self.terms + (most - 1)) / most * most;
+        if t.slots > 0 {
+            let pitch = [0, 1].map(|side| self.staged.pitch(side));
+            let flow = Flow { stages, to: self.staged.places, pitch, slots: t.slots, end: self.terms, upto };
+            flow.open(begin);
+            return flow.steps([begin, upto], k.u32(0), &none, &compute).1;
+        }
+        // As it lies in memory.
+        let bring = |side: usize, loaded: &[Val<'k>]| {
+            let pitch = i64::from(self.staged.pitch(side));
+            stages[side].store(loaded, &|place, term, v| {
+                let at = if self.form.base.along[side] { place * pitch + term } else { term * pitch + place };
+                k.store(self.staged.places[side], at, v);
+            });
+        };
+        let zero = k.u32(0);
+        smem_load::steps(&stages, [begin, upto], self.terms, &none, &bring, &|sums| {
+            compute(zero, [zero; 2], sums)
+        })
+    }
+}

@@ -1,0 +1,424 @@
+//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of `elinvar_core::order::contract`.
+//!
+//! An invocation holds a few rows by a few columns of y in registers, and runs their chains of fma side by side. In the plain
+//! form it reads x and w from device memory; the other forms (`smem_loop.rs`) go through shared memory: what is staged comes there
+//! through registers, or by copies that go on meanwhile (`multistage_cp_async.rs`). The chunks of the order are a multiple of any depth, so no
+//! tile crosses two.
+//!
+//! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and adding that changes no bit of
+//! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
+//! computed and thrown away.
+
+pub(crate) mod epilogue;
+pub mod f64_tensor_core;
+pub(crate) mod fragments;
+pub mod in_block_split_k;
+pub mod mma_sync;
+pub(crate) mod multistage_cp_async;
+pub(crate) mod problem;
+pub(crate) mod smem_load;
+mod smem_loop;
+pub mod split_k_reduce;
+pub(crate) mod thread_tile;
+pub mod tma_transpose;
+pub mod tma_wgmma;
+
+pub use problem::Product;
+
+use crate::formula::{Compute, Formula};
+use crate::launch::args::{self, Numbers};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, grid};
+use crate::layout::indexing;
+use elinvar_core::{DType, order};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Builtin, Kernel, Place};
+use elinvar_kernel::lane::{Float, Term, W32, W64};
+use elinvar_ops::backend::{Epilogue, Plain};
+use elinvar_ops::map::Out;
+use problem::Head;
+use smem_load::Stage;
+use thread_tile::{Chunks, Micro};
+
+/// How y is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Invocations of a workgroup along m and n.
+    pub group: [u32; 2],
+    /// Rows and columns of an invocation.
+    pub each: [u32; 2],
+    /// Terms that are brought into shared memory at a time, a power of two up to 64; 0 for the plain form.
+    pub depth: u32,
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies that go on while others are
+    /// computed with: at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
+    pub slots: u32,
+}
+
+impl Tile {
+    /// Without shared memory: little to set up, for few rows or columns.
+    pub const PLAIN: Tile = Tile { group: [8, 8], each: [4, 4], depth: 0, slots: 0 };
+    /// 64 by 64 with 256 invocations: 16 sums each, for 8 loads from shared memory.
+    pub const SHARED: Tile = Tile { group: [16, 16], each: [4, 4], depth: 16, slots: 0 };
+
+    /// Rows (side 0) or columns (side 1) of a workgroup.
+    pub(crate) fn size(self, side: usize) -> u32 {
+        self.group[side] * self.each[side]
+    }
+    pub(crate) fn invocations(self) -> u32 {
+        self.group[0] * self.group[1]
+    }
+}
+
+/// An epilogue of the catalogue as a formula whose first operand is the sum.
+#[derive(Clone, Copy, Debug)]
+pub struct OfEpilogue<E, const N: usize>(pub E);
+
+impl<E: Epilogue<N>, const N: usize> Formula for OfEpilogue<E, N> {
+    fn name(&self) -> String {
+        E::NAME.to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(&self.0)
+    }
+    fn arity(&self) -> usize {
+        N + 1
+    }
+    fn out(&self) -> Out {
+        Out::Same
+    }
+    fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
+        let t = |i: usize| Term::Value(x[i]);
+        match c {
+            Compute::F32 => {
+                let extra: [Float<'k, W32>; N] = std::array::from_fn(|i| Float::new(t(i + 1)));
+                self.0.lane(Float::<W32>::new(t(0)), extra).0.value(k)
+            }
+            Compute::F64 => {
+                let extra: [Float<'k, W64>; N] = std::array::from_fn(|i| Float::new(t(i + 1)));
+                self.0.lane(Float::<W64>::new(t(0)), extra).0.value(k)
+            }
+            Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
+                assert_eq!(N, 0, "{}: integers take no epilogue", E::NAME);
+                x[0]
+            }
+        }
+    }
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// As of other products.
+    pub base: problem::Form,
+    /// How y is cut into pieces.
+    pub tile: Tile,
+    /// Elements of x, and of w, that the shared form reads at once, in the direction in which they are read.
+    pub width: [u8; 2],
+    /// May there be several chunks of terms?
+    pub many: bool,
+    /// Does each chunk have workgroups of its own, and its sums a place of their own?
+    pub apart: bool,
+}
+
+/// So many workgroups keep a large device busy.
+const BUSY: usize = 512;
+
+/// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
+/// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
+pub fn steps<'a>(p: &Product<'a, '_>, tile: Tile) -> Steps<'a> {
+    apart(p, [tile.size(0), tile.size(1)], BUSY, &|p, apart| launch(p, tile, apart))
+}
+
+/// The launches of a contraction by tiles of so many rows and columns, of which so many keep a device busy. `launch` makes the work
+/// of one, or, of the sums of so many chunks.
+fn apart<'a>(
+    p: &Product<'a, '_>,
+    size: [u32; 2],
+    busy: usize,
+    launch: &dyn Fn(&Product<'a, '_>, Option<usize>) -> Option<Work<'a>>,
+) -> Steps<'a> {
+    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    let ([b, .., k], len, dtype) = (p.sizes(), p.len(), p.dtype);
+    let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
+    let others: Vec<Slot> = (0..p.extra.len()).map(|i| Slot::Operand(2 + i)).collect();
+    let factors = [Slot::Operand(0), Slot::Operand(1)];
+    let units = b * p.tiles(size).iter().product::<usize>();
+    let chunks = k.div_ceil(order::CHUNK);
+    if !dtype.is_float() || !split_k_reduce::are_apart(units, busy, chunks, len) {
+        if let Some(work) = launch(p, None) {
+            all.push(work, &[&factors, &others[..], &[Slot::Result(0)]].concat());
+        }
+        return all;
+    }
+    let plain = Product { epilogue: &PLAIN, extra: &[], ..*p };
+    if let Some(work) = launch(&plain, Some(chunks)) {
+        let sums = Slot::Scratch(0);
+        all.scratch.push(Room::of(split_k_reduce::elem(dtype), chunks * len));
+        all.push(work, &[factors[0], factors[1], sums]);
+        let join = split_k_reduce::join(p.epilogue, dtype, chunks, len, p.extra);
+        all.push(join, &[&[sums], &others[..], &[Slot::Result(0)]].concat());
+    }
+    all
+}
+
+/// The work of a contraction in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
+/// elements.
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    launch(p, tile, None)
+}
+
+/// Do neighbouring terms lie side by side in x, and in w?
+fn along(p: &Product<'_, '_>) -> [bool; 2] {
+    [p.x.strides()[2].unsigned_abs() == 1, p.w.strides()[1].unsigned_abs() == 1]
+}
+
+/// One launch. With `apart`, the sums of so many chunks come out instead.
+fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<Work<'a>> {
+    if p.is_empty() {
+        return None;
+    }
+    let (x, w, along) = (p.x, p.w, along(p));
+    let tile = tile.for_layouts(p.dtype, [x, w], along);
+    let wide = p.is_wide(apart.unwrap_or(1));
+    let form = Form {
+        base: p.form(along, wide, &|n| tile.neighbours(1, along[1]).is_multiple_of(u32::from(n))),
+        tile,
+        width: [tile.vector(0, x, along[0]), tile.vector(1, w, along[1])],
+        many: p.sizes()[3] > order::CHUNK && apart.is_none(),
+        apart: apart.is_some(),
+    };
+    let (mut all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
+    let groups = grid((apart.unwrap_or(1) * tiles) as u64);
+    if let Some(chunks) = apart {
+        all.push(chunks as i64);
+    }
+    let epilogue = p.epilogue;
+    let (key, scalar) = (epilogue.key(Key::of("contract").with(&form)), indexing::scalar(wide));
+    Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
+}
+
+impl Form {
+    fn name(&self, epilogue: &dyn Formula) -> String {
+        let Tile { group: [a, b], each: [c, d], depth, slots } = self.tile;
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let ([vx, vw], vy) = (self.width, self.base.stores);
+        let vectors = if depth > 0 { format!("_v{vx}{vw}{vy}") } else { String::new() };
+        let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
+        let many = if self.many { "_many" } else { "" };
+        let many = if self.apart { "_apart" } else { many };
+        let wide = if self.base.wide { "_wide" } else { "" };
+        format!("contract_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{along}{vectors}{many}{wide}")
+    }
+}
+
+/// An operand with three axes, in a kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'k> {
+    pub place: Place,
+    /// Where this batch begins.
+    first: Val<'k>,
+    strides: [Val<'k>; 2],
+}
+
+impl<'k> Matrix<'k> {
+    pub fn read(numbers: &Numbers<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
+        let offset = numbers.get(&format!("{name}_offset"));
+        let [b, row, column] = std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}")));
+        Matrix { place, first: offset + batch * b, strides: [row, column] }
+    }
+    /// A matrix that begins somewhere, with strides from row to row and from column to column.
+    pub fn new(place: Place, first: Val<'k>, strides: [Val<'k>; 2]) -> Self {
+        Matrix { place, first, strides }
+    }
+    /// Rows that begin somewhere, of numbers side by side.
+    pub fn rows(place: Place, first: Val<'k>, stride: Val<'k>) -> Self {
+        Matrix { place, first, strides: [stride, stride.like(1)] }
+    }
+    pub fn at(&self, i: Val<'k>, j: Val<'k>) -> Val<'k> {
+        self.first + i * self.strides[0] + j * self.strides[1]
+    }
+}
+
+/// What all parts of a kernel know.
+struct Plan<'k, 'f> {
+    k: &'k Builder,
+    form: &'f Form,
+    micro: Micro<'k>,
+    /// Sizes of y, by side, and how many terms.
+    sizes: [Val<'k>; 2],
+    terms: Val<'k>,
+    /// x and w.
+    factors: [Matrix<'k>; 2],
+    /// The first row and column of the workgroup.
+    corner: [Val<'k>; 2],
+    /// Which invocation.
+    index: Val<'k>,
+}
+
+/// The kernel of a form.
+pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let (k, tile) = (Builder::new(&form.name(epilogue), [form.tile.invocations(), 1, 1]), form.tile);
+    let dtype = form.base.dtype;
+    let out = if form.apart { split_k_reduce::elem(dtype) } else { dtype.into() };
+    let h = Head::read(&k, &form.base, out, 4 * 2 + usize::from(form.apart));
+    let work = Own::read(&k, &h, epilogue, dtype, [tile.size(0), tile.size(1)], form.apart);
+    let index = k.builtin(Builtin::LocalIndex);
+    let micro = Micro { k: &k, dtype, tile, along: form.base.along, index };
+    let (factors, corner) = (work.factors, work.corner);
+    let p = Plan { k: &k, form, micro, sizes: h.sizes, terms: h.terms, factors, corner, index };
+
+    let sums = p.sums(work.chunk);
+    let [rows, columns] = [0, 1].map(|side| p.micro.places(side, p.corner[side]));
+    let width = usize::from(form.base.stores);
+    for (u, &i) in rows.iter().enumerate() {
+        for (v, some) in columns.chunks(width).enumerate() {
+            work.store(i, some, &sums[u * columns.len() + v * width..][..some.len()]);
+        }
+    }
+    k.finish()
+}
+
+/// What a workgroup of a contraction has to do, and where its sums go.
+struct Own<'k, 'f> {
+    k: &'k Builder,
+    epilogue: &'f dyn Formula,
+    compute: Compute,
+    /// x and w, and further operands of the epilogue.
+    factors: [Matrix<'k>; 2],
+    extra: Vec<Matrix<'k>>,
+    y: Place,
+    batches: Val<'k>,
+    sizes: [Val<'k>; 2],
+    /// Its batch, and its first row and column.
+    batch: Val<'k>,
+    corner: [Val<'k>; 2],
+    /// The chunk that is all that it has: one that there is, and as it is counted.
+    chunk: Option<Val<'k>>,
+    asked: Option<Val<'k>>,
+    /// Is there work for it at all?
+    exists: Val<'k>,
+}
+
+impl<'k, 'f> Own<'k, 'f> {
+    /// With tiles of so many rows and columns. `apart`: behind the numbers of the head it is said how many chunks there are.
+    fn read(
+        k: &'k Builder,
+        h: &Head<'k>,
+        epilogue: &'f dyn Formula,
+        dtype: DType,
+        size: [u32; 2],
+        apart: bool,
+    ) -> Self {
+        let batches = h.batches;
+        let (group, in_batch) = h.group();
+        let asked = group / in_batch;
+        let batch = if apart { asked % batches } else { asked.min(batches - 1) };
+        let corner = h.corner(group % in_batch, size);
+        let (factors, extra) = (h.factors(batch), h.extra(batch));
+        // Which chunk, and how many there are.
+        let chunk = apart.then(|| (asked / batches, h.numbers.get("chunks")));
+        let exists = match chunk {
+            Some((chunk, chunks)) => chunk.lt(chunks),
+            None => asked.lt(batches),
+        };
+        let (y, sizes, compute) = (h.y, h.sizes, Compute::from(dtype));
+        let of = chunk.map(|(c, chunks)| c.min(chunks - 1));
+        let asked = chunk.map(|(c, _)| c);
+        Own {
+            k,
+            epilogue,
+            compute,
+            factors,
+            extra,
+            y,
+            batches,
+            sizes,
+            batch,
+            corner,
+            chunk: of,
+            asked,
+            exists,
+        }
+    }
+
+    /// Stores what becomes of the sums of neighbours of row `i`: all of them are there, or none.
+    fn store(&self, i: Val<'k>, some: &[Val<'k>], sums: &[Val<'k>]) {
+        let (k, c, [m, n], j) = (self.k, self.compute, self.sizes, some[0]);
+        let there = i.lt(m) & j.lt(n) & self.exists;
+        k.if_(there, || {
+            let sums: Vec<Val> = sums.iter().map(|s| s.to(c.scalar())).collect();
+            let sum = k.join(&sums);
+            if let Some(chunk) = self.asked {
+                return k.store(self.y, ((chunk * self.batches + self.batch) * m + i) * n + j, sum);
+            }
+            let mut given = vec![sum];
+            given.extend(self.extra.iter().map(|e| {
+                let each: Vec<Val> = some.iter().map(|&j| k.load(e.place, e.at(i, j), 1)).collect();
+                c.enter(k.join(&each))
+            }));
+            let result = self.epilogue.emit(k, c, &given).splat(some.len() as u8);
+            k.store(self.y, (self.batch * m + i) * n + j, result);
+        });
+    }
+}
+
+impl<'k> Plan<'k, '_> {
+    /// The sums of an invocation, row by row. `of`: of this chunk alone.
+    fn sums(&self, of: Option<Val<'k>>) -> Vec<Val<'k>> {
+        let Tile { depth, slots, .. } = self.form.tile;
+        let none = self.micro.none();
+        let chunks = Chunks { terms: self.terms, many: self.form.many, of, before: None };
+        if depth == 0 {
+            return self.micro.chunks(&chunks, &none, &|start, end| self.plain(start, end, &none));
+        }
+        let places = self.micro.shared();
+        let stages = [0, 1].map(|side| self.stage(side));
+        if slots > 0 {
+            return self.micro.flowing(stages, places, &chunks, &none);
+        }
+        self.micro.staged(&stages, places, &chunks, &none)
+    }
+
+    fn stage(&self, side: usize) -> Stage<'k> {
+        let Form { ref base, tile, width, .. } = *self.form;
+        Stage {
+            k: self.k,
+            side,
+            index: self.index,
+            invocations: tile.invocations(),
+            size: tile.group[side] * tile.each[side],
+            depth: tile.depth,
+            along: base.along[side],
+            // Of f64, two are 16 bytes.
+            width: if tile.slots > 0 {
+                (multistage_cp_async::BYTES / base.dtype.size() as u32) as u8
+            } else {
+                width[side]
+            },
+            from: self.factors[side],
+            corner: self.corner[side],
+            limit: self.sizes[side],
+            padding: self.micro.padding(side),
+        }
+    }
+
+    /// The terms `start..end` from device memory.
+    fn plain(&self, start: Val<'k>, end: Val<'k>, none: &[Val<'k>]) -> Vec<Val<'k>> {
+        let k = self.k;
+        let places = |side: usize| -> Vec<Val<'k>> {
+            // Rows and columns past the last one are the last one.
+            let last = self.sizes[side];
+            self.micro.places(side, self.corner[side]).iter().map(|i| i.min(last - 1)).collect()
+        };
+        let (rows, columns) = (places(0), places(1));
+        k.for_(start, end, start.like(1), none, |t, sums| {
+            let a: Vec<Val> = rows.iter().map(|&i| self.load(&self.factors[0], i, t)).collect();
+            let b: Vec<Val> = columns.iter().map(|&j| self.load(&self.factors[1], t, j)).collect();
+            self.micro.chains(&a, &b, sums)
+        })
+    }
+
+    fn load(&self, from: &Matrix<'k>, i: Val<'k>, j: Val<'k>) -> Val<'k> {
+        self.k.load(from.place, from.at(i, j), 1).to(self.micro.scalar())
+    }
+}

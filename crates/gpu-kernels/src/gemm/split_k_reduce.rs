@@ -1,0 +1,133 @@
+//! `y[i] = epilogue(sum of the chunks of i)`: the sums of a contraction's chunks, added from first to last.
+//!
+//! Where a result has few elements and each of them many terms, chunks are computed side by side, one sum for each element
+//! and chunk, and this follows. An invocation takes four neighbours where there are enough of them, and the sums of several chunks
+//! are on their way before the first is added. With one element for an invocation, and each load waiting for the sum before it, two
+//! chunks of 8 x 64 x 56 x 56 took 18 us on an H100, and 196 of 9408 elements 27.
+
+use crate::formula::{Compute, Formula};
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing::{self, Axes};
+use crate::reduce::block_reduce;
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Elem, Kernel, Place};
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 64;
+/// Sums that an invocation loads before it adds them, at most.
+const AT_ONCE: u32 = 16;
+/// So many invocations keep a large device's memory busy: an H100's multiprocessor 256 of them.
+const ENOUGH: usize = 32768;
+/// Elements of the sums of chunks, at most: what may be taken for a while to be faster.
+const MOST: usize = 1 << 25;
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// The dtype of the result.
+    pub dtype: DType,
+    /// What further operands hold.
+    pub extra: Vec<Elem>,
+    /// Joined axes of further operands.
+    pub rank: usize,
+    /// Elements that an invocation takes: 1 or 4.
+    pub width: u8,
+    /// Chunks that are loaded before they are added.
+    pub turns: u32,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// What holds the sums of chunks.
+pub fn elem(dtype: DType) -> Elem {
+    block_reduce::elem(Compute::from(dtype).scalar())
+}
+
+/// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many workgroups, and a device is
+/// busy with `busy`?
+pub(crate) fn are_apart(units: usize, busy: usize, chunks: usize, len: usize) -> bool {
+    chunks > 1 && units < busy && chunks.saturating_mul(len) <= MOST
+}
+
+/// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the result's shape), then the
+/// result. There is a chunk, and an element.
+pub fn join<'a>(
+    epilogue: &'a dyn Formula,
+    dtype: DType,
+    chunks: usize,
+    len: usize,
+    extra: &[(&Layout, DType)],
+) -> Work<'a> {
+    let layouts: Vec<&Layout> = extra.iter().map(|(l, _)| *l).collect();
+    let joined = layouts.first().map(|l| indexing::join(&layouts, 0, l.rank()));
+    let width = if len.is_multiple_of(4) && len / 4 >= ENOUGH { 4 } else { 1 };
+    let turns = ((chunks - 1).max(1) as u32).next_power_of_two().min(AT_ONCE / u32::from(width));
+    let form = Form {
+        dtype,
+        extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
+        rank: joined.as_ref().map_or(0, |j| j.dims.len()),
+        width,
+        turns,
+        wide: indexing::are_many(chunks * len) || layouts.iter().any(|l| indexing::is_wide(l)),
+    };
+    let mut all = vec![chunks as i64, len as i64];
+    if let Some(joined) = joined {
+        all.extend(indexing::sizes(&joined.dims, form.wide));
+        for (l, strides) in layouts.iter().zip(&joined.strides) {
+            all.push(l.offset() as i64);
+            all.extend(strides.iter().map(|&s| s as i64));
+        }
+    }
+    let groups = grid(len.div_ceil(GROUP as usize * usize::from(width)) as u64);
+    let (key, scalar) = (epilogue.key(Key::of("chunks").with(&form)), indexing::scalar(form.wide));
+    args::work(key, move || build(epilogue, &form), groups, scalar, &all)
+}
+
+/// The kernel of a form.
+pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let extra: String = form.extra.iter().map(|e| format!("_{e}")).collect();
+    let wide = if form.wide { "_wide" } else { "" };
+    let Form { rank, width, turns, .. } = *form;
+    let name = format!("chunks_{}_{}{extra}_{rank}w{width}t{turns}{wide}", epilogue.name(), form.dtype);
+    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let x = k.buffer("x", elem(form.dtype), Access::Read);
+    let extras: Vec<Place> =
+        (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
+    let y = k.buffer("y", form.dtype.into(), Access::Write);
+    let s = indexing::scalar(form.wide);
+    let count = 2 + indexing::count(form.rank, form.wide) + extras.len() * (1 + form.rank);
+    let numbers = Numbers::new(&k, s, count);
+    let [chunks, len] = ["chunks", "len"].map(|n| numbers.get(n));
+    let axes = Axes::read(&numbers, "size", form.rank, form.wide);
+    let further: Vec<(Val, Vec<Val>)> = (0..extras.len())
+        .map(|i| {
+            let offset = numbers.get(&format!("offset{i}"));
+            (offset, indexing::strides(&numbers, &format!("stride{i}"), form.rank))
+        })
+        .collect();
+    let i = (group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s)) * i64::from(width);
+    // Who takes four has all of them.
+    k.if_(i.lt(len), || {
+        let sum_of = |c: Val<'_>| k.load(x, c * len + i, width);
+        let one = chunks.like(1);
+        let step = i64::from(turns);
+        let whole = (chunks - 1) / step * step + 1;
+        let together = |c: Val<'_>| (0..step).map(|t| sum_of(c + t)).collect::<Vec<Val>>();
+        let first = k.load(x, i, width);
+        let total = k.for_(one, whole, one.like(step), &[first], |c, total| {
+            vec![together(c).into_iter().fold(total[0], |total, sum| total + sum)]
+        });
+        let total = k.for_(whole, chunks, one, &total, |c, total| vec![total[0] + sum_of(c)]);
+        let c = Compute::from(form.dtype);
+        let at: Vec<Vec<Val>> = (0..i64::from(width)).map(|e| axes.index(i + e)).collect();
+        let mut given = total;
+        given.extend(extras.iter().zip(&further).map(|(&e, (offset, strides))| {
+            let each = at.iter().map(|at| k.load(e, indexing::position(*offset, at, strides), 1));
+            c.enter(k.join(&each.collect::<Vec<Val>>()))
+        }));
+        k.store(y, i, epilogue.emit(&k, c, &given).splat(width));
+    });
+    k.finish()
+}

@@ -1,0 +1,317 @@
+//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` from boxes of x and w: `Precision::Fast`, on devices that fetch
+//! boxes of tensors and multiply them where they lie (`Op::Fetch`, `Op::BoxMulAdd`).
+//!
+//! Factors are f16 or bf16, or f32 that are rounded on their way, if lines of both are of terms; sums are f32. A workgroup is one or two groups of 128 invocations, each of which has 64 rows and all columns
+//! of the tile. A step is 64 terms (32 of f32): one block for each 64 rows, and one for each 64 columns. Shared memory has a slot for each of
+//! some steps; what several of them bring is under way while one is multiplied. A turn
+//! * awaits its own step, and begins its products,
+//! * waits for the products of the step before, which meanwhile were multiplied, so the matrix units have always something to do,
+//! * meets the others in a barrier, and fetches a later step to the slot that is free now.
+//!
+//! So all invocations do the same: no subgroup only fetches. That has its price where a barrier is waited for longer than products
+//! take, and a step of the smallest tile is 128 cycles of the matrix units.
+//!
+//! What reaches beyond m, n or k is zeros, which fetching makes.
+
+use super::Product;
+use super::epilogue::{Finish, Handing};
+use super::problem::{self, Head};
+use crate::formula::{Compute, Formula};
+use crate::launch::args;
+use crate::launch::{Key, Work, grid};
+use elinvar_core::Layout;
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{
+    BLOCK_INVOCATIONS, BLOCK_LINES, BOX_LINE, Builtin, Constant, Elem, Fetched, Kernel, Layout as Order,
+    MatrixUnit, Place, Role, Scalar, View, box_elements, misfit,
+};
+
+/// Rows or columns of a block.
+const SIDE: u32 = BLOCK_LINES;
+/// Invocations of a subgroup.
+const LANES: u32 = 32;
+/// What sums are kept in.
+const FRAGMENT: [u32; 2] = [16, 16];
+/// So many workgroups keep a large device busy.
+const BUSY: usize = 120;
+/// Tiles of so many rows follow each other down, before the next column of tiles: what they read is in the cache for each other.
+const BAND: i64 = 8;
+/// Numbers that say how factors lie.
+const OF_FACTORS: usize = 8;
+
+/// How y is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Groups of 128 invocations, each with 64 rows.
+    pub groups: u32,
+    /// Columns: a multiple of 64, up to 256.
+    pub columns: u32,
+    /// Steps that have room in shared memory at a time: at least 2.
+    pub slots: u32,
+}
+
+impl Tile {
+    /// From the largest to the smallest. They are made for speed alone: a sum goes through the same instructions with each of them.
+    ///
+    /// The first takes nearly all the shared memory of a multiprocessor of Hopper's, and half of its registers for sums; of the others
+    /// two fit, so that one stores while the other multiplies.
+    pub const ALL: [Tile; 4] = [
+        Tile { groups: 2, columns: 256, slots: 4 },
+        Tile { groups: 2, columns: 128, slots: 3 },
+        Tile { groups: 1, columns: 128, slots: 4 },
+        Tile { groups: 1, columns: 64, slots: 6 },
+    ];
+
+    /// A tile for as many products of m by n sums, if the device has room for it.
+    pub fn of(batches: usize, sums: [usize; 2], shared: u32) -> Option<Tile> {
+        let all = || Tile::ALL.into_iter().filter(|t| t.shared_bytes() <= shared);
+        // Not those whose rows and columns are mostly beyond the ends of y.
+        let fits = |t: &Tile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(64));
+        let count = |t: &Tile| {
+            batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
+        };
+        all().filter(fits).find(|t| count(t) >= BUSY).or(all().next_back())
+    }
+
+    /// Rows (side 0) or columns (side 1) of a workgroup.
+    pub const fn size(self, side: usize) -> u32 {
+        if side == 0 { self.groups * SIDE } else { self.columns }
+    }
+    const fn invocations(self) -> u32 {
+        self.groups * BLOCK_INVOCATIONS
+    }
+    /// Bytes of a slot, of a side.
+    const fn slot(self, side: usize) -> u32 {
+        self.size(side) * BOX_LINE
+    }
+    /// How sums leave.
+    fn handing(self) -> Handing {
+        Handing {
+            subgroups: self.invocations() / LANES,
+            lanes: LANES,
+            fragment: FRAGMENT,
+            each: [1, self.columns / FRAGMENT[1]],
+            // Two of the smaller tiles have to fit.
+            together: if self.columns > 128 { 2 } else { 1 },
+        }
+    }
+    /// Bytes of shared memory: those of factors, of sums, of signals.
+    pub fn shared_bytes(self) -> u32 {
+        self.slots * (self.slot(0) + self.slot(1)) + self.handing().elements() * 4 + self.slots * 8
+    }
+}
+
+/// How a factor lies: do neighbouring terms lie side by side, where does it begin, elements from line to line and from plane to
+/// plane, and how many planes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lies {
+    along: bool,
+    numbers: [i64; 4],
+}
+
+impl Lies {
+    /// Of a factor with these axes: rows or columns, and terms. `None` if boxes of it cannot be fetched.
+    fn of(elem: Elem, l: &Layout, [places, terms]: [usize; 2]) -> Option<Lies> {
+        let (sizes, strides) = (l.shape(), l.strides());
+        let ways = [true, false].into_iter().filter(|along| *along || View::turns(elem));
+        ways.into_iter().find_map(|along| {
+            let (inner, line) = if along { (terms, places) } else { (places, terms) };
+            // A single plane may be anywhere; the same one for all batches is a single plane.
+            let planes = if strides[0] == 0 { 1 } else { sizes[0] };
+            let lines = strides[line] as i64;
+            let plane = if planes == 1 { i64::from(SIDE) } else { strides[0] as i64 };
+            let offset = l.offset() as i64;
+            let numbers = [offset, sizes[inner] as i64, sizes[line] as i64, planes as i64, lines, plane];
+            let side_by_side = strides[inner] == 1 && lines >= sizes[inner] as i64;
+            (side_by_side && misfit(elem, numbers).is_none())
+                .then_some(Lies { along, numbers: [offset, lines, plane, planes as i64] })
+        })
+    }
+}
+
+/// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
+pub fn fits(p: &Product<'_, '_>) -> bool {
+    let (numbers, elem) = (problem::FIRST + OF_FACTORS + 4 * p.extra.len(), Elem::from(p.dtype));
+    View::fetches(elem)
+        && !p.is_wide(1)
+        // Views are made of parameters.
+        && !args::need_buffer(Scalar::I32, numbers)
+        && Lies::of(elem, p.x, [1, 2]).is_some()
+        && Lies::of(elem, p.w, [2, 1]).is_some()
+}
+
+/// What a kernel is built for: f16, bf16, or f32 that are rounded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// As of other products.
+    pub base: problem::Form,
+    /// How y is cut into pieces.
+    pub tile: Tile,
+}
+
+/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements, or if it cannot
+/// be done so ([`fits`]).
+pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+    if p.is_empty() || !fits(p) {
+        return None;
+    }
+    let elem = Elem::from(p.dtype);
+    let lies = [Lies::of(elem, p.x, [1, 2])?, Lies::of(elem, p.w, [2, 1])?];
+    let form = Form { base: p.form(lies.map(|l| l.along), false, &|_| true), tile };
+    let ([b, m, n, k], tiles) = (p.sizes(), p.tiles([tile.size(0), tile.size(1)]));
+    let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
+    all.extend(lies.iter().flat_map(|l| l.numbers));
+    for (l, _) in p.extra {
+        all.push(l.offset() as i64);
+        all.extend(l.strides().iter().map(|&s| s as i64));
+    }
+    let epilogue = p.epilogue;
+    let key = epilogue.key(Key::of("boxes").with(&form));
+    let groups = grid((b * tiles[0] * tiles[1]) as u64);
+    Some(args::work(key, move || build(epilogue, &form), groups, Scalar::I32, &all))
+}
+
+impl Form {
+    fn name(&self, epilogue: &dyn Formula) -> String {
+        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let (Tile { slots, .. }, [m, n]) = (self.tile, [0, 1].map(|side| self.tile.size(side)));
+        format!("boxes_{operands}_{m}x{n}s{slots}_{along}_w{}", self.base.stores)
+    }
+}
+
+/// A factor in a kernel.
+#[derive(Clone, Copy)]
+struct Side<'k> {
+    view: u32,
+    along: bool,
+    /// Where its slots are, and elements of a slot.
+    staged: Place,
+    slot: u32,
+    /// Its boxes in a slot.
+    boxes: u32,
+    /// The workgroup's first row or column, and which plane.
+    corner: Val<'k>,
+    plane: Val<'k>,
+}
+
+/// What fetching and multiplying know.
+struct Plan<'k> {
+    k: &'k Builder,
+    tile: Tile,
+    sides: [Side<'k>; 2],
+    /// Terms of a step.
+    step: u32,
+    /// Where steps end.
+    upto: Val<'k>,
+}
+
+/// The kernel of a form.
+pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+    let t = form.tile;
+    let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
+    k.subgroup(LANES);
+    k.signals(t.slots);
+    let elem = Elem::from(form.base.dtype);
+    let h = Head::read(&k, &form.base, elem, OF_FACTORS);
+    let lies = ["x", "w"].map(|side| {
+        ["offset", "line", "plane", "planes"].map(|name| h.numbers.get(&format!("{side}_{name}")))
+    });
+
+    let (group, in_batch) = h.group();
+    let asked = group / in_batch;
+    let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
+    let (tile, [tiles_m, tiles_n]) = (group % in_batch, h.tiles);
+    let band = tiles_n * BAND;
+    let top = tile / band * BAND;
+    let (height, within) = ((tiles_m - top).min(tile.like(BAND)), tile % band);
+    let corner = [(top + within % height) * i64::from(t.size(0)), within / height * i64::from(t.size(1))];
+
+    let (sizes, terms) = (h.sizes, h.terms);
+    let sides = [0, 1].map(|side| {
+        let (along, [offset, line, plane, planes]) = (form.base.along[side], lies[side]);
+        let name = ["x", "w"][side];
+        let (sizes, lines, boxes) = if along {
+            ([terms, sizes[side], planes], t.size(side), 1)
+        } else {
+            ([sizes[side], terms, planes], SIDE, t.size(side) / SIDE)
+        };
+        Side {
+            view: k.view(&format!("{name}_view"), h.places[side], lines, offset, sizes, [line, plane]),
+            along,
+            staged: k.shared(["rows", "columns"][side], elem, t.slots * t.slot(side) / elem.size()),
+            slot: t.slot(side) / elem.size(),
+            boxes,
+            corner: corner[side],
+            plane: batch.min(planes - 1),
+        }
+    });
+    let step = box_elements(elem);
+    let upto = (terms + i64::from(step - 1)) / i64::from(step) * i64::from(step);
+    let sums = Plan { k: &k, tile: t, sides, step, upto }.sums();
+
+    let extra = h.extra(batch);
+    let subgroup = k.builtin(Builtin::SubgroupId);
+    let compute = Compute::from(form.base.dtype);
+    let finish = Finish { k: &k, epilogue, compute, extra: &extra, y: h.y, sizes, batch, exists };
+    let firsts = [subgroup * i64::from(FRAGMENT[0]), subgroup.like(0)];
+    t.handing().store(&k, &finish, (corner, firsts), form.base.stores, &sums);
+    k.finish()
+}
+
+impl<'k> Plan<'k> {
+    /// Fetches the step that begins at a term to a slot, if there are terms.
+    fn fetch(&self, first: Val<'k>, slot: Val<'k>) {
+        let k = self.k;
+        k.if_(first.lt(self.upto), || {
+            let boxes = |s: &Side<'k>| -> Vec<Fetched> {
+                let base = slot * i64::from(s.slot);
+                let one = |i: u32| {
+                    let place = s.corner + i64::from(i * SIDE);
+                    let from = if s.along { [first, place, s.plane] } else { [place, first, s.plane] };
+                    k.fetched(s.staged, base + i64::from(i * SIDE * self.step), s.view, from)
+                };
+                (0..s.boxes).map(one).collect()
+            };
+            k.fetch(slot, self.sides.iter().flat_map(boxes).collect());
+        });
+    }
+
+    /// The sums of a subgroup, side by side.
+    fn sums(&self) -> Vec<Val<'k>> {
+        let (k, t) = (self.k, self.tile);
+        let unit = MatrixUnit { elem: k.elem(self.sides[0].staged), shape: [16; 3] };
+        let none = k.fragment_fill(unit.fragment(Role::C), k.constant(Constant::float(Scalar::F32, 0.0)));
+        let begin = self.upto.like(0);
+        for step in 0..t.slots - 1 {
+            self.fetch(begin + i64::from(step * self.step), k.u32(step));
+        }
+        let mine = k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS);
+        let mine = mine * i64::from(SIDE * self.step);
+        let (zero, one, last) = (k.u32(0), k.u32(1), k.u32(t.slots - 1));
+        let none = vec![none; (t.columns / FRAGMENT[1]) as usize];
+        let carried = [&[zero, zero][..], &none].concat();
+        let all = k.for_(begin, self.upto, begin.like(i64::from(self.step)), &carried, |first, carried| {
+            let (slot, phase, sums) = (carried[0], carried[1], &carried[2..]);
+            k.await_signal(slot, phase);
+            let [x, w] = self.sides;
+            let a = (
+                if x.along { Order::Rows } else { Order::Columns },
+                x.staged,
+                slot * i64::from(x.slot) + mine,
+            );
+            let b = (if w.along { Order::Columns } else { Order::Rows }, w.staged, slot * i64::from(w.slot));
+            let sums = k.box_mul_add(a, b, sums);
+            k.wait_products(1);
+            k.barrier();
+            let before = slot.eq(zero).select(last, slot - 1);
+            self.fetch(first + i64::from((t.slots - 1) * self.step), before);
+            // The next round of slots is in the other phase.
+            let wraps = slot.eq(last);
+            let next = wraps.select(zero, slot + 1);
+            let phase = wraps.select(one - phase, phase);
+            [&[next, phase][..], &sums[..]].concat()
+        });
+        k.wait_products(0);
+        all[2..].to_vec()
+    }
+}

@@ -1,0 +1,153 @@
+//! The row-major numbers of the elements that are not zero, ascending, and how many they are.
+//!
+//! Three launches: each block of 1024 elements counts its own; one workgroup adds the counts up, so that each block knows
+//! how many stand before it; each block writes its numbers there.
+
+use crate::launch::args::{self, Numbers};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing::{self, Axes, is_wide};
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Compare, Elem, Kernel, Place, Scalar};
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 256;
+/// Elements of an invocation, one behind the other.
+const EACH: i64 = 4;
+/// Elements of a workgroup.
+const BLOCK: usize = GROUP as usize * EACH as usize;
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// The dtype of the operand.
+    pub dtype: DType,
+    /// Are the numbers written, or only counted?
+    pub writes: bool,
+    /// Joined axes.
+    pub rank: usize,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The work of finding what is not zero. Operand: x. Results: the numbers (i64; room for all elements, though the first two
+/// steps do not touch it, so that it can be made when the count is known), and their count (one i64).
+pub fn nonzero(x: &Layout, dtype: DType) -> Steps<'static> {
+    let len = x.shape().numel();
+    let results = vec![Room::of(Elem::I64, len), Room::zeros(Elem::I64, 1)];
+    let mut all = Steps { results, ..Steps::default() };
+    if len == 0 {
+        return all;
+    }
+    let blocks = len.div_ceil(BLOCK);
+    all.scratch = vec![Room::of(Elem::U32, blocks), Room::of(Elem::I64, blocks)];
+    all.push(launch(x, dtype, false), &[Slot::Operand(0), Slot::Scratch(0)]);
+    let sums = args::work(Key::of("nonzero_sums"), sums, [1, 1, 1], Scalar::I32, &[blocks as i64]);
+    all.push(sums, &[Slot::Scratch(0), Slot::Scratch(1), Slot::Result(1)]);
+    all.push(launch(x, dtype, true), &[Slot::Operand(0), Slot::Scratch(1), Slot::Result(0)]);
+    all
+}
+
+fn launch(x: &Layout, dtype: DType, writes: bool) -> Work<'static> {
+    let joined = indexing::join(&[x], 0, x.rank());
+    let len = x.shape().numel();
+    let form = Form { dtype, writes, rank: joined.dims.len(), wide: is_wide(x) };
+    let mut all = vec![len as i64, x.offset() as i64];
+    all.extend(indexing::sizes(&joined.dims, form.wide));
+    all.extend(joined.strides[0].iter().map(|&s| s as i64));
+    let groups = grid(len.div_ceil(BLOCK) as u64);
+    let key = Key::of("nonzero").with(&form);
+    args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all)
+}
+
+/// The sums of a workgroup's numbers up to and with each invocation's, in shared memory.
+fn sums_up_to<'k>(k: &'k Builder, shared: Place, t: Val<'k>, v: Val<'k>) -> Val<'k> {
+    let mut sum = v;
+    k.store(shared, t, sum);
+    k.barrier();
+    let mut d = 1;
+    while d < GROUP {
+        let far = !t.lt(k.u32(d));
+        let before = k.if_else(far, || vec![k.load(shared, t - i64::from(d), 1)], || vec![v.like(0)])[0];
+        sum = sum + before;
+        k.barrier();
+        k.store(shared, t, sum);
+        k.barrier();
+        d *= 2;
+    }
+    sum
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let word = if form.writes { "write" } else { "count" };
+    let wide = if form.wide { "_wide" } else { "" };
+    let k = Builder::new(&format!("nonzero_{word}_{}_{}{wide}", form.dtype, form.rank), [GROUP, 1, 1]);
+    let x = k.buffer("x", form.dtype.into(), Access::Read);
+    let before = form.writes.then(|| k.buffer("before", Elem::I64, Access::Read));
+    let y = k.buffer("y", if form.writes { Elem::I64 } else { Elem::U32 }, Access::Write);
+    let number = indexing::scalar(form.wide);
+    let numbers = Numbers::new(&k, number, 2 + indexing::count(form.rank, form.wide) + form.rank);
+    let (len, offset) = (numbers.get("len"), numbers.get("offset"));
+    let axes = Axes::read(&numbers, "size", form.rank, form.wide);
+    let strides = indexing::strides(&numbers, "stride", form.rank);
+    let shared = k.shared("counts", Elem::U32, GROUP);
+    let block = group_number(&k, number);
+    let t = k.local_id(0);
+    let first = block * BLOCK as i64 + t.to(number) * EACH;
+    let found: Vec<Val> = (0..EACH)
+        .map(|e| {
+            let i = first + e;
+            let load = || {
+                let v = k.load(x, indexing::position(offset, &axes.index(i), &strides), 1);
+                vec![if v.scalar() == Scalar::Bool { v } else { v.compare(Compare::Ne, v.like(0)) }]
+            };
+            k.if_else(i.lt(len), load, || vec![k.constant(false.into())])[0]
+        })
+        .collect();
+    let counts: Vec<Val> = found.iter().map(|f| f.to(Scalar::U32)).collect();
+    let own = counts[1..].iter().fold(counts[0], |n, &c| n + c);
+    let up_to = sums_up_to(&k, shared, t, own);
+    // The last row of a grid may have workgroups too many.
+    let there = (block * BLOCK as i64).lt(len);
+    match before {
+        None => {
+            let last = there & t.eq(k.u32(GROUP - 1));
+            k.if_(last, || k.store(y, block, up_to));
+        }
+        Some(before) => k.if_(there, || {
+            let mut at = k.load(before, block, 1) + (up_to - own).to(Scalar::I64);
+            for (e, (&f, &c)) in found.iter().zip(&counts).enumerate() {
+                k.if_(f, || k.store(y, at, (first + e as i64).to(Scalar::I64)));
+                at = at + c.to(Scalar::I64);
+            }
+        }),
+    }
+    k.finish()
+}
+
+/// The kernel that adds the counts up: for each block what stands before it, and the count of all.
+pub fn sums() -> Kernel {
+    let k = Builder::new("nonzero_sums", [GROUP, 1, 1]);
+    let x = k.buffer("x", Elem::U32, Access::Read);
+    let y = k.buffer("y", Elem::I64, Access::Write);
+    let count = k.buffer("count", Elem::I64, Access::Write);
+    let numbers = Numbers::new(&k, Scalar::I32, 1);
+    let n = numbers.get("n");
+    let shared = k.shared("sums", Elem::I64, GROUP);
+    let t = k.local_id(0);
+    let all = k.for_(n.like(0), n, n.like(i64::from(GROUP)), &[k.int(Scalar::I64, 0)], |first, carried| {
+        let i = first + t.to(Scalar::I32);
+        let load = || vec![k.load(x, i, 1).to(Scalar::I64)];
+        let own = k.if_else(i.lt(n), load, || vec![k.int(Scalar::I64, 0)])[0];
+        let up_to = sums_up_to(&k, shared, t, own);
+        k.if_(i.lt(n), || k.store(y, i, carried[0] + (up_to - own)));
+        let whole = carried[0] + k.load(shared, k.u32(GROUP - 1), 1);
+        // The next counts are written over these.
+        k.barrier();
+        vec![whole]
+    });
+    k.if_(t.eq(k.u32(0)), || k.store(count, k.u32(0), all[0]));
+    k.finish()
+}

@@ -1,0 +1,322 @@
+//! A copy of `base` into which `src` is written or added at `index`, along an axis: line by line, each line of the other
+//! axes by itself.
+//!
+//! * **Set**: the last source in row-major order stays. Every source says its number to the element that it goes to (the
+//!   largest number stays, in whatever order they come), then every element takes its source, or its base.
+//! * **Add**: sources are added one by one in row-major order. The indices of each line are sorted, stable, so that the
+//!   sources of an element stand side by side and in order; the first of them adds them all to the base. Lines that share
+//!   their indices (an axis of stride 0) are sorted once. Nothing depends on who comes first.
+//!
+//! An index that is not in range leaves 1 in the buffer `refused`, which is 0 before.
+
+use super::sort::{self, Source};
+use crate::formula::Compute;
+use crate::launch::args::{self, Numbers};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::copy;
+use crate::layout::indexing::{self, Axes, Joined, is_wide};
+use elinvar_core::{DType, Dims, Layout, Shape};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Atomic, Elem, Kernel, Scalar};
+use elinvar_kernel::lane::{Integer, KindBool, KindI32, KindI64, KindU8, Term};
+use elinvar_ops::backend::Scatter;
+use elinvar_ops::int::Int;
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 256;
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// What is done.
+    pub of: Of,
+    /// The dtype of base and source.
+    pub dtype: DType,
+    /// Joined axes of the lines.
+    pub rank: usize,
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// What a kernel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// Every source says its number to its element.
+    Say,
+    /// Every element takes its source.
+    Take,
+    /// Every element's sources are added.
+    Add,
+}
+
+/// The work of a scatter. Operands: base, index (i64), src. Results: the copy, and a u32 that tells of indices out of range.
+pub fn scatter(
+    how: Scatter,
+    dtype: DType,
+    base: &Layout,
+    axis: usize,
+    index: &Layout,
+    src: &Layout,
+) -> Steps<'static> {
+    let len = base.shape().numel();
+    let results = vec![Room::of(dtype.into(), len), Room::zeros(Elem::U32, 1)];
+    let mut all = Steps { results, ..Steps::default() };
+    let (y, refused) = (Slot::Result(0), Slot::Result(1));
+    let [base_slot, index_slot, src_slot] = [0, 1, 2].map(Slot::Operand);
+    let lines = Lines::new(dtype, base, axis, index, src);
+    if index.shape().numel() == 0 || (how == Scatter::Add && len == 0) {
+        if index.shape().numel() > 0 {
+            // Nothing can be in range; the sort finds that out.
+            sort::steps(&mut all, Source::Indices, &lines.sorted, 0, index_slot, None, Some(refused));
+        }
+        if let Some(work) = copy::copy(base, dtype, dtype) {
+            all.push(work, &[base_slot, y]);
+        }
+        return all;
+    }
+    match how {
+        Scatter::Set => {
+            all.scratch.push(Room::zeros(Elem::U32, len));
+            let said = Slot::Scratch(0);
+            all.push(lines.launch(Of::Say), &[index_slot, said, refused]);
+            if len > 0 {
+                all.push(lines.launch(Of::Take), &[base_slot, src_slot, said, y]);
+            }
+        }
+        Scatter::Add => {
+            if let Some(work) = copy::copy(base, dtype, dtype) {
+                all.push(work, &[base_slot, y]);
+            }
+            let size = base.shape()[axis];
+            let found =
+                sort::steps(&mut all, Source::Indices, &lines.sorted, size, index_slot, None, Some(refused));
+            all.push(lines.launch(Of::Add), &[base_slot, src_slot, found[0], found[1], y]);
+        }
+    }
+    all
+}
+
+/// The lines of a scatter: all axes but one.
+struct Lines {
+    dtype: DType,
+    /// Sizes of the axis: of base, and of index.
+    size: usize,
+    n: usize,
+    /// Lines.
+    count: usize,
+    /// The indices, each line along the last axis; lines that share them are one.
+    sorted: Layout,
+    /// Offsets, and strides along the axis, of base, src, sorted lines, result, index.
+    offsets: [usize; 5],
+    steps: [isize; 5],
+    /// The lines of these.
+    joined: Joined,
+    wide: bool,
+}
+
+impl Lines {
+    fn new(dtype: DType, base: &Layout, axis: usize, index: &Layout, src: &Layout) -> Self {
+        let rank = index.rank();
+        let others: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
+        let dims: Dims = others.iter().map(|&a| index.shape()[a]).collect();
+        let shape = Shape::new(&dims).expect("a part of a shape");
+        let mut shared = index.clone();
+        for &a in &others {
+            if index.shape()[a] > 1 && index.strides()[a] == 0 {
+                shared = shared.slice(a, 0, 1, 1);
+            }
+        }
+        let order: Vec<usize> = others.iter().copied().chain([axis]).collect();
+        let sorted = shared.permute(&order);
+        let n = index.shape()[axis];
+        // Row-major strides of the sorted lines, 0 along the axes that were left out.
+        let rows = Layout::contiguous(Shape::clone(sorted.shape()));
+        let own: Vec<isize> = (0..others.len())
+            .map(|i| if sorted.shape()[i] == shape[i] { rows.strides()[i] } else { 0 })
+            .collect();
+        let y = Layout::contiguous(Shape::clone(base.shape()));
+        // Offsets are added apart.
+        let line = |l: &Layout| -> Layout {
+            let strides: Vec<isize> = others.iter().map(|&a| l.strides()[a]).collect();
+            unchecked(&shape, &strides)
+        };
+        let all = [line(base), line(src), unchecked(&shape, &own), line(&y), line(index)];
+        let joined = indexing::join(&all.each_ref(), 0, shape.rank());
+        let step = |l: &Layout| l.strides()[axis];
+        Lines {
+            dtype,
+            size: base.shape()[axis],
+            n,
+            count: shape.numel(),
+            sorted,
+            offsets: [base.offset(), src.offset(), 0, 0, index.offset()],
+            steps: [step(base), step(src), 1, step(&y), step(index)],
+            joined,
+            wide: [base, index, src].into_iter().any(is_wide),
+        }
+    }
+
+    fn launch(&self, of: Of) -> Work<'static> {
+        let form = Form { of, dtype: self.dtype, rank: self.joined.dims.len(), wide: self.wide };
+        // Turns of a search among n.
+        let turns = usize::BITS - self.n.leading_zeros();
+        let mut all = [self.count, self.size, self.n, turns as usize].map(|v| v as i64).to_vec();
+        all.extend(indexing::sizes(&self.joined.dims, self.wide));
+        for &o in form.operands() {
+            all.extend([self.offsets[o] as i64, self.steps[o] as i64]);
+            all.extend(self.joined.strides[o].iter().map(|&s| s as i64));
+        }
+        let places = self.count * if of == Of::Take { self.size } else { self.n };
+        let groups = grid((places as u64).div_ceil(u64::from(GROUP)));
+        let key = Key::of("scatter").with(&form);
+        args::work(key, move || build(&form), groups, indexing::scalar(self.wide), &all)
+    }
+}
+
+/// A layout for its strides, whatever memory it may reach.
+fn unchecked(shape: &Shape, strides: &[isize]) -> Layout {
+    let negative: isize =
+        (shape.iter().zip(strides)).map(|(&n, &s)| (n.max(1) as isize - 1) * s.min(0)).sum();
+    Layout::strided(shape.clone(), strides, negative.unsigned_abs(), usize::MAX)
+        .expect("every element is behind the first of memory")
+}
+
+/// Base, src, sorted lines, result, index: their numbers in [`Lines`].
+const BASE: usize = 0;
+const SRC: usize = 1;
+const SORTED: usize = 2;
+const RESULT: usize = 3;
+const INDEX: usize = 4;
+
+impl Form {
+    /// What a kernel looks at.
+    fn operands(&self) -> &'static [usize] {
+        match self.of {
+            Of::Say => &[INDEX, RESULT],
+            Of::Take => &[BASE, SRC, RESULT],
+            Of::Add => &[BASE, SRC, SORTED, RESULT],
+        }
+    }
+    fn name(&self) -> String {
+        let of = match self.of {
+            Of::Say => "say".to_string(),
+            Of::Take => format!("take_{}", self.dtype),
+            Of::Add => format!("add_{}", self.dtype),
+        };
+        format!("scatter_{of}_{}{}", self.rank, if self.wide { "_wide" } else { "" })
+    }
+}
+
+/// The numbers of an operand: where it begins, from element to element of a line, and from line to line.
+struct Line<'k> {
+    first: Val<'k>,
+    step: Val<'k>,
+    strides: Vec<Val<'k>>,
+}
+
+impl<'k> Line<'k> {
+    fn at(&self, line: &[Val<'k>], i: Val<'k>) -> Val<'k> {
+        indexing::position(self.first, line, &self.strides) + i * self.step
+    }
+}
+
+/// The kernel of a form.
+pub fn build(form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
+    let elem = Elem::from(form.dtype);
+    let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
+    let change = |name: &str| k.buffer(name, Elem::U32, Access::ReadWrite);
+    let places = match form.of {
+        Of::Say => vec![read("index", Elem::I64), change("said"), change("refused")],
+        Of::Take => vec![read("base", elem), read("src", elem), read("said", Elem::U32)],
+        Of::Add => {
+            vec![read("base", elem), read("src", elem), read("keys", Elem::U32), read("from", Elem::U32)]
+        }
+    };
+    let y = (form.of != Of::Say).then(|| k.buffer("y", elem, Access::Write));
+    let number = indexing::scalar(form.wide);
+    let operands = form.operands();
+    let count = 4 + indexing::count(form.rank, form.wide) + operands.len() * (2 + form.rank);
+    let numbers = Numbers::new(&k, number, count);
+    let [lines, size, n, turns] = ["lines", "size", "n", "turns"].map(|name| numbers.get(name));
+    let axes = Axes::read(&numbers, "line", form.rank, form.wide);
+    let of: Vec<Line> = (operands.iter())
+        .map(|o| {
+            let (first, step) = (numbers.get(&format!("offset{o}")), numbers.get(&format!("step{o}")));
+            Line { first, step, strides: indexing::strides(&numbers, &format!("stride{o}"), form.rank) }
+        })
+        .collect();
+    // Neighbours are in neighbouring lines, which often lie side by side.
+    let e = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    let along = if form.of == Of::Take { size } else { n };
+    k.if_(e.lt(lines * along), || {
+        let (i, line) = (e / lines, axes.index(e % lines));
+        match form.of {
+            Of::Say => {
+                let named = k.load(places[0], of[0].at(&line, i), 1);
+                let there = !named.lt(named.like(0)) & named.lt(size.to(Scalar::I64));
+                let say = || {
+                    let at = of[1].at(&line, named.to(number));
+                    k.atomic(Atomic::Max, places[1], at, i.to(Scalar::U32) + 1);
+                };
+                k.if_or(there, say, || {
+                    k.atomic(Atomic::Or, places[2], k.u32(0), k.u32(1));
+                });
+            }
+            Of::Take => {
+                let at = of[2].at(&line, i);
+                let said = k.load(places[2], at, 1);
+                let source = || vec![k.load(places[1], of[1].at(&line, (said - 1).to(number)), 1)];
+                let own = || vec![k.load(places[0], of[0].at(&line, i), 1)];
+                let v = k.if_else(said.eq(k.u32(0)), own, source)[0];
+                k.store(y.expect("it has a result"), at, v);
+            }
+            Of::Add => {
+                let first = of[2].at(&line, i);
+                let key = k.load(places[2], first, 1);
+                let before = i.like(0).lt(i);
+                let other = k.if_else(before, || vec![k.load(places[2], first - 1, 1)], || vec![key])[0];
+                let leads = !before | !other.eq(key);
+                let there = leads & key.to(Scalar::I64).lt(size.to(Scalar::I64));
+                k.if_(there, || {
+                    // Behind the last of its sources.
+                    let line_at = first - i;
+                    let end = k.for_(i.like(0), turns, i.like(1), &[i, n], |_, c| {
+                        let (low, high) = (c[0], c[1]);
+                        let open = low.lt(high);
+                        let middle = (low + high) / 2;
+                        let same = || vec![k.load(places[2], line_at + middle, 1).eq(key)];
+                        let same = k.if_else(open, same, || vec![k.constant(false.into())])[0];
+                        vec![same.select(middle + 1, low), (open & !same).select(middle, high)]
+                    })[0];
+                    let target = key.to(number);
+                    let c = Compute::from(form.dtype);
+                    let start = c.enter(k.load(places[0], of[0].at(&line, target), 1));
+                    let sum = k.for_(i, end, i.like(1), &[start], |j, sum| {
+                        let from = k.load(places[3], line_at + j, 1).to(number);
+                        vec![plus(c, sum[0], c.enter(k.load(places[1], of[1].at(&line, from), 1)))]
+                    })[0];
+                    k.store(y.expect("it has a result"), of[3].at(&line, target), sum);
+                });
+            }
+        }
+    });
+    k.finish()
+}
+
+/// The sum of two elements: integers wrap, bool is or.
+fn plus<'k>(c: Compute, a: Val<'k>, b: Val<'k>) -> Val<'k> {
+    macro_rules! kind {
+        ($kind:ty) => {
+            Integer::<'k, $kind>::new(Term::Value(a)).add(Integer::new(Term::Value(b))).0.value(a.builder())
+        };
+    }
+    match c {
+        Compute::F32 | Compute::F64 => a + b,
+        Compute::I64 => kind!(KindI64),
+        Compute::I32 => kind!(KindI32),
+        Compute::U8 => kind!(KindU8),
+        Compute::Bool => kind!(KindBool),
+    }
+}

@@ -1,0 +1,67 @@
+//! Work that takes several launches, and the memory that they hand to each other.
+//!
+//! Whoever runs it makes the results and the scratch memory, starts the steps in order, each after what the one before it
+//! stored can be seen, and binds the buffers that a step names (behind them its numbers, if it has some).
+
+use super::Work;
+use elinvar_kernel::ir::Elem;
+
+/// Memory that a work needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What it holds.
+    pub elem: Elem,
+    /// How many.
+    pub len: usize,
+    /// Must it be all zeros in the beginning?
+    pub zero: bool,
+}
+
+impl Room {
+    /// Memory that holds anything in the beginning.
+    pub fn of(elem: Elem, len: usize) -> Room {
+        Room { elem, len, zero: false }
+    }
+    /// Zeros.
+    pub fn zeros(elem: Elem, len: usize) -> Room {
+        Room { elem, len, zero: true }
+    }
+}
+
+/// A buffer of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Operand of the whole work, in the order of its function.
+    Operand(usize),
+    /// Result of the whole work.
+    Result(usize),
+    /// Memory between the steps.
+    Scratch(usize),
+}
+
+/// One launch.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// What is started.
+    pub work: Work<'a>,
+    /// Its buffers, in order.
+    pub buffers: Vec<Slot>,
+}
+
+/// Launches that follow one another.
+#[derive(Debug, Default)]
+pub struct Steps<'a> {
+    /// What comes out.
+    pub results: Vec<Room>,
+    /// Memory between the steps.
+    pub scratch: Vec<Room>,
+    /// The launches; none if there is nothing to do.
+    pub steps: Vec<Step<'a>>,
+}
+
+impl<'a> Steps<'a> {
+    /// One more launch.
+    pub(crate) fn push(&mut self, work: Work<'a>, buffers: &[Slot]) {
+        self.steps.push(Step { work, buffers: buffers.to_vec() });
+    }
+}

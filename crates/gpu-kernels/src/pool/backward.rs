@@ -1,0 +1,391 @@
+//! The gradients of pools: each element of the larger tensor gathers from the windows that may hold it, in row-major order.
+//!
+//! * That of an average adds g / divisor of the windows that hold the element.
+//! * That of a maximum is a scatter that adds, at the winners' places. Who knows that these are a pool's winners knows the windows in
+//!   which an element can have won, and need not sort: it looks at those, and adds what the element won.
+//!
+//! Which windows those are is a table: along each axis, for each place, the first and behind the last one. A few windows are written out,
+//! so that all is loaded at once, for several elements: an invocation that goes from window to window waits for memory each time.
+
+use super::{Written, inside};
+use crate::formula::Compute;
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing::{self, Axes};
+use elinvar_core::{DType, Layout};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Elem, Kernel, Place};
+use elinvar_ops::backend::{Pool, Windows};
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 128;
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Form {
+    of: Of,
+    dtype: DType,
+    /// Spatial axes.
+    rank: usize,
+    /// Joined axes of the planes.
+    lead: usize,
+    /// Windows of an element that are written out; `None` if they are walked over.
+    written: Option<Written>,
+    wide: bool,
+}
+
+/// Which gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Of {
+    /// Of averages; `sure`: do all windows between an element's first and last one hold it?
+    Average { sure: bool },
+    /// Of maxima.
+    Max,
+}
+
+/// An operand: where it begins, its strides over the planes, and over windows or elements along each spatial axis.
+struct Operand {
+    offset: usize,
+    axes: Vec<isize>,
+}
+
+/// Along an axis: for each place the first and behind the last window that holds it; do all in between?
+fn held(w: &Windows, size: usize) -> (Vec<[i64; 2]>, bool) {
+    let mut held = vec![[0i64; 2]; size];
+    let mut times = vec![0i64; size];
+    for i in 0..w.start.len() {
+        let (first, count) = inside(w, i, size);
+        for t in 0..count {
+            let [from, to] = &mut held[first + t * w.dilation];
+            *from = if *to == 0 { i as i64 } else { *from };
+            *to = i as i64 + 1;
+            times[first + t * w.dilation] += 1;
+        }
+    }
+    let sure = held.iter().zip(&times).all(|([from, to], &times)| to - from == times);
+    (held, sure)
+}
+
+/// The work of an average's gradient: g, then the gradient by x, of spatial sizes `spatial`. `None` if that has no elements.
+pub fn average(p: &Pool, dtype: DType, g: &Layout, spatial: &[usize]) -> Option<Work<'static>> {
+    let lead = g.rank() - p.axes.len();
+    let of_g = Operand { offset: g.offset(), axes: g.strides()[lead..].to_vec() };
+    let sure = p.axes.iter().zip(spatial).all(|(w, &size)| held(w, size).1);
+    launch(Of::Average { sure }, p, dtype, [&[g], &[]], lead, spatial, &[of_g])
+}
+
+/// The work of a scatter that adds at the winners of a maximum over tensors of spatial sizes `spatial`: `base`, with those as one
+/// axis, the winners, and `g`, both with a pool's results as one axis; then the sums. `None` if there are no elements.
+pub fn maximum(
+    p: &Pool,
+    dtype: DType,
+    base: &Layout,
+    [winners, g]: [&Layout; 2],
+    spatial: &[usize],
+) -> Option<Work<'static>> {
+    let lead = g.rank() - 1;
+    let outs: Vec<usize> = p.axes.iter().map(|a| a.start.len()).collect();
+    // The last axis, taken apart.
+    let apart = |l: &Layout, dims: &[usize]| {
+        let along = |a: usize| l.strides()[lead] * dims[a + 1..].iter().product::<usize>() as isize;
+        Operand { offset: l.offset(), axes: (0..dims.len()).map(along).collect() }
+    };
+    let operands = [apart(winners, &outs), apart(g, &outs), apart(base, spatial)];
+    launch(Of::Max, p, dtype, [&[winners, g], &[base]], lead, spatial, &operands)
+}
+
+/// The launch, for operands over windows and over elements.
+fn launch(
+    of: Of,
+    p: &Pool,
+    dtype: DType,
+    layouts: [&[&Layout]; 2],
+    lead: usize,
+    spatial: &[usize],
+    operands: &[Operand],
+) -> Option<Work<'static>> {
+    let rank = p.axes.len();
+    let layouts = layouts.concat();
+    let planes: usize = layouts[0].shape()[..lead].iter().product();
+    let len = planes * spatial.iter().product::<usize>();
+    if len == 0 {
+        return None;
+    }
+    let wide = layouts.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(len);
+    let joined = indexing::join(&layouts, 0, lead);
+    let mut all = vec![len as i64];
+    all.extend(indexing::sizes_any(&[&[planes], spatial].concat(), wide));
+    all.extend(indexing::sizes(&joined.dims, wide));
+    for (o, strides) in operands.iter().zip(&joined.strides) {
+        all.push(o.offset as i64);
+        all.extend(strides.iter().chain(&o.axes).map(|&s| s as i64));
+    }
+    let (mut table, mut counts) = (Vec::new(), Vec::new());
+    for (w, &size) in p.axes.iter().zip(spatial) {
+        let (held, _) = held(w, size);
+        let windows = || held.iter().map(|[from, to]| (to - from) as usize);
+        counts.push([windows().min(), windows().max()].map(|n| n.unwrap_or(0)));
+        all.push(table.len() as i64);
+        table.extend(held.into_iter().flatten());
+        if matches!(of, Of::Average { .. }) {
+            all.extend([table.len() as i64, w.dilation as i64]);
+            table.extend(
+                (0..w.start.len()).flat_map(|i| [w.start[i] as i64, w.len[i] as i64, w.divisor[i] as i64]),
+            );
+        }
+    }
+    let may_be = of != Of::Average { sure: false };
+    let written = Written::of(&counts).filter(|_| may_be);
+    let form = Form { of, dtype, rank, lead: joined.dims.len(), written, wide };
+    let each = written.map_or(1, Written::each);
+    let groups = grid(len.div_ceil(GROUP as usize * each) as u64);
+    let key = Key::of("pool_grad").with(&form);
+    Some(args::work_with_table(key, move || build(&form), groups, indexing::scalar(wide), &all, &table))
+}
+
+impl Form {
+    fn name(&self) -> String {
+        let of = match self.of {
+            Of::Average { .. } => "avg",
+            Of::Max => "max",
+        };
+        let written = self.written.map_or(String::new(), Written::words);
+        let wide = if self.wide { "_wide" } else { "" };
+        format!("{of}_pool_grad_{}_{}d_{}{written}{wide}", self.dtype, self.rank, self.lead)
+    }
+    fn operands(&self) -> usize {
+        match self.of {
+            Of::Average { .. } => 1,
+            Of::Max => 3,
+        }
+    }
+    fn count(&self) -> usize {
+        let of_axis = match self.of {
+            Of::Average { .. } => 3,
+            Of::Max => 1,
+        };
+        1 + indexing::count(self.rank + 1, self.wide)
+            + indexing::count(self.lead, self.wide)
+            + self.operands() * (1 + self.lead + self.rank)
+            + of_axis * self.rank
+    }
+}
+
+/// A spatial axis in a kernel: where its places' entries begin in the table, and of averages those of windows, and the dilation.
+struct Axis<'k> {
+    places: Val<'k>,
+    of_windows: Option<[Val<'k>; 2]>,
+}
+
+/// An operand in a kernel.
+struct Strided<'k> {
+    first: Val<'k>,
+    planes: Vec<Val<'k>>,
+    axes: Vec<Val<'k>>,
+}
+
+/// An element: where its plane begins in each operand, its place along each axis, and there the first and behind the last window.
+struct Element<'k> {
+    planes: Vec<Val<'k>>,
+    at: Vec<Val<'k>>,
+    windows: Vec<[Val<'k>; 2]>,
+}
+
+/// A window: where it is in the operands over windows, what averages divide by, and whether it is one of the element's, if that is
+/// not sure.
+struct Window<'k> {
+    at: Vec<Val<'k>>,
+    divisor: Option<Val<'k>>,
+    there: Option<Val<'k>>,
+}
+
+/// What a kernel knows.
+struct Plan<'k, 'f> {
+    k: &'k Builder,
+    form: &'f Form,
+    numbers: Numbers<'k>,
+    len: Val<'k>,
+    places: Axes<'k>,
+    planes: Axes<'k>,
+    operands: Vec<Strided<'k>>,
+    axes: Vec<Axis<'k>>,
+    c: Compute,
+    memory: Vec<Place>,
+}
+
+/// The kernel of a form.
+fn build(form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
+    let elem = Elem::from(form.dtype);
+    let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
+    // In the order of a scatter.
+    let memory = match form.of {
+        Of::Average { .. } => vec![read("g", elem)],
+        Of::Max => {
+            let base = read("base", elem);
+            vec![read("winners", Elem::I64), read("g", elem), base]
+        }
+    };
+    let y = k.buffer("y", elem, Access::Write);
+    let p = Plan::read(&k, form, memory);
+    let number = p.len.scalar();
+    let each = form.written.map_or(1, Written::each) as i64;
+    let first = group_number(&k, number) * (i64::from(GROUP) * each) + k.local_id(0).to(number);
+    let all: Vec<Val> = (0..each).map(|e| first + e * i64::from(GROUP)).collect();
+    let sums: Vec<Val> = match form.written {
+        Some(written) => {
+            let elements: Vec<Element> = all.iter().map(|&i| p.element(i.min(p.len - 1))).collect();
+            let loaded: Vec<_> = elements.iter().map(|e| (p.start(e), p.loaded(e, written))).collect();
+            let each = elements.iter().zip(loaded);
+            each.map(|(e, (start, loaded))| loaded.iter().fold(start, |sum, (w, v)| p.more(e, w, v, sum)))
+                .collect()
+        }
+        None => {
+            let e = p.element(all[0].min(p.len - 1));
+            let at = |o: usize| e.planes[o];
+            let first = Window {
+                at: (0..p.over_windows()).map(at).collect(),
+                divisor: p.axes[0].of_windows.map(|[d, _]| d.like(1)),
+                there: None,
+            };
+            vec![p.walk(&e, 0, first, p.start(&e))]
+        }
+    };
+    for (&i, &sum) in all.iter().zip(&sums) {
+        k.if_(i.lt(p.len), || k.store(y, i, sum.to(elem.scalar())));
+    }
+    k.finish()
+}
+
+impl<'k, 'f> Plan<'k, 'f> {
+    fn read(k: &'k Builder, form: &'f Form, memory: Vec<Place>) -> Self {
+        let numbers = Numbers::with_table(k, indexing::scalar(form.wide), form.count());
+        let len = numbers.get("len");
+        let places = Axes::read_any(&numbers, "place", form.rank + 1, form.wide);
+        let planes = Axes::read(&numbers, "plane", form.lead, form.wide);
+        let operand = |o: usize| Strided {
+            first: numbers.get(&format!("offset{o}")),
+            planes: indexing::strides(&numbers, &format!("plane_stride{o}"), form.lead),
+            axes: indexing::strides(&numbers, &format!("stride{o}"), form.rank),
+        };
+        let operands = (0..form.operands()).map(operand).collect();
+        let axis = |a: usize| {
+            let get = |name: &str| numbers.get(&format!("{name}{a}"));
+            let places = get("places");
+            let of_windows = matches!(form.of, Of::Average { .. }).then(|| [get("windows"), get("dilation")]);
+            Axis { places, of_windows }
+        };
+        let axes = (0..form.rank).map(axis).collect();
+        let c = Compute::from(form.dtype);
+        Plan { k, form, numbers, len, places, planes, operands, axes, c, memory }
+    }
+    /// How many operands have an element for each window.
+    fn over_windows(&self) -> usize {
+        match self.form.of {
+            Of::Average { .. } => 1,
+            Of::Max => 2,
+        }
+    }
+
+    fn element(&self, i: Val<'k>) -> Element<'k> {
+        let mut at = self.places.index(i);
+        let places = at.split_off(1);
+        let plane = self.planes.index(at[0]);
+        let entry = |(axis, &s): (&Axis<'k>, &Val<'k>)| {
+            let entry = axis.places + s * 2;
+            [self.numbers.entry(entry), self.numbers.entry(entry + 1)]
+        };
+        let windows = self.axes.iter().zip(&places).map(entry).collect();
+        let planes = self.operands.iter().map(|o| indexing::position(o.first, &plane, &o.planes)).collect();
+        Element { planes, at: places, windows }
+    }
+
+    /// What sums begin with.
+    fn start(&self, e: &Element<'k>) -> Val<'k> {
+        match self.form.of {
+            Of::Average { .. } => self.k.int(self.c.scalar(), 0),
+            Of::Max => {
+                let at = indexing::position(e.planes[2], &e.at, &self.operands[2].axes);
+                self.c.enter(self.k.load(self.memory[2], at, 1))
+            }
+        }
+    }
+
+    /// One entry of a window's along an axis: where it begins, how many taps it has, what it divides by.
+    fn of_window(&self, a: usize, i: Val<'k>, entry: i64) -> Option<Val<'k>> {
+        self.axes[a].of_windows.map(|[windows, _]| self.numbers.entry(windows + i * 3 + entry))
+    }
+
+    /// All windows of an element, written out, and what they have in the operands.
+    fn loaded(&self, e: &Element<'k>, written: Written) -> Vec<(Window<'k>, Vec<Val<'k>>)> {
+        let one = |which: Vec<i64>| {
+            let mut w = Window { at: e.planes[..self.over_windows()].to_vec(), divisor: None, there: None };
+            let mut places = Vec::new();
+            for (&t, &[from, to]) in which.iter().zip(&e.windows) {
+                let i = from + t;
+                if !written.is_whole() {
+                    let is = i.lt(to);
+                    w.there = Some(w.there.map_or(is, |before| before & is));
+                }
+                places.push(i);
+            }
+            for (a, &i) in places.iter().enumerate() {
+                // What is not there reads the first of the plane.
+                let i = w.there.map_or(i, |there| there.select(i, i.like(0)));
+                for (at, o) in w.at.iter_mut().zip(&self.operands) {
+                    *at = *at + i * o.axes[a];
+                }
+                let own = self.of_window(a, i, 2);
+                w.divisor = w.divisor.map_or(own, |before| own.map(|own| before * own));
+            }
+            let loaded = self.values(&w);
+            (w, loaded)
+        };
+        written.places(self.form.rank).into_iter().map(one).collect()
+    }
+
+    fn values(&self, w: &Window<'k>) -> Vec<Val<'k>> {
+        w.at.iter().zip(&self.memory).map(|(&at, &place)| self.k.load(place, at, 1)).collect()
+    }
+
+    /// The sum after a window.
+    fn more(&self, e: &Element<'k>, w: &Window<'k>, loaded: &[Val<'k>], sum: Val<'k>) -> Val<'k> {
+        match self.form.of {
+            Of::Average { .. } => {
+                let divisor = w.divisor.expect("a window of an average has one");
+                let more = sum + self.c.enter(loaded[0]) / divisor.to(self.c.scalar());
+                w.there.map_or(more, |there| there.select(more, sum))
+            }
+            Of::Max => {
+                let sizes = |a: usize| self.places.size(a + 1);
+                let place = (1..e.at.len()).fold(e.at[0], |place, a| place * sizes(a) + e.at[a]);
+                let won = loaded[0].to(place.scalar()).eq(place);
+                let won = w.there.map_or(won, |there| there & won);
+                won.select(sum + self.c.enter(loaded[1]), sum)
+            }
+        }
+    }
+
+    /// The sum after all windows along the axes from `a` on.
+    fn walk(&self, e: &Element<'k>, a: usize, w: Window<'k>, sum: Val<'k>) -> Val<'k> {
+        let Some(&s) = e.at.get(a) else { return self.more(e, &w, &self.values(&w), sum) };
+        let [from, to] = e.windows[a];
+        self.k.for_(from, to, s.like(1), &[sum], |i, sum| {
+            let deeper = || {
+                let at = w.at.iter().zip(&self.operands).map(|(&at, o)| at + i * o.axes[a]).collect();
+                let divisor = w.divisor.map(|d| self.of_window(a, i, 2).map_or(d, |own| d * own));
+                vec![self.walk(e, a + 1, Window { at, divisor, there: None }, sum[0])]
+            };
+            // Who won lies in the window. With gaps between its taps, or windows in no order, others may not.
+            let (Of::Average { sure: false }, Some([_, dilation])) = (self.form.of, self.axes[a].of_windows)
+            else {
+                return deeper();
+            };
+            let entry = |e: i64| self.of_window(a, i, e).expect("windows of averages have entries");
+            let away = s - entry(0);
+            let tap = away / dilation;
+            let holds = !away.lt(away.like(0)) & tap.lt(entry(1)) & (tap * dilation).eq(away);
+            self.k.if_else(holds, deeper, || sum.to_vec())
+        })[0]
+    }
+}

@@ -1,0 +1,229 @@
+//! Row-wise ops on a few long rows: the same numbers as in `rows`, in several launches.
+//!
+//! For each statistic, a workgroup folds a block of a row, and the blocks are joined as the neighbours that they are; the
+//! results are made by as many workgroups as there are pieces of rows. What is handed from launch to launch is what came out of
+//! the folds; every kernel finishes the statistics that it needs from them.
+
+use super::block_reduce::{self, Hold, Length, Row, Tile, elem};
+use super::fold;
+use super::rowwise::{RowFormula, rows};
+use crate::formula::Compute;
+use crate::launch::args::{self, Numbers};
+use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing::{self, Axes, is_wide};
+use elinvar_core::{DType, Layout, order};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Builtin, Constant, Elem, Kernel, Place};
+use elinvar_kernel::lane::Term;
+use elinvar_ops::rows::{RowOut, STATS};
+
+/// Rows that fill a device without being cut.
+const MANY_ROWS: usize = 256;
+/// Invocations of a workgroup that makes results, and how many elements each of them takes.
+const GROUP: u32 = 256;
+const EACH: i64 = 4;
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// The dtype of the work.
+    pub dtype: DType,
+    /// What the operands hold.
+    pub operands: Vec<Elem>,
+    /// The statistic whose terms are folded; `None` if the results are made.
+    pub fold: Option<usize>,
+    /// What an invocation may hold.
+    pub hold: Hold,
+    /// Joined axes of the rows, and in a row.
+    pub ranks: [usize; 2],
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// The work of a row-wise op. Operands: those of the op. Result: a value for each element or for each row.
+pub fn steps<'a>(
+    f: &'a dyn RowFormula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    kept: usize,
+    hold: Hold,
+) -> Steps<'a> {
+    let shape = x[0].0.shape();
+    let count: usize = shape[..kept].iter().product();
+    let n: usize = shape[kept..].iter().product();
+    let len = count * f.out().width(n, f.folds().len());
+    let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
+    let operands: Vec<Slot> = (0..x.len()).map(Slot::Operand).collect();
+    if count >= MANY_ROWS || block_reduce::is_enough(count, n, hold) {
+        if let Some(work) = rows(f, dtype, x, kept, hold) {
+            all.push(work, &[&operands[..], &[Slot::Result(0)]].concat());
+        }
+        return all;
+    }
+    if len == 0 {
+        return all;
+    }
+    let scalar = Compute::from(dtype).scalar();
+    let between = elem(scalar);
+    let blocks = n.div_ceil(order::BLOCK);
+    let mut folded: Vec<Slot> = Vec::new();
+    for (j, &fold) in f.folds().iter().enumerate() {
+        let at = all.scratch.len();
+        all.scratch.extend([Room::of(between, count * blocks), Room::of(between, count)]);
+        let (parts, whole) = (Slot::Scratch(at), Slot::Scratch(at + 1));
+        let buffers = [&operands[..], &folded, &[parts]].concat();
+        all.push(launch(f, dtype, x, kept, (Some(j), hold)), &buffers);
+        fold::joins(&mut all, (fold, scalar), between, [count, blocks], parts, whole);
+        folded.push(whole);
+    }
+    let buffers = [&operands[..], &folded, &[Slot::Result(0)]].concat();
+    all.push(launch(f, dtype, x, kept, (None, hold)), &buffers);
+    all
+}
+
+fn launch<'a>(
+    f: &'a dyn RowFormula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    kept: usize,
+    (fold, hold): (Option<usize>, Hold),
+) -> Work<'a> {
+    let shape = x[0].0.shape();
+    let count: usize = shape[..kept].iter().product();
+    let n: usize = shape[kept..].iter().product();
+    let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
+    let [outer, inner] = [indexing::join(&layouts, 0, kept), indexing::join(&layouts, kept, shape.rank())];
+    let form = Form {
+        dtype,
+        operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
+        fold,
+        hold,
+        ranks: [outer.dims.len(), inner.dims.len()],
+        wide: layouts.iter().any(|l| is_wide(l)),
+    };
+    let pieces = match (fold, f.out()) {
+        (Some(_), _) => n.div_ceil(order::BLOCK),
+        (None, RowOut::Each) => n.div_ceil((i64::from(GROUP) * EACH) as usize),
+        (None, RowOut::Once | RowOut::Statistics) => 1,
+    };
+    let mut all = vec![count as i64, n as i64, pieces as i64];
+    all.extend(indexing::sizes(&outer.dims, form.wide));
+    all.extend(indexing::sizes(&inner.dims, form.wide));
+    for (i, l) in layouts.iter().enumerate() {
+        all.push(l.offset() as i64);
+        all.extend(outer.strides[i].iter().chain(&inner.strides[i]).map(|&s| s as i64));
+    }
+    let key = f.key(Key::of("long_rows").with(&form));
+    let scalar = indexing::scalar(form.wide);
+    args::work(key, move || build(f, &form), grid((count * pieces) as u64), scalar, &all)
+}
+
+impl Form {
+    fn name(&self, f: &dyn RowFormula) -> String {
+        let elems: String = self.operands.iter().map(|e| format!("_{e}")).collect();
+        let [a, b] = self.ranks;
+        let stage = self.fold.map_or_else(|| "results".to_string(), |j| format!("fold{j}"));
+        let wide = if self.wide { "_wide" } else { "" };
+        let hold = match self.hold {
+            Hold::One => "",
+            Hold::Many => "_many",
+        };
+        format!("long_rows_{}_{stage}{elems}_{}_{a}_{b}{hold}{wide}", f.name(), self.dtype)
+    }
+}
+
+/// The kernel of a form: the operands, the folds of the statistics so far, and what comes out.
+pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
+    let tile = Tile { lanes: order::LANES as u32, rows: 1, crossed: false };
+    let group = if form.fold.is_some() { tile.invocations() } else { GROUP };
+    let k = Builder::new(&form.name(f), [group, 1, 1]);
+    let c = Compute::from(form.dtype);
+    let places: Vec<Place> = (form.operands.iter().enumerate())
+        .map(|(i, &e)| k.buffer(&format!("x{i}"), e, Access::Read))
+        .collect();
+    let known = form.fold.unwrap_or(f.folds().len());
+    let folded: Vec<Place> =
+        (0..known).map(|j| k.buffer(&format!("folded{j}"), elem(c.scalar()), Access::Read)).collect();
+    let out = if form.fold.is_some() { elem(c.scalar()) } else { form.dtype.into() };
+    let y = k.buffer("y", out, Access::Write);
+    let [a, b] = form.ranks;
+    let sizes = indexing::count(a, form.wide) + indexing::count(b, form.wide);
+    let numbers = Numbers::new(&k, indexing::scalar(form.wide), 3 + sizes + places.len() * (1 + a + b));
+    let [rows, n, pieces] = ["rows", "n", "pieces"].map(|name| numbers.get(name));
+    let outer = Axes::read(&numbers, "row", a, form.wide);
+    let inner = Axes::read(&numbers, "in", b, form.wide);
+    // The last row of a grid may have workgroups too many: they go along, and store nothing.
+    let unit = group_number(&k, rows.scalar());
+    let inside = unit.min(rows * pieces - 1);
+    let exists = unit.lt(rows * pieces);
+    let (row, piece) = (inside / pieces, inside % pieces);
+    let at = outer.index(row);
+    let operands: Vec<(Place, Val, Vec<Val>)> = (places.iter().enumerate())
+        .map(|(i, &place)| {
+            let offset = numbers.get(&format!("offset{i}"));
+            let first =
+                indexing::position(offset, &at, &indexing::strides(&numbers, &format!("row_stride{i}"), a));
+            (place, first, indexing::strides(&numbers, &format!("in_stride{i}"), b))
+        })
+        .collect();
+    let element = |i: Val<'_>| {
+        let at = inner.index(i);
+        let load = |(place, first, strides): &(Place, Val<'_>, Vec<Val<'_>>)| {
+            Term::Value(c.enter(k.load(*place, indexing::position(*first, &at, strides), 1)))
+        };
+        operands.iter().map(load).collect::<Vec<Term>>()
+    };
+    let count = Term::Value(n.to(c.scalar()));
+    let mut s = [Term::Number(Constant::int(c.scalar(), 0)); STATS];
+    for (j, &place) in folded.iter().enumerate() {
+        s[j] = f.finish(c, j, Term::Value(k.load(place, row, 1)), &s, count);
+    }
+    let t = k.builtin(Builtin::LocalIndex).to(n.scalar());
+    match (form.fold, f.out()) {
+        (Some(j), _) => {
+            let size = order::BLOCK as i64;
+            let length = Length::of(order::BLOCK, form.hold);
+            let r = Row::new(&k, tile, length, n.scalar(), c.scalar());
+            let begin = piece * size;
+            // The last block may be shorter.
+            let m = (n - begin).min(n.like(size));
+            let result = r.fold(f.folds()[j], m, &|i| f.term(c, j, &element(begin + i), &s, count).value(&k));
+            let leads = exists & t.eq(t.like(0));
+            k.if_(leads, || k.store(y, unit, result));
+        }
+        (None, RowOut::Each) => {
+            let first = piece * (i64::from(GROUP) * EACH) + t;
+            let places: Vec<Val> = (0..EACH).map(|e| first + e * i64::from(GROUP)).collect();
+            let store =
+                |i: Val<'_>, x: &[Term<'_>]| k.store(y, row * n + i, f.result(c, x, &s, count).value(&k));
+            let one_by_one = || {
+                for &i in &places {
+                    k.if_(exists & i.lt(n), || store(i, &element(i)));
+                }
+            };
+            match form.hold {
+                Hold::One => one_by_one(),
+                Hold::Many => {
+                    let whole = exists & !n.lt((piece + 1) * (i64::from(GROUP) * EACH));
+                    let together = || {
+                        let x: Vec<Vec<Term>> = places.iter().map(|&i| element(i)).collect();
+                        places.iter().zip(&x).for_each(|(&i, x)| store(i, x));
+                    };
+                    k.if_or(whole, together, one_by_one);
+                }
+            }
+        }
+        (None, RowOut::Once) => {
+            let leads = exists & t.eq(t.like(0));
+            let none = vec![Term::Number(Constant::float(c.scalar(), f64::NAN)); f.arity()];
+            k.if_(leads, || k.store(y, row, f.result(c, &none, &s, count).value(&k)));
+        }
+        (None, RowOut::Statistics) => {
+            let leads = exists & t.eq(t.like(0));
+            let width = f.folds().len() as i64;
+            k.if_(leads, || (0..width).for_each(|j| k.store(y, row * width + j, s[j as usize].value(&k))));
+        }
+    }
+    k.finish()
+}

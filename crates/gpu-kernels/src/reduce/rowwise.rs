@@ -1,0 +1,442 @@
+//! Row-wise ops: statistics of a row, then a value for each element or for the row, in one kernel.
+//!
+//! Each statistic is a fold of terms in the canonical order (see `row`), computed anew from the operands, so a row may
+//! be of any length. Where a device has registers for it, the elements of a shorter row are read once and held (see `held`); an
+//! operand that is the same for all rows, as weights are, is not: it comes out of a cache. What the formula does at an element is
+//! the catalogue's formula.
+
+use super::block_reduce::{Hold, Length, Row, Tile};
+use super::register_row::{Elements, Held};
+use crate::formula::Compute;
+use crate::launch::args::{self, Numbers};
+use crate::launch::{Key, Work, grid, group_number};
+use crate::layout::indexing::{self, Axes, is_wide};
+use elinvar_core::{DType, Layout, order};
+use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Place};
+use elinvar_kernel::lane::{Float, Term, W32, W64};
+use elinvar_ops::backend::Fold;
+use elinvar_ops::rows::{RowOut, Rows, STATS};
+
+/// A row-wise formula that writes its instructions into a kernel.
+pub trait RowFormula {
+    /// A word for kernels.
+    fn name(&self) -> String;
+    /// The key of a kernel that this formula is in, from the key of what is around it.
+    fn key(&self, around: Key) -> Key;
+    /// How many operands.
+    fn arity(&self) -> usize;
+    /// The folds, in order.
+    fn folds(&self) -> &'static [Fold];
+    /// What comes out.
+    fn out(&self) -> RowOut;
+    /// The term of statistic `j` at an element.
+    fn term<'k>(&self, c: Compute, j: usize, x: &[Term<'k>], s: &[Term<'k>; STATS], n: Term<'k>) -> Term<'k>;
+    /// Statistic `j` from its fold.
+    fn finish<'k>(
+        &self,
+        c: Compute,
+        j: usize,
+        folded: Term<'k>,
+        s: &[Term<'k>; STATS],
+        n: Term<'k>,
+    ) -> Term<'k>;
+    /// The result at an element, or for a row.
+    fn result<'k>(&self, c: Compute, x: &[Term<'k>], s: &[Term<'k>; STATS], n: Term<'k>) -> Term<'k>;
+    /// The result at an element from the term of the last statistic there, if it can be told.
+    fn result_of_term<'k>(
+        &self,
+        _: Compute,
+        _: Term<'k>,
+        _: &[Term<'k>; STATS],
+        _: Term<'k>,
+    ) -> Option<Term<'k>> {
+        None
+    }
+}
+
+/// A row-wise op of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct OfRows<R, const N: usize>(pub R);
+
+/// Runs the body with `$float` bound to the lane of a float type.
+macro_rules! each_float {
+    ($name:expr, $c:expr, $float:ident => $body:expr) => {
+        match $c {
+            Compute::F32 => {
+                type $float<'k> = Float<'k, W32>;
+                $body
+            }
+            Compute::F64 => {
+                type $float<'k> = Float<'k, W64>;
+                $body
+            }
+            Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
+                unreachable!("{}: a formula on floats, not {:?}", $name, $c)
+            }
+        }
+    };
+}
+
+impl<R: Rows<N>, const N: usize> RowFormula for OfRows<R, N> {
+    fn name(&self) -> String {
+        R::NAME.to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(&self.0)
+    }
+    fn arity(&self) -> usize {
+        N
+    }
+    fn folds(&self) -> &'static [Fold] {
+        R::FOLDS
+    }
+    fn out(&self) -> RowOut {
+        R::OUT
+    }
+    fn term<'k>(&self, c: Compute, j: usize, x: &[Term<'k>], s: &[Term<'k>; STATS], n: Term<'k>) -> Term<'k> {
+        each_float!(R::NAME, c, F => {
+            self.0.term::<F>(j, std::array::from_fn(|i| F::new(x[i])), s.map(F::new), F::new(n)).0
+        })
+    }
+    fn finish<'k>(
+        &self,
+        c: Compute,
+        j: usize,
+        folded: Term<'k>,
+        s: &[Term<'k>; STATS],
+        n: Term<'k>,
+    ) -> Term<'k> {
+        each_float!(R::NAME, c, F => self.0.finish::<F>(j, F::new(folded), s.map(F::new), F::new(n)).0)
+    }
+    fn result<'k>(&self, c: Compute, x: &[Term<'k>], s: &[Term<'k>; STATS], n: Term<'k>) -> Term<'k> {
+        each_float!(R::NAME, c, F => {
+            self.0.out::<F>(std::array::from_fn(|i| F::new(x[i])), s.map(F::new), F::new(n)).0
+        })
+    }
+    fn result_of_term<'k>(
+        &self,
+        c: Compute,
+        term: Term<'k>,
+        s: &[Term<'k>; STATS],
+        n: Term<'k>,
+    ) -> Option<Term<'k>> {
+        let of_term = || each_float!(R::NAME, c, F => self.0.out_of_term::<F>(F::new(term), s.map(F::new), F::new(n)).0);
+        R::KEEPS.then(of_term)
+    }
+}
+
+/// What a kernel is built for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// The dtype of the work.
+    pub dtype: DType,
+    /// What the operands hold.
+    pub operands: Vec<Elem>,
+    /// What the result holds.
+    pub to: Elem,
+    /// How rows are given to invocations.
+    pub tile: Tile,
+    /// How long rows are.
+    pub length: Length,
+    /// How many elements of them are held, and of which operands; `None` if none are.
+    held: Option<(Held, Vec<bool>)>,
+    /// Joined axes of the rows, and in a row.
+    pub ranks: [usize; 2],
+    /// Are there positions beyond 2^30?
+    pub wide: bool,
+}
+
+/// So few rows have a multiprocessor each, or two.
+const FEW_ROWS: usize = 256;
+
+/// The sum of the products of two operands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Products;
+
+impl RowFormula for Products {
+    fn name(&self) -> String {
+        "products".to_string()
+    }
+    fn key(&self, around: Key) -> Key {
+        around.with_formula(self)
+    }
+    fn arity(&self) -> usize {
+        2
+    }
+    fn folds(&self) -> &'static [Fold] {
+        &[Fold::Sum]
+    }
+    fn out(&self) -> RowOut {
+        RowOut::Once
+    }
+    fn term<'k>(&self, c: Compute, _: usize, x: &[Term<'k>], _: &[Term<'k>; STATS], _: Term<'k>) -> Term<'k> {
+        each_float!("products", c, F => (F::new(x[0]) * F::new(x[1])).0)
+    }
+    fn finish<'k>(
+        &self,
+        _: Compute,
+        _: usize,
+        folded: Term<'k>,
+        _: &[Term<'k>; STATS],
+        _: Term<'k>,
+    ) -> Term<'k> {
+        folded
+    }
+    fn result<'k>(&self, _: Compute, _: &[Term<'k>], s: &[Term<'k>; STATS], _: Term<'k>) -> Term<'k> {
+        s[0]
+    }
+}
+
+/// The work of a row-wise op: the operands, then the result. `None` if nothing comes out.
+pub fn rows<'a>(
+    f: &'a dyn RowFormula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    kept: usize,
+    hold: Hold,
+) -> Option<Work<'a>> {
+    rows_to(f, dtype, x, kept, dtype.into(), hold)
+}
+
+/// The same with a result of another type of memory.
+pub(crate) fn rows_to<'a>(
+    f: &'a dyn RowFormula,
+    dtype: DType,
+    x: &[(&Layout, DType)],
+    kept: usize,
+    to: Elem,
+    hold: Hold,
+) -> Option<Work<'a>> {
+    let shape = x[0].0.shape();
+    let count: usize = shape[..kept].iter().product();
+    let n: usize = shape[kept..].iter().product();
+    if count * f.out().width(n, f.folds().len()) == 0 {
+        return None;
+    }
+    let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
+    let [outer, inner] = [indexing::join(&layouts, 0, kept), indexing::join(&layouts, kept, shape.rank())];
+    let tile = Tile::of(n, super::fold::crossed(&outer, &inner), hold);
+    // There may be one row only, in which nothing is read again for others.
+    let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
+    let varies: Vec<bool> = varies.collect();
+    // Long rows that are many take turns: while one's elements come, another's are folded, and several are on a multiprocessor.
+    let stays = n <= 2 * order::BLOCK || count <= FEW_ROWS;
+    let held = if stays { held(f, dtype, n, tile, &varies, hold) } else { None };
+    let length = match held {
+        Some(held) => Length::held(n, held.beside()),
+        None => Length::of(n, hold).beside(n, tile, hold),
+    };
+    let form = Form {
+        dtype,
+        operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
+        to,
+        tile,
+        length,
+        held: held.map(|h| (h, varies)),
+        ranks: [outer.dims.len(), inner.dims.len()],
+        wide: layouts.iter().any(|l| is_wide(l)),
+    };
+    let mut all = vec![count as i64, n as i64];
+    all.extend(indexing::sizes(&outer.dims, form.wide));
+    all.extend(indexing::sizes(&inner.dims, form.wide));
+    for (i, l) in layouts.iter().enumerate() {
+        all.push(l.offset() as i64);
+        all.extend(outer.strides[i].iter().chain(&inner.strides[i]).map(|&s| s as i64));
+    }
+    let groups = grid(count.div_ceil(form.tile.rows as usize) as u64);
+    let (key, scalar) = (f.key(Key::of("rows").with(&form)), indexing::scalar(form.wide));
+    Some(args::work(key, move || build(f, &form), groups, scalar, &all))
+}
+
+/// How many elements of a row are held, of the operands that vary from row to row; `None` if nothing would be read twice.
+fn held(f: &dyn RowFormula, dtype: DType, n: usize, tile: Tile, varies: &[bool], hold: Hold) -> Option<Held> {
+    let passes = f.folds().len() + usize::from(f.out() == RowOut::Each);
+    let operands = varies.iter().filter(|&&v| v).count() as u32;
+    let words = Compute::from(dtype).scalar().bits() / 32;
+    if passes < 2 { None } else { Held::of(n, tile, operands.max(1) * words, hold) }
+}
+
+impl Form {
+    fn name(&self, f: &dyn RowFormula) -> String {
+        let Tile { lanes, rows, crossed } = self.tile;
+        let elems: String = self.operands.iter().map(|e| format!("_{e}")).collect();
+        let [a, b] = self.ranks;
+        let crossed = if crossed { "_crossed" } else { "" };
+        let held = self.held.as_ref().map_or(String::new(), |(held, of)| {
+            let of: String = of.iter().map(|&is| if is { 'h' } else { 's' }).collect();
+            format!("{}{of}", held.words())
+        });
+        let wide = if self.wide { "_wide" } else { "" };
+        format!(
+            "rows_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{held}{wide}",
+            f.name(),
+            self.dtype,
+            self.to,
+            self.length.words()
+        )
+    }
+}
+
+/// An operand: where a row of it begins, and the strides in a row.
+struct Operand<'k> {
+    place: Place,
+    first: Val<'k>,
+    strides: Vec<Val<'k>>,
+}
+
+/// The kernel of a form.
+pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
+    let k = Builder::new(&form.name(f), [form.length.invocations(form.tile), 1, 1]);
+    let c = Compute::from(form.dtype);
+    let places: Vec<Place> = (form.operands.iter().enumerate())
+        .map(|(i, &e)| k.buffer(&format!("x{i}"), e, Access::Read))
+        .collect();
+    let y = k.buffer("y", form.to, Access::Write);
+    let [a, b] = form.ranks;
+    let sizes = indexing::count(a, form.wide) + indexing::count(b, form.wide);
+    let numbers = Numbers::new(&k, indexing::scalar(form.wide), 2 + sizes + places.len() * (1 + a + b));
+    let (rows, n) = (numbers.get("rows"), numbers.get("n"));
+    let outer = Axes::read(&numbers, "row", a, form.wide);
+    let inner = Axes::read(&numbers, "in", b, form.wide);
+
+    let r = Row::new(&k, form.tile, form.length, n.scalar(), c.scalar());
+    let row = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
+    let at = outer.index(row.min(rows - 1));
+    let operands: Vec<Operand> = (places.iter().enumerate())
+        .map(|(i, &place)| {
+            let offset = numbers.get(&format!("offset{i}"));
+            let first =
+                indexing::position(offset, &at, &indexing::strides(&numbers, &format!("row_stride{i}"), a));
+            Operand { place, first, strides: indexing::strides(&numbers, &format!("in_stride{i}"), b) }
+        })
+        .collect();
+    let length = Term::Value(n.to(c.scalar()));
+    // Statistics that a formula has not, or not yet, are 0.
+    let s = [Term::Number(Constant::int(c.scalar(), 0)); STATS];
+    let all = Code { k: &k, f, c, operands, inner, r, n, length, s, exists: row.lt(rows), row, y };
+    match &form.held {
+        Some((held, of)) => all.held(*held, of),
+        None => all.anew(),
+    }
+    k.finish()
+}
+
+/// A kernel up to where its row begins.
+struct Code<'k, 'f> {
+    k: &'k Builder,
+    f: &'f dyn RowFormula,
+    c: Compute,
+    operands: Vec<Operand<'k>>,
+    /// The axes of a row.
+    inner: Axes<'k>,
+    r: Row<'k>,
+    /// How many elements a row has; as a number of the formula, too.
+    n: Val<'k>,
+    length: Term<'k>,
+    /// The statistics so far.
+    s: [Term<'k>; STATS],
+    /// Which row; is there one?
+    row: Val<'k>,
+    exists: Val<'k>,
+    y: Place,
+}
+
+impl<'k> Code<'k, '_> {
+    fn load(&self, o: &Operand<'k>, at: &[Val<'k>]) -> Term<'k> {
+        let place = indexing::position(o.first, at, &o.strides);
+        Term::Value(self.c.enter(self.k.load(o.place, place, 1)))
+    }
+    fn term(&self, j: usize, x: &[Term<'k>]) -> Val<'k> {
+        self.f.term(self.c, j, x, &self.s, self.length).value(self.k)
+    }
+    fn finish(&mut self, j: usize, folded: Val<'k>) {
+        self.s[j] = self.f.finish(self.c, j, Term::Value(folded), &self.s, self.length);
+    }
+    fn result(&self, x: &[Term<'k>]) -> Val<'k> {
+        self.f.result(self.c, x, &self.s, self.length).value(self.k)
+    }
+
+    /// Elements are read for each statistic, and for the results.
+    fn anew(mut self) {
+        let element = |all: &Self, i: Val<'k>| {
+            let at = all.inner.index(i);
+            all.operands.iter().map(|o| all.load(o, &at)).collect::<Vec<Term>>()
+        };
+        for (j, &fold) in self.f.folds().iter().enumerate() {
+            let folded = self.r.fold(fold, self.n, &|i| self.term(j, &element(&self, i)));
+            self.finish(j, folded);
+        }
+        let n = self.n;
+        let results = || {
+            let store = |i: Val<'k>, v: Val<'k>| self.k.store(self.y, self.row * n + i, v);
+            let (mut from, lanes) = self.r.of_row();
+            let turns = i64::from(self.r.length.turns);
+            if turns > 1 {
+                // As for folds, some are loaded before the first is stored.
+                let whole = n & -(lanes * turns);
+                self.k.each(n.like(0), whole, n.like(lanes * turns), |first| {
+                    let places: Vec<Val> = (0..turns).map(|u| first + from + u * lanes).collect();
+                    let x: Vec<Vec<Term>> = places.iter().map(|&i| element(&self, i)).collect();
+                    places.iter().zip(&x).for_each(|(&i, x)| store(i, self.result(x)));
+                });
+                from = whole + from;
+            }
+            self.k.each(from, n, n.like(lanes), |i| store(i, self.result(&element(&self, i))));
+        };
+        self.store(results);
+    }
+
+    /// Elements of some operands are read once.
+    fn held(mut self, held: Held, of: &[bool]) {
+        let all = Elements::new(&self.r, held, self.n);
+        let at: Vec<Vec<Val>> = all.loaded.iter().map(|&i| self.inner.index(i)).collect();
+        let read = |(o, &is): (&Operand<'k>, &bool)| -> Vec<Term<'k>> {
+            if is { at.iter().map(|at| self.load(o, at)).collect() } else { Vec::new() }
+        };
+        let registers: Vec<Vec<Term>> = self.operands.iter().zip(of).map(read).collect();
+        let element = |code: &Self, e: usize| {
+            let one = |(o, held): (&Operand<'k>, &Vec<Term<'k>>)| {
+                held.get(e).copied().unwrap_or_else(|| code.load(o, &at[e]))
+            };
+            code.operands.iter().zip(&registers).map(one).collect::<Vec<Term>>()
+        };
+        let mut terms: Vec<Val> = Vec::new();
+        for (j, &fold) in self.f.folds().iter().enumerate() {
+            terms = (0..at.len()).map(|e| self.term(j, &element(&self, e))).collect();
+            let folded = all.fold(&self.r, fold, &terms);
+            self.finish(j, folded);
+        }
+        let result = |e: usize| {
+            let term = terms.get(e).map(|&t| Term::Value(t));
+            let kept = term.and_then(|t| self.f.result_of_term(self.c, t, &self.s, self.length));
+            kept.map_or_else(|| self.result(&element(&self, e)), |v| v.value(self.k))
+        };
+        // Not from where elements were loaded: a register for each of those would be kept until here.
+        let first = self.row * self.n + self.r.first();
+        let store = |e: usize| {
+            let store = || self.k.store(self.y, first + all.far[e], result(e));
+            match all.there[e] {
+                Some(there) => self.k.if_(there, store),
+                None => store(),
+            }
+        };
+        self.store(|| (0..at.len()).for_each(store));
+    }
+
+    /// Stores what comes out of a row that exists: each element in its own way.
+    fn store(&self, each: impl FnOnce()) {
+        let (k, leads) = (self.k, self.r.leads());
+        k.if_(self.exists, || match self.f.out() {
+            RowOut::Once => k.if_(leads, || {
+                let none = vec![Term::Number(Constant::float(self.c.scalar(), f64::NAN)); self.f.arity()];
+                k.store(self.y, self.row, self.result(&none));
+            }),
+            RowOut::Statistics => k.if_(leads, || {
+                let width = self.f.folds().len() as i64;
+                (0..width).for_each(|j| k.store(self.y, self.row * width + j, self.s[j as usize].value(k)));
+            }),
+            RowOut::Each => each(),
+        });
+    }
+}

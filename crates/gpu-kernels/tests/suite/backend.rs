@@ -1,0 +1,636 @@
+//! A backend whose work is done by the library's kernels, run by the interpreter; what the library has not yet is done by
+//! the reference. Every kernel that it runs is also printed, read again and compared.
+
+use crate::ptx_machine;
+use crate::vulkan_device::FULL;
+use elinvar_core::philox::Stream;
+use elinvar_core::{
+    DType, Element, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, each_data,
+};
+use elinvar_gpu_kernels::attention;
+use elinvar_gpu_kernels::conv::{self, Asked, Of};
+use elinvar_gpu_kernels::elementwise::update::{self, OfUpdate};
+use elinvar_gpu_kernels::elementwise::{fill, map, random};
+use elinvar_gpu_kernels::formula::{Floats, Formula, Ints};
+use elinvar_gpu_kernels::gemm::{self, OfEpilogue, Product};
+use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
+use elinvar_gpu_kernels::launch::{Key, Slot, Steps, Work};
+use elinvar_gpu_kernels::layout::copy;
+use elinvar_gpu_kernels::pool;
+use elinvar_gpu_kernels::reduce::block_reduce::{Hold, Tile};
+use elinvar_gpu_kernels::reduce::rowwise::OfRows;
+use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, scan};
+use elinvar_kernel::emit::ptx;
+use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
+use elinvar_kernel::interp::{Launch, Memory, run};
+use elinvar_kernel::ir::{Constant, Elem};
+use elinvar_kernel::{Kernel, pass, text};
+use elinvar_ops::backend::{
+    ArgFold, Attention, Conv, Epilogue, Placed, Pool, PoolKind, Random, Recorded, RowsAndColumns, Scan,
+    Scatter, UpdateItem, View,
+};
+use elinvar_ops::casting::{Casting, Halves};
+use elinvar_ops::fold::Folding;
+use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::rows::{Columns, Rows};
+use elinvar_ops::update::Update;
+use elinvar_ops::{Backend, DeviceOf};
+use elinvar_reference::{Reference, ReferenceDevice};
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// Kernels, interpreted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interpreted;
+
+/// Its device; the form of kernels that it prefers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    /// Of maps.
+    pub map: map::Choice,
+    /// How folds give rows to invocations.
+    pub tile: Option<Tile>,
+    /// What invocations may hold of rows.
+    pub hold: Hold,
+    /// How products are cut into pieces.
+    pub product: Option<gemm::Tile>,
+    /// How convolutions are, if not as products.
+    pub conv: Option<conv::How>,
+    /// In which of the ways that there are then.
+    pub way: Option<conv::Way>,
+    /// How attention is.
+    pub attention: Option<attention::How>,
+}
+
+impl Device {
+    fn conv(&self) -> conv::How {
+        self.conv.unwrap_or_else(|| self.product.map_or(conv::How::Plain, conv::How::Exactly))
+    }
+    fn attention(&self) -> attention::How {
+        self.attention.unwrap_or(attention::How::Plain)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interpreted kernels")
+    }
+}
+impl DeviceOf for Device {
+    type Backend = Interpreted;
+}
+
+const R: ReferenceDevice = ReferenceDevice;
+
+/// The same view, of the reference.
+fn r<'a>(v: View<'a, Interpreted>) -> View<'a, Reference> {
+    View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+/// Runs a work whose last buffers are results (and numbers).
+pub fn start(work: &Work<'_>, inputs: &[&HostData], outs: &[(DType, usize)]) -> Vec<HostData> {
+    let mut buffers: Vec<Memory> = inputs.iter().map(|x| Memory::from_host(x)).collect();
+    buffers.extend(outs.iter().map(|&(d, n)| Memory::of(d, n)));
+    run_work(work, &mut buffers);
+    let results = &buffers[inputs.len()..inputs.len() + outs.len()];
+    results.iter().map(|m| m.to_host().expect("a result has a dtype")).collect()
+}
+
+/// Runs launches that follow one another; gives the results.
+pub fn run_steps(all: &Steps<'_>, operands: &[&HostData]) -> Vec<Memory> {
+    let operands: Vec<Memory> = operands.iter().map(|x| Memory::from_host(x)).collect();
+    run_steps_on(all, operands)
+}
+
+/// The same, with operands of any kind.
+pub fn run_steps_on(all: &Steps<'_>, mut operands: Vec<Memory>) -> Vec<Memory> {
+    // What need not be zero is something else.
+    let room = |r: &elinvar_gpu_kernels::launch::Room| {
+        let word = if r.zero { 0 } else { u64::MAX >> (64 - 8 * r.elem.size()).min(63) };
+        let word = if r.elem == Elem::Bool { word & 1 } else { word };
+        Memory { elem: r.elem, cells: vec![word; r.len] }
+    };
+    let mut results: Vec<Memory> = all.results.iter().map(room).collect();
+    let mut scratch: Vec<Memory> = all.scratch.iter().map(room).collect();
+    for step in &all.steps {
+        let mut buffers: Vec<Memory> = Vec::new();
+        for slot in &step.buffers {
+            buffers.push(match *slot {
+                Slot::Operand(i) => operands[i].clone(),
+                Slot::Result(i) => results[i].clone(),
+                Slot::Scratch(i) => scratch[i].clone(),
+            });
+        }
+        run_work(&step.work, &mut buffers);
+        for (slot, after) in step.buffers.iter().zip(buffers) {
+            match *slot {
+                Slot::Operand(i) => operands[i] = after,
+                Slot::Result(i) => results[i] = after,
+                Slot::Scratch(i) => scratch[i] = after,
+            }
+        }
+    }
+    results
+}
+
+/// A result of a dtype.
+fn host(m: &Memory) -> HostData {
+    m.to_host().expect("a result has a dtype")
+}
+
+/// Emits SPIR-V for a device that has everything, and for one without a fused fma. With `ELINVAR_SPIRV_DIR` set, the modules
+/// are written there, so that `spirv-val` can look at every kernel of the suite.
+fn modules(kernel: &Kernel) {
+    static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    // Kernels of one name differ at most in constants.
+    if !SEEN.lock().expect("nobody panics with it").insert(kernel.name.clone()) {
+        return;
+    }
+    for (word, fused, wide) in [("fused", true, true), ("built", false, true), ("whole", false, false)] {
+        let device = SpirvDevice { fused, wide, keeps_zeros: fused, ..FULL };
+        match spirv::emit(kernel, &device) {
+            Ok(words) => {
+                if let Some(dir) = std::env::var_os("ELINVAR_SPIRV_DIR") {
+                    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+                    let path = std::path::Path::new(&dir).join(format!("{}.{word}.spv", kernel.name));
+                    std::fs::write(path, bytes).expect("the directory can be written to");
+                }
+            }
+            // Factors of other types than f16, and which lane has which number, are known to one target only.
+            Err(e) if kernel.features().fragments && e.0.contains("which lane has which number") => {}
+            Err(e) if kernel.features().fragments && e.0.contains("are not emitted as SPIR-V") => {}
+            Err(e) if kernel.features().boxes && e.0.contains("no boxes of tensors") => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// The kernel after all passes. Kernels of one key must be the same: whoever keeps them by their keys relies on it. The first
+/// of a key is also printed, read again and emitted.
+fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
+    static SEEN: Mutex<BTreeMap<Key, (Kernel, Arc<Kernel>)>> = Mutex::new(BTreeMap::new());
+    let known = SEEN.lock().expect("nobody panics with it").get(&key).cloned();
+    if let Some((known, better)) = known {
+        assert!(known == *kernel, "{} and {} have one key", known.name, kernel.name);
+        return better;
+    }
+    let printed = text::print(kernel);
+    let read = text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+    assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
+    modules(kernel);
+    let mut better = kernel.clone();
+    pass::optimise(&mut better);
+    let better = Arc::new(better);
+    SEEN.lock().expect("nobody panics with it").insert(key, (kernel.clone(), better.clone()));
+    better
+}
+
+/// Runs a kernel's PTX on a machine for it, the first time that the kernel is met and if it is small: the same bits.
+fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Memory]) {
+    static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let threads: u64 =
+        launch.groups.iter().map(|&n| u64::from(n)).product::<u64>() * u64::from(kernel.invocations());
+    let new = |name: &str| SEEN.lock().expect("nobody panics with it").insert(name.to_string());
+    if threads > 4096 || kernel.subgroup.is_some_and(|lanes| lanes != 32) || !new(&kernel.name) {
+        return;
+    }
+    let text = ptx::emit(kernel, ptx::target(kernel, 90)).unwrap_or_else(|e| panic!("{e}"));
+    ptx_machine::run(kernel, &text, launch, &mut buffers);
+    for (i, (got, want)) in buffers.iter().zip(want).enumerate() {
+        let bad = (0..want.cells.len())
+            .find(|&i| got.cells[i] != want.cells[i] && !(got.is_nan(i) && want.is_nan(i)));
+        assert!(
+            bad.is_none(),
+            "{}: buffer {i}, element {bad:?} as PTX\n{}\n{text}",
+            kernel.name,
+            text::print(kernel)
+        );
+    }
+}
+
+/// Runs a work on buffers, as it was built and again after all passes.
+pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
+    let kernel = &work.kernel();
+    let better = optimised(work.key, kernel);
+    if let Some(numbers) = &work.numbers {
+        let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
+        buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
+    }
+    let (mut again, before) = (buffers.clone(), buffers.clone());
+    run(kernel, &work.launch, buffers).unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel)));
+    run(&better, &work.launch, &mut again).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&better)));
+    assert!(again == *buffers, "passes changed bits\n{}\n{}", text::print(kernel), text::print(&better));
+    as_ptx(kernel, &work.launch, before, buffers);
+}
+
+fn map_any<const N: usize>(
+    d: &Device,
+    f: &dyn Formula,
+    x: [View<'_, Interpreted>; N],
+    dtype: DType,
+) -> Result<HostData> {
+    let len = x[0].shape().numel();
+    let to = match f.out() {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    };
+    let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
+    let work = map::map_by(f, dtype, &operands, d.map);
+    let Some(work) = work else { return HostData::full(to, 0, 0.into()) };
+    let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+    Ok(start(&work, &inputs, &[(to, len)]).remove(0))
+}
+
+/// # Errors
+/// `Unsupported` in a way that there is not.
+fn convolve(d: &Device, asked: &Asked<'_, '_>, inputs: &[&HostData]) -> Result<HostData> {
+    let steps = conv::steps_by(asked, d.conv(), d.way.unwrap_or(conv::Way::Chosen));
+    let steps = steps.ok_or_else(|| Error::unsupported(format!("not {:?}", d.way)))?;
+    Ok(host(&run_steps(&steps, inputs)[0]))
+}
+
+impl Backend for Interpreted {
+    type Device = Device;
+    type Buffer = HostData;
+    type Graph = Infallible;
+    const NAME: &'static str = "interpreted";
+
+    fn upload(_: &Device, data: HostData) -> Result<HostData> {
+        Reference::upload(&R, data)
+    }
+    fn download(_: &Device, x: View<'_, Self>) -> Result<HostData> {
+        Reference::download(&R, r(x))
+    }
+    fn receive(_: &Device, _: &Device, _: View<'_, Self>) -> Result<Option<HostData>> {
+        // All of its devices are the host.
+        Ok(None)
+    }
+    fn finish(_: &Device, buffer: &HostData) -> Result<()> {
+        Reference::finish(&R, buffer)
+    }
+    fn synchronize(_: &Device) -> Result<()> {
+        Reference::synchronize(&R)
+    }
+    fn memory_stats(_: &Device) -> Result<MemoryStats> {
+        Reference::memory_stats(&R)
+    }
+    fn set_memory_limit(_: &Device, limit: Option<u64>) -> Result<()> {
+        Reference::set_memory_limit(&R, limit)
+    }
+    fn release_memory(_: &Device) -> Result<()> {
+        Reference::release_memory(&R)
+    }
+    fn prepack(_: &Device, _: View<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+    fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+        match fill::fill(value, dtype, len) {
+            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+            None => HostData::full(dtype, 0, 0.into()),
+        }
+    }
+    fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        match random::random(x, s, dtype, len) {
+            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+            None => HostData::full(dtype, 0, 0.into()),
+        }
+    }
+    fn copy(d: &Device, x: View<'_, Self>) -> Result<HostData> {
+        Self::cast::<Halves>(d, x, x.dtype)
+    }
+    fn cast<C: Casting>(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
+        match copy::copy(x.layout, x.dtype, to) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
+    }
+    fn assemble(
+        d: &Device,
+        fill: Scalar,
+        dtype: DType,
+        shape: &Shape,
+        parts: &[(View<'_, Self>, Layout)],
+    ) -> Result<HostData> {
+        let mut y = Memory::from_host(&Interpreted::fill(d, fill, dtype, shape.numel())?);
+        for (part, to) in parts {
+            if let Some(work) = copy::copy_into(part.layout, dtype, to) {
+                let mut buffers = vec![Memory::from_host(part.buffer), y];
+                run_work(&work, &mut buffers);
+                y = buffers.swap_remove(1);
+            }
+        }
+        Ok(host(&y))
+    }
+    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs what its work costs: there is no queue to fill.
+        Ok(None)
+    }
+    fn input(d: &Device, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
+        Self::copy(d, x)
+    }
+    fn replay(_: &Device, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
+    }
+
+    fn map<M: Map<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        map_any(d, &Floats(*m), x, dtype)
+    }
+    fn map_int<M: IntMap<N>, const N: usize>(
+        d: &Device,
+        m: &M,
+        x: [View<'_, Self>; N],
+        dtype: DType,
+    ) -> Result<HostData> {
+        map_any(d, &Ints(*m), x, dtype)
+    }
+    fn update<U: Update<M, N>, const M: usize, const N: usize>(
+        _: &Device,
+        u: &U,
+        items: Vec<UpdateItem<'_, Self, M, N>>,
+    ) -> Result<()> {
+        let f = OfUpdate::<U, M, N>(*u);
+        for item in items {
+            let own = update::Item {
+                shape: item.shape,
+                dtype: item.dtype,
+                changes: item.changes.iter().map(|x| x.dtype).collect(),
+                reads: item.reads.iter().map(|v| (v.layout, v.dtype)).collect(),
+            };
+            let mut buffers: Vec<Memory> = item.changes.iter().map(|x| Memory::from_host(x.buffer)).collect();
+            buffers.extend(item.reads.iter().map(|v| Memory::from_host(v.buffer)));
+            let Some(work) = update::update(&f, &own) else { continue };
+            // Alone, and twice in one launch.
+            let mut both = [&buffers[..], &buffers[..]].concat();
+            run_work(&work, &mut buffers);
+            if let Some(alike) = own.alike() {
+                run_work(&update::together(&f, &alike, &[&own, &own]), &mut both);
+                for i in 0..M {
+                    for twice in [&both[i], &both[alike.buffers() + i]] {
+                        assert_eq!(twice.cells, buffers[i].cells, "together");
+                    }
+                }
+            }
+            for (x, after) in item.changes.into_iter().zip(&buffers) {
+                *x.buffer = host(after);
+            }
+        }
+        Ok(())
+    }
+
+    fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+        if d.tile.is_none() {
+            let steps = fold::steps(F::FOLD, x.layout, x.dtype, kept, to, d.hold);
+            return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
+        }
+        let rows = x.shape()[..kept].iter().product();
+        let choice = fold::Choice { tile: d.tile, hold: d.hold };
+        match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
+            Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
+            None => HostData::full(to, 0, 0.into()),
+        }
+    }
+    fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
+        let steps = arg_fold::arg_fold(f, x.layout, x.dtype, kept);
+        Ok(host(&run_steps(&steps, &[x.buffer])[0]))
+    }
+    fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<HostData>> {
+        let steps = scan::steps(f, x.layout, x.dtype, to);
+        Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
+    }
+    fn rows<F: Rows<N>, const N: usize>(
+        d: &Device,
+        f: &F,
+        x: [View<'_, Self>; N],
+        kept: usize,
+        dtype: DType,
+    ) -> Result<Placed<HostData>> {
+        let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
+        let shape = x[0].shape();
+        let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
+        let len = rows * F::OUT.width(n, F::FOLDS.len());
+        let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+        let f = OfRows::<F, N>(*f);
+        let all = run_steps(&multi_block_rowwise::steps(&f, dtype, &operands, kept, d.hold), &inputs);
+        assert_eq!(all[0].cells.len(), len);
+        Ok(host(&all[0]).into())
+    }
+    fn rows_and_columns<R: Columns<N>, const N: usize>(
+        _: &Device,
+        _: &R,
+        _: [View<'_, Self>; N],
+        _: usize,
+        _: DType,
+        _: usize,
+    ) -> Result<Option<RowsAndColumns<HostData>>> {
+        // Each is a kernel of its own.
+        Ok(None)
+    }
+    fn lattice<F: Map<4>>(
+        _: &Device,
+        _: &F,
+        _: [View<'_, Self>; 3],
+        _: &[usize],
+    ) -> Result<Option<HostData>> {
+        // Each step is a few kernels.
+        Ok(None)
+    }
+    fn lattice_grad<F: Map<5>>(
+        _: &Device,
+        _: &F,
+        _: [View<'_, Self>; 4],
+        _: &[usize],
+    ) -> Result<Option<HostData>> {
+        // As above.
+        Ok(None)
+    }
+    fn sort(_: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
+        let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);
+        // Kernels sort whole rows.
+        fn some<T: Element>(all: &[T], n: usize, first: usize) -> HostData {
+            T::wrap(all.chunks(n.max(1)).flat_map(|row| &row[..first]).copied().collect::<Vec<_>>())
+        }
+        let n = x.shape().last().copied().unwrap_or(1);
+        let some = |all: HostData| each_data!(&all, v => some(v, n, first));
+        Ok((some(host(&all[0])), some(host(&all[1]))))
+    }
+
+    fn precision(_: &Device) -> Precision {
+        Precision::Exact
+    }
+    fn contract<E: Epilogue<N>, const N: usize>(
+        d: &Device,
+        p: Precision,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        if N > 0 && !x.dtype.is_float() {
+            return Reference::contract(&R, p, r(x), r(w), e, extra.map(r));
+        }
+        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
+        let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
+        let e = OfEpilogue::<E, N>(*e);
+        let mut inputs = vec![x.buffer, w.buffer];
+        inputs.extend(extra.iter().map(|v| v.buffer));
+        let Some(tile) = d.product else {
+            let tile = gemm::Tile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
+            let steps = gemm::steps(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile);
+            return Ok(host(&run_steps(&steps, &inputs)[0]));
+        };
+        match gemm::contract(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {
+            Some(work) => Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0)),
+            None => HostData::full(x.dtype, 0, 0.into()),
+        }
+    }
+    fn conv<E: Epilogue<N>, const N: usize>(
+        d: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        w: View<'_, Self>,
+        out: &[usize],
+        e: &E,
+        extra: [View<'_, Self>; N],
+    ) -> Result<HostData> {
+        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
+        let e = OfEpilogue::<E, N>(*e);
+        let mut inputs = vec![x.buffer, w.buffer];
+        inputs.extend(extra.iter().map(|v| v.buffer));
+        convolve(d, &Asked::forward(&e, c, x.dtype, [x.layout, w.layout], out, &operands), &inputs)
+    }
+    fn conv_input_grad(
+        d: &Device,
+        c: &Conv,
+        g: View<'_, Self>,
+        w: View<'_, Self>,
+        spatial: &[usize],
+    ) -> Result<HostData> {
+        let asked = Asked::gradient(Of::Input, c, g.dtype, [g.layout, w.layout], spatial);
+        convolve(d, &asked, &[g.buffer, w.buffer])
+    }
+    fn conv_weight_grad(
+        d: &Device,
+        c: &Conv,
+        x: View<'_, Self>,
+        g: View<'_, Self>,
+        taps: &[usize],
+    ) -> Result<HostData> {
+        let asked = Asked::gradient(Of::Weight, c, x.dtype, [x.layout, g.layout], taps);
+        convolve(d, &asked, &[x.buffer, g.buffer])
+    }
+    fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
+        let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
+        let outs = [(x.dtype, len), (DType::I64, len)];
+        let outs = if p.kind == PoolKind::Max { &outs[..] } else { &outs[..1] };
+        let mut made = match pool::pool(p, x.dtype, x.layout) {
+            Some(work) => start(&work, &[x.buffer], outs),
+            None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
+        };
+        let y = made.remove(0);
+        Ok((y, made.pop()))
+    }
+    fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
+        let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
+        let len = planes * spatial.iter().product::<usize>();
+        match pool::backward::average(p, g.dtype, g.layout, spatial) {
+            Some(work) => Ok(start(&work, &[g.buffer], &[(g.dtype, len)]).remove(0)),
+            None => HostData::full(g.dtype, 0, 0.into()),
+        }
+    }
+    fn attention(
+        d: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+    ) -> Result<(HostData, HostData)> {
+        let rows: usize = q.shape()[..3].iter().product();
+        let outs = [(q.dtype, rows * v.shape()[3]), (q.dtype.compute(), rows)];
+        let layouts = [q.layout, k.layout, v.layout];
+        let of_mask = mask.map(|m| (m.layout, m.dtype));
+        let work = attention::attention(a, q.dtype, layouts, of_mask, d.attention());
+        let mut made = match work {
+            Some(work) => {
+                let mut inputs = vec![q.buffer, k.buffer, v.buffer];
+                inputs.extend(mask.map(|m| m.buffer));
+                start(&work, &inputs, &outs)
+            }
+            None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
+        };
+        let y = made.remove(0);
+        Ok((y, made.remove(0)))
+    }
+    fn attention_grad(
+        d: &Device,
+        a: &Attention,
+        q: View<'_, Self>,
+        k: View<'_, Self>,
+        v: View<'_, Self>,
+        mask: Option<View<'_, Self>>,
+        o: View<'_, Self>,
+        lse: View<'_, Self>,
+        g: View<'_, Self>,
+    ) -> Result<(HostData, HostData, HostData)> {
+        let given = attention::Given {
+            q: q.layout,
+            k: k.layout,
+            v: v.layout,
+            o: o.layout,
+            lse: lse.layout,
+            g: g.layout,
+            mask: mask.map(|m| (m.layout, m.dtype)),
+        };
+        let steps = attention::attention_grad(a, q.dtype, given, d.attention());
+        let mut inputs = vec![q.buffer, k.buffer, v.buffer, o.buffer, lse.buffer, g.buffer];
+        inputs.extend(mask.map(|m| m.buffer));
+        let all = run_steps(&steps, &inputs);
+        Ok((host(&all[0]), host(&all[1]), host(&all[2])))
+    }
+
+    fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
+        let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) else {
+            return HostData::full(x.dtype, 0, 0.into());
+        };
+        let mut buffers = vec![Memory::from_host(x.buffer), Memory::from_host(index.buffer)];
+        buffers.push(Memory::of(x.dtype, index.shape().numel()));
+        buffers.push(Memory::zeros(Elem::U32, 1));
+        run_work(&work, &mut buffers);
+        if buffers[3].cells[0] != 0 {
+            return Err(Error::argument("gather: an index is out of range"));
+        }
+        Ok(buffers[2].to_host().expect("a result has a dtype"))
+    }
+    fn scatter(
+        _: &Device,
+        how: Scatter,
+        base: View<'_, Self>,
+        axis: usize,
+        index: View<'_, Self>,
+        src: View<'_, Self>,
+    ) -> Result<HostData> {
+        let steps = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
+        let all = run_steps(&steps, &[base.buffer, index.buffer, src.buffer]);
+        if all[1].cells[0] != 0 {
+            return Err(Error::argument("scatter: an index is out of range"));
+        }
+        Ok(host(&all[0]))
+    }
+    fn nonzero(_: &Device, x: View<'_, Self>) -> Result<(HostData, usize)> {
+        let mut all = run_steps(&nonzero::nonzero(x.layout, x.dtype), &[x.buffer]);
+        let count = all[1].cells[0] as usize;
+        all[0].cells.truncate(count);
+        Ok((host(&all[0]), count))
+    }
+}

@@ -1,0 +1,29 @@
+//! The kernels of the library against the reference.
+
+mod attention_mma;
+mod attention_mma_backward;
+mod attention_smem;
+mod attention_wgmma;
+mod attention_wgmma_backward;
+mod backend;
+mod conv_mma;
+mod edges;
+mod equal;
+mod gemm;
+mod gemm_f64_tensor_core;
+mod gemm_in_block_split_k;
+mod gemm_mma_sync;
+mod gemm_tma_wgmma;
+mod mutations;
+mod neighbours;
+mod ptx;
+#[path = "../../../kernel/tests/support/ptx_machine.rs"]
+mod ptx_machine;
+#[path = "../../../kernel/tests/support/ptxas.rs"]
+mod ptxas;
+mod spirv;
+#[path = "../../../kernel/tests/support/spirv_val.rs"]
+mod spirv_val;
+mod text;
+#[path = "../../../kernel/tests/support/vulkan_device.rs"]
+mod vulkan_device;

@@ -1,0 +1,191 @@
+//! Work that is recorded, to be done again without the program that asked for it.
+//!
+//! While a thread records, what it would give to the device goes to a list. Memory that it takes comes from a store of its own
+//! ([`Held`]), so that the list's addresses are nobody else's as long as the list may be done again; memory that was there before
+//! is held. What the recording needs only once, and now (a number that is kept, bytes from the host, maps that were put off
+//! earlier), is done at once, [unrecorded](GpuDevice::unrecorded).
+
+use crate::allocator::{Held, Part, Piece, Place};
+use crate::buffer::GpuBuffer;
+use crate::device::{GpuDevice, Opened};
+use elinvar_core::{Error, Result};
+use elinvar_driver::{Call, Driver, Keep, Product};
+use elinvar_kernel::interp::Launch;
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// What belongs to a recording holds one of these.
+#[derive(Clone, Debug)]
+pub(crate) struct Mine(Arc<()>);
+
+impl Mine {
+    pub(crate) fn is(&self, other: &Mine) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// What the current thread records.
+pub(crate) struct Recording<D: Driver> {
+    device: Arc<Opened<D>>,
+    pub(crate) mine: Mine,
+    pub(crate) memory: Arc<Held<D>>,
+    calls: Vec<Recorded<D>>,
+    /// Memory that was there before.
+    before: Vec<Arc<Piece<D>>>,
+    known: HashSet<*const Piece<D>>,
+}
+
+thread_local! {
+    static RECORDING: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+}
+
+/// Puts back what a thread recorded, also when a function panics.
+struct PutBack(Option<Box<dyn Any>>);
+
+impl Drop for PutBack {
+    fn drop(&mut self) {
+        RECORDING.set(self.0.take());
+    }
+}
+
+/// Runs `f` on what this thread records on a device; `None` if it records nothing there.
+pub(crate) fn with<D: Driver, T>(
+    device: &Arc<Opened<D>>,
+    f: impl FnOnce(&mut Recording<D>) -> T,
+) -> Option<T> {
+    RECORDING.with_borrow_mut(|r| {
+        let recording = r.as_mut()?.downcast_mut::<Recording<D>>()?;
+        Arc::ptr_eq(&recording.device, device).then(|| f(recording))
+    })
+}
+
+/// Runs `f` as if this thread recorded nothing.
+pub(crate) fn unrecorded<T>(f: impl FnOnce() -> T) -> T {
+    let _back = PutBack(RECORDING.take());
+    f()
+}
+
+impl<D: Driver> Recording<D> {
+    fn place(&mut self, part: &Part<'_, D>) -> (Place<D>, u64) {
+        if !part.piece.is_of(&self.memory) && self.known.insert(Arc::as_ptr(part.piece)) {
+            self.before.push(part.piece.clone());
+        }
+        part.place()
+    }
+    pub(crate) fn launch(
+        &mut self,
+        module: Arc<D::Module>,
+        buffers: &[Part<'_, D>],
+        launch: &Launch,
+        numbers: Option<Vec<u8>>,
+    ) {
+        let buffers = buffers.iter().map(|b| self.place(b)).collect();
+        self.calls.push(Recorded::Launch { module, buffers, launch: launch.clone(), numbers });
+    }
+    pub(crate) fn multiply(&mut self, product: Product, operands: [Part<'_, D>; 3]) {
+        let operands = operands.map(|o| self.place(&o));
+        self.calls.push(Recorded::Multiply { product, operands });
+    }
+    pub(crate) fn copy(&mut self, from: &Part<'_, D>, to: &Part<'_, D>) {
+        let (from, to) = (self.place(from), self.place(to));
+        self.calls.push(Recorded::Copy { from, to });
+    }
+}
+
+/// Something that was asked of the device.
+enum Recorded<D: Driver> {
+    Launch { module: Arc<D::Module>, buffers: Vec<(Place<D>, u64)>, launch: Launch, numbers: Option<Vec<u8>> },
+    Multiply { product: Product, operands: [(Place<D>, u64); 3] },
+    Copy { from: (Place<D>, u64), to: (Place<D>, u64) },
+}
+
+impl<D: Driver> Recorded<D> {
+    fn call(&self) -> Call<'_, D> {
+        match self {
+            Recorded::Launch { module, buffers, launch, numbers } => Call::Launch {
+                module,
+                buffers: buffers.iter().map(|(place, bytes)| place.slice(*bytes)).collect(),
+                launch,
+                numbers: numbers.as_deref(),
+            },
+            Recorded::Multiply { product, operands } => Call::Multiply {
+                product: *product,
+                operands: operands.each_ref().map(|(place, bytes)| place.slice(*bytes)),
+            },
+            Recorded::Copy { from, to } => Call::Copy { from: from.0.slice(from.1), to: to.0.slice(to.1) },
+        }
+    }
+}
+
+/// Work that can be done again, as one call of the driver if that can keep it.
+pub struct Graph<D: Driver> {
+    // The driver's goes first: it uses all the rest.
+    kept: Option<D::Graph>,
+    calls: Vec<Recorded<D>>,
+    _before: Vec<Arc<Piece<D>>>,
+    _memory: Arc<Held<D>>,
+    device: Arc<Opened<D>>,
+}
+
+impl<D: Driver> Graph<D> {
+    /// Records what `work` asks of the device.
+    ///
+    /// # Errors
+    /// As `Backend::record`.
+    pub(crate) fn record(
+        d: &GpuDevice<D>,
+        work: &mut dyn FnMut(&mut dyn FnMut(&GpuBuffer<D>) -> Result<()>) -> Result<()>,
+    ) -> Result<Graph<D>> {
+        let device = d.opened()?.clone();
+        let (mine, memory) = (Mine(Arc::new(())), Held::new());
+        let recording = Recording {
+            device: device.clone(),
+            mine: mine.clone(),
+            memory: memory.clone(),
+            calls: Vec::new(),
+            before: Vec::new(),
+            known: HashSet::new(),
+        };
+        let mut results: Vec<Arc<Piece<D>>> = Vec::new();
+        let recording = {
+            let _back = PutBack(RECORDING.replace(Some(Box::new(recording))));
+            work(&mut |b: &GpuBuffer<D>| {
+                results.push(b.node.piece()?.clone());
+                Ok(())
+            })?;
+            RECORDING.take()
+        };
+        let recording = recording.and_then(|r| r.downcast::<Recording<D>>().ok());
+        let Recording { calls, before, .. } = *recording.expect("nobody else takes it out");
+        let own: HashSet<*const Piece<D>> =
+            results.iter().filter(|p| p.is_of(&memory)).map(Arc::as_ptr).collect();
+        // What is put off holds `mine`, as this function does.
+        if memory.out() > own.len() || Arc::strong_count(&mine.0) > 1 {
+            return Err(Error::argument(format!(
+                "{}: a function that is recorded keeps a tensor that it computed; it should return it",
+                D::NAME
+            )));
+        }
+        let kept = D::Graph::keep(&device.driver, &calls.iter().map(Recorded::call).collect::<Vec<_>>())?;
+        Ok(Graph { kept, calls, _before: before, _memory: memory, device })
+    }
+    /// Does it again.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    pub(crate) fn replay(&self) -> Result<()> {
+        if let Some(kept) = &self.kept {
+            return kept.replay(&self.device.driver);
+        }
+        self.calls.iter().try_for_each(|c| self.device.give(&c.call()))
+    }
+}
+
+impl<D: Driver> fmt::Debug for Graph<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({} calls)", self.calls.len())
+    }
+}

@@ -1,0 +1,292 @@
+//! Maps that are put off, so that several in a row are one kernel.
+//!
+//! A result of a map is not computed at once: its buffer keeps the formula and the operands. A map of such a buffer is put
+//! off too; whatever else reads a buffer has it computed first. Then the formulas that it needs run one after the other on an
+//! element while it is in registers. What lies between them is stored only if somebody else still holds it, so nothing is
+//! computed twice. Each formula rounds as it always does: nothing changes but the number of launches, and of passes over
+//! memory.
+//!
+//! A map of few numbers that one other map reads, each for many elements (as the spread of a norm's channels), is computed by that one
+//! wherever it is read: some more instructions beside memory that is waited for, and on an H100 3 us less, of which an own launch is.
+
+use crate::allocator::Part;
+use crate::buffer::{GpuBuffer, Node};
+use crate::capture::Mine;
+use crate::device::GpuDevice;
+use elinvar_core::{DType, Layout, Result, Shape};
+use elinvar_driver::{Driver, Kind};
+use elinvar_gpu_kernels::elementwise::map::{self, Choice};
+use elinvar_gpu_kernels::formula::{Chain, Compute, Formula, Source, Step};
+use elinvar_ops::View;
+use elinvar_ops::map::Out;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Maps in one kernel, at most: their results are held in registers.
+const MOST: usize = 16;
+/// Operands of one kernel, at most, with results a third of what most devices allow buffers.
+const OPERANDS: usize = 8;
+
+/// So few numbers are computed by who reads them, if these are not more: beyond, a heavy formula takes longer than a launch.
+const FEW: usize = 1 << 12;
+const READERS: usize = 1 << 21;
+
+/// A formula that can wait.
+pub(crate) type Held = Arc<dyn Formula + Send + Sync>;
+
+/// How numbers will be computed.
+pub(crate) struct Plan<D: Driver> {
+    device: GpuDevice<D>,
+    formula: Held,
+    operands: SmallVec<[(Arc<Node<D>>, Layout); 3]>,
+    dtype: DType,
+    /// Maps in it and in what it reads; what is read twice counts twice.
+    maps: usize,
+    /// What its kernel would read: nodes, by address, and how.
+    outside: Reads,
+    /// The recorded work that it is part of.
+    recording: Option<Mine>,
+}
+
+type Reads = SmallVec<[(usize, Layout); 4]>;
+
+/// Adds what is not there yet.
+fn join(all: &mut Reads, more: &[(usize, Layout)]) {
+    for read in more {
+        if !all.contains(read) {
+            all.push(read.clone());
+        }
+    }
+}
+
+impl<D: Driver> Plan<D> {
+    pub(crate) fn device(&self) -> &GpuDevice<D> {
+        &self.device
+    }
+    /// The recorded work that it is part of.
+    pub(crate) fn recording(&self) -> Option<&Mine> {
+        self.recording.as_ref()
+    }
+    fn layout(&self) -> &Layout {
+        &self.operands[0].1
+    }
+    /// Are its numbers few, and can a plan of many elements that reads its result in this way compute them; or has the view another shape
+    /// alone? Then it says which axis of them goes along with each axis of the view.
+    fn spreads(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> Option<Spread> {
+        let (many, few) = (layout.shape().numel(), node.len);
+        let alike = Compute::from(self.dtype) == Compute::from(dtype);
+        let once = many == few && layout.is_contiguous();
+        let often = many > few && few <= FEW && many <= READERS;
+        if !alike || !(once || often) || layout.offset() != 0 {
+            return None;
+        }
+        // Its result lies in row-major order.
+        let whole = Layout::contiguous(self.layout().shape().clone());
+        let axis = |(&n, &stride): (&usize, &isize)| {
+            if n == 1 || stride == 0 {
+                return Some(None);
+            }
+            let same = |&b: &usize| whole.shape()[b] == n && whole.strides()[b] == stride;
+            (0..whole.rank()).find(same).map(Some)
+        };
+        let axes: Option<SmallVec<[Option<usize>; 4]>> =
+            layout.shape().iter().zip(layout.strides()).map(axis).collect();
+        Some(Spread { shape: layout.shape().clone(), axes: axes? })
+    }
+    /// Can it run in one kernel with a plan that reads its result in this way?
+    fn joins(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> bool {
+        node.is_whole(layout)
+            && layout.shape() == self.layout().shape()
+            && Compute::from(self.dtype) == Compute::from(dtype)
+    }
+}
+
+/// How few numbers are read for many elements.
+struct Spread {
+    /// Of the elements.
+    shape: Shape,
+    /// The axis of the numbers that goes along with each of its axes; none where all have the same.
+    axes: SmallVec<[Option<usize>; 4]>,
+}
+
+impl Spread {
+    /// How an operand of the few numbers is read for the many elements; it has a node of so many.
+    fn of(&self, l: &Layout, len: usize) -> Result<Layout> {
+        let strides: SmallVec<[isize; 4]> =
+            self.axes.iter().map(|axis| axis.map_or(0, |axis| l.strides()[axis])).collect();
+        Layout::strided(self.shape.clone(), &strides, l.offset(), len)
+    }
+}
+
+/// The buffer of a map's result.
+///
+/// # Errors
+/// Those of computing an operand that cannot be part of the same kernel.
+#[inline(never)]
+pub(crate) fn put_off<D: Driver>(
+    d: &GpuDevice<D>,
+    formula: Held,
+    x: &[View<'_, crate::Gpu<D>>],
+    dtype: DType,
+) -> Result<GpuBuffer<D>> {
+    let len = x[0].shape().numel();
+    let to = match formula.out() {
+        Out::Same => dtype,
+        Out::Bool => DType::Bool,
+    };
+    if len == 0 {
+        return GpuBuffer::room(d, to, 0);
+    }
+    let most = if d.info()?.short { 1 } else { MOST };
+    let spreads = spreads(d)?;
+    let (mut maps, mut outside) = (1, Reads::new());
+    for v in x {
+        let node = &v.buffer.node;
+        // What was put off before a recording is no part of it.
+        if node.plan().is_some_and(|plan| !d.is_recorded(plan.recording())) {
+            node.piece()?;
+        }
+        if let Some(plan) = node.plan() {
+            let mut with = outside.clone();
+            join(&mut with, &plan.outside);
+            // The other operands may be one more each.
+            let fits =
+                plan.joins(node, v.layout, dtype) || spreads && plan.spreads(node, v.layout, dtype).is_some();
+            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= OPERANDS {
+                (maps, outside) = (maps + plan.maps, with);
+                continue;
+            }
+            node.piece()?;
+        }
+        join(&mut outside, &[(Arc::as_ptr(node).addr(), v.layout.clone())]);
+    }
+    let operands = x.iter().map(|v| (v.buffer.node.clone(), v.layout.clone())).collect();
+    let plan = Plan { device: d.clone(), formula, operands, dtype, maps, outside, recording: d.recording() };
+    Ok(GpuBuffer::put_off(to, len, plan))
+}
+
+/// Are few numbers computed by who reads them? Not where a launch is a call, and every instruction counts.
+fn spreads<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
+    let info = d.info()?;
+    Ok(match info.kind {
+        Kind::Software => false,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => !info.short,
+    })
+}
+
+/// The formulas of a kernel, each after those that it reads.
+struct Steps<D: Driver> {
+    /// May few numbers be computed by who reads them?
+    spreads: bool,
+    plans: Vec<Arc<Plan<D>>>,
+    nodes: Vec<Arc<Node<D>>>,
+    operands: Vec<Vec<Source>>,
+    /// How often each is read by later ones.
+    reads: Vec<usize>,
+    outside: Vec<(Arc<Node<D>>, Layout)>,
+}
+
+impl<D: Driver> Steps<D> {
+    /// Adds what the plan needs, then itself; gives its number. `spread`: the plan is of few numbers, which are read so.
+    fn add(&mut self, plan: &Arc<Plan<D>>, node: &Arc<Node<D>>, spread: Option<&Spread>) -> Result<usize> {
+        let mut operands = Vec::with_capacity(plan.operands.len());
+        for (inner, layout) in &plan.operands {
+            // Only the plan holds it: it is nobody else's, and never stored.
+            let alone = Arc::strong_count(inner) == 1;
+            operands.push(match inner.plan() {
+                Some(p) if p.joins(inner, layout, plan.dtype) && (alone || spread.is_none()) => {
+                    Source::Step(self.step(&p, inner, spread)?)
+                }
+                p => {
+                    let few = p.filter(|_| self.spreads && alone && spread.is_none());
+                    let few = few.and_then(|p| Some((p.spreads(inner, layout, plan.dtype)?, p)));
+                    match (few, spread) {
+                        (Some((spread, p)), _) => Source::Step(self.step(&p, inner, Some(&spread))?),
+                        (None, None) => Source::Outside(self.outside(inner, layout)),
+                        (None, Some(spread)) => {
+                            let layout = spread.of(layout, inner.len)?;
+                            Source::Outside(self.outside(inner, &layout))
+                        }
+                    }
+                }
+            });
+        }
+        self.plans.push(plan.clone());
+        self.nodes.push(node.clone());
+        self.operands.push(operands);
+        self.reads.push(0);
+        Ok(self.plans.len() - 1)
+    }
+    fn step(&mut self, plan: &Arc<Plan<D>>, node: &Arc<Node<D>>, spread: Option<&Spread>) -> Result<usize> {
+        let number = match self.nodes.iter().position(|n| Arc::ptr_eq(n, node)) {
+            Some(number) => number,
+            None => self.add(plan, node, spread)?,
+        };
+        self.reads[number] += 1;
+        Ok(number)
+    }
+    fn outside(&mut self, node: &Arc<Node<D>>, layout: &Layout) -> usize {
+        let same = |(n, l): &(Arc<Node<D>>, Layout)| Arc::ptr_eq(n, node) && l == layout;
+        self.outside.iter().position(same).unwrap_or_else(|| {
+            self.outside.push((node.clone(), layout.clone()));
+            self.outside.len() - 1
+        })
+    }
+}
+
+/// Computes what a plan describes, and what others hold of what lies on the way.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceLost`, `Unsupported`; then everything is as it was.
+#[inline(never)]
+pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Result<()> {
+    let mut steps = Steps {
+        spreads: spreads(&plan.device)?,
+        plans: Vec::new(),
+        nodes: Vec::new(),
+        operands: Vec::new(),
+        reads: Vec::new(),
+        outside: Vec::new(),
+    };
+    let last = steps.add(plan, node, None)?;
+    // A node is held by the plans that read it, by its step, and by whoever else wants its numbers.
+    let held = |i: usize| Arc::strong_count(&steps.nodes[i]) > steps.reads[i] + 1;
+    let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| held(i))).collect();
+
+    let d = &plan.device;
+    if last > 0 && steps.outside.len() + keeps.len() > d.info()?.buffers as usize {
+        // One after the other.
+        for (inner, _) in &plan.operands {
+            inner.piece()?;
+        }
+        return compute(node, plan);
+    }
+    let pieces = keeps
+        .iter()
+        .map(|&i| d.take(steps.nodes[i].bytes() as usize).map(Arc::new))
+        .collect::<Result<Vec<_>>>()?;
+    let mut buffers: Vec<Part<'_, D>> = Vec::new();
+    for (node, _) in &steps.outside {
+        buffers.push(node.part()?);
+    }
+    buffers.extend(keeps.iter().zip(&pieces).map(|(&i, piece)| Part::new(piece, steps.nodes[i].bytes())));
+    let operands: Vec<(&Layout, DType)> = steps.outside.iter().map(|(n, l)| (l, n.dtype)).collect();
+    let chain = Chain {
+        steps: (steps.plans.iter().zip(&steps.operands))
+            .map(|(p, operands)| Step { formula: &*p.formula, operands: operands.clone(), dtype: p.dtype })
+            .collect(),
+        compute: plan.dtype.into(),
+        keeps: keeps.clone(),
+    };
+    let choice = if d.info()?.short { Choice { most: 1, ..Choice::default() } } else { Choice::default() };
+    let work = map::work(&chain, &chain.outs(), &operands, choice);
+    d.run(&work.expect("a plan has elements"), &buffers)?;
+    for (&i, piece) in keeps.iter().zip(pieces) {
+        if i == last {
+            drop(node.piece.set(piece));
+        } else {
+            steps.nodes[i].computed(piece);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! What suits a device: how it does convolutions, rows and attention.
+
+use crate::gemm_fast::{limits, unit_of};
+use elinvar_core::{DType, Precision};
+use elinvar_driver::{Info, Kind};
+use elinvar_gpu_kernels::reduce::block_reduce::{Hold, MANY_INVOCATIONS};
+use elinvar_gpu_kernels::{attention, conv};
+use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_ops::backend::{Attention, Conv};
+
+/// How a convolution of such numbers is done.
+pub(crate) fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
+    let limits = limits(i);
+    if c.precision == Precision::Fast
+        && let Some(unit) = unit_of(i, dtype)
+    {
+        return conv::How::Fast(conv::Units { unit, lanes: i.subgroup[1], limits });
+    }
+    match i.kind {
+        // Its barriers cost more than they save.
+        Kind::Software => conv::How::Plain,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits),
+    }
+}
+
+/// What an invocation may hold of rows.
+pub(crate) fn hold(i: &Info) -> Hold {
+    match i.kind {
+        Kind::Discrete if !i.short && i.invocations >= MANY_INVOCATIONS => Hold::Many,
+        // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has next to none.
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => Hold::One,
+    }
+}
+
+/// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
+/// known of those devices that have asynchronous copies.
+pub(crate) fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<MatrixUnit> {
+    let fits =
+        a.precision == Precision::Fast && i.asynchronous && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
+    let is = |u: &&MatrixUnit| u.elem == Elem::from(dtype) && u.shape == [16; 3];
+    if fits { i.units.iter().find(is).copied() } else { None }
+}
+
+/// How exact attention is done.
+pub(crate) fn attention_how(i: &Info) -> attention::How {
+    match i.kind {
+        // Its barriers cost more than they save.
+        Kind::Software => attention::How::Plain,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => attention::How::Within(i.shared),
+    }
+}

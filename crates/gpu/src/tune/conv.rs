@@ -1,0 +1,201 @@
+//! Convolutions and their gradients in the tuner: what of them have one best way, and how ways are written down.
+
+use super::{SMALL, Tuner, name_of};
+use elinvar_core::{Layout, Precision, Result};
+use elinvar_gpu_kernels::conv::{Asked, Of, Way};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What a line on a convolution begins with.
+const CONV: &str = "conv ";
+/// Sizes up to this are told apart; larger ones up to the next power of two.
+const EACH: usize = 16;
+
+/// The ways that were found, by the word of a case.
+pub(super) type Known = BTreeMap<String, Way>;
+
+/// What a file says of convolutions. A line that is not understood is as good as none.
+pub(super) fn read(text: &str) -> Known {
+    let line = |l: &str| {
+        let (word, name) = l.strip_prefix(CONV)?.split_once(": ")?;
+        let way = Way::all().find(|way| name_of_way(*way) == name)?;
+        Some((word.to_string(), way))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Lines for [`read`].
+pub(super) fn write(known: &Known, text: &mut String) {
+    for (word, way) in known {
+        let _ = writeln!(text, "{CONV}{word}: {}", name_of_way(*way));
+    }
+}
+
+fn name_of_way(way: Way) -> String {
+    match way {
+        Way::Chosen => "as it is chosen".to_string(),
+        Way::Plain => "nothing staged".to_string(),
+        Way::Staged(tile) => format!("staged {}", name_of(&tile)),
+        Way::Units(cut) => super::name_of_cut(cut),
+    }
+}
+
+/// A word for all convolutions that have one best way:
+/// `forward f32 exact, 8 16 64 64 by 32 16 3 3 to 64 64, stride 1 1 padding 1 1 dilation 1 1 groups 1, side by side 3 3`.
+fn word(a: &Asked<'_, '_>) -> String {
+    let of = match a.of {
+        Of::Forward => "forward",
+        Of::Input => "by x",
+        Of::Weight => "by w",
+    };
+    let precision = match a.c.precision {
+        Precision::Exact => "exact",
+        Precision::Fast => "fast",
+    };
+    let size = |n: usize| if n <= EACH { n } else { n.next_power_of_two() };
+    let list =
+        |all: &mut dyn Iterator<Item = usize>| all.map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+    let dims = |dims: &[usize]| list(&mut dims.iter().map(|&n| size(n)));
+    let numbers = |all: &[usize]| list(&mut all.iter().copied());
+    // Along which axis neighbours lie side by side.
+    let lies =
+        |l: &Layout| l.strides().iter().rposition(|s| *s == 1).map_or("none".into(), |a| a.to_string());
+    let [x, y] = a.operands;
+    let c = a.c;
+    format!(
+        "{of} {} {precision}, {} by {} to {}, stride {} padding {} dilation {} groups {}, side by side {} {}",
+        a.dtype,
+        dims(x.shape()),
+        dims(y.shape()),
+        dims(a.sizes),
+        numbers(&c.stride),
+        numbers(&c.padding),
+        numbers(&c.dilation),
+        c.groups,
+        lies(x),
+        lies(y),
+    )
+}
+
+impl Tuner {
+    /// The way for a convolution, or for a gradient of one. All of `ways`, of which `Way::Chosen` is the first, are run to find out; `time`
+    /// says nothing of a way in which this cannot be done.
+    ///
+    /// # Errors
+    /// Those of `time`.
+    pub(crate) fn way(
+        &self,
+        a: &Asked<'_, '_>,
+        ways: &dyn Fn() -> Vec<Way>,
+        time: &dyn Fn(Way) -> Result<Option<Duration>>,
+    ) -> Result<Way> {
+        // Who does not tune should not pay for it: most have no file.
+        if !self.tries && self.lock_ways().is_empty() || a.products() < SMALL {
+            return Ok(Way::Chosen);
+        }
+        let word = word(a);
+        if let Some(&way) = self.lock_ways().get(&word) {
+            return Ok(way);
+        }
+        if !self.tries {
+            return Ok(Way::Chosen);
+        }
+        let way = self.fastest(&word, &ways(), &name_of_way, time)?;
+        self.lock_ways().insert(word, way);
+        self.save();
+        Ok(way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::{DType, Shape};
+    use elinvar_gpu_kernels::conv::{How, Limits, ways};
+    use elinvar_ops::backend::Conv;
+    use std::cell::RefCell;
+    use std::path::PathBuf;
+
+    const LIMITS: Limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+
+    fn conv() -> Conv {
+        let one = || vec![1, 1];
+        Conv { stride: one(), padding: one(), dilation: one(), groups: 1, precision: Precision::Exact }
+    }
+    fn layout(dims: &[usize]) -> Layout {
+        Layout::contiguous(Shape::new(dims).unwrap())
+    }
+    fn tuner(tries: bool, file: &PathBuf) -> Tuner {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        Tuner::with_file(tries, Some(file.clone()), &text)
+    }
+
+    #[test]
+    fn the_fastest_way_is_kept() {
+        let dir = std::env::temp_dir().join(format!("elinvar-windows-{}", std::process::id()));
+        let file = dir.join("tiles");
+        let (c, x, w) = (conv(), layout(&[2, 64, 20, 20]), layout(&[64, 64, 3, 3]));
+        let g = layout(&[2, 64, 20, 20]);
+        let asked = [
+            Asked { of: Of::Forward, ..Asked::gradient(Of::Input, &c, DType::F32, [&x, &w], &[20, 20]) },
+            Asked::gradient(Of::Input, &c, DType::F32, [&g, &w], &[20, 20]),
+            Asked::gradient(Of::Weight, &c, DType::F32, [&x, &g], &[3, 3]),
+        ];
+        let never = |way: Way| -> Result<Option<Duration>> { panic!("{way:?} is tried") };
+        let all = |a: &Asked<'_, '_>| ways(a, How::Within(LIMITS));
+        // Without trying, and of what is over before it is begun.
+        let small = layout(&[1, 4, 4, 4]);
+        let tiny = Asked::gradient(Of::Weight, &c, DType::F32, [&small, &small], &[3, 3]);
+        assert_eq!(tuner(false, &file).way(&asked[0], &|| all(&asked[0]), &never).unwrap(), Way::Chosen);
+        assert_eq!(tuner(true, &file).way(&tiny, &|| all(&tiny), &never).unwrap(), Way::Chosen);
+        let t = tuner(true, &file);
+        let mut lines = Vec::new();
+        for (i, a) in asked.iter().enumerate() {
+            let there = all(a);
+            assert!(there[0] == Way::Chosen && there.len() > 6, "{there:?}");
+            // Each once, and each of the words that the file has for them.
+            assert!(there.iter().all(|way| there.iter().filter(|w| *w == way).count() == 1), "{there:?}");
+            assert!(there.iter().all(|way| Way::all().any(|w| w == *way)), "{there:?}");
+            let (best, gone) = (there[i + 2], there[i + 1]);
+            let tried = RefCell::new(Vec::new());
+            let time = |way: Way| {
+                tried.borrow_mut().push(way);
+                let took = |ms| Ok(Some(Duration::from_millis(ms)));
+                if way == best {
+                    took(3)
+                } else if way == gone {
+                    Ok(None)
+                } else {
+                    took(7)
+                }
+            };
+            assert_eq!(t.way(a, &|| all(a), &time).unwrap(), best);
+            // All but what cannot be done, and that once.
+            assert_eq!(tried.borrow().len(), (there.len() - 1) * (crate::tune::RUNS + 1) + 1);
+            assert_eq!(t.way(a, &|| all(a), &never).unwrap(), best);
+            // Another program finds it in the file.
+            assert_eq!(tuner(false, &file).way(a, &|| all(a), &never).unwrap(), best);
+            lines.push(name_of_way(best));
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(lines.iter().all(|name| text.contains(&format!(": {name}\n"))), "{text}");
+        let first = "conv forward f32 exact, 2 64 32 32 by 64 64 3 3 to 32 32, stride 1 1 padding 1 1 dilation 1 1 \
+                     groups 1, side by side 3 3: ";
+        assert!(text.contains(first), "{text}");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn each_way_has_a_name_of_its_own() {
+        for way in Way::all() {
+            let name = name_of_way(way);
+            assert_eq!(Way::all().filter(|w| name_of_way(*w) == name).count(), 1, "{name}");
+            let known = Known::from([("word".to_string(), way)]);
+            let mut text = String::new();
+            write(&known, &mut text);
+            assert_eq!(read(&text), known, "{text}");
+        }
+    }
+}

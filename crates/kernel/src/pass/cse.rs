@@ -1,0 +1,50 @@
+//! Computes once what is computed twice from the same values.
+//!
+//! Only pure instructions, and only where the first result is in sight of the second.
+
+use super::compact;
+use super::replacement::Instead;
+use crate::ir::{Kernel, Op, Region, Value};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Shares what is the same.
+pub fn share(k: &mut Kernel) {
+    let mut s = Share { known: HashMap::new(), instead: Instead::default() };
+    s.region(&mut k.body);
+    compact(k);
+}
+
+struct Share {
+    /// What pure instructions in sight gave.
+    known: HashMap<Rc<Op>, Value>,
+    instead: Instead,
+}
+
+impl Share {
+    fn region(&mut self, r: &mut Region) {
+        let mut mine = Vec::new();
+        let insts = std::mem::take(&mut r.insts);
+        for mut inst in insts {
+            inst.op.each_operand_mut(&mut |v| self.instead.replace(v));
+            for inner in inst.op.regions_mut() {
+                self.region(inner);
+            }
+            if inst.op.is_pure() {
+                if let Some(&other) = self.known.get(&inst.op) {
+                    self.instead.put(inst.results[0], other);
+                    continue;
+                }
+                let op = Rc::new(inst.op.clone());
+                self.known.insert(Rc::clone(&op), inst.results[0]);
+                mine.push(op);
+            }
+            r.insts.push(inst);
+        }
+        self.instead.replace_yields(r);
+        // Out of this region its values are out of sight.
+        for op in mine {
+            self.known.remove(&op);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The command line: every command, option and default. What it says here is what `--help` says.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, value_parser};
+use elinvar_cli_support::completions::Completions;
+use elinvar_cli_support::positive;
+use elinvar_conformance::ulp;
+use std::path::PathBuf;
+
+/// Does elinvar compute what it should, how accurately, and how fast?
+#[derive(Debug, Parser)]
+#[command(name = "elinvar-lab", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Conformance(Conformance),
+    Bench(Bench),
+    Ulp(Ulp),
+    /// List the devices of this machine, and whether each computes exactly
+    Devices,
+    Completions(Completions),
+}
+
+/// Measure how far the elementary functions are from the truth, on all 2^32 inputs
+///
+/// Prints a table in Markdown; the exit status is 1 if a function leaves its bound.
+#[derive(Args, Debug)]
+pub struct Ulp {
+    /// One function, or all of them
+    #[arg(default_value = ALL, value_parser = functions(), hide_possible_values = true)]
+    pub function: String,
+    /// Threads that share the inputs [default: one for each processor]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+}
+
+/// Compare what the ops give with what they must give
+///
+/// The exit status is 1 if a case fails.
+#[derive(Args, Debug)]
+pub struct Conformance {
+    /// Directory with index.json and OP.safetensors, beside our own cases; without it, the sample
+    /// inside the program
+    #[arg(long, value_name = "DIR")]
+    pub golden: Option<PathBuf>,
+    /// Where it runs; see `elinvar-lab devices`
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// An op's name, or a part of case names; may be repeated
+    #[arg(long = "op", value_name = "NAME")]
+    pub ops: Vec<String>,
+    /// Only the K-th of N parts of the cases, for N processes side by side: most of the time goes
+    /// into compiling kernels
+    #[arg(long, value_name = "K/N", value_parser = part)]
+    pub part: Option<(usize, usize)>,
+    /// Afterwards also draw so many calls of each kind of work, with random shapes, strides and
+    /// values, of which the device must give the bits of the reference
+    #[arg(long, value_name = "CALLS", default_value_t = 0)]
+    pub random: usize,
+    /// Another number draws other calls
+    #[arg(long, default_value_t = 0, requires = "random")]
+    pub seed: u64,
+    /// Print how each backend runs each op, as a table in Markdown, instead
+    #[arg(long, conflicts_with_all = ["golden", "ops", "part", "random"])]
+    pub table: bool,
+}
+
+/// Measure how fast the ops are, as a line of JSON each
+///
+/// Each row is a workload on a shape, measured by rules that benchmarks of other libraries follow,
+/// too; the lines of all of them make a page by `cargo xtask results`. The exit status is 1 if a
+/// row fails.
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops:
+    /// single ops of every kind; large: what fills a GPU), or texts that occur in
+    /// "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas between; else all
+    /// groups but ops and large]
+    #[arg(value_name = "GROUP|TEXT")]
+    pub only: Vec<String>,
+    /// Threads of the device [default: one for each processor]
+    #[arg(long, env = "BENCH_THREADS", value_parser = value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Where it runs; see `elinvar-lab devices`
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Seconds of measuring for each row, after its warm-up
+    #[arg(long, env = "BENCH_SECS", default_value_t = 0.5, value_parser = positive, allow_negative_numbers = true)]
+    pub seconds: f64,
+    /// Also measure how much memory the steps of training take
+    #[arg(long)]
+    pub all: bool,
+    /// List the rows instead
+    #[arg(long)]
+    pub list: bool,
+    /// Print how many MiB this process holds at most that runs a few steps of a workload
+    #[arg(long, hide = true)]
+    pub memory_of: Option<String>,
+}
+
+/// The word for every elementary function.
+pub const ALL: &str = "all";
+
+fn functions() -> PossibleValuesParser {
+    PossibleValuesParser::new(std::iter::once(ALL).chain(ulp::functions().iter().map(|f| f.name)))
+}
+
+/// K/N, with K from 1 to N.
+fn part(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    numbers
+        .filter(|(k, n)| (1..=*n).contains(k))
+        .ok_or_else(|| "a part is K/N, with K from 1 to N".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_in_order() {
+        Cli::command().debug_assert();
+    }
+}

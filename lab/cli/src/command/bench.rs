@@ -1,0 +1,142 @@
+//! `elinvar-lab bench`
+
+use crate::args::Bench;
+use elinvar::{Device, Error, ErrorKind, Result};
+use elinvar_bench::{Figure, Group, OURS, Row, START, Term, VERSION, memory_of, rows, threads};
+use elinvar_cli_support::Verdict;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::env;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+
+/// Texts with commas between, for scripts that run the benchmarks of several libraries.
+const ONLY: &str = "BENCH_ONLY";
+
+/// Prints a line for each row that is wanted.
+pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
+    let device = elinvar_bench::device(&args.device, args.threads.map(|n| n as usize))?;
+    if let Some(workload) = &args.memory_of {
+        writeln!(out, "{}", memory_of(workload, &device)?)?;
+        return Ok(Verdict::Good);
+    }
+    let rows = wanted(&args.only)?;
+    if args.list {
+        for row in &rows {
+            writeln!(out, "{}", row.name())?;
+        }
+        return Ok(Verdict::Good);
+    }
+    let trained: Vec<&Row> = rows.iter().filter(|row| args.all && row.group == Group::Training).collect();
+    let mut progress = Progress::new(rows.len() + trained.len());
+    let mut verdict = Verdict::Good;
+    for row in &rows {
+        progress.next(&row.name());
+        for variant in row.variants(&device) {
+            match unharmed(|| row.measure(variant, &device, args.seconds)) {
+                Ok(line) => progress.print(out, &line)?,
+                // A device that cannot do a row has no line there.
+                Err(e) if e.kind() == ErrorKind::Unsupported => progress.say(&format!("left out: {e}")),
+                Err(e) => {
+                    progress.say(&format!("FAILED {} {}: {e}", variant.peer(), row.name()));
+                    verdict = Verdict::Bad;
+                }
+            }
+        }
+    }
+    if !trained.is_empty() {
+        let start = held(START, &device)?;
+        for row in trained {
+            let workload = format!("peak_memory_{}", row.workload);
+            progress.next(&workload);
+            let value = ((held(&row.workload, &device)? - start) * 10.0).round() / 10.0;
+            let threads = threads(&device);
+            let figure = Figure { peer: OURS, version: VERSION, workload, value, unit: "MiB", threads };
+            progress.print(out, &figure)?;
+        }
+    }
+    Ok(verdict)
+}
+
+/// The rows that the command line asks for, or the environment.
+fn wanted(only: &[String]) -> Result<Vec<Row>> {
+    let mut terms: Vec<Term> = if only.is_empty() {
+        let said = env::var(ONLY).unwrap_or_default();
+        said.split(',').filter(|text| !text.is_empty()).map(|text| Term::Text(text.into())).collect()
+    } else {
+        only.iter().map(|text| Term::of(text)).collect()
+    };
+    if terms.is_empty() {
+        terms.push(Term::Text(String::new()));
+    }
+    let mut rows = rows();
+    if let Some(term) = terms.iter().find(|term| !rows.iter().any(|row| term.takes(row))) {
+        return Err(Error::argument(format!(
+            "bench: no row has {term}; `elinvar-lab bench --list` lists them"
+        )));
+    }
+    rows.retain(|row| terms.iter().any(|term| term.takes(row)));
+    Ok(rows)
+}
+
+/// What `measure` gives. A panic in one row does not take the others with it; its hook has said
+/// why.
+fn unharmed<T>(measure: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(measure))
+        .unwrap_or_else(|_| Err(Error::argument("a mistake in the program")))
+}
+
+/// MiB that a process of its own holds at most that runs a few steps of this workload.
+fn held(workload: &str, device: &Device) -> Result<f64> {
+    let told = Command::new(env::current_exe()?)
+        .args(["bench", "--memory-of", workload, "--device", &device.to_string()])
+        .args(["--threads", &threads(device).to_string()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    let text = String::from_utf8_lossy(&told.stdout);
+    let value = text.trim().parse().ok().filter(|_| told.status.success());
+    value.ok_or_else(|| {
+        Error::io(format!("bench: the process that measures {workload} ended with {}", told.status))
+    })
+}
+
+/// Which row it is and how many are left, on standard error: a bar on a terminal, else a line for
+/// each row.
+struct Progress {
+    bar: ProgressBar,
+    row: usize,
+    rows: usize,
+}
+
+impl Progress {
+    fn new(rows: usize) -> Progress {
+        let bar = ProgressBar::new(rows as u64);
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}  {eta} left");
+        bar.set_style(style.expect("the template is a constant that parses"));
+        Progress { bar, row: 0, rows }
+    }
+    fn next(&mut self, name: &str) {
+        self.row += 1;
+        if self.bar.is_hidden() {
+            self.say(&format!("[{}/{}] {name}", self.row, self.rows));
+        }
+        self.bar.set_position(self.row as u64 - 1);
+        self.bar.set_message(name.to_string());
+        self.bar.tick();
+    }
+    fn say(&self, line: &str) {
+        // A closed standard error is no fault.
+        self.bar.suspend(|| _ = writeln!(std::io::stderr(), "{line}"));
+    }
+    fn print(&self, out: &mut dyn Write, line: &impl Serialize) -> Result<()> {
+        let line = serde_json::to_string(line).map_err(|e| Error::format(e.to_string()))?;
+        Ok(self.bar.suspend(|| writeln!(out, "{line}").and_then(|()| out.flush()))?)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,148 @@
+//! The program as its users meet it: exit status, standard output, standard error.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn lab(args: &[&str], dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_elinvar-lab"))
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program starts")
+}
+
+fn stdout(o: &Output) -> &str {
+    std::str::from_utf8(&o.stdout).expect("UTF-8")
+}
+
+fn stderr(o: &Output) -> &str {
+    std::str::from_utf8(&o.stderr).expect("UTF-8")
+}
+
+#[test]
+fn wrong_command_lines_are_told_with_status_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: [(&[&str], &str); 6] = [
+        (&[], "Usage: elinvar-lab <COMMAND>"),
+        (&["train"], "unrecognized subcommand 'train'"),
+        (&["conformance", "--part", "3/2"], "a part is K/N, with K from 1 to N"),
+        (&["ulp", "foo"], "invalid value 'foo'"),
+        (&["bench", "--threads", "0"], "0 is not in 1..=1024"),
+        (&["bench", "--seconds", "0"], "it must be a positive number"),
+    ];
+    for (args, sentence) in rows {
+        let o = lab(args, dir.path());
+        assert_eq!(o.status.code(), Some(2), "{args:?}: {}", stderr(&o));
+        assert!(stderr(&o).contains(sentence), "{args:?}: {}", stderr(&o));
+        assert!(o.stdout.is_empty(), "{args:?}: {}", stdout(&o));
+    }
+}
+
+/// What goes wrong is told in one line, with status 1, and before any work is done.
+#[test]
+fn what_fails_is_told_in_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    let rows: [(&[&str], &str); 5] = [
+        (&["conformance", "--device", "abacus"], "there is no device called \"abacus\""),
+        (&["conformance", "--golden", "empty"], "empty"),
+        (&["conformance", "--op", "no such op"], "no such op"),
+        (&["bench", "gemm", "no such row"], "bench: no row has \"no such row\" in its name"),
+        (&["bench", "--memory-of", "train_elephant"], "there are train_mlp, train_cnn, train_gpt"),
+    ];
+    for (args, sentence) in rows {
+        let o = lab(args, dir.path());
+        let text = stderr(&o);
+        assert_eq!(o.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.starts_with("elinvar-lab: ") && text.contains(sentence), "{args:?}: {text}");
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{args:?}: {text}");
+        assert!(o.stdout.is_empty(), "{args:?}: {}", stdout(&o));
+    }
+}
+
+#[test]
+fn help_version_and_completions_go_to_standard_output() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, text) in [
+        (&["--help"][..], "Commands:"),
+        (&["--version"], concat!("elinvar-lab ", env!("CARGO_PKG_VERSION"))),
+        (&["completions", "bash"], "conformance"),
+    ] {
+        let o = lab(args, dir.path());
+        assert!(o.status.success() && stdout(&o).contains(text) && o.stderr.is_empty(), "{args:?}: {o:?}");
+    }
+}
+
+#[test]
+fn random_calls_are_compared_with_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = ["conformance", "--device", "cpu", "--op", "abs", "--random", "3", "--seed", "7"];
+    let o = lab(&calls, dir.path());
+    assert!(o.status.success(), "{}", stdout(&o));
+    let said = stdout(&o);
+    let lines = said.lines().filter(|line| line.starts_with("3 of 3 random calls of "));
+    assert!(lines.count() >= 20, "every kind of work: {said}");
+}
+
+#[test]
+fn conformance_reports_its_cases() {
+    let dir = tempfile::tempdir().unwrap();
+    let o = lab(&["conformance", "--device", "reference", "--op", "abs"], dir.path());
+    assert!(o.status.success(), "{}{}", stdout(&o), stderr(&o));
+    let last = stdout(&o).lines().last().unwrap();
+    assert!(last.ends_with(" passed, 0 failed, 0 skipped") && !last.starts_with('0'), "{last}");
+}
+
+/// A row is a line of JSON on standard output; which row it is stands on standard error.
+#[test]
+fn bench_prints_a_line_for_each_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: [(&[&str], &[(&str, &str)]); 3] = [
+        (&["bench", "|tiny_add|", "--seconds", "0.01", "--device", "reference"], &[("ours", "tiny_add")]),
+        (
+            &["bench", "|tiny_add|", "--seconds", "0.01", "--threads", "1"],
+            &[("ours", "tiny_add"), ("ours-static", "tiny_add")],
+        ),
+        (
+            &["bench", "|create2|", "gemm_nn|64x", "--seconds", "0.01", "--device", "reference"],
+            &[("ours", "gemm_nn"), ("ours", "create2")],
+        ),
+    ];
+    for (args, want) in rows {
+        let o = lab(args, dir.path());
+        assert!(o.status.success(), "{args:?}: {}", stderr(&o));
+        let lines: Vec<serde_json::Value> =
+            stdout(&o).lines().map(|l| serde_json::from_str(l).expect(l)).collect();
+        let names: Vec<_> =
+            lines.iter().map(|l| (l["peer"].as_str().unwrap(), l["workload"].as_str().unwrap())).collect();
+        assert_eq!(names, want, "{args:?}");
+        for line in &lines {
+            let times = ["min_s", "median_s", "max_s"].map(|name| line[name].as_f64().unwrap());
+            assert!(times[0] > 0.0 && times.is_sorted(), "{line}");
+            assert!(line["samples"].as_u64().unwrap() >= 5 && line["threads"] == 1, "{line}");
+        }
+        assert!(stderr(&o).starts_with("[1/"), "{}", stderr(&o));
+    }
+    let o = lab(&["bench", "--list"], dir.path());
+    assert!(stdout(&o).lines().any(|l| l == "h. overhead|tiny_add|4|f32"), "{}", stdout(&o));
+}
+
+/// Scripts choose the rows of several libraries by the environment; the command line goes before
+/// it.
+#[test]
+fn bench_is_told_its_rows_by_the_environment() {
+    for (only, args, want) in [
+        ("|create2|,overhead|tiny_add|", &["bench", "--list"][..], 2),
+        ("attention", &["bench", "--list"], 4),
+        ("attention", &["bench", "--list", "inference"], 6),
+        ("", &["bench", "--list"], 103),
+    ] {
+        let o = Command::new(env!("CARGO_BIN_EXE_elinvar-lab"))
+            .args(args)
+            .env("BENCH_ONLY", only)
+            .output()
+            .unwrap();
+        assert_eq!(stdout(&o).lines().count(), want, "{only} {args:?}: {}", stderr(&o));
+    }
+}
