@@ -55,6 +55,18 @@ pub fn unlisted(tree: &Tree) -> Vec<String> {
     pages.filter(|path| !listed.iter().any(|l| l == path)).map(str::to_string).collect()
 }
 
+/// Crates that the architecture does not name.
+pub fn unnamed_crates(tree: &Tree) -> Vec<String> {
+    const PAGE: &str = "docs/architecture.md";
+    let Some(page) = tree.files.get(PAGE) else { return vec![format!("there is no {PAGE}")] };
+    let manifests = tree.ending("/Cargo.toml").filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"));
+    let crates = manifests
+        .filter(|path| matches!(path.split('/').collect::<Vec<_>>()[..], ["crates" | "lab" | "testing", _]));
+    let short = |path: &str| path.strip_prefix("crates/").unwrap_or(path).to_string();
+    let lost = crates.map(short).filter(|name| !spans(page).any(|span| span == name));
+    lost.map(|name| format!("{PAGE} does not name the crate {name}")).collect()
+}
+
 /// The targets of a text's links and pictures: what stands in `](...)`, outside of code spans.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -170,5 +182,18 @@ mod tests {
         let tree = small(&[("docs/SUMMARY.md", "- [a](a.md)\n"), ("docs/a.md", ""), ("docs/x/b.md", "")]);
         assert_eq!(unlisted(&tree), ["docs/x/b.md"]);
         assert_eq!(unlisted(&small(&[])).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_that_the_architecture_lacks_is_found() {
+        let tree = small(&[
+            ("docs/architecture.md", "| `core` | `lab/x`\n"),
+            ("crates/core/Cargo.toml", ""),
+            ("crates/new/Cargo.toml", ""),
+            ("lab/x/Cargo.toml", ""),
+            ("lab/y/Cargo.toml", ""),
+        ]);
+        let lacks = |name| format!("docs/architecture.md does not name the crate {name}");
+        assert_eq!(unnamed_crates(&tree), [lacks("new"), lacks("lab/y")]);
     }
 }

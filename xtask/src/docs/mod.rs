@@ -18,10 +18,11 @@ use tree::Tree;
 /// A check, and what it is called.
 type Check = (&'static str, fn(&Tree) -> Vec<String>);
 
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 7] = [
     ("links and anchors", links::dead),
     ("paths in code spans", links::lost_paths),
     ("pages that the summary lacks", links::unlisted),
+    ("crates that the architecture lacks", links::unnamed_crates),
     ("numbers in README", numbers::unheld),
     ("environment variables", environment::differences),
     ("lengths and widths", sizes::faults),

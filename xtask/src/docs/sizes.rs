@@ -10,7 +10,7 @@ const COLUMNS: usize = 100;
 /// Folders whose comments are measured.
 const FOLDERS: [&str; 3] = ["crates/", "lab/", "testing/"];
 /// Comment lines that are wider. It may only become less: a change that wraps comments lowers it.
-const TOO_WIDE: usize = 4027;
+const TOO_WIDE: usize = 3997;
 /// By how much there may be fewer before the limit has to be lowered, so that not every change has
 /// to touch it.
 const SLACK: usize = 50;
