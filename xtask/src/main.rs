@@ -1,8 +1,10 @@
 //! The project's own commands: `cargo xtask NAME`.
 
 mod arm;
+mod book;
 mod bundle;
 mod cuda;
+mod docs;
 mod footprint;
 mod program;
 mod python;
@@ -18,16 +20,20 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test       everything that must hold before a change goes in
+  docs       links, paths, numbers and variables of the documentation, and widths of comments; a part of `test`
+  book       docs/ as a book, by mdBook
   arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
   footprint  build time, crates, size and memory of programs, as JSON lines: [elinvar] [gpt2] [hello]
   bundle     a folder that measures this version on a machine with an NVIDIA GPU and without Rust
-  results    a page of measurements: --name NAME FILES...";
+  results    the pages of benchmarks/ anew; or one more: --name NAME --page PAGE FILES...";
 
 fn main() -> ExitCode {
     match env::args().skip(1).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
+        ["docs"] => docs::docs(),
+        ["book"] => book::book(),
         ["arm"] => arm::arm(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),

@@ -48,6 +48,7 @@ pub fn test() -> ExitCode {
     step("docs", &|| {
         cargo(&["doc", "--workspace", "--all-features", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
     });
+    step("documentation", &crate::docs::check);
     step("tests", &|| cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"], &[]));
     step("aarch64, check", &crate::arm::check);
     step("programs", &|| programs.ended());

@@ -8,7 +8,7 @@
 //! * Shapes and dtypes were checked by the caller ([`crate::array`] and the op); a backend may assert them.
 //!   What a backend itself can find out (memory, indices in a buffer, the device) comes back as an error.
 //! * f16 and bf16 are loaded exactly to f32, computed there, and rounded once at the store.
-//! * The result's bits are those of `reference`, see `NUMERICS.md`.
+//! * The result's bits are those of `reference`, see `docs/reference/numerics.md`.
 
 use crate::casting::Casting;
 use crate::fold::Folding;
@@ -216,7 +216,7 @@ pub struct Pool {
     pub axes: Vec<Windows>,
 }
 
-/// Attention's attributes. Definition: `NUMERICS.md`, "Attention".
+/// Attention's attributes. Definition: `docs/reference/numerics.md`, "Attention".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     /// Factor of the scores.
@@ -496,7 +496,7 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     /// o[b, h, l, v] and the row statistics lse[b, h, l] (f32, or f64 for f64) from q[b, h, l, d], k[b, j, s, d],
     /// v[b, j, s, v]; query head i uses key head i / (h / j). The mask, if any, has shape [b, h, l, s] and is
     /// bool (true: takes part) or of q's dtype (added to the scaled scores). A query that sees no key has o = 0 and
-    /// lse = -inf. Order: `NUMERICS.md`, "Attention".
+    /// lse = -inf. Order: `docs/reference/numerics.md`, "Attention".
     fn attention(
         d: &Self::Device,
         a: &Attention,

@@ -1,6 +1,8 @@
 //! A page of what the folder for machines with an NVIDIA GPU found out (`cargo xtask bundle`, `tools/bundle/run.sh`): is everything
 //! right there, and how fast is it beside PyTorch.
 
+use super::Score;
+use super::page::score;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -58,10 +60,10 @@ impl Run {
         self.date.split('T').next().unwrap_or(&self.date)
     }
 
-    /// The page. `raw`: the file beside it; `bounds`: what somebody found out about the rows.
-    pub fn page(&self, raw: &str, bounds: &str) -> String {
+    /// The page. `raw`: the file beside it; `log`: a paragraph that links to what bounds the rows, or nothing.
+    pub fn page(&self, raw: &str, log: &str) -> String {
         let mut page = format!(
-            "# {}\n\nDate: {}. All that was printed: [{raw}]({raw}), in {:.0} seconds.\n\n{}\n\n\
+            "# {}\n\nDate: {}. All that was printed: [{raw}]({raw}), in {:.0} seconds.\n\n{}\n\n{log}\
              ```sh\ncargo xtask bundle               # a folder, packed; it needs NVIDIA's driver, and no Rust\n\
              elinvar-cuda/run.sh DIRECTORY    # there\n\
              cargo xtask results --gpu DIRECTORY/FILE.json --page PAGE\n```\n\n\
@@ -73,13 +75,19 @@ impl Run {
             self.lines_of("gpu").first().map_or_else(String::new, |l| format!("`{l}`"))
         );
         page += &self.checks();
-        if !bounds.is_empty() {
-            _ = write!(page, "\n## What bounds the rows that are furthest behind\n\n{bounds}");
-        }
         for (title, ours, tuned, theirs) in TABLES {
-            page += &self.table(title, [ours, tuned, theirs]);
+            page += &self.table(title, [ours, tuned, theirs]).0;
         }
         page
+    }
+
+    /// How many rows of each table are ahead.
+    pub fn scores(&self) -> Vec<Score> {
+        let tables = TABLES.iter().map(|(title, ours, tuned, theirs)| {
+            let (_, ratios) = self.table(title, [ours, tuned, theirs]);
+            score(format!(": {title}"), &ratios)
+        });
+        tables.filter(|score| score.rows > 0).collect()
     }
 
     fn lines_of(&self, step: &str) -> Vec<&str> {
@@ -134,7 +142,8 @@ impl Run {
         rows
     }
 
-    fn table(&self, title: &str, steps: [&str; 3]) -> String {
+    /// A table, and its ratios.
+    fn table(&self, title: &str, steps: [&str; 3]) -> (String, Vec<f64>) {
         let [ours, tuned, theirs] = steps.map(|s| self.rows(s));
         let (mut lines, mut ratios) = (String::new(), Vec::new());
         let order = self.steps.get(steps[0]).map_or(&[][..], |s| &s.lines);
@@ -182,15 +191,14 @@ impl Run {
             seen.push(key);
         }
         if lines.is_empty() {
-            return String::new();
+            return (String::new(), ratios);
         }
-        let won = ratios.iter().filter(|r| **r >= 1.0).count();
-        let mean = (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp();
-        format!(
-            "\n## {title}\n\n{won} of {} rows are not slower than PyTorch's; the geometric mean of *PyTorch / ours* is {mean:.2}.\n\n\
-             | workload | shape | type | ours | rate | tuned | PyTorch | PyTorch / ours | others |\n|---|---|---|---|---|---|---|---|---|\n{lines}",
-            ratios.len()
-        )
+        let Score { rows, ahead, mean, .. } = score(String::new(), &ratios);
+        let text = format!(
+            "\n## {title}\n\n{ahead} of {rows} rows are not slower than PyTorch's; the geometric mean of *PyTorch / ours* is {mean:.2}.\n\n\
+             | workload | shape | type | ours | rate | tuned | PyTorch | PyTorch / ours | others |\n|---|---|---|---|---|---|---|---|---|\n{lines}"
+        );
+        (text, ratios)
     }
 }
 
@@ -218,7 +226,7 @@ mod tests {
  {"peer":"torch-eager","workload":"gemm_nn","shape":"8x8x8","dtype":"f32","median_s":1.5e-5},
  {"peer":"torch-eager-nhwc","workload":"gemm_nn","shape":"8x8x8","dtype":"f32","median_s":3e-5},
  {"peer":"torch-eager","workload":"copy","shape":"9","dtype":"f32","median_s":5e-6}],"errors":[]}}}"#;
-        let page = Run::parse(text).unwrap().page("x.json", "The bus.\n");
+        let page = Run::parse(text).unwrap().page("x.json", "The bus.\n\n");
         for line in [
             "# NVIDIA X",
             "Date: 2026-01-02. All that was printed: [x.json](x.json), in 9 seconds.",

@@ -1,5 +1,6 @@
 //! The page, in Markdown.
 
+use super::Score;
 use super::lines::{Figure, Lines, OURS, Row, is_ours};
 use super::target::target;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,12 +11,13 @@ const MEMORY: &str = "peak_memory_";
 
 /// What the page says of itself.
 pub struct Head {
+    pub title: String,
     pub machine: String,
     pub date: String,
     /// The file of raw lines beside the page.
     pub raw: String,
-    /// What bounds the rows that are furthest behind, as somebody found out: `results/bounds.md`.
-    pub bounds: String,
+    /// A paragraph that links to what bounds the rows, or nothing.
+    pub log: String,
 }
 
 /// A row with what there is to say of it.
@@ -41,21 +43,18 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The whole page.
+/// The whole page, and how many of its rows are ahead.
 ///
 /// # Errors
 /// A sentence if no line is ours.
-pub fn page(lines: &Lines, head: &Head) -> Result<String, String> {
+pub fn page(lines: &Lines, head: &Head) -> Result<(String, Vec<Score>), String> {
     let rows: Vec<Judged<'_>> = lines.rows.iter().filter_map(|row| Judged::new(lines, row)).collect();
     if rows.is_empty() {
-        return Err(format!("no line has the peer \"{OURS}\": `elinvar bench` prints such lines"));
+        return Err(format!("no line has the peer \"{OURS}\": `elinvar-lab bench` prints such lines"));
     }
     let mut page = intro(lines, head);
     let sections = sections(&rows);
     page += &counts(&sections);
-    if !head.bounds.is_empty() {
-        _ = write!(page, "\n## What bounds the rows that are furthest behind\n\n{}", head.bounds);
-    }
     for ((group, threads), rows) in &sections {
         let threads = if *threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
         _ = writeln!(page, "\n## {group}, {threads}\n");
@@ -74,28 +73,28 @@ pub fn page(lines: &Lines, head: &Head) -> Result<String, String> {
          names the CPU, as the others do.",
         &size,
     );
-    Ok(page)
+    let ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio).collect();
+    Ok((page, vec![score(String::new(), &ratios)]))
 }
 
-fn intro(lines: &Lines, Head { machine, date, raw, .. }: &Head) -> String {
+/// Of the ratios of a table.
+pub(super) fn score(title: String, ratios: &[f64]) -> Score {
+    let mean = (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp();
+    Score { title, rows: ratios.len(), ahead: ratios.iter().filter(|r| **r >= 1.0).count(), mean }
+}
+
+fn intro(lines: &Lines, Head { title, machine, date, raw, log }: &Head) -> String {
     let versions: Vec<String> = lines.versions.iter().map(|(peer, v)| format!("{peer} {v}")).collect();
     format!(
-        "# Results\n\n\
-         Machine: {machine}. Date: {date}. Raw lines: [{raw}]({raw}).\n\n\
-         Versions: {}.\n\n\
-         ```sh\n\
-         cargo run --release -- bench --all > ours.jsonl      # or: bench ops, and python3 tools/peers/torch_ops.py\n\
-         cargo xtask footprint >> ours.jsonl\n\
-         cargo xtask results --name NAME ours.jsonl PEERS...\n\
-         ```\n\n\
-         A time is the median of 5 to 60 samples after a warm-up, results allocated by the op. *limit* is the least time that \
-         the machine allows: the work's operations at its peak of fused multiply-adds, or its bytes at the bandwidth of \
-         the caches that hold them, both measured. *peer / ours* is how many times as fast as the best other library \
-         ours is, bold where it is not slower; *ours / limit* is how many times the least time it takes. \
-         Exact products of bf16 are summed in f32, which bounds them; who takes less than that adds pairs of products with \
-         roundings of its own, as our row *_fast* does: he is named, with his time and ratio, and compared with that row. So is \
-         onnxruntime in the rows *linear*, for it packs the weights before any time is taken, as our rows *linear_prepacked* do. \
-         Weights of up to 64 MiB are packed by ours unasked too, in the warm-up: once eight products have read them, or two of many rows.\n",
+        "# {title}\n\n\
+         Machine: {machine}. Date: {date}. Raw lines: [{raw}]({raw}). [How it is measured](../docs/performance/method.md).\n\n\
+         Versions: {}.\n\n{log}\
+         | column | meaning |\n|---|---|\n\
+         | ours | median of 5 to 60 samples after a warm-up; the op allocates its result |\n\
+         | limit | the least time that the machine allows: operations at its peak of fused multiply-adds, or bytes at the bandwidth of the caches that hold them, both measured |\n\
+         | best peer | the fastest other library that computes the same; one that sums pairs of bf16, or packs weights before any time is taken, is named behind it and compared with our row *_fast* or *_prepacked* |\n\
+         | peer / ours | above 1 ours is faster; bold from 1 on |\n\
+         | ours / limit | how many times the least time ours takes |\n",
         versions.join(", ")
     )
 }
@@ -246,19 +245,24 @@ mod tests {
         let mut lines = Lines::default();
         lines.read("sample", SAMPLE).unwrap();
         let head = Head {
+            title: "T".into(),
             machine: "M".into(),
             date: "2026-01-02".into(),
             raw: "m-2026-01-02.jsonl".into(),
-            bounds: "The bus.\n".into(),
+            log: "The bus.\n\n".into(),
         };
-        page(&lines, &head).unwrap()
+        let (page, scores) = page(&lines, &head).unwrap();
+        let [Score { title, rows: 2, ahead: 1, mean }] = &scores[..] else { panic!("one score") };
+        assert!(title.is_empty() && (mean - 0.736).abs() < 1e-3, "{mean}");
+        page
     }
 
     #[test]
     fn the_page_of_a_small_sample() {
         let page = sample();
         for line in [
-            "Machine: M. Date: 2026-01-02. Raw lines: [m-2026-01-02.jsonl](m-2026-01-02.jsonl).",
+            "# T",
+            "Machine: M. Date: 2026-01-02. Raw lines: [m-2026-01-02.jsonl](m-2026-01-02.jsonl). [How it is measured](../docs/performance/method.md).",
             "Versions: burn 1, candle 1, jax 3, ours 0.1, ours-static 0.1, torch 2.",
             "| a. GEMM | 2 | 1 | 1 | 0 | 0 | 1 | 0 | 1 of 1 | 1.08 | gemm_nn 1024x1024x1024: 1.08 |",
             "| a. GEMM | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 of 1 |  |  |",
@@ -289,8 +293,8 @@ mod tests {
     #[test]
     fn without_our_lines_there_is_no_page() {
         let none = String::new;
-        let head = Head { machine: none(), date: none(), raw: none(), bounds: none() };
-        assert!(page(&Lines::default(), &head).unwrap_err().contains("elinvar bench"));
+        let head = Head { title: none(), machine: none(), date: none(), raw: none(), log: none() };
+        assert!(page(&Lines::default(), &head).err().unwrap().contains("elinvar-lab bench"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Attention and its gradient: tiles of 64 queries against blocks of 64 keys.
 //!
-//! The definition (`NUMERICS.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
+//! The definition (`docs/reference/numerics.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
 //! stands in memory. Products of tiles are chains of fma in registers ([`tile_kernel`]); between them, every step of
 //! the definition is a vector loop over a row of 64 scores.
 

@@ -1,4 +1,4 @@
-//! Attention and its gradient, as `NUMERICS.md` ("Attention") defines them.
+//! Attention and its gradient, as `docs/reference/numerics.md` ("Attention") defines them.
 //!
 //! A workgroup takes a tile of rows (queries, or keys in the gradients by k and v) of one head. The products of rows with
 //! a block of 64 others are computed in registers, four by four an invocation; what a block gives is put into shared

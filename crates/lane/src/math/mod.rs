@@ -11,7 +11,7 @@
 //! (`parts.rs`) and becomes part of the correction.
 //!
 //! The bound is 1 ULP in both widths, but 2 for tanh in 32 bits; each function states the largest error that was measured, rounded
-//! up. In 32 bits that is over all 2^32 inputs, against f64 (`elinvar-lab ulp`; `NUMERICS.md` has its table); in 64 bits, and for
+//! up. In 32 bits that is over all 2^32 inputs, against f64 (`elinvar-lab ulp`; `docs/reference/numerics.md` has its table); in 64 bits, and for
 //! pow and atan2, over millions of samples against 192-bit arithmetic.
 //!
 //! Polynomials were made by Sollya's `fpminimax` (Brisebarre, Chevillard: "Efficient polynomial L-infinity

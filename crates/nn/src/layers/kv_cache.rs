@@ -5,7 +5,7 @@
 //!
 //! Decoding with a cache gives the bits of the whole sequence at once: every row of the layers around depends on itself
 //! alone, and attention visits the keys in the same blocks of 64 whether later ones exist or not; a key that a query may
-//! not see adds exactly 0 (see NUMERICS.md). Two exceptions: where a masked value is infinite or NaN, 0 times it is NaN
+//! not see adds exactly 0 (see docs/reference/numerics.md). Two exceptions: where a masked value is infinite or NaN, 0 times it is NaN
 //! in the whole run; and a result of zero may have the other sign.
 
 use elinvar_core::{Error, Result};
