@@ -74,7 +74,7 @@ impl Backend for Cpu {
     const NAME: &'static str = "cpu";
 
     fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
-        memory::brought(data).map(CpuBuffer::new)
+        memory::adopt(data).map(CpuBuffer::new)
     }
     fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
         copy::own(d, &host(&x)?)

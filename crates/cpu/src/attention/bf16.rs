@@ -13,8 +13,8 @@ use crate::CpuDevice;
 use crate::elementwise::convert::nearest_bf16;
 use crate::gemm::{After, Lines, Panels, are_multiplied, multiply_into, pair, turn, width};
 use crate::lazy::buffer::View;
-use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::memory::{PooledVec, filled};
+use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use crate::simd::vector::TermKind;
 use elinvar_core::order::CHUNK;
@@ -238,10 +238,14 @@ impl<C: Number> Pairs<C> {
 }
 
 /// Blocks of keys, turned: [heads, blocks, n / 2, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Scratch<C>> {
+pub(super) fn turned<C: Number>(
+    d: &CpuDevice,
+    x: &Heads<'_, C>,
+    chunk_prefixes: usize,
+) -> Result<PooledVec<C>> {
     let (all, n) = (x.rows, x.n);
     let (blocks, half) = (all.div_ceil(TILE), n.div_ceil(2));
-    let y = fresh_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, chunk_prefixes * blocks * half * TILE, half * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (half * TILE) / blocks, start / (half * TILE) % blocks);
         let count = TILE.min(all - block * TILE);
         let mut buffer = HostVec::new();
@@ -249,13 +253,13 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
         turn(d.isa(), &keys, 0, half as isize, half, count, room.zeroed(half * TILE, C::NOTHING), TILE);
         Ok(())
     })?;
-    Ok(Scratch::of(y))
+    Ok(PooledVec::of(y))
 }
 
 /// Rows as the terms of products: blocks of them, as rows of pairs.
 pub(super) struct Blocks<C: Number> {
     /// [heads, blocks, PAIRS, wide]; rows that do not exist, and what fills up the last panel, are zeros.
-    pairs: Scratch<C>,
+    pairs: PooledVec<C>,
     /// Blocks of a head.
     blocks: usize,
     wide: usize,
@@ -266,21 +270,26 @@ impl<C: Number> Blocks<C> {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(super) fn new(d: &CpuDevice, x: &Rows<'_, C>, [heads, all, wide]: [usize; 3]) -> Result<Self> {
+    pub(super) fn new(
+        d: &CpuDevice,
+        x: &Rows<'_, C>,
+        [chunk_prefixes, all, wide]: [usize; 3],
+    ) -> Result<Self> {
         let (blocks, own) = (all.div_ceil(TILE), wide);
         let wide = if d.isa().has_amx() { wide.next_multiple_of(width::<C>(d.isa())) } else { wide };
-        let pairs = fresh_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
-            let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
-            let count = TILE.min(all - block * TILE);
-            let (x, apart) = x.from(head * all + block * TILE);
-            let y = room.zeroed(PAIRS * wide, C::NOTHING);
-            for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
-                let row = |j: usize| if j < count { &x[j * apart..][..own] } else { &[] };
-                dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });
-            }
-            Ok(())
-        })?;
-        Ok(Blocks { pairs: Scratch::of(pairs), blocks, wide })
+        let pairs =
+            fill_pieces(d, chunk_prefixes * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
+                let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
+                let count = TILE.min(all - block * TILE);
+                let (x, apart) = x.from(head * all + block * TILE);
+                let y = room.zeroed(PAIRS * wide, C::NOTHING);
+                for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
+                    let row = |j: usize| if j < count { &x[j * apart..][..own] } else { &[] };
+                    dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });
+                }
+                Ok(())
+            })?;
+        Ok(Blocks { pairs: PooledVec::of(pairs), blocks, wide })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
     pub(super) fn block(&self, head: usize, first: usize) -> (&[C], usize) {

@@ -19,8 +19,8 @@ use crate::gemm::{Real, turn};
 use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::Stage;
-use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::memory::{PooledVec, filled};
+use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::simd::isa::Isa;
 use crate::simd::vector::TermKind;
 use bf16::Blocks;
@@ -143,25 +143,25 @@ enum Rows<'a, C: Number> {
     /// Where they lie.
     There(Heads<'a, C>),
     /// Copied, one after the other, each with zeros behind it; how far apart they are.
-    Copied(Scratch<C>, usize),
+    Copied(PooledVec<C>, usize),
 }
 
 impl<'a, C: Number> Rows<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, heads: Heads<'a, C>, count: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, chunk_prefixes: Heads<'a, C>, count: usize) -> Result<Self> {
         /// Rows so far apart, or a multiple, share so few sets of a first-level cache that a block of them pushes itself out.
         const CROWDED: usize = 1024;
-        let (rows, n) = (heads.rows, heads.n);
+        let (rows, n) = (chunk_prefixes.rows, chunk_prefixes.n);
         let wide = n.next_multiple_of(COLUMNS);
-        if wide == n && heads.lie {
-            let apart = heads.x.rows(0, rows, n).1;
+        if wide == n && chunk_prefixes.lie {
+            let apart = chunk_prefixes.x.rows(0, rows, n).1;
             if apart == n || !(apart * size_of::<C>()).is_multiple_of(CROWDED) {
-                return Ok(Rows::There(heads));
+                return Ok(Rows::There(chunk_prefixes));
             }
         }
-        let x = &heads.x;
-        let y = fresh_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
+        let x = &chunk_prefixes.x;
+        let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
             let (first, count) = (start / wide, room.left() / wide);
             let y = room.zeroed(count * wide, C::NOTHING);
             if wide == n {
@@ -172,12 +172,14 @@ impl<'a, C: Number> Rows<'a, C> {
             widen(x.block(d.isa(), first * n, count * n, count * n, &mut buffer), n, wide, y);
             Ok(())
         })?;
-        Ok(Rows::Copied(Scratch::of(y), wide))
+        Ok(Rows::Copied(PooledVec::of(y), wide))
     }
     /// The rows from one on, counted through all heads, and how far apart those of its head are.
     fn from(&self, row: usize) -> (&[C], usize) {
         match self {
-            Rows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
+            Rows::There(chunk_prefixes) => {
+                chunk_prefixes.x.rows(row * chunk_prefixes.n, chunk_prefixes.rows, chunk_prefixes.n)
+            }
             Rows::Copied(x, wide) => (&x[row * wide..], *wide),
         }
     }
@@ -193,12 +195,12 @@ enum Terms<'a, C: Number> {
 impl<'a, C: Number> Terms<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, kind: TermKind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, kind: TermKind, x: Heads<'a, C>, chunk_prefixes: usize) -> Result<Self> {
         let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMNS));
-        let numbers = Rows::new(d, x, heads)?;
+        let numbers = Rows::new(d, x, chunk_prefixes)?;
         Ok(match kind {
             TermKind::Elements => Terms::Numbers(numbers, rows),
-            TermKind::Bf16Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
+            TermKind::Bf16Pairs => Terms::Pairs(Blocks::new(d, &numbers, [chunk_prefixes, rows, wide])?),
         })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
@@ -211,10 +213,10 @@ impl<'a, C: Number> Terms<'a, C> {
 }
 
 /// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Scratch<C>> {
+fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, chunk_prefixes: usize) -> Result<PooledVec<C>> {
     let (rows, n) = (x.rows, x.n);
     let blocks = rows.div_ceil(TILE);
-    let y = fresh_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, chunk_prefixes * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
         let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
         let mut buffer = HostVec::new();
@@ -222,5 +224,5 @@ fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Sc
         turn(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
         Ok(())
     })?;
-    Ok(Scratch::of(y))
+    Ok(PooledVec::of(y))
 }

@@ -12,8 +12,8 @@ use crate::gemm::contract::numbers;
 use crate::gemm::{Numbers, Real, are_multiplied, pair};
 use crate::layout::copy::elements;
 use crate::lazy::buffer::View;
-use crate::runtime::memory::Scratch;
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::memory::PooledVec;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::simd::isa::{IsaTargets, Kernel, dispatch};
 use elinvar_core::host::filled;
 use elinvar_core::{DType, HostVec, Precision, Result, bf16};
@@ -71,7 +71,7 @@ fn paired<T: Real, S: Copy + Sync>(
     let half = planes.div_ceil(2);
     let zeros = if planes.is_multiple_of(2) { Vec::new() } else { filled(size, zero)? };
     let len = x.len() / (planes * size).max(1) * half * size;
-    fresh_pieces(d, len, size * (TOGETHER / size.max(1)).max(1), 0.3, &|start, room| {
+    fill_pieces(d, len, size * (TOGETHER / size.max(1)).max(1), 0.3, &|start, room| {
         let first = start / size;
         for plane in first..first + room.left() / size {
             let at = (plane / half * planes + plane % half * 2) * size;
@@ -93,19 +93,24 @@ pub(super) fn of_view<T: Real>(
     v: &View<'_>,
     planes: usize,
     size: usize,
-) -> Result<Scratch<T>> {
+) -> Result<PooledVec<T>> {
     let Numbers::BF16(data) = numbers::<T>(v.buffer)? else {
         unreachable!("`kind` saw that they are bf16");
     };
     let bits = |x: bf16| i64::from(x.to_bits());
     let pair = |a, b| T::from_bits(LaneInt::lit(bits(a) | bits(b) << 16));
-    paired(d, &elements(d, data, v.layout)?, (planes, size), bf16::ZERO, pair).map(Scratch::of)
+    paired(d, &elements(d, data, v.layout)?, (planes, size), bf16::ZERO, pair).map(PooledVec::of)
 }
 
 /// Numbers that are bf16, in the upper halves of f32, as batches of planes of pairs.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn of_numbers<T: Real>(d: &CpuDevice, x: &[T], planes: usize, size: usize) -> Result<Scratch<T>> {
-    paired(d, x, (planes, size), T::ZERO, pair::<T>).map(Scratch::of)
+pub(super) fn of_numbers<T: Real>(
+    d: &CpuDevice,
+    x: &[T],
+    planes: usize,
+    size: usize,
+) -> Result<PooledVec<T>> {
+    paired(d, x, (planes, size), T::ZERO, pair::<T>).map(PooledVec::of)
 }

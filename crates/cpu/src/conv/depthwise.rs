@@ -4,7 +4,7 @@ use super::im2col::Patches;
 use crate::CpuDevice;
 use crate::conv::kernels::depthwise3x3::{Planes, TAPS, Windows};
 use crate::gemm::{Finish, Real};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 
 /// Elements of a piece of work: 256 KiB of f32.
@@ -48,11 +48,11 @@ pub(super) fn depthwise<T: Real>(
     let planes = Planes::new(d.isa(), windows);
     let (weights, _) = w.as_chunks();
     let results = (PIECE / n).clamp(1, (batch * o / (4 * d.threads())).max(1));
-    fresh_pieces(d, batch * o * n, results * n, 0.5, &|start, room| {
+    fill_pieces(d, batch * o * n, results * n, 0.5, &|start, room| {
         let first = start / n;
         for y in first..first + room.left() / n {
             let (b, i) = (y / o, y % o);
-            room.made(
+            room.write_then(
                 |room| planes.fill(patches.data, b * area, &weights[b % groups * o + i], room),
                 |y| {
                     if !finish.nothing() {

@@ -6,7 +6,7 @@ use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::direct::{FEW, UNIT, Unit, Windows, windows};
 use crate::gemm::{Finish, Real};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
@@ -55,7 +55,7 @@ pub(super) fn few<T: Real>(
     let planes = ((1 << 16) / (o * n)).clamp(1, (batch / (4 * d.threads())).max(1));
     // Nanoseconds for an element: a tenth of one for a term, less where what is loaded serves several results.
     let ns = terms as f64 * if o < FEW { 0.1 } else { 0.02 } + 0.3;
-    fresh_pieces(d, batch * o * n, planes * o * n, ns, &|start, room| {
+    fill_pieces(d, batch * o * n, planes * o * n, ns, &|start, room| {
         let largest = bands.iter().map(|b| b.padded.size()).max().unwrap_or(0);
         // A unit may reach over the end of the last row.
         scratch(patches.channels * largest + UNIT, |x| {

@@ -7,8 +7,8 @@ use super::{Kernels, Window, matrices};
 use crate::CpuDevice;
 use crate::gemm::epilogue::Nothing;
 use crate::gemm::{Job, Matrix, Numbers, Real, Share, TermKind, product, turn};
-use crate::runtime::memory::Scratch;
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::memory::PooledVec;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 
 /// Do windows have nothing in common, begin with the plane, and leave no element behind them that another window would begin with?
@@ -57,8 +57,8 @@ pub(super) fn input_grad<T: Real>(
         share: Share::Left,
         kind: TermKind::Elements,
     };
-    let parts = Scratch::of(product(d, &job)?);
-    fresh_pieces(d, batch * channels * size, size, 1.0, &|start, room| {
+    let parts = PooledVec::of(product(d, &job)?);
+    fill_pieces(d, batch * channels * size, size, 1.0, &|start, room| {
         let mut plane = start / size;
         while room.left() > 0 {
             let part = &parts[plane * area * windows..][..area * windows];

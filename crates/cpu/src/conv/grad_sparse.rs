@@ -11,7 +11,7 @@ use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::grad_sparse::{Found, Line, THREE, gather, scatter};
 use crate::gemm::{Real, are_finite, has_negative_zero, turn};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
 use crate::simd::isa::{Isa, Kernel, dispatch};
 use crate::simd::vector::lanes;
@@ -143,7 +143,7 @@ pub(super) fn weight_grad<T: Real>(
     // Each task turns all planes.
     let some = o.div_ceil(d.threads());
     let ns = (images * s.positions()) as f64 * 0.03;
-    let dw = fresh_pieces(d, o * each, some * each, ns, &|start, room| {
+    let dw = fill_pieces(d, o * each, some * each, ns, &|start, room| {
         let outs = start / each..(start + room.left()) / each;
         let wide = s.taps * n;
         let sums = outs.len() * blocks * wide;
@@ -235,7 +235,7 @@ pub(super) fn input_grad<T: Real>(
         // An image, or some channels of one, if there are few.
         let together = if images < 4 * d.threads() && channels.is_multiple_of(n) { n } else { channels };
         let ns = (o * s.taps) as f64 * 0.015;
-        fresh_pieces(d, images * channels * area, together * area, ns, &|start, room| {
+        fill_pieces(d, images * channels * area, together * area, ns, &|start, room| {
             scratch(2 * size * n, |all| {
                 let (chain, total) = all.split_at_mut(size * n);
                 let mut found = Found::new();

@@ -10,7 +10,7 @@ use crate::CpuDevice;
 use crate::conv::kernels::direct::{Groups, UNIT, groups as chains};
 use crate::gemm::{Real, turn};
 use crate::runtime::memory::filled;
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::parallel::try_for_each_piece;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Error, HostVec, Result};
@@ -50,7 +50,7 @@ pub(super) fn weight_grad<T: Real>(
     let size = padded.size();
     // Nanoseconds for a weight: a sixteenth of one for a term, and for each plane the turning.
     let ns = (images * n) as f64 * 0.06;
-    try_pieces(d, &mut dw, UNIT * each, ns, &|at, dw| {
+    try_for_each_piece(d, &mut dw, UNIT * each, ns, &|at, dw| {
         let (group, some) = (at / each, dw.len() / each);
         scratch((channels * size + g2) * UNIT + 2 * each * UNIT, |all| {
             all.fill(T::ZERO);

@@ -27,9 +27,9 @@ use crate::gemm::{
 };
 use crate::layout::copy::{Elements, elements, own};
 use crate::lazy::buffer::View;
-use crate::runtime::memory::{Held, Scratch, filled};
-use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::parallel::pieces;
+use crate::runtime::memory::{PooledData, PooledVec, filled};
+use crate::runtime::output::parallel_fill::fill_pieces;
+use crate::runtime::parallel::for_each_piece;
 use crate::simd::isa::Isa;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
@@ -291,7 +291,7 @@ pub(crate) fn input_grad<T: Real>(
         let w = if all && together.is_some() {
             Weights::Crossed(&wv)
         } else {
-            let numbers = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
+            let numbers = PooledVec::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
             turned = match kind {
                 TermKind::Elements => numbers,
                 TermKind::Bf16Pairs => bf16::of_numbers(d, &numbers, o, which.len())?,
@@ -303,11 +303,11 @@ pub(crate) fn input_grad<T: Real>(
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());
         }
-        parts.push((residue, across, Scratch::of(dx)));
+        parts.push((residue, across, PooledVec::of(dx)));
     }
     let size: usize = window.plane.iter().product();
     let mut dx = filled(images * c.groups * channels * size, T::ZERO)?;
-    pieces(d, &mut dx, size, 1.0, &|at, plane| {
+    for_each_piece(d, &mut dx, size, 1.0, &|at, plane| {
         for (residue, across, part) in &parts {
             let n: usize = across.iter().product();
             let part = &part[at / size * n..(at / size + 1) * n];
@@ -336,7 +336,7 @@ fn crossed<T: Real>(
     /// Channels of a piece of work: what is read of them lies together.
     const TOGETHER: usize = 16;
     let row = o * which.len();
-    fresh_pieces(d, groups * channels * row, TOGETHER * row, 0.5, &|start, room| {
+    fill_pieces(d, groups * channels * row, TOGETHER * row, 0.5, &|start, room| {
         let mut line = start / row;
         while room.left() > 0 {
             let (group, first) = (line / channels, line % channels);
@@ -410,9 +410,9 @@ pub(crate) fn weight_grad<T: Real>(
     let left = Turned { patches, groups: c.groups };
     let right = Planes { data: &gv, groups: c.groups, o, positions };
     let job = Job { batch, m, k, n: o, left: &left, right: &right, finish: &Nothing, share, kind };
-    let turned = Scratch::of(product_of_pairs(d, &job)?);
+    let turned = PooledVec::of(product_of_pairs(d, &job)?);
     let some = (o / (4 * d.threads())).max(LEAST);
-    let dw = fresh_pieces(d, turned.len(), some * m, 0.5, &|start, room| {
+    let dw = fill_pieces(d, turned.len(), some * m, 0.5, &|start, room| {
         let mut row = start / m;
         while room.left() > 0 {
             let (group, first) = (row / o, row % o);
@@ -467,10 +467,14 @@ impl<T: Real> Right<T> for Planes<'_, T> {
 }
 
 /// A view as another shape; its elements are copied if strides cannot say that.
-fn flattened<'a>(d: &CpuDevice, v: &View<'a>, shape: &Shape) -> Result<(Loaded<&'a HostData, Held>, Layout)> {
+fn flattened<'a>(
+    d: &CpuDevice,
+    v: &View<'a>,
+    shape: &Shape,
+) -> Result<(Loaded<&'a HostData, PooledData>, Layout)> {
     Ok(match v.layout.reshape(shape) {
         Some(l) => (Loaded::There(v.buffer), l),
-        None => (Loaded::Copied(Held::new(own(d, v)?)), Layout::contiguous(shape.clone())),
+        None => (Loaded::Copied(PooledData::new(own(d, v)?)), Layout::contiguous(shape.clone())),
     })
 }
 
@@ -491,9 +495,9 @@ impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for Loaded<A, 
 }
 
 /// The elements of a view, row-major, in the type in which is computed.
-fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], Scratch<T>>> {
+fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], PooledVec<T>>> {
     let l = &v.layout;
-    let copied = |v: HostVec<T>| Loaded::Copied(Scratch::of(v));
+    let copied = |v: HostVec<T>| Loaded::Copied(PooledVec::of(v));
     Ok(match numbers::<T>(v.buffer)? {
         Numbers::Own(data) => match elements(d, data, l)? {
             Elements::There(data) => Loaded::There(data),
@@ -511,7 +515,7 @@ fn planes<'a, T: Real>(
     kind: TermKind,
     planes: usize,
     size: usize,
-) -> Result<Loaded<&'a [T], Scratch<T>>> {
+) -> Result<Loaded<&'a [T], PooledVec<T>>> {
     match kind {
         TermKind::Elements => load(d, v),
         TermKind::Bf16Pairs => bf16::of_view(d, v, planes, size).map(Loaded::Copied),
@@ -522,7 +526,7 @@ fn planes<'a, T: Real>(
 fn widened<T: Real>(d: &CpuDevice, halves: Numbers<'_, T>, l: &Layout) -> Result<HostVec<T>> {
     const LINE: usize = elinvar_core::order::CHUNK;
     let mut all = filled(l.shape().numel(), T::ZERO)?;
-    pieces(d, &mut all, 16 * LINE, 0.2, &|at, piece| {
+    for_each_piece(d, &mut all, 16 * LINE, 0.2, &|at, piece| {
         for (i, line) in piece.chunks_mut(LINE).enumerate() {
             let n = line.len();
             copy(d.isa(), &halves, (at + i * LINE) as isize, (0, 1), 1, n, line, n);

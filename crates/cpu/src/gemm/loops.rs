@@ -14,7 +14,7 @@ use super::operand::{Left, Right, Windows};
 use super::{Real, epilogue, small_m};
 use crate::CpuDevice;
 use crate::conv::kernels::a_taps::THREE;
-use crate::runtime::parallel::{try_in_turn, try_pieces};
+use crate::runtime::parallel::{try_drain_tasks, try_for_each_piece};
 use crate::runtime::scratch::scratch;
 use crate::simd::LINE;
 use crate::simd::isa::Isa;
@@ -163,8 +163,8 @@ pub(crate) fn each<X: Send>(
     if let [one] = all {
         return f(one);
     }
-    // `try_pieces` asks for the time of one.
-    try_pieces(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
+    // `try_for_each_piece` asks for the time of one.
+    try_for_each_piece(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
 }
 
 /// The size of pieces, a multiple of `unit`, at most about `most`, that come out even for so many threads.
@@ -379,7 +379,7 @@ impl<T: Real> Job<'_, T> {
             return each(d, self.ns(), tiles, one);
         }
         // In turn: the columns behind a tile's are fetched, so they should come next.
-        try_in_turn(d, tiles, self.ns(), &|next| {
+        try_drain_tasks(d, tiles, self.ns(), &|next| {
             while let Some(tile) = next() {
                 one(tile)?;
             }

@@ -5,7 +5,7 @@
 
 use super::{After, Matrix, Panels, Real, Right, TermKind, are_finite, each, width};
 use crate::CpuDevice;
-use crate::runtime::memory::{self, Held, filled};
+use crate::runtime::memory::{self, PooledData, filled};
 use crate::simd::LINE;
 use crate::simd::isa::Isa;
 use elinvar_core::order::CHUNK;
@@ -43,7 +43,7 @@ impl Place {
 
 /// A packed copy of a matrix of f32 or f64.
 pub(crate) struct Prepacked {
-    data: Held,
+    data: PooledData,
     /// Where the panels begin in it.
     start: usize,
     /// Columns of its panels: those of the registers for which it was packed.
@@ -215,7 +215,14 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: Place) -> Result<Prepack
         Ok(())
     })?;
     let is_finite = is_finite.into_inner();
-    Ok(Prepacked { data: Held::new(T::wrap(packed)), start, width: w, place, is_finite, _allowed: None })
+    Ok(Prepacked {
+        data: PooledData::new(T::wrap(packed)),
+        start,
+        width: w,
+        place,
+        is_finite,
+        _allowed: None,
+    })
 }
 
 /// The panels of a prepacked matrix.

@@ -4,7 +4,7 @@ use super::operand::Numbers;
 use super::{Finish, Matrix, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, Windows};
-use crate::runtime::scratch::Shelf;
+use crate::runtime::scratch::ScratchPool;
 use crate::simd::dispatch::SimdFloat;
 use crate::simd::vector::SimdElement;
 use elinvar_core::{HostData, HostVec, Precision, Result};
@@ -14,7 +14,7 @@ pub(crate) trait Real: SimdElement + SimdFloat {
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
     /// Memory of this thread for use in between.
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<Self>>;
+    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<Self>>;
     /// A batch of products, sizes b, m, k, n, exact or fast: the generic function, compiled here once for each type. What calls it is
     /// generic over an epilogue and compiled in every crate that uses one, and would take all kernels along.
     ///
@@ -58,8 +58,8 @@ impl Real for f32 {
             }
         }
     }
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<f32>> {
-        thread_local! { static SHELF: Shelf<f32> = const { Shelf::new(Vec::new()) } }
+    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<f32>> {
+        thread_local! { static SHELF: ScratchPool<f32> = const { ScratchPool::new(Vec::new()) } }
         &SHELF
     }
     fn products(
@@ -95,8 +95,8 @@ impl Real for f64 {
             | HostData::Bool(_) => None,
         }
     }
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<f64>> {
-        thread_local! { static SHELF: Shelf<f64> = const { Shelf::new(Vec::new()) } }
+    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<f64>> {
+        thread_local! { static SHELF: ScratchPool<f64> = const { ScratchPool::new(Vec::new()) } }
         &SHELF
     }
     fn products(

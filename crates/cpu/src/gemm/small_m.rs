@@ -9,7 +9,7 @@ use super::kernels::{
 };
 use super::{Columns, Cut, FINE, Job, Numbers, Real, Share, TermKind, chunks, even, fair};
 use crate::CpuDevice;
-use crate::runtime::parallel::try_in_turn;
+use crate::runtime::parallel::try_drain_tasks;
 use crate::runtime::scratch::scratch;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
@@ -91,7 +91,7 @@ impl<T: Real> Job<'_, T> {
         let padded = tiles[0].rows.len().next_multiple_of(w);
         // If there are more terms, the sums of all columns wait for them.
         let waiting = if deep < self.k { tiles[0].cols.len() } else { GROUP };
-        try_in_turn(d, tiles, self.ns(), &|next| {
+        try_drain_tasks(d, tiles, self.ns(), &|next| {
             scratch(deep * padded, |x| {
                 scratch(waiting * padded, |sums| {
                     let mut packed = None;

@@ -10,7 +10,7 @@ use super::operand::Columns;
 use super::{Finish, Matrix, Nothing, PER_NS, Real, WORTH, contract, each, height, width};
 use crate::CpuDevice;
 use crate::runtime::memory::filled;
-use crate::runtime::parallel::pieces;
+use crate::runtime::parallel::for_each_piece;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
 use std::mem::discriminant;
@@ -102,7 +102,7 @@ fn of_chunks<T: Real>(
     // Results whose chunks are equally far apart.
     let group = if by_chunk { y.len() } else { results };
     for (i, y) in y.chunks_exact_mut(group).enumerate() {
-        pieces(d, y, PIECE, whole as f64 * ADD, &|at, y| {
+        for_each_piece(d, y, PIECE, whole as f64 * ADD, &|at, y| {
             let sums = &sums[i * whole * group..][..whole * group];
             y.copy_from_slice(&sums[at..][..y.len()]);
             let others = sums.chunks_exact(group).skip(1);
@@ -123,7 +123,7 @@ fn finished<T: Real>(d: &CpuDevice, [_, m, _, n]: [usize; 4], y: &mut [T], finis
     // Of one matrix after the other.
     let rows = (PIECE / n).max(1);
     for (b, y) in y.chunks_exact_mut(m * n).enumerate() {
-        pieces(d, y, rows * n, 1.0, &|at, y| match n {
+        for_each_piece(d, y, rows * n, 1.0, &|at, y| match n {
             ..=NARROW => finish.rows(d.isa(), b, at / n, n, y),
             _ => (y.chunks_exact_mut(n).enumerate())
                 .for_each(|(i, y)| finish.finish(d.isa(), b, at / n + i, 0, y)),

@@ -3,8 +3,8 @@
 
 use super::{Finish, Matrix, Numbers, PER_NS, Real};
 use crate::CpuDevice;
-use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::output::uninit::Room;
+use crate::runtime::output::parallel_fill::fill_pieces;
+use crate::runtime::output::uninit::UninitSlice;
 use crate::simd::isa::{IsaTargets, Kernel, dispatch};
 use elinvar_core::{HostVec, Result};
 
@@ -35,7 +35,7 @@ pub(super) fn products<T: Real>(
         return Ok(None);
     }
     let ns = k as f64 * ALONE / PER_NS;
-    let y = fresh_pieces(d, b * results, TASK * results, ns, &|start, room: &mut Room<'_, T>| {
+    let y = fill_pieces(d, b * results, TASK * results, ns, &|start, room: &mut UninitSlice<'_, T>| {
         let first = start / results;
         let y = room.zeroed(room.left(), T::ZERO);
         dispatch(d.isa(), Tiny { x, w, left, right, first, sizes: [m, k, n], y });

@@ -5,8 +5,8 @@ use super::strided_iter::{Walk, gather};
 use crate::CpuDevice;
 use crate::elementwise::operand::misuse;
 use crate::lazy::buffer::View;
-use crate::runtime::output::parallel_fill::fresh;
-use crate::runtime::output::uninit::Room;
+use crate::runtime::output::parallel_fill::parallel_fill;
+use crate::runtime::output::uninit::UninitSlice;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_reference::Cell;
 use std::borrow::Cow;
@@ -89,7 +89,7 @@ impl Framed {
     fn all<T: Element + Cell>(&self, d: &CpuDevice, value: Scalar, v: &[T]) -> Result<HostData> {
         let Framed { slab, first, some, each, .. } = *self;
         let value = T::nearest(value);
-        let y = fresh(d, self.count * slab, slab, &|start, room: &mut Room<'_, T>| {
+        let y = parallel_fill(d, self.count * slab, slab, &|start, room: &mut UninitSlice<'_, T>| {
             let end = start + room.left();
             let before = |slabs: usize| slabs.saturating_sub(first).min(some) * each;
             let (number, past) = (before(start / slab), before(end / slab));
@@ -168,7 +168,7 @@ impl<'a> Slabs<'a> {
         let columns = self.columns;
         // Of wide rows each is shared: two matrices one below the other are one row, which one thread took three times as long to copy.
         let unit = if !narrow && columns >= WIDE { 1 } else { columns };
-        let y = fresh(d, self.rows * columns, unit, &|start, room| {
+        let y = parallel_fill(d, self.rows * columns, unit, &|start, room| {
             let (mut row, mut column) = (start / columns, start % columns);
             while room.left() > 0 {
                 if narrow {

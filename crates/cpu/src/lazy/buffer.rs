@@ -4,7 +4,7 @@ use super::fusion::Plan;
 use super::gather::Picked;
 use crate::CpuDevice;
 use crate::gemm::{Place, Prepacked, Uses};
-use crate::runtime::memory::{self, Held};
+use crate::runtime::memory::{self, PooledData};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ pub struct CpuBuffer(Kind);
 
 enum Kind {
     /// A few numbers, which are always there.
-    Small(Held),
+    Small(PooledData),
     /// Many, which may be put off, and which what is put off refers to.
     Large(Arc<Node>),
 }
@@ -26,7 +26,7 @@ impl CpuBuffer {
     #[inline]
     pub(crate) fn new(data: HostData) -> CpuBuffer {
         CpuBuffer(if data.len() < LARGE {
-            Kind::Small(Held::new(data))
+            Kind::Small(PooledData::new(data))
         } else {
             Kind::Large(Arc::new(Node::ready(data)))
         })
@@ -35,7 +35,7 @@ impl CpuBuffer {
     /// by word and then moved in larger pieces waits for its stores.
     #[inline(always)]
     pub(crate) fn of_few<T: Element>(v: HostVec<T>) -> CpuBuffer {
-        if v.len() < LARGE { CpuBuffer(Kind::Small(Held::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
+        if v.len() < LARGE { CpuBuffer(Kind::Small(PooledData::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
     }
     /// Numbers that are computed when somebody reads them.
     pub(crate) fn put_off(plan: Plan) -> CpuBuffer {
@@ -161,7 +161,7 @@ pub(crate) struct Node {
 
 enum Numbers {
     /// There from the first.
-    Ready(Held),
+    Ready(PooledData),
     /// Put off, at least at first.
     Later(Box<Later>),
 }
@@ -170,7 +170,7 @@ enum Numbers {
 struct Later {
     /// How many.
     len: usize,
-    data: OnceLock<Held>,
+    data: OnceLock<PooledData>,
     /// How they are computed; None when they are there.
     work: Mutex<Option<Work>>,
 }
@@ -184,7 +184,7 @@ impl Later {
     /// Here are the numbers. If somebody else was faster, his are the same.
     fn set(&self, data: HostData) {
         // The memory of the numbers that are there already goes back to the cache.
-        drop(self.data.set(Held::new(data)));
+        drop(self.data.set(PooledData::new(data)));
         let done = lock(&self.work).take();
         // Outside of the lock: this may be the last that holds other nodes.
         drop(done);
@@ -210,7 +210,7 @@ impl Node {
         Node { numbers, prepacked: OnceLock::new(), uses: Uses::default() }
     }
     fn ready(data: HostData) -> Node {
-        Node::of(Numbers::Ready(Held::new(data)))
+        Node::of(Numbers::Ready(PooledData::new(data)))
     }
     fn put_off(plan: Plan) -> Node {
         Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
@@ -250,7 +250,7 @@ impl Node {
     pub(crate) fn get(&self) -> Option<&HostData> {
         match &self.numbers {
             Numbers::Ready(held) => Some(held.data()),
-            Numbers::Later(later) => later.data.get().map(Held::data),
+            Numbers::Later(later) => later.data.get().map(PooledData::data),
         }
     }
     /// Here are the numbers that were put off.

@@ -8,7 +8,7 @@
 //! How it can be wrong: by reading beside the plane. Each line of a register's windows is a slice whose length is checked.
 #![allow(unsafe_code, reason = "vector loads and shuffles, in slices whose lengths are looked at")]
 
-use crate::runtime::output::uninit::Room;
+use crate::runtime::output::uninit::UninitSlice;
 use crate::simd::isa::{Isa, Kernel, Level, dispatch};
 use crate::simd::vector::Vector;
 #[cfg(target_arch = "aarch64")]
@@ -70,7 +70,12 @@ impl Kernel for Calm<'_> {
 ///
 /// # Panics
 /// If a window leaves the plane, or the room is too small.
-pub(crate) fn largest<Y: Outcome>(isa: Isa, windows: &Windows, x: &[f32], room: &mut Room<'_, Y>) -> bool {
+pub(crate) fn largest<Y: Outcome>(
+    isa: Isa,
+    windows: &Windows,
+    x: &[f32],
+    room: &mut UninitSlice<'_, Y>,
+) -> bool {
     let n = windows.lines.len() * windows.columns.len();
     let y = &mut room.unwritten()[..n];
     match isa.level() {

@@ -13,7 +13,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
-use crate::runtime::output::uninit::Room;
+use crate::runtime::output::uninit::UninitSlice;
 use crate::simd::LINE;
 use crate::simd::isa::Isa;
 use crate::simd::quad::GatherVector;
@@ -113,7 +113,7 @@ impl<T: SimdElement> Planes<T> {
     ///
     /// # Panics
     /// If the plane is not in `x`, or the room is too small.
-    pub(crate) fn fill(&self, x: &[T], at: usize, w: &[T; TAPS * TAPS], room: &mut Room<'_, T>) {
+    pub(crate) fn fill(&self, x: &[T], at: usize, w: &[T; TAPS * TAPS], room: &mut UninitSlice<'_, T>) {
         let [rows, columns] = self.windows.plane;
         let n = self.windows.out.iter().product();
         let plane = &x[at..at + rows * columns];

@@ -7,7 +7,7 @@
 //! How it can be wrong: at the end, where there is no whole window. What is left goes through a small window that is filled up
 //! with zeros, and what comes of those is thrown away.
 
-use crate::runtime::output::uninit::Room;
+use crate::runtime::output::uninit::UninitSlice;
 use crate::simd::LINE;
 use crate::simd::dispatch::{
     LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, run_lanes,
@@ -295,7 +295,7 @@ impl<M: IntMap<N>, T: Element + Int, const N: usize> Lanes<T, PlainElement<T>, N
 struct Windows<'a, 'r, T, F, const N: usize> {
     f: F,
     x: &'a [Piece<'a, T>; N],
-    room: &'a mut Room<'r, T>,
+    room: &'a mut UninitSlice<'r, T>,
     ends: Ends,
 }
 
@@ -305,7 +305,7 @@ pub(crate) fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[Piece<'_, T>; N],
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) {
     run_lanes(isa, Windows { f: Floats(m), x, room, ends: Ends::of::<T>(isa) });
 }
@@ -316,7 +316,7 @@ pub(crate) fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[Piece<'_, T>; N],
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) {
     dispatch_formula::<T, _>(isa, Windows { f: Ints(m), x, room, ends: Ends::of::<T>(isa) });
 }
@@ -549,10 +549,10 @@ mod tests {
             for n in [1, 15, 16, 17, 127, 128, 129, 143, 144, 145, 192, 193, 500, 1024] {
                 for from in [0, 1, 15, 16, 100] {
                     let (x, number) = (Piece::of(&data[from..][..n]), Piece::number(&copies));
-                    let made = |f: &dyn Fn(&mut Room<'_, f32>)| {
+                    let made = |f: &dyn Fn(&mut UninitSlice<'_, f32>)| {
                         let mut y = Vec::with_capacity(n + from);
                         y.resize(from, -1.0);
-                        let mut room = Room::new(&mut y.spare_capacity_mut()[..n]);
+                        let mut room = UninitSlice::new(&mut y.spare_capacity_mut()[..n]);
                         f(&mut room);
                         room.assert_full();
                         // SAFETY: the room over them is full.

@@ -7,7 +7,7 @@
 use super::in_register::{Held, Nearly, Sums};
 use super::term_loop::{self, AHEAD, Ahead, Fetch, Later, Soon, Terms, WINDOW};
 use crate::reduce::float::Float;
-use crate::runtime::output::uninit::Room;
+use crate::runtime::output::uninit::UninitSlice;
 use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
 use crate::simd::isa::Isa;
 use crate::simd::scalar_lane::ScalarLane;
@@ -42,7 +42,7 @@ pub(crate) struct Task<'a, 'r, C, R, const N: usize> {
     /// Where the same elements of the next row lie, if they had better be fetched.
     pub(crate) next: Option<*const C>,
     /// Room for results, if they are wanted.
-    pub(crate) y: Option<&'a mut Room<'r, C>>,
+    pub(crate) y: Option<&'a mut UninitSlice<'r, C>>,
     pub(crate) isa: Isa,
 }
 

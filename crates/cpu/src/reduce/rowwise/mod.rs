@@ -15,8 +15,8 @@ use super::source::{Stage, either, turned};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{filled, with_capacity};
-use crate::runtime::output::uninit::Room;
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::output::uninit::UninitSlice;
+use crate::runtime::parallel::try_for_each_piece;
 use crate::simd::LINE;
 use crate::simd::dispatch::{folds_in_registers, run_lanes};
 use crate::simd::isa::Isa;
@@ -115,7 +115,7 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
         for (row, s) in all.iter_mut().enumerate() {
             for k in 0..R::FOLDS.len() {
                 let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
-                try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, &|first, part| {
+                try_for_each_piece(d, &mut blocks, 4, BLOCK as f64 * NS, &|first, part| {
                     let mut scratch = Scratch::new();
                     for (b, y) in part.iter_mut().enumerate() {
                         *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, 0)?;
@@ -374,7 +374,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         len: usize,
         s: &[C; STATS],
         kept: Option<usize>,
-        y: &mut Room<'_, C>,
+        y: &mut UninitSlice<'_, C>,
         scratch: &mut Scratch<C, N>,
     ) -> Result<()> {
         let last = R::FOLDS.len();
@@ -408,7 +408,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         Ok(())
     }
     /// A row of several blocks.
-    fn long(&self, row: usize, room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
+    fn long(&self, row: usize, room: &mut UninitSlice<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
         let (n, first) = (self.n, row * self.n);
         let mut s = [C::NOTHING; STATS];
         let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
@@ -433,7 +433,7 @@ impl<C: Float, R: Rows<N>, const N: usize> Work<'_, C, R, N> {
         &self,
         first: usize,
         rows: usize,
-        y: &mut Room<'_, C>,
+        y: &mut UninitSlice<'_, C>,
         scratch: &mut Scratch<C, N>,
     ) -> Result<()> {
         let n = self.n;
