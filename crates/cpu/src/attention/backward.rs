@@ -61,7 +61,7 @@ struct Item<'a, C> {
     /// The key head, counted through the batch.
     kv: usize,
     /// Query heads, counted through the batch.
-    chunk_prefixes: Range<usize>,
+    heads: Range<usize>,
     /// The queries, from the start of a tile on.
     queries: Range<usize>,
     /// The keys, from the start of a block on.
@@ -79,19 +79,19 @@ fn backward<C: Number>(
 ) -> Result<[HostVec<C>; 3]> {
     let z = Sizes::new(q, k, v);
     let what = "attention's gradient";
-    let (chunk_prefixes, kv_heads) = (z.b * z.h, z.b * z.j);
+    let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
     let kind = bf16::kind(d, a, &[q, k, v, &r.g]);
     let (k, v) = (Heads::<C>::new(d.isa(), what, k)?, Heads::<C>::new(d.isa(), what, v)?);
     let turned = |x| match kind {
         TermKind::Elements => turned(d, x, kv_heads),
         TermKind::Bf16Pairs => bf16::turned(d, x, kv_heads),
     };
-    let q = Rows::new(d, Heads::new(d.isa(), what, q)?, chunk_prefixes)?;
-    let g = Rows::new(d, Heads::new(d.isa(), what, &r.g)?, chunk_prefixes)?;
+    let q = Rows::new(d, Heads::new(d.isa(), what, q)?, heads)?;
+    let g = Rows::new(d, Heads::new(d.isa(), what, &r.g)?, heads)?;
     let pairs = match kind {
         TermKind::Elements => None,
         TermKind::Bf16Pairs => {
-            let blocks = |x, wide| Blocks::new(d, x, [chunk_prefixes, z.l, wide]);
+            let blocks = |x, wide| Blocks::new(d, x, [heads, z.l, wide]);
             Some([blocks(&q, z.wide_d())?, blocks(&g, z.wide_v())?])
         }
     };
@@ -110,7 +110,7 @@ fn backward<C: Number>(
         lse: Stage::new(what, &r.lse)?,
         mask: Mask::new(mask)?,
     };
-    let mut dq = filled(chunk_prefixes * z.l * z.d, C::NOTHING)?;
+    let mut dq = filled(heads * z.l * z.d, C::NOTHING)?;
     let mut dk = filled(kv_heads * z.s * z.d, C::NOTHING)?;
     let mut dv = filled(kv_heads * z.s * z.v, C::NOTHING)?;
     let mut items = Vec::new();
@@ -122,22 +122,22 @@ fn backward<C: Number>(
         let all =
             dq.chunks_mut(z.group() * z.l * z.d).zip(dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)));
         for (kv, (dq, dkv)) in all.enumerate() {
-            let (chunk_prefixes, queries, keys) = (group(kv), 0..z.l, 0..z.s);
-            items.push(Item { kv, chunk_prefixes, queries, keys, dq: Some(dq), dkv: Some(dkv) });
+            let (heads, queries, keys) = (group(kv), 0..z.l, 0..z.s);
+            items.push(Item { kv, heads, queries, keys, dq: Some(dq), dkv: Some(dkv) });
         }
     } else {
         for (head, dq) in dq.chunks_mut(z.l * z.d).enumerate() {
             for (t, dq) in dq.chunks_mut(TILE * z.d).enumerate() {
                 let queries = t * TILE..z.l.min((t + 1) * TILE);
-                let (chunk_prefixes, keys) = (head..head + 1, 0..z.s);
-                items.push(Item { kv: kv_of(head), chunk_prefixes, queries, keys, dq: Some(dq), dkv: None });
+                let (heads, keys) = (head..head + 1, 0..z.s);
+                items.push(Item { kv: kv_of(head), heads, queries, keys, dq: Some(dq), dkv: None });
             }
         }
         for (kv, (dk, dv)) in dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)).enumerate() {
             for (t, dkv) in dk.chunks_mut(TILE * z.d).zip(dv.chunks_mut(TILE * z.v)).enumerate() {
                 let keys = t * TILE..z.s.min((t + 1) * TILE);
-                let (chunk_prefixes, queries) = (group(kv), 0..z.l);
-                items.push(Item { kv, chunk_prefixes, queries, keys, dq: None, dkv: Some(dkv) });
+                let (heads, queries) = (group(kv), 0..z.l);
+                items.push(Item { kv, heads, queries, keys, dq: None, dkv: Some(dkv) });
             }
         }
     }
@@ -255,7 +255,7 @@ impl<C: Number> Walk<'_, C> {
         let mut dv = Sums::new(self.kind, side, wide_v, terms)?;
         // Terms that the sums of each block of keys had so far.
         let mut had = host::filled(item.keys.len().div_ceil(TILE), 0)?;
-        for (nth, head) in item.chunk_prefixes.clone().enumerate() {
+        for (nth, head) in item.heads.clone().enumerate() {
             for query in item.queries.clone().step_by(TILE) {
                 let visited = z.visited(self.a, query).min(item.keys.end);
                 if item.keys.start >= visited {

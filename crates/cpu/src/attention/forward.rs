@@ -119,7 +119,7 @@ impl<C: Number> Tiles<'_, C> {
         y: &mut UninitSlice<'_, C>,
         lse: &mut UninitSlice<'_, C>,
     ) -> Result<()> {
-        let (rows, wide) = (lse.left(), self.z.wide_v());
+        let (rows, wide) = (lse.remaining(), self.z.wide_v());
         let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
         let passing = match &self.blocks {
             Source::Kept { .. } => 0,
@@ -144,7 +144,7 @@ impl<C: Number> Tiles<'_, C> {
         lse: &mut UninitSlice<'_, C>,
     ) -> Result<()> {
         let (z, isa) = (&self.z, self.isa);
-        let (rows, wide) = (lse.left(), z.wide_v());
+        let (rows, wide) = (lse.remaining(), z.wide_v());
         let kv = head / z.h * z.j + head % z.h / z.group();
         let (all_blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
         let mut buffer = HostVec::new();

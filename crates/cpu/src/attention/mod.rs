@@ -15,7 +15,7 @@ pub(crate) use backward::{Results, attention_grad};
 pub(crate) use forward::attention;
 
 use crate::CpuDevice;
-use crate::gemm::{Real, turn};
+use crate::gemm::{Real, transpose_block};
 use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::Stage;
@@ -149,20 +149,20 @@ enum Rows<'a, C: Number> {
 impl<'a, C: Number> Rows<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, chunk_prefixes: Heads<'a, C>, count: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, heads: Heads<'a, C>, count: usize) -> Result<Self> {
         /// Rows so far apart, or a multiple, share so few sets of a first-level cache that a block of them pushes itself out.
         const CROWDED: usize = 1024;
-        let (rows, n) = (chunk_prefixes.rows, chunk_prefixes.n);
+        let (rows, n) = (heads.rows, heads.n);
         let wide = n.next_multiple_of(COLUMNS);
-        if wide == n && chunk_prefixes.lie {
-            let apart = chunk_prefixes.x.rows(0, rows, n).1;
+        if wide == n && heads.lie {
+            let apart = heads.x.rows(0, rows, n).1;
             if apart == n || !(apart * size_of::<C>()).is_multiple_of(CROWDED) {
-                return Ok(Rows::There(chunk_prefixes));
+                return Ok(Rows::There(heads));
             }
         }
-        let x = &chunk_prefixes.x;
+        let x = &heads.x;
         let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
-            let (first, count) = (start / wide, room.left() / wide);
+            let (first, count) = (start / wide, room.remaining() / wide);
             let y = room.zeroed(count * wide, C::NOTHING);
             if wide == n {
                 x.read(d.isa(), first * n, y);
@@ -177,9 +177,7 @@ impl<'a, C: Number> Rows<'a, C> {
     /// The rows from one on, counted through all heads, and how far apart those of its head are.
     fn from(&self, row: usize) -> (&[C], usize) {
         match self {
-            Rows::There(chunk_prefixes) => {
-                chunk_prefixes.x.rows(row * chunk_prefixes.n, chunk_prefixes.rows, chunk_prefixes.n)
-            }
+            Rows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
             Rows::Copied(x, wide) => (&x[row * wide..], *wide),
         }
     }
@@ -195,12 +193,12 @@ enum Terms<'a, C: Number> {
 impl<'a, C: Number> Terms<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, kind: TermKind, x: Heads<'a, C>, chunk_prefixes: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, kind: TermKind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
         let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMNS));
-        let numbers = Rows::new(d, x, chunk_prefixes)?;
+        let numbers = Rows::new(d, x, heads)?;
         Ok(match kind {
             TermKind::Elements => Terms::Numbers(numbers, rows),
-            TermKind::Bf16Pairs => Terms::Pairs(Blocks::new(d, &numbers, [chunk_prefixes, rows, wide])?),
+            TermKind::Bf16Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
         })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
@@ -213,15 +211,15 @@ impl<'a, C: Number> Terms<'a, C> {
 }
 
 /// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, chunk_prefixes: usize) -> Result<PooledVec<C>> {
+fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<PooledVec<C>> {
     let (rows, n) = (x.rows, x.n);
     let blocks = rows.div_ceil(TILE);
-    let y = fill_pieces(d, chunk_prefixes * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
         let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
         let mut buffer = HostVec::new();
         let (x, apart) = x.rows(first, count, &mut buffer)?;
-        turn(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
+        transpose_block(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
         Ok(())
     })?;
     Ok(PooledVec::of(y))

@@ -8,8 +8,8 @@
 
 use super::TermKind;
 use crate::CpuDevice;
-use crate::gemm::contract::numbers;
-use crate::gemm::{Numbers, Real, are_multiplied, pair};
+use crate::gemm::contract::stored_elements;
+use crate::gemm::{Real, StoredElements, bf16_pair, has_bf16_dot};
 use crate::layout::copy::elements;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::PooledVec;
@@ -34,7 +34,7 @@ pub(super) fn kind(
 ) -> TermKind {
     let halves = x.iter().all(|v| v.buffer.dtype() == DType::BF16);
     let worth = planes >= 2 && results >= LEAST;
-    if precision == Precision::Fast && halves && worth && are_multiplied(d.isa()) {
+    if precision == Precision::Fast && halves && worth && has_bf16_dot(d.isa()) {
         TermKind::Bf16Pairs
     } else {
         TermKind::Elements
@@ -73,7 +73,7 @@ fn paired<T: Real, S: Copy + Sync>(
     let len = x.len() / (planes * size).max(1) * half * size;
     fill_pieces(d, len, size * (TOGETHER / size.max(1)).max(1), 0.3, &|start, room| {
         let first = start / size;
-        for plane in first..first + room.left() / size {
+        for plane in first..first + room.remaining() / size {
             let at = (plane / half * planes + plane % half * 2) * size;
             let is_last = 2 * (plane % half) + 1 == planes;
             let first = &x[at..at + size];
@@ -94,7 +94,7 @@ pub(super) fn of_view<T: Real>(
     planes: usize,
     size: usize,
 ) -> Result<PooledVec<T>> {
-    let Numbers::BF16(data) = numbers::<T>(v.buffer)? else {
+    let StoredElements::BF16(data) = stored_elements::<T>(v.buffer)? else {
         unreachable!("`kind` saw that they are bf16");
     };
     let bits = |x: bf16| i64::from(x.to_bits());
@@ -112,5 +112,5 @@ pub(super) fn of_numbers<T: Real>(
     planes: usize,
     size: usize,
 ) -> Result<PooledVec<T>> {
-    paired(d, x, (planes, size), T::ZERO, pair::<T>).map(PooledVec::of)
+    paired(d, x, (planes, size), T::ZERO, bf16_pair::<T>).map(PooledVec::of)
 }

@@ -7,7 +7,7 @@
 
 use super::im2col::Patches;
 use crate::conv::kernels::a_pixels::{Picks, Strip};
-use crate::gemm::{Real, efforts};
+use crate::gemm::{Real, tile_costs};
 use std::ops::Range;
 
 /// Windows that see padding, and which terms are left to them.
@@ -40,7 +40,7 @@ impl Inside {
         let first = columns.iter().position(Option::is_none)?;
         let middle = first..first + columns[first..].iter().take_while(|column| column.is_none()).count();
         // Where a window is in the middle, all after the middle see padding: there is one run of those that do not.
-        let effort = |n: usize| efforts::<T>(p.isa, n);
+        let effort = |n: usize| tile_costs::<T>(p.isa, n);
         let taps = |set: &Option<usize>| set.map_or(p.taps.len(), |set| sets.count(set));
         let (tasks, beside) = (p.rows().div_ceil(rows_of_task), |x: &usize| !middle.contains(x));
         let whole = p.rows() * effort(g2) * p.taps.len();

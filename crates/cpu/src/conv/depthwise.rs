@@ -3,7 +3,7 @@
 use super::im2col::Patches;
 use crate::CpuDevice;
 use crate::conv::kernels::depthwise3x3::{Planes, TAPS, Windows};
-use crate::gemm::{Finish, Real};
+use crate::gemm::{Real, TileEpilogue};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 
@@ -42,7 +42,7 @@ pub(super) fn depthwise<T: Real>(
     groups: usize,
     o: usize,
     w: &[T],
-    finish: &dyn Finish<T>,
+    epilogue: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
     let (n, area) = (patches.positions(), patches.plane.iter().product::<usize>());
     let planes = Planes::new(d.isa(), windows);
@@ -50,13 +50,13 @@ pub(super) fn depthwise<T: Real>(
     let results = (PIECE / n).clamp(1, (batch * o / (4 * d.threads())).max(1));
     fill_pieces(d, batch * o * n, results * n, 0.5, &|start, room| {
         let first = start / n;
-        for y in first..first + room.left() / n {
+        for y in first..first + room.remaining() / n {
             let (b, i) = (y / o, y % o);
             room.write_then(
                 |room| planes.fill(patches.data, b * area, &weights[b % groups * o + i], room),
                 |y| {
-                    if !finish.nothing() {
-                        finish.finish(d.isa(), b, i, 0, y);
+                    if !epilogue.nothing() {
+                        epilogue.epilogue(d.isa(), b, i, 0, y);
                     }
                 },
             );

@@ -5,7 +5,7 @@ use super::im2col::Patches;
 use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::direct::{FEW, UNIT, Unit, Windows, windows};
-use crate::gemm::{Finish, Real};
+use crate::gemm::{Real, TileEpilogue};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
@@ -45,7 +45,7 @@ pub(super) fn few<T: Real>(
     groups: usize,
     o: usize,
     w: &[T],
-    finish: &dyn Finish<T>,
+    epilogue: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
     let (terms, n) = (patches.channels * patches.taps.len(), patches.positions());
     let bands = bands(patches);
@@ -60,7 +60,7 @@ pub(super) fn few<T: Real>(
         // A unit may reach over the end of the last row.
         scratch(patches.channels * largest + UNIT, |x| {
             let first = start / (o * n);
-            for b in first..first + room.left() / (o * n) {
+            for b in first..first + room.remaining() / (o * n) {
                 let y = room.zeroed(o * n, T::ZERO);
                 for band in &bands {
                     let size = band.padded.size();
@@ -79,9 +79,9 @@ pub(super) fn few<T: Real>(
                         }
                     }
                 }
-                if !finish.nothing() {
+                if !epilogue.nothing() {
                     for (i, y) in y.chunks_exact_mut(n).enumerate() {
-                        finish.finish(d.isa(), b, i, 0, y);
+                        epilogue.epilogue(d.isa(), b, i, 0, y);
                     }
                 }
             }

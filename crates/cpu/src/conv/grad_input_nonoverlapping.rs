@@ -5,8 +5,8 @@
 
 use super::{Kernels, Window, matrices};
 use crate::CpuDevice;
-use crate::gemm::epilogue::Nothing;
-use crate::gemm::{Job, Matrix, Numbers, Real, Share, TermKind, product, turn};
+use crate::gemm::epilogue::NoEpilogue;
+use crate::gemm::{BatchedMatrix, Gemm, PackPlan, Real, StoredElements, TermKind, run_gemm, transpose_block};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
@@ -35,8 +35,8 @@ pub(super) fn input_grad<T: Real>(
     let [area, windows, size] =
         [window.taps, window.out, window.plane].map(|n: [usize; 3]| n.iter().product::<usize>());
     let (rows, batch) = (channels * area, images * groups);
-    let across = Matrix {
-        data: Numbers::Own(w),
+    let across = BatchedMatrix {
+        data: StoredElements::Native(w),
         offset: 0,
         inner: 1,
         batch: ((o * rows) as isize, 0),
@@ -44,23 +44,23 @@ pub(super) fn input_grad<T: Real>(
         col: rows as isize,
         kept: None,
     };
-    let left = Kernels { matrix: across, groups };
-    let right = matrices(g, o, windows);
-    let job = Job {
+    let lhs = Kernels { matrix: across, groups };
+    let rhs = matrices(g, o, windows);
+    let gemm = Gemm {
         batch,
         m: rows,
         k: o,
         n: windows,
-        left: &left,
-        right: &right,
-        finish: &Nothing,
-        share: Share::Left,
+        lhs: &lhs,
+        rhs: &rhs,
+        epilogue: &NoEpilogue,
+        pack_plan: PackPlan::SharedA,
         kind: TermKind::Elements,
     };
-    let parts = PooledVec::of(product(d, &job)?);
+    let parts = PooledVec::of(run_gemm(d, &gemm)?);
     fill_pieces(d, batch * channels * size, size, 1.0, &|start, room| {
         let mut plane = start / size;
-        while room.left() > 0 {
+        while room.remaining() > 0 {
             let part = &parts[plane * area * windows..][..area * windows];
             place(d, window, part, room.zeroed(size, T::ZERO));
             plane += 1;
@@ -81,7 +81,7 @@ fn place<T: Real>(d: &CpuDevice, window: &Window, part: &[T], plane: &mut [T]) {
         let row = &mut plane[(at(i, 0) * p1 + at(j, 1)) * p2..][..p2];
         let first = (i % t0 * t1 + j % t1) * t2 * windows + (i / t0 * n1 + j / t1) * n2;
         if t2 >= MANY && apart[2] == 1 {
-            turn(d.isa(), part, first as isize, windows as isize, n2, t2, row, step[2]);
+            transpose_block(d.isa(), part, first as isize, windows as isize, n2, t2, row, step[2]);
             continue;
         }
         for t in 0..t2 {

@@ -10,7 +10,7 @@ use super::im2col::Patches;
 use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::grad_sparse::{Found, Line, THREE, gather, scatter};
-use crate::gemm::{Real, are_finite, has_negative_zero, turn};
+use crate::gemm::{Real, are_finite, has_negative_zero, transpose_block};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
 use crate::simd::isa::{Isa, Kernel, dispatch};
@@ -74,7 +74,7 @@ impl Scarce {
             let from = (image * p.channels + channel) * area;
             for (at, len, pixel) in self.padded.lines(self.plane) {
                 let to = &mut to[pixel * n..(pixel + len) * n];
-                turn(p.isa, p.data, (from + at) as isize, area as isize, len, count, to, n);
+                transpose_block(p.isa, p.data, (from + at) as isize, area as isize, len, count, to, n);
             }
         }
     }
@@ -144,7 +144,7 @@ pub(super) fn weight_grad<T: Real>(
     let some = o.div_ceil(d.threads());
     let ns = (images * s.positions()) as f64 * 0.03;
     let dw = fill_pieces(d, o * each, some * each, ns, &|start, room| {
-        let outs = start / each..(start + room.left()) / each;
+        let outs = start / each..(start + room.remaining()) / each;
         let wide = s.taps * n;
         let sums = outs.len() * blocks * wide;
         scratch(x_len + 2 * sums, |all| {
@@ -240,14 +240,14 @@ pub(super) fn input_grad<T: Real>(
                 let (chain, total) = all.split_at_mut(size * n);
                 let mut found = Found::new();
                 let mut piece = start / area;
-                while room.left() > 0 {
+                while room.remaining() > 0 {
                     let (image, channel) = (piece / channels, piece % channels);
                     found.clear();
                     for out in 0..o {
                         let plane = &g[(image * o + out) * s.positions()..][..s.positions()];
                         found.find(isa, plane, &lines)?;
                     }
-                    let end = channels.min(channel + room.left() / area);
+                    let end = channels.min(channel + room.remaining() / area);
                     for from in (channel..end).step_by(n) {
                         let weights = |out: usize| &turned[(out * blocks + from / n) * wide..][..wide];
                         sums(isa, &s, (&found, o), &weights, chain, total);
@@ -258,7 +258,16 @@ pub(super) fn input_grad<T: Real>(
                         let dx = room.zeroed(count * area, T::lit(0.0));
                         for (at, len, pixel) in s.padded.lines(s.plane) {
                             let to = &mut dx[at..];
-                            turn(isa, total, (pixel * n) as isize, n as isize, count, len, to, area);
+                            transpose_block(
+                                isa,
+                                total,
+                                (pixel * n) as isize,
+                                n as isize,
+                                count,
+                                len,
+                                to,
+                                area,
+                            );
                         }
                     }
                     piece += end - channel;

@@ -8,7 +8,7 @@ use super::im2col::Patches;
 use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::direct::{Groups, UNIT, groups as chains};
-use crate::gemm::{Real, turn};
+use crate::gemm::{Real, transpose_block};
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::try_for_each_piece;
 use crate::runtime::scratch::scratch;
@@ -64,7 +64,16 @@ pub(super) fn weight_grad<T: Real>(
                     let from = ((image * groups + group) * channels + c) * area;
                     let step = (channels * area) as isize;
                     padded.fill_wide(patches.plane, UNIT, &mut x[c * size * UNIT..], |at, count, to| {
-                        turn(d.isa(), patches.data, (from + at) as isize, step, count, some, to, UNIT);
+                        transpose_block(
+                            d.isa(),
+                            patches.data,
+                            (from + at) as isize,
+                            step,
+                            count,
+                            some,
+                            to,
+                            UNIT,
+                        );
                     });
                 }
                 for line in 0..patches.rows() {
@@ -74,7 +83,16 @@ pub(super) fn weight_grad<T: Real>(
                         let count = (g2 - k).min(CHUNK - terms);
                         for i in 0..o {
                             let from = ((image * groups + group) * o + i) * n + line * g2 + k;
-                            turn(d.isa(), g, from as isize, (o * n) as isize, count, some, row, UNIT);
+                            transpose_block(
+                                d.isa(),
+                                g,
+                                from as isize,
+                                (o * n) as isize,
+                                count,
+                                some,
+                                row,
+                                UNIT,
+                            );
                             for c in 0..channels {
                                 let start = (c * size + padded.position(line, k)) * UNIT;
                                 let sums = &mut chain[(i * channels + c) * taps * UNIT..];

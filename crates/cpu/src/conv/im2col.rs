@@ -7,7 +7,10 @@ use super::pad::Padded;
 use crate::conv::kernels::a_pixels::Run;
 use crate::conv::kernels::a_taps::{THREE, Taps};
 use crate::conv::kernels::b_windows::{Seen, Unit};
-use crate::gemm::{AsTaps, Columns, Left, Lines, PITCH, Panels, Real, Right, TermKind, Tile, Windows, width};
+use crate::gemm::{
+    ColumnsB, OperandA, OperandB, OutputTile, PACKED_A_PITCH, PanelsB, Real, RowsA, TapRows, TermKind,
+    WindowColumns, nr,
+};
 use crate::runtime::scratch::scratch;
 use crate::simd::isa::{Isa, Kernel, dispatch};
 use crate::simd::vector::lanes;
@@ -177,12 +180,12 @@ fn places(padded: &Padded, rows: Range<usize>, first: usize) -> Vec<usize> {
 }
 
 /// The patches as columns: the convolution, and its gradient by x.
-impl<T: Real> Right<T> for Patches<'_, T> {
+impl<T: Real> OperandB<T> for Patches<'_, T> {
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
         if terms.is_empty() || cols.is_empty() {
             return;
         }
-        let (w, taps) = (width::<T>(isa), self.taps.len());
+        let (w, taps) = (nr::<T>(isa), self.taps.len());
         let channels = terms.start / taps..(terms.end - 1) / taps + 1;
         for positions in self.pieces(cols.clone()) {
             // What another piece has written stays.
@@ -202,28 +205,28 @@ impl<T: Real> Right<T> for Patches<'_, T> {
             });
         }
     }
-    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn windows(&self, isa: Isa) -> Option<&dyn Windows<T>> {
+    fn as_windows(&self, isa: Isa) -> Option<&dyn WindowColumns<T>> {
         // A register sees two rows of windows at most.
         (self.grid[2] >= lanes::<T>(isa) && self.fitting().is_some()).then_some(self)
     }
-    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
         None
     }
 }
 
 /// The same columns, read in the padded planes: nothing is packed.
-impl<T: Real> Windows<T> for Patches<'_, T> {
+impl<T: Real> WindowColumns<T> for Patches<'_, T> {
     fn together(&self) -> usize {
         self.fitting().unwrap_or(1)
     }
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: TermKind, left: &[T]) {
-        let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PITCH);
+    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, kind: TermKind, lhs: &[T]) {
+        let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PACKED_A_PITCH);
         if cols.is_empty() {
             return;
         }
@@ -246,7 +249,7 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
             x.fill(T::ZERO);
             padded.fill(isa, self.plane, self.planes(tile.batch, 0..self.channels), x, size);
             for (i, places) in places.chunks(CHUNK).enumerate() {
-                tile.add_seen(isa, kind, &left[i * chunk..], Seen { x, places, units: &units });
+                tile.add_windows(isa, kind, &lhs[i * chunk..], Seen { x, places, units: &units });
             }
         });
         done.expect("padding some rows takes little memory");
@@ -259,14 +262,14 @@ pub(super) struct Turned<'a, T> {
     pub(super) groups: usize,
 }
 
-impl<T: Real> Left<T> for Turned<'_, T> {
-    fn distinct(&self) -> usize {
+impl<T: Real> OperandA<T> for Turned<'_, T> {
+    fn distinct_batches(&self) -> usize {
         usize::MAX
     }
-    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
+    fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, T>> {
         None
     }
-    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+    fn as_taps(&self) -> Option<&dyn TapRows<T>> {
         /// Windows of a row from which on going to the next row is little beside them.
         const LEAST: usize = 12;
         let p = &self.patches;
@@ -287,7 +290,7 @@ impl<T: Real> Left<T> for Turned<'_, T> {
         for (image, positions, at) in images(terms, p.positions()) {
             let batch = image * self.groups + group;
             if p.is_plain() {
-                for (channel, out) in rows.clone().zip(out.chunks_mut(PITCH)) {
+                for (channel, out) in rows.clone().zip(out.chunks_mut(PACKED_A_PITCH)) {
                     out[at..at + positions.len()].copy_from_slice(&p.at(batch, channel)[positions.clone()]);
                 }
                 continue;
@@ -299,8 +302,8 @@ impl<T: Real> Left<T> for Turned<'_, T> {
                     padded.runs(some.clone(), |k, from, len| {
                         pieces.push(Piece { to: at + k - positions.start, from, len });
                     });
-                    let (places, pieces, out, pitch) = (&places, &pieces, &mut *out, PITCH);
-                    dispatch(isa, Lay { x, places, pieces, out, pitch, most: PITCH - CHUNK });
+                    let (places, pieces, out, pitch) = (&places, &pieces, &mut *out, PACKED_A_PITCH);
+                    dispatch(isa, Lay { x, places, pieces, out, pitch, most: PACKED_A_PITCH - CHUNK });
                 });
             }
         }
@@ -308,8 +311,8 @@ impl<T: Real> Left<T> for Turned<'_, T> {
 }
 
 /// The same rows, read in the padded planes: nothing is packed.
-impl<T: Real> AsTaps<T> for Turned<'_, T> {
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>) {
+impl<T: Real> TapRows<T> for Turned<'_, T> {
+    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, terms: Range<usize>, rhs: PanelsB<'_, T>) {
         let (p, group, rows) = (&self.patches, tile.batch, tile.rows.clone());
         if rows.is_empty() || terms.is_empty() {
             return;
@@ -326,7 +329,7 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
                 whole.runs(some, |_, from, count| runs.push(Run { from: before + from, count }));
             }
             threes.extend(first_rows.map(|row| row / taps * p.size() + whole.places[row % taps]));
-            tile.add_taps(isa, Taps { x: p.data, threes: &threes, runs: &runs }, right);
+            tile.add_taps(isa, Taps { x: p.data, threes: &threes, runs: &runs }, rhs);
             return;
         }
         // Whole rows, and a plane has the same room in each part: so its taps have the same places in all of them.
@@ -347,7 +350,7 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
             }
             let places = &parts[0].1.places;
             threes.extend(first_rows.map(|row| (row / taps - channels.start) * size + places[row % taps]));
-            tile.add_taps(isa, Taps { x, threes: &threes, runs: &runs }, right);
+            tile.add_taps(isa, Taps { x, threes: &threes, runs: &runs }, rhs);
         });
         done.expect("padding some rows takes little memory");
     }

@@ -8,8 +8,9 @@ use super::pad::Padded;
 use crate::CpuDevice;
 use crate::conv::kernels::a_pixels::{Fresh, Pixels, Places, Rows, Strip, pixels};
 use crate::gemm::{
-    Cut, Finish, MANY, Matrix, Numbers, Real, Right, TermKind, WORTH, Written, are_finite, chunks, each,
-    epilogue, fill, has_negative_zero, height, turn, width,
+    BatchedMatrix, Blocking, EVEN_TASKS_PER_THREAD, OperandB, OutputPrefetch, PARALLEL_MIN_FMAS, Real,
+    StoredElements, TermKind, TileEpilogue, are_finite, epilogue, fill_tiles, for_each_task,
+    has_negative_zero, k_chunks, mr, nr, transpose_block,
 };
 use crate::runtime::scratch::scratch;
 use crate::simd::LINE;
@@ -33,9 +34,9 @@ const PARTS: usize = 64;
 
 /// Positions of a task, if windows are better read so: a register's worth of output channels, and registers for tall tiles.
 pub(super) fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
-    let w = width::<T>(d.isa());
+    let w = nr::<T>(d.isa());
     let k = p.channels * p.taps.len();
-    let high = height::<T>(d.isa());
+    let high = mr::<T>(d.isa());
     if high < 6 || k < LEAST || o < w || !o.is_multiple_of(w / 2) {
         return None;
     }
@@ -62,7 +63,7 @@ pub(super) fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize,
     // As many for each thread: one image of 56 rows in three parts took two threads a third longer than in four.
     let comes_out_even = |parts: &usize| {
         let tasks = batch * p.rows().div_ceil(p.rows().div_ceil(*parts));
-        tasks.is_multiple_of(d.threads()) || tasks >= MANY * d.threads()
+        tasks.is_multiple_of(d.threads()) || tasks >= EVEN_TASKS_PER_THREAD * d.threads()
     };
     let parts = least..=PARTS.min(p.rows());
     parts.clone().filter(comes_out_even).chain(parts).find_map(fits)
@@ -79,11 +80,11 @@ pub(super) fn convolve<T: Real>(
     w: Weights<'_, T>,
     kind: TermKind,
     together: usize,
-    after: &dyn Finish<T>,
+    after: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
-    let (isa, wide) = (d.isa(), width::<T>(d.isa()));
+    let (isa, wide) = (d.isa(), nr::<T>(d.isa()));
     let (k, n, step) = (p.channels * p.taps.len(), p.positions(), o.next_multiple_of(wide));
-    let ns = if batch * n * o * k > WORTH { f64::INFINITY } else { 0.0 };
+    let ns = if batch * n * o * k > PARALLEL_MIN_FMAS { f64::INFINITY } else { 0.0 };
     let unpacked = match w {
         Weights::Lying(_) | Weights::Crossed(_) => groups,
         Weights::Packed(_) => 0,
@@ -101,14 +102,14 @@ pub(super) fn convolve<T: Real>(
         let mut rest = &mut *packed;
         for group in 0..unpacked {
             for j in (0..o).step_by(wide) {
-                for terms in chunks(0..k) {
+                for terms in k_chunks(0..k) {
                     let (part, after) = rest.split_at_mut(terms.len() * wide);
                     parts.push((group, terms, j..o.min(j + wide), part));
                     rest = after;
                 }
             }
         }
-        each(d, ns, &mut parts, |(group, terms, cols, part)| {
+        for_each_task(d, ns, &mut parts, |(group, terms, cols, part)| {
             pack(isa, w, (o, p.taps.len(), k), *group, terms, cols, part);
             if inside.is_some() {
                 is_finite.fetch_and(are_finite(isa, part), Relaxed);
@@ -119,9 +120,9 @@ pub(super) fn convolve<T: Real>(
         let is_lying = p.step[2] == 1 && p.positions() > CORNERS * o;
         let edges = inside.map(|inside| Edges { inside, lying: is_lying.then(|| Lying::new(p, inside)) });
         let (packed, inside) = (&*packed, edges.as_ref());
-        let cut = Cut { batch, m: o, n, rows: o, cols: together };
-        fill(&cut, |tiles| {
-            each(d, ns, tiles, |tile| {
+        let blocking = Blocking { batch, m: o, n, rows: o, cols: together };
+        fill_tiles(&blocking, |tiles| {
+            for_each_task(d, ns, tiles, |tile| {
                 let group = tile.batch % groups * k * step;
                 // Nothing behind the last one.
                 let panel = |j: usize, terms: Range<usize>| match w {
@@ -135,7 +136,7 @@ pub(super) fn convolve<T: Real>(
                         for j in (0..o).step_by(wide) {
                             let cols = wide.min(o - j);
                             let weights = |terms: Range<usize>| {
-                                let next = match chunks(terms.end..k).next() {
+                                let next = match k_chunks(terms.end..k).next() {
                                     Some(next) => panel(j, next),
                                     None => panel(j + wide, 0..k.min(CHUNK)),
                                 };
@@ -151,11 +152,11 @@ pub(super) fn convolve<T: Real>(
                                 see(p, tile.batch, &positions, None, all)?;
                             }
                             // While they are in the first-level cache.
-                            tile.turned_rows(isa, (j, cols), sums, wide);
+                            tile.store_transposed_rows(isa, (j, cols), sums, wide);
                         }
                         Ok(())
                     })?;
-                    epilogue::finish(isa, after, tile);
+                    epilogue::apply_to_tile(isa, after, tile);
                     Ok(())
                 })?
             })
@@ -183,10 +184,10 @@ fn pack<T: Real>(
 }
 
 /// Weights with terms down and output channels across: the size of a group, and the distances of rows and of columns.
-fn turned<T>(w: &[T], group: usize, (row, col): (usize, usize)) -> Matrix<'_, T> {
+fn turned<T>(w: &[T], group: usize, (row, col): (usize, usize)) -> BatchedMatrix<'_, T> {
     let batch = (group as isize, 0);
     let (row, col) = (row as isize, col as isize);
-    Matrix { data: Numbers::Own(w), offset: 0, inner: 1, batch, row, col, kept: None }
+    BatchedMatrix { data: StoredElements::Native(w), offset: 0, inner: 1, batch, row, col, kept: None }
 }
 
 /// Packs a panel of w[channel, o, tap], whose terms are (channel, tap).
@@ -198,7 +199,7 @@ fn pack_crossed<T: Real>(
     cols: &Range<usize>,
     out: &mut [T],
 ) {
-    let wide = width::<T>(isa);
+    let wide = nr::<T>(isa);
     if cols.len() < wide {
         out.fill(T::ZERO);
     }
@@ -208,7 +209,7 @@ fn pack_crossed<T: Real>(
         let count = (taps - tap).min(terms.end - at);
         let from = (channel * o + cols.start) * taps + tap;
         let out = &mut out[(at - terms.start) * wide..];
-        turn(isa, w, from as isize, taps as isize, count, cols.len(), out, wide);
+        transpose_block(isa, w, from as isize, taps as isize, count, cols.len(), out, wide);
         at += count;
     }
 }
@@ -269,13 +270,13 @@ impl<T: Real> Seen<'_, T> {
         (cols, step): (usize, usize),
         sums: &mut [T],
         is_fresh: bool,
-        written: &mut Written,
+        written: &mut OutputPrefetch,
     ) where
         T: 'w,
     {
         let Seen { x, places, ref strips, fresh } = *self;
         let fresh = fresh.filter(|_| is_fresh);
-        for terms in chunks(0..places.terms()) {
+        for terms in k_chunks(0..places.terms()) {
             let (panel, next) = weights(terms.clone());
             let (a, first) = (Rows { x, places, terms: terms.clone(), strips, fresh }, terms.start == 0);
             let c = &mut *sums;

@@ -18,12 +18,13 @@ mod pad;
 
 use crate::CpuDevice;
 use crate::gemm;
-use crate::gemm::contract::{all, numbers, store};
-use crate::gemm::epilogue::{Follow, Nothing};
-use crate::gemm::operand::copy;
+use crate::gemm::contract::{store, stored_elements, try_map_all};
+use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
+use crate::gemm::operand::copy_block;
 use crate::gemm::{
-    Columns, Extra, Finish, Job, Kept, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real, Right,
-    Share, TermKind, product_of_pairs, turn, width,
+    BatchedMatrix, ColumnsB, EpilogueOperand, Gemm, MatrixPlace, OperandA, OperandB, PackPlan, PanelsB,
+    PrepackedB, PrepackedPanels, Real, RowsA, StoredElements, TermKind, TileEpilogue, nr, run_gemm_of_pairs,
+    transpose_block,
 };
 use crate::layout::copy::{Elements, elements, own};
 use crate::lazy::buffer::View;
@@ -82,33 +83,41 @@ fn grid(n: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
 
 /// The weights of a group as the left factor, the same for all images.
 struct Kernels<'a, T> {
-    matrix: Matrix<'a, T>,
+    matrix: BatchedMatrix<'a, T>,
     groups: usize,
 }
 
-impl<T: Real> Left<T> for Kernels<'_, T> {
-    fn distinct(&self) -> usize {
+impl<T: Real> OperandA<T> for Kernels<'_, T> {
+    fn distinct_batches(&self) -> usize {
         self.groups
     }
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
-        self.matrix.pack_left(isa, batch % self.groups, rows, terms, out);
+        self.matrix.pack_a(isa, batch % self.groups, rows, terms, out);
     }
-    fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>> {
-        self.matrix.lines(batch % self.groups, rows)
+    fn rows_in_place(&self, batch: usize, rows: Range<usize>) -> Option<RowsA<'_, T>> {
+        self.matrix.rows_in_place(batch % self.groups, rows)
     }
-    fn taps(&self) -> Option<&dyn gemm::AsTaps<T>> {
+    fn as_taps(&self) -> Option<&dyn gemm::TapRows<T>> {
         None
     }
 }
 
 /// Contiguous matrices, one after the other.
-fn matrices<T>(data: &[T], rows: usize, cols: usize) -> Matrix<'_, T> {
+fn matrices<T>(data: &[T], rows: usize, cols: usize) -> BatchedMatrix<'_, T> {
     let batch = ((rows * cols) as isize, 0);
-    Matrix { data: Numbers::Own(data), offset: 0, inner: 1, batch, row: cols as isize, col: 1, kept: None }
+    BatchedMatrix {
+        data: StoredElements::Native(data),
+        offset: 0,
+        inner: 1,
+        batch,
+        row: cols as isize,
+        col: 1,
+        kept: None,
+    }
 }
 
 /// Gives the packed copy of weights, if there is one; whether it would be worth having one, and where they lie.
-pub(crate) type Packed<'a> = dyn Fn(bool, Place) -> Result<Option<&'a Prepacked>> + 'a;
+pub(crate) type Packed<'a> = dyn Fn(bool, MatrixPlace) -> Result<Option<&'a PrepackedB>> + 'a;
 
 /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
 ///
@@ -129,12 +138,12 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     // Operands of the epilogue as [n, o, s'].
     let flat = Shape::new(&[images, ws[0], positions])?;
     let extra = extra.iter().map(|v| flattened(d, v, &flat)).collect::<Result<Vec<_>>>()?;
-    let extra = all(&std::array::from_fn::<_, N, _>(|i| i), |i| {
+    let extra = try_map_all(&std::array::from_fn::<_, N, _>(|i| i), |i| {
         let (data, l) = &extra[*i];
         let s = l.strides();
         let batch = (s[0], o as isize * s[1]);
-        Ok(Extra {
-            data: numbers::<T>(data)?,
+        Ok(EpilogueOperand {
+            data: stored_elements::<T>(data)?,
             offset: l.offset(),
             inner: c.groups,
             batch,
@@ -151,14 +160,14 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let together = together(d, kind, &patches, images * c.groups, o);
     let kept =
         if kind == TermKind::Elements && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
-            let place = Place::of_turned(w.layout.offset(), o, k);
+            let place = MatrixPlace::of_turned(w.layout.offset(), o, k);
             packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
         } else {
             None
         };
     let w = kept.map_or(Weights::Lying(&wv), Weights::Packed);
-    let job = Windows { patches, images, groups: c.groups, o, w, kind, together };
-    let y = T::windows(d, &job, &Follow { e, extra })?;
+    let gemm = Windows { patches, images, groups: c.groups, o, w, kind, together };
+    let y = T::windows(d, &gemm, &FusedEpilogue { e, extra })?;
     store(d, y, x.buffer.dtype())
 }
 
@@ -197,35 +206,53 @@ pub(crate) enum Weights<'a, T> {
     /// [group, channel, o, tap]: those of the convolution whose gradient by x this one is.
     Crossed(&'a [T]),
     /// Panels of one group.
-    Packed(Kept<'a, T>),
+    Packed(PrepackedPanels<'a, T>),
 }
 
 /// For [`Real::windows`] alone.
 pub(crate) fn windows<T: Real>(
     d: &CpuDevice,
-    job: &Windows<'_, T>,
-    finish: &dyn Finish<T>,
+    gemm: &Windows<'_, T>,
+    epilogue: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
-    let Windows { ref patches, images, groups, o, w, kind, together } = *job;
+    let Windows { ref patches, images, groups, o, w, kind, together } = *gemm;
     if let (Weights::Lying(w), TermKind::Elements) = (w, kind) {
         if let Some(windows) = depthwise::of(patches) {
-            return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
+            return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, epilogue);
         }
         if together.is_none() && direct::is_few(patches, o) {
-            return direct::few(d, patches, images * groups, groups, o, w, finish);
+            return direct::few(d, patches, images * groups, groups, o, w, epilogue);
         }
     }
     if let Some(together) = together {
-        return implicit_gemm::convolve(d, patches, (images * groups, groups, o), w, kind, together, finish);
+        return implicit_gemm::convolve(
+            d,
+            patches,
+            (images * groups, groups, o),
+            w,
+            kind,
+            together,
+            epilogue,
+        );
     }
     let Weights::Lying(w) = w else { unreachable!("weights that are not turned are for panels alone") };
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
-    let left = Kernels { matrix: matrices(w, o, k), groups };
+    let lhs = Kernels { matrix: matrices(w, o, k), groups };
     let planes = matrices(patches.data, patches.channels, n);
-    let right: &dyn Right<T> = if patches.is_plain() { &planes } else { patches };
-    product_of_pairs(
+    let rhs: &dyn OperandB<T> = if patches.is_plain() { &planes } else { patches };
+    run_gemm_of_pairs(
         d,
-        &Job { batch: images * groups, m: o, k, n, left: &left, right, finish, share: Share::Left, kind },
+        &Gemm {
+            batch: images * groups,
+            m: o,
+            k,
+            n,
+            lhs: &lhs,
+            rhs,
+            epilogue,
+            pack_plan: PackPlan::SharedA,
+            kind,
+        },
     )
 }
 
@@ -298,8 +325,8 @@ pub(crate) fn input_grad<T: Real>(
             };
             Weights::Lying(&turned)
         };
-        let job = Windows { patches, images, groups: c.groups, o: channels, w, kind, together };
-        let dx = windows(d, &job, &Nothing)?;
+        let gemm = Windows { patches, images, groups: c.groups, o: channels, w, kind, together };
+        let dx = windows(d, &gemm, &NoEpilogue)?;
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());
         }
@@ -338,13 +365,13 @@ fn crossed<T: Real>(
     let row = o * which.len();
     fill_pieces(d, groups * channels * row, TOGETHER * row, 0.5, &|start, room| {
         let mut line = start / row;
-        while room.left() > 0 {
+        while room.remaining() > 0 {
             let (group, first) = (line / channels, line % channels);
-            let some = (channels - first).min(room.left() / row);
+            let some = (channels - first).min(room.remaining() / row);
             let to = room.zeroed(some * row, T::ZERO);
             let from = &w[group * o * channels * area..][..o * channels * area];
             if area == 1 {
-                turn(d.isa(), from, first as isize, channels as isize, some, o, to, row);
+                transpose_block(d.isa(), from, first as isize, channels as isize, some, o, to, row);
             } else {
                 for (o, from) in from.chunks_exact(channels * area).enumerate() {
                     let from = from.chunks_exact(area).skip(first);
@@ -394,32 +421,32 @@ pub(crate) fn weight_grad<T: Real>(
     }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
     // With one group, its right factor is turned once: 14 x 14 windows of 256 channels took 12.5 ms so, and 12.0 like this.
-    let share = if c.groups == 1 { Share::Right } else { Share::Nothing };
+    let pack_plan = if c.groups == 1 { PackPlan::SharedB } else { PackPlan::PerTask };
     let (batch, k) = (c.groups, images * positions);
     if patches.is_plain() && channels <= o {
         // Both factors are planes. Of these x is the smaller one to turn, and the product comes out as it should lie.
         let (plane, taps) = (patches.plane, vec![[0; 3]]);
         let g = Patches { data: &gv[..], channels: o, plane, grid: plane, step: [1; 3], taps, isa: d.isa() };
-        let left = Turned { patches: g, groups: c.groups };
-        let right = Planes { data: &xv, groups: c.groups, o: channels, positions };
-        let finish = &Nothing;
-        let job = Job { batch, m: o, k, n: channels, left: &left, right: &right, finish, share, kind };
-        return store(d, product_of_pairs(d, &job)?, x.buffer.dtype());
+        let lhs = Turned { patches: g, groups: c.groups };
+        let rhs = Planes { data: &xv, groups: c.groups, o: channels, positions };
+        let epilogue = &NoEpilogue;
+        let gemm = Gemm { batch, m: o, k, n: channels, lhs: &lhs, rhs: &rhs, epilogue, pack_plan, kind };
+        return store(d, run_gemm_of_pairs(d, &gemm)?, x.buffer.dtype());
     }
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
-    let left = Turned { patches, groups: c.groups };
-    let right = Planes { data: &gv, groups: c.groups, o, positions };
-    let job = Job { batch, m, k, n: o, left: &left, right: &right, finish: &Nothing, share, kind };
-    let turned = PooledVec::of(product_of_pairs(d, &job)?);
+    let lhs = Turned { patches, groups: c.groups };
+    let rhs = Planes { data: &gv, groups: c.groups, o, positions };
+    let gemm = Gemm { batch, m, k, n: o, lhs: &lhs, rhs: &rhs, epilogue: &NoEpilogue, pack_plan, kind };
+    let turned = PooledVec::of(run_gemm_of_pairs(d, &gemm)?);
     let some = (o / (4 * d.threads())).max(LEAST);
     let dw = fill_pieces(d, turned.len(), some * m, 0.5, &|start, room| {
         let mut row = start / m;
-        while room.left() > 0 {
+        while room.remaining() > 0 {
             let (group, first) = (row / o, row % o);
-            let some = (o - first).min(room.left() / m);
+            let some = (o - first).min(room.remaining() / m);
             let dw = room.zeroed(some * m, T::ZERO);
             let from = &turned[group * m * o..][..m * o];
-            turn(d.isa(), from, first as isize, o as isize, some, m, dw, m);
+            transpose_block(d.isa(), from, first as isize, o as isize, some, m, dw, m);
             row += some;
         }
         Ok(())
@@ -435,10 +462,10 @@ struct Planes<'a, T> {
     positions: usize,
 }
 
-impl<T: Real> Right<T> for Planes<'_, T> {
+impl<T: Real> OperandB<T> for Planes<'_, T> {
     fn pack(&self, isa: Isa, group: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
-        let w = width::<T>(isa);
-        let data = Numbers::Own(self.data);
+        let w = nr::<T>(isa);
+        let data = StoredElements::Native(self.data);
         for (panel, j) in out.chunks_exact_mut(w * terms.len()).zip(cols.clone().step_by(w)) {
             let n = w.min(cols.end - j);
             if n < w {
@@ -448,20 +475,20 @@ impl<T: Real> Right<T> for Planes<'_, T> {
                 let plane = (image * self.groups + group) * self.o + j;
                 let from = (plane * self.positions + positions.start) as isize;
                 let step = (1, self.positions as isize);
-                copy(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
+                copy_block(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
             }
         }
     }
-    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn windows(&self, _: Isa) -> Option<&dyn gemm::Windows<T>> {
+    fn as_windows(&self, _: Isa) -> Option<&dyn gemm::WindowColumns<T>> {
         None
     }
-    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
         None
     }
 }
@@ -498,13 +525,13 @@ impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for Loaded<A, 
 fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], PooledVec<T>>> {
     let l = &v.layout;
     let copied = |v: HostVec<T>| Loaded::Copied(PooledVec::of(v));
-    Ok(match numbers::<T>(v.buffer)? {
-        Numbers::Own(data) => match elements(d, data, l)? {
+    Ok(match stored_elements::<T>(v.buffer)? {
+        StoredElements::Native(data) => match elements(d, data, l)? {
             Elements::There(data) => Loaded::There(data),
             Elements::Copied(data) => copied(data),
         },
-        Numbers::F16(data) => copied(widened(d, Numbers::F16(&elements(d, data, l)?), l)?),
-        Numbers::BF16(data) => copied(widened(d, Numbers::BF16(&elements(d, data, l)?), l)?),
+        StoredElements::F16(data) => copied(widened(d, StoredElements::F16(&elements(d, data, l)?), l)?),
+        StoredElements::BF16(data) => copied(widened(d, StoredElements::BF16(&elements(d, data, l)?), l)?),
     })
 }
 
@@ -523,13 +550,13 @@ fn planes<'a, T: Real>(
 }
 
 /// All elements of 16 bits, of this layout's number, as what is computed in.
-fn widened<T: Real>(d: &CpuDevice, halves: Numbers<'_, T>, l: &Layout) -> Result<HostVec<T>> {
+fn widened<T: Real>(d: &CpuDevice, halves: StoredElements<'_, T>, l: &Layout) -> Result<HostVec<T>> {
     const LINE: usize = elinvar_core::order::CHUNK;
     let mut all = filled(l.shape().numel(), T::ZERO)?;
     for_each_piece(d, &mut all, 16 * LINE, 0.2, &|at, piece| {
         for (i, line) in piece.chunks_mut(LINE).enumerate() {
             let n = line.len();
-            copy(d.isa(), &halves, (at + i * LINE) as isize, (0, 1), 1, n, line, n);
+            copy_block(d.isa(), &halves, (at + i * LINE) as isize, (0, 1), 1, n, line, n);
         }
     });
     Ok(all)

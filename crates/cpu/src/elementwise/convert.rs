@@ -214,7 +214,7 @@ fn narrowed<T: Element>(
 ) -> Result<HostVec<T>> {
     let v = PooledVec::of(v);
     parallel_fill_hinted(d, v.len(), 1, CostHint::Light, &|start, room| {
-        f(&v[start..start + room.left()], room);
+        f(&v[start..start + room.remaining()], room);
         Ok(())
     })
 }
@@ -242,12 +242,12 @@ pub(crate) fn in_pieces(
         const PART: usize = 1 << 15;
         let part = PART.next_multiple_of(unit).min(piece);
         fill_pieces(d, len, piece, ns, &|mut start, room: &mut UninitSlice<'_, T>| {
-            let mut made = PooledVec::of(filled(part.min(room.left()), 0f32)?);
-            while room.left() > 0 {
-                let made = &mut made[..part.min(room.left())];
+            let mut made = PooledVec::of(filled(part.min(room.remaining()), 0f32)?);
+            while room.remaining() > 0 {
+                let made = &mut made[..part.min(room.remaining())];
                 let mut all = UninitSlice::over(made);
                 f(start, &mut all)?;
-                assert_eq!(all.left(), 0, "cpu: results were left out");
+                assert_eq!(all.remaining(), 0, "cpu: results were left out");
                 narrow(made, room);
                 start += made.len();
             }

@@ -134,7 +134,7 @@ fn blocks<T: Number>(
     let y = parallel_fill_hinted(d, len, 1, work, &|start, room| {
         let mut parts = [Piece::EMPTY; OPERANDS];
         for (part, piece) in parts.iter_mut().zip(all) {
-            *part = piece.part(start, room.left());
+            *part = piece.part(start, room.remaining());
         }
         f(&parts[..all.len()], room);
         Ok(())
@@ -204,9 +204,9 @@ fn fill_by<T: Number, const MOST: usize>(
     if operands.iter().any(Operand::needs_block) {
         held.extend(operands.iter().map(|_| CacheBlock::with_any_capacity()));
     }
-    while room.left() > 0 {
+    while room.remaining() > 0 {
         let mut all = [Piece::EMPTY; OPERANDS];
-        if let Some(rows) = operand::rows(operands, start, room.left()) {
+        if let Some(rows) = operand::rows(operands, start, room.remaining()) {
             for (piece, operand) in all.iter_mut().zip(operands) {
                 *piece = operand.piece_of_rows(start, rows);
             }
@@ -215,7 +215,7 @@ fn fill_by<T: Number, const MOST: usize>(
             start += n;
             continue;
         }
-        let n = together(operands, start, room.left(), MOST);
+        let n = together(operands, start, room.remaining(), MOST);
         for (block, operand) in held.iter_mut().zip(operands) {
             operand.prepare(isa, block, start, n);
         }

@@ -44,8 +44,8 @@ fn narrow<T: Number, S: Element>(
 ) -> Result<HostData> {
     let v = parallel_fill(d, len, 1, &|mut start, room: &mut UninitSlice<'_, S>| {
         let mut block = CacheBlock::<T, WIDEST>::with_any_capacity();
-        while room.left() > 0 {
-            let n = room.left().min(WIDEST);
+        while room.remaining() > 0 {
+            let n = room.remaining().min(WIDEST);
             let mut made = Ok(());
             let results = block.fill(n, |room| made = make(start, room));
             made?;

@@ -165,8 +165,8 @@ fn blocks<T: Copy>(
 ) {
     let mut words: Words = [0; 2 * BLOCK_ELEMENTS];
     let mut first = start;
-    while room.left() > 0 {
-        let n = room.left().min(BLOCK_ELEMENTS);
+    while room.remaining() > 0 {
+        let n = room.remaining().min(BLOCK_ELEMENTS);
         let words = &mut words[..BLOCK_ELEMENTS * each];
         dispatch(isa, Fill { s, first: (first * each) as u64, words: &mut *words });
         f(words, n, room);

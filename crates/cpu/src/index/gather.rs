@@ -125,26 +125,36 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
         let wide = rows.wide;
         let unit = if wide == 1 { BLOCK_ELEMENTS } else { wide };
         parallel_fill(d, rows.count * wide, unit, &|start, room: &mut UninitSlice<'_, T>| {
-            rows.chunk_prefixes.runs(start / wide, room.left() / wide, |[first, i], [step, step_i], n| {
-                if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
-                    return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
-                }
-                let begin = |k: usize| {
-                    let k = k as isize;
-                    rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))
-                };
-                if wide == 1 {
-                    return room.extend(n, |k| v[begin(k)]);
-                }
-                for k in 0..n {
-                    let at = begin(k);
-                    if rows.row.is_contiguous() {
-                        room.copy(&v[at..at + wide]);
-                    } else {
-                        strided_iter::gather(v, &Walk { offset: [at], ..rows.row.clone() }, 0, wide, room);
+            rows.chunk_prefixes.runs(
+                start / wide,
+                room.remaining() / wide,
+                |[first, i], [step, step_i], n| {
+                    if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
+                        return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
                     }
-                }
-            });
+                    let begin = |k: usize| {
+                        let k = k as isize;
+                        rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))
+                    };
+                    if wide == 1 {
+                        return room.extend(n, |k| v[begin(k)]);
+                    }
+                    for k in 0..n {
+                        let at = begin(k);
+                        if rows.row.is_contiguous() {
+                            room.copy(&v[at..at + wide]);
+                        } else {
+                            strided_iter::gather(
+                                v,
+                                &Walk { offset: [at], ..rows.row.clone() },
+                                0,
+                                wide,
+                                room,
+                            );
+                        }
+                    }
+                },
+            );
             Ok(())
         })
     }

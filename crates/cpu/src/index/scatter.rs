@@ -282,13 +282,13 @@ fn by_target<T: Element>(
     parallel_fill(d, outer * size, size, &|start, room: &mut UninitSlice<'_, T>| {
         let mut block = CacheBlock::<T, WIDEST>::with_any_capacity();
         let mut made: &[T] = &[];
-        for row in start / size..(start + room.left()) / size {
+        for row in start / size..(start + room.remaining()) / size {
             let x = match x {
                 Given::There(x) => &x[row * count..][..count],
                 Given::Made(fill) => {
                     if made.is_empty() {
                         // As many rows as a block has room for.
-                        let rows = (WIDEST / count).min(room.left() / size);
+                        let rows = (WIDEST / count).min(room.remaining() / size);
                         made = block.fill(rows * count, |room| fill(row * count, room));
                     }
                     let (first, rest) = made.split_at(count);
@@ -357,7 +357,7 @@ fn slabs<T: Element>(
     }
     parallel_fill(d, plan.outer * of_slab, of_slab, &|start, room: &mut UninitSlice<'_, T>| {
         let mut missed = false;
-        for slab in start / of_slab..(start + room.left()) / of_slab {
+        for slab in start / of_slab..(start + room.remaining()) / of_slab {
             let y = base.part(slab * of_slab, of_slab, room);
             let (index, x) = (plan.of_slab(slab), &x[slab * plan.count * inner..][..plan.count * inner]);
             // A negative index becomes a large one.
@@ -453,7 +453,7 @@ fn by_parts<T: Element>(
     let ns = 0.3 * (1.0 + count as f64 / size as f64);
     fill_pieces(d, rows * inner, inner << bits, ns, &|start, room: &mut UninitSlice<'_, T>| {
         let first = start / inner;
-        let y = base.part(start, room.left(), room);
+        let y = base.part(start, room.remaining(), room);
         let part = first >> bits;
         let begin = if part == 0 { 0 } else { ends[part - 1] };
         for &[row, to] in &moves[begin..ends[part]] {

@@ -90,15 +90,15 @@ impl Framed {
         let Framed { slab, first, some, each, .. } = *self;
         let value = T::nearest(value);
         let y = parallel_fill(d, self.count * slab, slab, &|start, room: &mut UninitSlice<'_, T>| {
-            let end = start + room.left();
+            let end = start + room.remaining();
             let before = |slabs: usize| slabs.saturating_sub(first).min(some) * each;
             let (number, past) = (before(start / slab), before(end / slab));
             self.both.runs(number, past - number, |[from, to], _, n| {
-                let gap = to - (end - room.left());
+                let gap = to - (end - room.remaining());
                 room.extend(gap, |_| value);
                 room.copy(&v[from..from + n]);
             });
-            let rest = room.left();
+            let rest = room.remaining();
             room.extend(rest, |_| value);
             Ok(())
         })?;
@@ -170,9 +170,9 @@ impl<'a> Slabs<'a> {
         let unit = if !narrow && columns >= WIDE { 1 } else { columns };
         let y = parallel_fill(d, self.rows * columns, unit, &|start, room| {
             let (mut row, mut column) = (start / columns, start % columns);
-            while room.left() > 0 {
+            while room.remaining() > 0 {
                 if narrow {
-                    let some = (room.left() / columns).min((BLOCK / columns).max(1));
+                    let some = (room.remaining() / columns).min((BLOCK / columns).max(1));
                     let y = room.zeroed(some * columns, T::ZERO);
                     let mut at = 0;
                     for (x, walk, width) in &parts {
@@ -194,7 +194,7 @@ impl<'a> Slabs<'a> {
                     continue;
                 }
                 for (x, walk, width) in &parts {
-                    let n = width.saturating_sub(column).min(room.left());
+                    let n = width.saturating_sub(column).min(room.remaining());
                     let first = row * width + column;
                     column = column.saturating_sub(*width);
                     match walk {

@@ -19,7 +19,7 @@ use std::ops::Deref;
 pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
     fn one<T: Element>(d: &CpuDevice, value: T, len: usize) -> Result<HostData> {
         Ok(T::wrap(parallel_fill(d, len, BLOCK_ELEMENTS, &|_, room| {
-            room.extend(room.left(), |_| value);
+            room.extend(room.remaining(), |_| value);
             Ok(())
         })?))
     }
@@ -62,8 +62,8 @@ fn widened(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
         x.shape().numel(),
         BLOCK_ELEMENTS,
         &|mut start, room: &mut UninitSlice<'_, f32>| {
-            while room.left() > 0 {
-                let n = room.left().min(BLOCK_ELEMENTS);
+            while room.remaining() > 0 {
+                let n = room.remaining().min(BLOCK_ELEMENTS);
                 f32::load(d.isa(), x.buffer, &walk, start, n, room);
                 start += n;
             }
@@ -125,7 +125,7 @@ impl<'a, C: Number> Conversion<'a, C> {
             matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
         let most = if in_place { usize::MAX } else { BLOCK_ELEMENTS };
         let v = parallel_fill(d, self.len, BLOCK_ELEMENTS, &|start, room: &mut UninitSlice<'_, T>| {
-            self.parts(start, room.left(), most, &mut |part| store(self.isa, part, room));
+            self.parts(start, room.remaining(), most, &mut |part| store(self.isa, part, room));
             Ok(())
         })?;
         Ok(T::wrap(v))
@@ -206,7 +206,7 @@ pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> R
         // A strip of no elements has no size.
         Some(crossed) if len > 0 => crossed.copy(d, v, len),
         _ => parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
-            gather(v, &walk, start, room.left(), room);
+            gather(v, &walk, start, room.remaining(), room);
             Ok(())
         }),
     }
@@ -299,8 +299,8 @@ impl CopyBits for Stretch<'_> {
         // Anything, for it is written over.
         let Some(&any) = v.first() else { return };
         let mut tile = [[any; TILE]; TILE];
-        while room.left() > 0 {
-            let rows = tall.min(near - at % near).min(room.left() / row);
+        while room.remaining() > 0 {
+            let rows = tall.min(near - at % near).min(room.remaining() / row);
             let slab = crossed.place(at / near, 0..crossed.near);
             let at_first = crossed.walk.offset[0].wrapping_add_signed(slab) + at % near;
             let blocks = Blocks { at: at_first, starts, rows, cols: n, step };

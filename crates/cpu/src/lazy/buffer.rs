@@ -3,7 +3,7 @@
 use super::fusion::Plan;
 use super::gather::Picked;
 use crate::CpuDevice;
-use crate::gemm::{Place, Prepacked, Uses};
+use crate::gemm::{MatrixPlace, PrepackedB, UseCounter};
 use crate::runtime::memory::{self, PooledData};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
 use std::fmt;
@@ -81,10 +81,10 @@ impl CpuBuffer {
     ///
     /// # Errors
     /// `OutOfMemory`; those of computing numbers that were put off.
-    pub(crate) fn prepack(&self, d: &CpuDevice, place: Place) -> Result<bool> {
+    pub(crate) fn prepack(&self, d: &CpuDevice, place: MatrixPlace) -> Result<bool> {
         let Kind::Large(node) = &self.0 else { return Ok(false) };
         if node.prepacked.get().is_none()
-            && let Some(copy) = Prepacked::new(d, node.data()?, place)?
+            && let Some(copy) = PrepackedB::new(d, node.data()?, place)?
         {
             // If somebody else was faster, his is as good.
             drop(node.prepacked.set(Box::new(copy)));
@@ -96,7 +96,12 @@ impl CpuBuffer {
     ///
     /// # Errors
     /// Those of computing numbers that were put off.
-    pub(crate) fn prepacked(&self, d: &CpuDevice, uses: u32, place: Place) -> Result<Option<&Prepacked>> {
+    pub(crate) fn prepacked(
+        &self,
+        d: &CpuDevice,
+        uses: u32,
+        place: MatrixPlace,
+    ) -> Result<Option<&PrepackedB>> {
         let Kind::Large(node) = &self.0 else { return Ok(None) };
         if uses > 0
             && node.prepacked.get().is_none()
@@ -154,9 +159,9 @@ enum Work {
 pub(crate) struct Node {
     numbers: Numbers,
     /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
-    prepacked: OnceLock<Box<Prepacked>>,
+    prepacked: OnceLock<Box<PrepackedB>>,
     /// Whether it is.
-    uses: Uses,
+    uses: UseCounter,
 }
 
 enum Numbers {
@@ -207,7 +212,7 @@ impl Later {
 
 impl Node {
     fn of(numbers: Numbers) -> Node {
-        Node { numbers, prepacked: OnceLock::new(), uses: Uses::default() }
+        Node { numbers, prepacked: OnceLock::new(), uses: UseCounter::default() }
     }
     fn ready(data: HostData) -> Node {
         Node::of(Numbers::Ready(PooledData::new(data)))

@@ -232,8 +232,8 @@ fn compute(plan: &Arc<Plan>) -> Result<HostData> {
         let mut blocks: Vec<Option<Box<CacheBlock<f32, WIDER>>>> = (0..count).map(|_| block()).collect();
         let mut staged: Vec<_> =
             operands.iter().map(|x| if x.needs_block() { block() } else { None }).collect();
-        while rooms[0].left() > 0 {
-            let left = rooms[0].left();
+        while rooms[0].remaining() > 0 {
+            let left = rooms[0].remaining();
             let rows = operand::rows(&operands, start, left.min(most));
             let n = match rows {
                 Some(rows) => rows.len * rows.count,

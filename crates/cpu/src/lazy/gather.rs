@@ -247,8 +247,8 @@ impl CopyBits for Rows<'_> {
         let (mut row, mut column) = (self.start / wide, self.start % wide);
         let (mut plane, isa) = (row / count, d.isa());
         row %= count;
-        while room.left() > 0 {
-            let n = (wide - column).min(room.left());
+        while room.remaining() > 0 {
+            let n = (wide - column).min(room.remaining());
             let from = rows.as_ref().map_or(row, |rows| rows[row] as usize);
             let line = &data[offset + (plane * height + from) * width..][..*width];
             match columns {
@@ -295,7 +295,7 @@ pub(crate) fn columns_of(
     ) -> Result<HostData> {
         let count = columns.count();
         let y = parallel_fill(d, rows * count, count, &|start, room: &mut UninitSlice<'_, T>| {
-            let rows = start / count..(start + room.left()) / count;
+            let rows = start / count..(start + room.remaining()) / count;
             copy_as_bits(v, room, All { isa: d.isa(), columns, rows, size });
             Ok(())
         })?;

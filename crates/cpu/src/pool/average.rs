@@ -473,7 +473,7 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
         let mut buffer = filled(windows, C::NOTHING)?;
         let mut shares = filled(plane.axes[2].len() + 1, C::NOTHING)?;
         let mut columns = filled(holders.all.len(), C::NOTHING)?;
-        for number in start / n..(start + room.left()) / n {
+        for number in start / n..(start + room.remaining()) / n {
             let g = g.block(d.isa(), number * windows, windows, windows, &mut buffer);
             if whole.is_some() {
                 // As below: it is added to 0.

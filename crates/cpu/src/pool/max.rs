@@ -368,7 +368,7 @@ fn max<T: Number + PartialOrd, O: Element>(
     let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
     fill_pieces(d, planes * windows, together * windows, ns, &|start, y| {
         let mut buffer = HostVec::new();
-        for i in start / windows..(start + y.left()) / windows {
+        for i in start / windows..(start + y.remaining()) / windows {
             if buffer.is_empty() && !x.lies(i * n, n) {
                 buffer = filled(n, T::ZERO)?;
             }

@@ -89,8 +89,8 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
     }
     let rows = (4 * SCAN_BLOCK / n).max(1);
     fill_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
-        while room.left() > 0 {
-            let some = (rows * n).min(room.left());
+        while room.remaining() > 0 {
+            let some = (rows * n).min(room.remaining());
             if n <= SCAN_GROUP && stage.lies(start, some) {
                 let x = stage.block(isa, start, some, some, &mut []);
                 dispatch(isa, Short { x, n, room, f: PhantomData::<F> });

@@ -128,7 +128,7 @@ pub(crate) fn sort<T: Ordered>(
     // About so many comparisons, several at once.
     let ns = (count * n) as f64;
     fill_two(d, &tasks, ns, &|task, values: &mut UninitSlice<'_, T>, places: &mut UninitSlice<'_, i64>| {
-        let rows = values.left() / first;
+        let rows = values.remaining() / first;
         block(task * TASK, rows, &mut |isa, x| {
             let (values, places) = (&mut *values, &mut *places);
             dispatch_formula_or_plain::<T, _>(isa, Short { x, n, first, down, values, places });

@@ -7,9 +7,11 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;
-use crate::gemm::kernels::a_rows::hidden;
-use crate::gemm::kernels::microkernel::{Feed, Panel, Side, TermKind, Tile, dispatch_vectors_of, in_place};
-use crate::gemm::kernels::prefetch::{Ahead, Later, Soon, Written};
+use crate::gemm::kernels::a_rows::opaque_address;
+use crate::gemm::kernels::microkernel::{
+    ColumnsOfB, PanelB, RegisterTile, RowsOfA, TermKind, accumulate_in_place, dispatch_vectors_of,
+};
+use crate::gemm::kernels::prefetch::{LinePrefetch, OutputPrefetch, PanelPrefetch, RowPrefetch};
 use crate::simd::isa::Isa;
 use crate::simd::quad::GatherVector;
 use crate::simd::vector::{Vector, VectorKernel, dispatch_vectors};
@@ -158,7 +160,7 @@ pub(crate) struct Pixels<'a, T> {
     pub(crate) first: bool,
     pub(crate) kind: TermKind,
     /// Where it will be turned to.
-    pub(crate) written: &'a mut Written,
+    pub(crate) written: &'a mut OutputPrefetch,
 }
 
 /// Multiplies.
@@ -166,7 +168,7 @@ pub(crate) struct Pixels<'a, T> {
 /// # Panics
 /// If something is shorter than it should be.
 pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
-    let (w, a) = (crate::gemm::kernels::width::<T>(isa), &block.a);
+    let (w, a) = (crate::gemm::kernels::nr::<T>(isa), &block.a);
     let (k, all) = (a.terms.len(), a.places.all.len());
     if block.cols == 0 {
         return;
@@ -199,7 +201,7 @@ struct Tiles<'a, 'b, T, const PICKED: bool> {
     block: &'a mut Pixels<'b, T>,
     strips: &'a [Strip],
     /// What is left to fetch; nothing has been yet.
-    ahead: &'a mut Option<Ahead>,
+    ahead: &'a mut Option<PanelPrefetch>,
 }
 
 impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
@@ -222,7 +224,7 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
         let (places, k, w) = (places.as_ptr(), terms.len(), 2 * V::LANES);
         let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
         let next = || (next.len() >= k * w).then_some(next.as_ptr());
-        let ahead = self.ahead.get_or_insert_with(|| Ahead::of::<V>(next(), k));
+        let ahead = self.ahead.get_or_insert_with(|| PanelPrefetch::of::<V>(next(), k));
         for strip in self.strips {
             let picks = strip.picks.map(|set| sets[set].chunk(terms.start / CHUNK));
             let k = picks.map_or(k, <[u16]>::len);
@@ -230,9 +232,9 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
                 Some(Fresh { on, count, area, taps }) if strip.apart == 1 => {
                     let planes = terms.start / taps..terms.end.div_ceil(taps);
                     let at = x.as_ptr().wrapping_offset(strip.from).wrapping_add(on + planes.start * area);
-                    Later::rows(at, area, planes.len(), count)
+                    RowPrefetch::rows(at, area, planes.len(), count)
                 }
-                _ => Later::rows(at, 0, 0, 0),
+                _ => RowPrefetch::rows(at, 0, 0, 0),
             };
             let mut i = 0;
             while i < strip.count {
@@ -241,19 +243,19 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
                 i += unsafe {
                     let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.apart);
                     let c = c.add((strip.to + i * strip.down) * step);
-                    let (step, left) = (strip.down * step, strip.count - i);
-                    let before = in_place(c, step, first);
-                    let soon = later.some(k).or_else(|| ahead.some(k)).or_else(|| written.some(k));
-                    let soon = soon.unwrap_or(Soon::nothing(at));
-                    let b = Panel::<V> { at, next: w, across: 0, soon };
+                    let (step, lhs) = (strip.down * step, strip.count - i);
+                    let before = accumulate_in_place(c, step, first);
+                    let line_prefetch = later.some(k).or_else(|| ahead.some(k)).or_else(|| written.some(k));
+                    let line_prefetch = line_prefetch.unwrap_or(LinePrefetch::nothing(at));
+                    let b = PanelB::<V> { at, next: w, across: 0, line_prefetch };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
                         let a = Picked::<V> { picks, places, from, apart: strip.apart, at: from };
                         let b = PickedOf { panel: b, picks };
-                        Tile { a, b, k, c, step, cols, before }.next(left)
+                        RegisterTile { a, b, k, c, step, cols, before }.next(lhs)
                     } else {
                         let a = Windows::<V> { places, from };
-                        Tile { a, b, k, c, step, cols, before }.next(left)
+                        RegisterTile { a, b, k, c, step, cols, before }.next(lhs)
                     }
                 };
             }
@@ -269,9 +271,9 @@ struct Windows<V: Vector> {
     from: *const V::T,
 }
 
-impl<V: Vector> Side<V> for Windows<V> {
-    const TALL: bool = true;
-    const EVEN: bool = true;
+impl<V: Vector> RowsOfA<V> for Windows<V> {
+    const ONE_ADDRESS: bool = true;
+    const CONST_STRIDE: bool = true;
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
@@ -298,9 +300,9 @@ struct Picked<V: Vector> {
     at: *const V::T,
 }
 
-impl<V: Vector> Side<V> for Picked<V> {
-    const TALL: bool = true;
-    const EVEN: bool = false;
+impl<V: Vector> RowsOfA<V> for Picked<V> {
+    const ONE_ADDRESS: bool = true;
+    const CONST_STRIDE: bool = false;
     #[inline(always)]
     unsafe fn begin(&mut self) {
         // SAFETY: the caller's.
@@ -311,7 +313,7 @@ impl<V: Vector> Side<V> for Picked<V> {
     fn row(&mut self, r: usize) {
         if r > 0 && r.is_multiple_of(NEAR) {
             // The compiler would keep the way to each row, and read all numbers before it multiplies any: there are no registers for that.
-            self.at = hidden(self.at.wrapping_add(NEAR * self.apart));
+            self.at = opaque_address(self.at.wrapping_add(NEAR * self.apart));
             compiler_fence(Ordering::SeqCst);
         }
     }
@@ -329,28 +331,28 @@ impl<V: Vector> Side<V> for Picked<V> {
 /// Those terms of a panel.
 #[derive(Clone, Copy)]
 struct PickedOf<V: Vector> {
-    panel: Panel<V>,
+    panel: PanelB<V>,
     picks: *const u16,
 }
 
-impl<V: Vector> Feed<V> for PickedOf<V> {
-    const DEAR: bool = false;
+impl<V: Vector> ColumnsOfB<V> for PickedOf<V> {
+    const LOAD_BOUND: bool = false;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term, whose columns lie in the panel.
         unsafe {
             let at = self.panel.at.add(usize::from(*self.picks) * self.panel.next);
             self.picks = self.picks.wrapping_add(1);
-            let mut right = [V::splat(V::T::ZERO); W];
-            for (v, right) in right.iter_mut().enumerate() {
-                *right = V::load(at.add(v * V::LANES));
+            let mut rhs = [V::splat(V::T::ZERO); W];
+            for (v, rhs) in rhs.iter_mut().enumerate() {
+                *rhs = V::load(at.add(v * V::LANES));
             }
-            right
+            rhs
         }
     }
     #[inline(always)]
-    unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
+    unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, terms: usize) {
         // SAFETY: the caller's.
-        unsafe { self.panel.ahead::<R, W>(terms) };
+        unsafe { self.panel.prefetch_next::<R, W>(terms) };
     }
 }

@@ -8,9 +8,11 @@
 
 use super::a_pixels::Run;
 use crate::gemm::Real;
-use crate::gemm::kernels::a_rows::hidden;
-use crate::gemm::kernels::microkernel::{Panel, Panels, Side, Tile, dispatch_vectors_of, in_place};
-use crate::gemm::kernels::prefetch::{Ahead, Soon};
+use crate::gemm::kernels::a_rows::opaque_address;
+use crate::gemm::kernels::microkernel::{
+    PanelB, PanelsB, RegisterTile, RowsOfA, accumulate_in_place, dispatch_vectors_of,
+};
+use crate::gemm::kernels::prefetch::{LinePrefetch, PanelPrefetch};
 use crate::simd::isa::Isa;
 use crate::simd::quad::GatherVector;
 use crate::simd::vector::{Vector, VectorKernel};
@@ -34,7 +36,7 @@ pub(crate) struct Taps<'a, T> {
 /// A chunk's part of a product.
 pub(crate) struct Block<'a, T> {
     pub(crate) a: Taps<'a, T>,
-    pub(crate) b: Panels<'a, T>,
+    pub(crate) b: PanelsB<'a, T>,
     pub(crate) cols: usize,
     /// Where the result starts, and how far apart its rows are.
     pub(crate) c: *mut T,
@@ -61,7 +63,7 @@ struct Hop {
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
 pub(crate) unsafe fn taps<T: Real>(isa: Isa, block: Block<'_, T>) {
-    let (w, runs) = (crate::gemm::kernels::width::<T>(isa), block.a.runs);
+    let (w, runs) = (crate::gemm::kernels::nr::<T>(isa), block.a.runs);
     let k: usize = runs.iter().map(|run| run.count).sum();
     if block.a.threes.is_empty() || block.cols == 0 {
         return;
@@ -97,7 +99,7 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
         let (k, w) = (self.k, 2 * V::LANES);
         for (panel, j) in (0..cols).step_by(w).enumerate() {
             let at = b.data.as_ptr().wrapping_add(panel * b.across);
-            let mut ahead = Ahead::of::<V>(b.next(panel, j + w >= cols), k);
+            let mut ahead = PanelPrefetch::of::<V>(b.next(panel, j + w >= cols), k);
             let mut i = 0;
             while i < a.threes.len() {
                 let threes = &a.threes[i..];
@@ -106,21 +108,21 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
                     |n: usize| a.x.as_ptr().wrapping_add(threes.get(n).map_or(0, |three| three + from));
                 let side = Lying::<V> {
                     at: [place(0), place(1), place(2), place(3)],
-                    left: a.runs[0].count,
+                    lhs: a.runs[0].count,
                     hops: self.hops.as_ptr(),
                 };
                 // SAFETY: `taps` checked that taps of all terms and the panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 i += unsafe {
-                    let b = Panel::<V> {
+                    let b = PanelB::<V> {
                         at,
                         next: b.step,
                         across: 0,
-                        soon: ahead.some(k).unwrap_or(Soon::nothing(at)),
+                        line_prefetch: ahead.some(k).unwrap_or(LinePrefetch::nothing(at)),
                     };
                     let c = c.add(i * THREE * step + j);
-                    let before = in_place(c, step, first);
-                    let tile = Tile { a: side, b, k, c, step, cols: (cols - j).min(w), before };
+                    let before = accumulate_in_place(c, step, first);
+                    let tile = RegisterTile { a: side, b, k, c, step, cols: (cols - j).min(w), before };
                     match threes.len() {
                         4.. if const { V::ROWS >= 12 } => tile.wide::<12>(),
                         2.. if const { V::ROWS >= 6 } => tile.wide::<6>(),
@@ -138,16 +140,16 @@ struct Lying<V: Vector> {
     /// Rows 0, 3, 6 and 9.
     at: [*const V::T; 4],
     /// Terms of this run that are left, and the way to the next one.
-    left: usize,
+    lhs: usize,
     hops: *const Hop,
 }
 
-impl<V: Vector> Side<V> for Lying<V> {
-    const TALL: bool = false;
-    const EVEN: bool = true;
+impl<V: Vector> RowsOfA<V> for Lying<V> {
+    const ONE_ADDRESS: bool = false;
+    const CONST_STRIDE: bool = true;
     #[inline(always)]
     fn run(self) -> usize {
-        self.left
+        self.lhs
     }
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
@@ -160,14 +162,14 @@ impl<V: Vector> Side<V> for Lying<V> {
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
-        self.at = self.at.map(|p| hidden(p.wrapping_add(terms)));
-        self.left -= terms;
-        if self.left == 0 {
+        self.at = self.at.map(|p| opaque_address(p.wrapping_add(terms)));
+        self.lhs -= terms;
+        if self.lhs == 0 {
             // SAFETY: the caller's: a run has ended, and there is a hop for the end of each.
             let Hop { skip, count } = unsafe { *self.hops };
             self.hops = self.hops.wrapping_add(1);
             self.at = self.at.map(|p| p.wrapping_add(skip));
-            self.left = count;
+            self.lhs = count;
         }
     }
 }

@@ -5,7 +5,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;
-use crate::gemm::kernels::microkernel::{Feed, PITCH, Packed, TermKind, Tile, dispatch_vectors_of, in_place};
+use crate::gemm::kernels::microkernel::{
+    ColumnsOfB, PACKED_A_PITCH, PackedRowsA, RegisterTile, TermKind, accumulate_in_place, dispatch_vectors_of,
+};
 use crate::simd::isa::Isa;
 use crate::simd::quad::GatherVector;
 use crate::simd::vector::{Vector, VectorKernel, lanes};
@@ -34,7 +36,7 @@ pub(crate) struct Seen<'a, T> {
 
 /// A chunk's part of a product.
 pub(crate) struct Block<'a, T> {
-    /// Rows of terms: `rows` of them, `PITCH` apart.
+    /// Rows of terms: `rows` of them, `PACKED_A_PITCH` apart.
     pub(crate) a: &'a [T],
     /// The terms are the chunk's.
     pub(crate) b: Seen<'a, T>,
@@ -65,7 +67,7 @@ pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
         return;
     }
     assert!((1..=CHUNK).contains(&k), "a chunk has terms");
-    assert!((block.rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
+    assert!((block.rows - 1) * PACKED_A_PITCH + k <= block.a.len(), "the left block is too short");
     assert!(block.cols.div_ceil(n) <= block.b.units.len(), "a column has no window");
     let place = block.b.places.iter().max().expect("there are terms");
     let from = block.b.units.iter().map(|u| u.from.max(u.rest)).max().expect("there are columns");
@@ -107,15 +109,16 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
                 i += unsafe {
                     let x = b.x.as_ptr();
                     let (places, k) = (b.places.as_ptr(), b.places.len());
-                    let (a, c) = (Packed(a.as_ptr().add(i * PITCH)), c.add(i * step + j));
+                    let (a, c) = (PackedRowsA(a.as_ptr().add(i * PACKED_A_PITCH)), c.add(i * step + j));
                     let from = units.map(|u| x.add(u.from));
-                    let before = in_place(c, step, first);
+                    let before = accumulate_in_place(c, step, first);
                     if whole {
-                        Tile { a, b: Rows::<V> { places, from }, k, c, step, cols, before }.next(rows - i)
+                        RegisterTile { a, b: Rows::<V> { places, from }, k, c, step, cols, before }
+                            .next(rows - i)
                     } else {
                         let rest = units.map(|u| x.add(u.rest));
                         let mask = units.map(|u| V::load(self.masks.as_ptr().add(MOST - u.cut.min(MOST))));
-                        Tile { a, b: Cut { places, from, rest, mask }, k, c, step, cols, before }
+                        RegisterTile { a, b: Cut { places, from, rest, mask }, k, c, step, cols, before }
                             .next(rows - i)
                     }
                 };
@@ -132,19 +135,19 @@ struct Rows<V: Vector> {
     from: [*const V::T; 2],
 }
 
-impl<V: Vector> Feed<V> for Rows<V> {
-    const DEAR: bool = true;
+impl<V: Vector> ColumnsOfB<V> for Rows<V> {
+    const LOAD_BOUND: bool = true;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;
             self.places = self.places.add(1);
-            let mut right = [V::splat(V::T::ZERO); W];
-            for (right, from) in right.iter_mut().zip(self.from) {
-                *right = V::load(from.add(place));
+            let mut rhs = [V::splat(V::T::ZERO); W];
+            for (rhs, from) in rhs.iter_mut().zip(self.from) {
+                *rhs = V::load(from.add(place));
             }
-            right
+            rhs
         }
     }
 }
@@ -160,20 +163,20 @@ struct Cut<V: Vector> {
     mask: [V; 2],
 }
 
-impl<V: Vector> Feed<V> for Cut<V> {
-    const DEAR: bool = true;
+impl<V: Vector> ColumnsOfB<V> for Cut<V> {
+    const LOAD_BOUND: bool = true;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;
             self.places = self.places.add(1);
-            let mut right = [V::splat(V::T::ZERO); W];
-            for (v, right) in right.iter_mut().enumerate() {
+            let mut rhs = [V::splat(V::T::ZERO); W];
+            for (v, rhs) in rhs.iter_mut().enumerate() {
                 let rest = V::load(self.rest[v].add(place));
-                *right = V::load(self.from[v].add(place)).select(rest, self.mask[v]);
+                *rhs = V::load(self.from[v].add(place)).select(rest, self.mask[v]);
             }
-            right
+            rhs
         }
     }
 }

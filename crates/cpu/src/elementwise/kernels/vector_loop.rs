@@ -392,7 +392,7 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
         F: Lanes<T, L, N> + Lanes<T, M, N> + Lanes<T, S, N>,
     {
         let Windows { f, x, room, ends } = self;
-        let n = room.left();
+        let n = room.remaining();
         if n == 0 {
             return;
         }

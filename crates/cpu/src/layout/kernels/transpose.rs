@@ -149,7 +149,7 @@ mod tests {
                         let mut done = false;
                         let y = serial_fill(rows * starts.len() * cols, |room| {
                             done = turned(isa, &x, blocks, room);
-                            room.extend(room.left(), |_| of(0));
+                            room.extend(room.remaining(), |_| of(0));
                         });
                         // NEON has two numbers of 8 bytes in a register, which make no square.
                         let lanes = if size_of::<T>() == 8 { lanes::<f64>(isa) } else { lanes::<f32>(isa) };

@@ -210,7 +210,7 @@ mod tests {
                         let count = rows - first.min(rows);
                         let y = serial_fill(count * n, |room| {
                             done = to_rows(isa, &windows, n, rows - count..rows, room);
-                            room.extend(room.left(), |_| of(0));
+                            room.extend(room.remaining(), |_| of(0));
                         });
                         let want = (0..done * n).map(|i| of((rows - count) * n + i));
                         assert!(

@@ -134,8 +134,8 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
         }
         return C::pieces(d, rows * n, (1, 4 * BLOCK), NS, dtype, &|mut at, room| {
             let mut scratch = Scratch::new();
-            while room.left() > 0 {
-                let some = (n - at % n).min(room.left());
+            while room.remaining() > 0 {
+                let some = (n - at % n).min(room.remaining());
                 work.write(at, some, &all[at / n], None, room, &mut scratch)?;
                 at += some;
             }
@@ -151,12 +151,12 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
         let mut row = first / width;
         // Several short rows are taken at once.
         let group = (PART / n.max(1)).max(1);
-        while room.left() > 0 {
+        while room.remaining() > 0 {
             if n > BLOCK {
                 work.long(row, room, &mut scratch)?;
                 row += 1;
             } else {
-                let some = group.min(room.left() / width);
+                let some = group.min(room.remaining() / width);
                 work.short(row, some, room, &mut scratch)?;
                 row += some;
             }

@@ -302,7 +302,7 @@ mod tests {
             {
                 let v = parallel_fill(&d, len, unit, &|start, room| {
                     assert!(start.is_multiple_of(unit));
-                    room.extend(room.left(), |i| (start + i) as i32);
+                    room.extend(room.remaining(), |i| (start + i) as i32);
                     Ok(())
                 });
                 assert!(v.unwrap().into_iter().eq(0..len as i32), "{len} elements, {threads} threads");

@@ -149,7 +149,7 @@ mod tests {
 
     impl WriteRow<i64> for Count {
         fn write(self, room: &mut UninitSlice<'_, i64>) {
-            let n = room.left();
+            let n = room.remaining();
             room.extend(n, |i| (self.0 + i) as i64);
         }
     }

@@ -33,7 +33,7 @@ impl<T: Copy, A: ElementAt<T>> Kernel for FillByElement<'_, '_, T, A> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let n = self.1.left();
+        let n = self.1.remaining();
         let elements = self.0.cut(n);
         for (i, slot) in self.1.slots[self.1.written..][..n].iter_mut().enumerate() {
             slot.write(elements.at(i));
@@ -65,7 +65,7 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         self.written += n;
     }
     pub(crate) fn assert_full(&self) {
-        assert_eq!(self.left(), 0, "cpu: a part of a result was left out");
+        assert_eq!(self.remaining(), 0, "cpu: a part of a result was left out");
     }
     pub(crate) fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
         UninitSlice { slots, written: 0 }
@@ -83,7 +83,7 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     }
     /// How many elements are still to be written.
     #[inline(always)]
-    pub(crate) fn left(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.slots.len() - self.written
     }
     /// Writes the next `n` elements: `f(0)`, `f(1)`, ...
