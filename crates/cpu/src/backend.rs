@@ -287,7 +287,7 @@ impl Backend for Cpu {
     ) -> Result<CpuBuffer> {
         let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
         let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
-        let w = (&w, &packed as &conv::Packed<'_>);
+        let w = (&w, &packed as &conv::PrepackedLookup<'_>);
         own(match x.dtype {
             DType::F64 => conv::conv::<f64, E, N>(d, c, &x, w, out, e, &extra),
             // What is not of floats is refused there.

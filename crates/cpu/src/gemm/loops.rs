@@ -15,7 +15,7 @@ use super::kernels::{
 use super::operand::{OperandA, OperandB, WindowColumns};
 use super::{Real, epilogue, small_m};
 use crate::CpuDevice;
-use crate::conv::kernels::a_taps::THREE;
+use crate::conv::kernels::a_taps::TAPS_PER_ADDRESS;
 use crate::runtime::parallel::{try_drain_tasks, try_for_each_piece};
 use crate::runtime::scratch::scratch;
 use crate::simd::LINE;
@@ -285,7 +285,7 @@ impl<T: Real> Gemm<'_, T> {
         // A thread that waits for another's last rows loses more than a tile of fewer rows does.
         let unit = if down > 1 { h.min(MIN_TILE_ROWS) } else { h };
         // Rows that are taps are read where they lie in threes alone.
-        let unit = if taps { unit.next_multiple_of(THREE) } else { unit };
+        let unit = if taps { unit.next_multiple_of(TAPS_PER_ADDRESS) } else { unit };
         let rows = even_piece(self.m, rows, unit, down);
         let cols = match self.pack_plan {
             PackPlan::Prepacked if across == 1 && cols < self.n => balanced_piece(self.n, cols, w, 1),
@@ -520,7 +520,7 @@ impl<T: Real> Gemm<'_, T> {
                 });
                 PanelsB { after, ..self.panels(isa, data(terms), terms.len()) }
             };
-            let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(THREE));
+            let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(TAPS_PER_ADDRESS));
             if let Some(taps) = self.lhs.as_taps().filter(|_| threes) {
                 for terms in k_chunks(all.clone()) {
                     let panels = panels(&terms);

@@ -3,7 +3,7 @@
 use super::operand::StoredElements;
 use super::{BatchedMatrix, TileEpilogue, bf16, contract};
 use crate::CpuDevice;
-use crate::conv::{self, Windows};
+use crate::conv::{self, ConvGemm};
 use crate::runtime::scratch::ScratchPool;
 use crate::simd::dispatch::SimdFloat;
 use crate::simd::vector::SimdElement;
@@ -32,21 +32,21 @@ pub(crate) trait Real: SimdElement + SimdFloat {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn windows(
+    fn conv_gemm(
         d: &CpuDevice,
-        gemm: &Windows<'_, Self>,
+        gemm: &ConvGemm<'_, Self>,
         epilogue: &dyn TileEpilogue<Self>,
     ) -> Result<HostVec<Self>>;
 }
 
 macro_rules! compiled_here {
     () => {
-        fn windows(
+        fn conv_gemm(
             d: &CpuDevice,
-            gemm: &Windows<'_, Self>,
+            gemm: &ConvGemm<'_, Self>,
             epilogue: &dyn TileEpilogue<Self>,
         ) -> Result<HostVec<Self>> {
-            conv::windows(d, gemm, epilogue)
+            conv::run_conv_gemm(d, gemm, epilogue)
         }
     };
 }

@@ -21,38 +21,38 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Windows that follow one another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct WindowRun {
     /// Where the first one sees a term at place 0.
     pub(crate) from: usize,
     pub(crate) count: usize,
 }
 
 /// Where terms lie, seen from place 0.
-pub(crate) struct Places<'a> {
+pub(crate) struct TermOffsets<'a> {
     all: Vec<usize>,
     /// Sets of terms, of which strips take one.
-    sets: &'a [Picks],
+    sets: &'a [TermSubset],
     /// The nearest and the farthest term of all; nothing, if there are none.
     reach: Option<(usize, usize)>,
     /// The same of each set, where the other terms of its windows may lie outside; else nothing.
     reaches: Vec<Option<(usize, usize)>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> TermOffsets<'a> {
     /// # Panics
     /// If a set is not one of these terms.
-    pub(crate) fn new(all: Vec<usize>, sets: &'a [Picks]) -> Places<'a> {
+    pub(crate) fn new(all: Vec<usize>, sets: &'a [TermSubset]) -> TermOffsets<'a> {
         assert!(sets.iter().all(|set| set.of == all.len()), "they are sets of these terms");
         let reach = all.iter().min().copied().zip(all.iter().max().copied());
-        Places { reach, reaches: Vec::new(), sets, all }
+        TermOffsets { reach, reaches: Vec::new(), sets, all }
     }
     /// For windows of which the terms of a set are there, and no others.
-    pub(crate) fn of_sets(self) -> Places<'a> {
-        let set = |set: &Picks| {
+    pub(crate) fn of_sets(self) -> TermOffsets<'a> {
+        let set = |set: &TermSubset| {
             let places = set.terms().map(|t| (self.all[t], self.all[t]));
             places.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
         };
-        Places { reaches: self.sets.iter().map(set).collect(), ..self }
+        TermOffsets { reaches: self.sets.iter().map(set).collect(), ..self }
     }
     fn reach(&self, set: Option<usize>) -> Option<(usize, usize)> {
         set.and_then(|set| self.reaches.get(set).copied()).unwrap_or(self.reach)
@@ -64,7 +64,7 @@ impl<'a> Places<'a> {
 }
 
 /// Some of the terms, chunk by chunk.
-pub(crate) struct Picks {
+pub(crate) struct TermSubset {
     /// Numbers of terms in their chunk.
     all: Vec<u16>,
     /// Where the picks of each chunk end.
@@ -73,15 +73,15 @@ pub(crate) struct Picks {
     of: usize,
 }
 
-impl Picks {
-    pub(crate) fn new(terms: usize, is_picked: impl Fn(usize) -> bool) -> Picks {
+impl TermSubset {
+    pub(crate) fn new(terms: usize, is_picked: impl Fn(usize) -> bool) -> TermSubset {
         let (mut all, mut ends) = (Vec::new(), Vec::new());
         for chunk in (0..terms).step_by(CHUNK) {
             let some = (chunk..terms.min(chunk + CHUNK)).filter(|&t| is_picked(t));
             all.extend(some.map(|t| u16::try_from(t - chunk).expect("chunks are short")));
             ends.push(all.len());
         }
-        Picks { all, ends, of: terms }
+        TermSubset { all, ends, of: terms }
     }
     /// Those of a chunk.
     fn chunk(&self, n: usize) -> &[u16] {
@@ -94,7 +94,7 @@ impl Picks {
 }
 
 /// Windows that are equally far apart.
-pub(crate) struct Strip {
+pub(crate) struct WindowStrip {
     /// Where the first one sees a term at place 0, which may be before all planes, and how far on the next one does.
     pub(crate) from: isize,
     pub(crate) apart: usize,
@@ -106,7 +106,7 @@ pub(crate) struct Strip {
     pub(crate) picks: Option<usize>,
 }
 
-impl Strip {
+impl WindowStrip {
     /// Rows of the result.
     pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
         (0..self.count).map(|i| self.to + i * self.down)
@@ -123,7 +123,7 @@ impl Strip {
 
 /// What windows that follow strips of neighbours see for the first time, which these have fetched: in planes that are read where they lie.
 #[derive(Clone, Copy)]
-pub(crate) struct Fresh {
+pub(crate) struct UnseenElements {
     /// How far on from where a strip sees a term at place 0 it begins, and how many numbers of a plane it is.
     pub(crate) on: usize,
     pub(crate) count: usize,
@@ -133,20 +133,20 @@ pub(crate) struct Fresh {
 }
 
 /// Windows and what they see.
-pub(crate) struct Rows<'a, T> {
+pub(crate) struct PixelRows<'a, T> {
     /// Planes, with their padding if all terms of a window at an edge are multiplied.
     pub(crate) x: &'a [T],
     /// Of all terms, of which those of a chunk are multiplied.
-    pub(crate) places: &'a Places<'a>,
+    pub(crate) places: &'a TermOffsets<'a>,
     pub(crate) terms: Range<usize>,
     /// The rows.
-    pub(crate) strips: &'a [Strip],
-    pub(crate) fresh: Option<Fresh>,
+    pub(crate) strips: &'a [WindowStrip],
+    pub(crate) fresh: Option<UnseenElements>,
 }
 
 /// A chunk's part of a product with a panel.
-pub(crate) struct Pixels<'a, T> {
-    pub(crate) a: Rows<'a, T>,
+pub(crate) struct PixelBlock<'a, T> {
+    pub(crate) a: PixelRows<'a, T>,
     /// The panel.
     pub(crate) panel: &'a [T],
     /// The one that will be next, or nothing.
@@ -167,7 +167,7 @@ pub(crate) struct Pixels<'a, T> {
 ///
 /// # Panics
 /// If something is shorter than it should be.
-pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
+pub(crate) fn multiply_pixels<T: Real>(isa: Isa, block: PixelBlock<'_, T>) {
     let (w, a) = (crate::gemm::kernels::nr::<T>(isa), &block.a);
     let (k, all) = (a.terms.len(), a.places.all.len());
     if block.cols == 0 {
@@ -187,29 +187,29 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     for strips in strips.chunk_by(|a, b| a.picks.is_some() == b.picks.is_some()) {
         let (block, ahead) = (&mut block, &mut ahead);
         if strips[0].picks.is_none() {
-            dispatch_vectors_of(kind, isa, Tiles::<T, false> { block, strips, ahead });
+            dispatch_vectors_of(kind, isa, PixelTiles::<T, false> { block, strips, ahead });
         } else {
             assert!(kind == TermKind::Elements, "pairs are of all terms");
-            dispatch_vectors(isa, Tiles::<T, true> { block, strips, ahead });
+            dispatch_vectors(isa, PixelTiles::<T, true> { block, strips, ahead });
         }
     }
 }
 
-/// Strips of a block whose lengths have been checked, by `pixels` alone, either of all terms or of some, so that each is compiled by itself:
+/// Strips of a block whose lengths have been checked, by `multiply_pixels` alone, either of all terms or of some, so that each is compiled by itself:
 /// where nothing is optimised, a function with the tiles of both takes more than the stack of a thread.
-struct Tiles<'a, 'b, T, const PICKED: bool> {
-    block: &'a mut Pixels<'b, T>,
-    strips: &'a [Strip],
+struct PixelTiles<'a, 'b, T, const PICKED: bool> {
+    block: &'a mut PixelBlock<'b, T>,
+    strips: &'a [WindowStrip],
     /// What is left to fetch; nothing has been yet.
     ahead: &'a mut Option<PanelPrefetch>,
 }
 
-impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
+impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Pixels {
-            a: Rows { x, places, terms, fresh, .. },
+        let PixelBlock {
+            a: PixelRows { x, places, terms, fresh, .. },
             panel,
             next,
             cols,
@@ -229,7 +229,7 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
             let picks = strip.picks.map(|set| sets[set].chunk(terms.start / CHUNK));
             let k = picks.map_or(k, <[u16]>::len);
             let mut later = match *fresh {
-                Some(Fresh { on, count, area, taps }) if strip.apart == 1 => {
+                Some(UnseenElements { on, count, area, taps }) if strip.apart == 1 => {
                     let planes = terms.start / taps..terms.end.div_ceil(taps);
                     let at = x.as_ptr().wrapping_offset(strip.from).wrapping_add(on + planes.start * area);
                     RowPrefetch::rows(at, area, planes.len(), count)
@@ -238,7 +238,7 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
             };
             let mut i = 0;
             while i < strip.count {
-                // SAFETY: `pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
+                // SAFETY: `multiply_pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
                 // result has the rows of each strip. The instructions are there: our caller's.
                 i += unsafe {
                     let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.apart);
@@ -250,11 +250,11 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
                     let b = PanelB::<V> { at, next: w, across: 0, line_prefetch };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
-                        let a = Picked::<V> { picks, places, from, apart: strip.apart, at: from };
-                        let b = PickedOf { panel: b, picks };
+                        let a = StridedPixels::<V> { picks, places, from, apart: strip.apart, at: from };
+                        let b = TermSubsetOfB { panel: b, picks };
                         RegisterTile { a, b, k, c, step, cols, before }.next(lhs)
                     } else {
-                        let a = Windows::<V> { places, from };
+                        let a = ConsecutivePixels::<V> { places, from };
                         RegisterTile { a, b, k, c, step, cols, before }.next(lhs)
                     }
                 };
@@ -265,13 +265,13 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
 
 /// Windows that follow one another, as rows.
 #[derive(Clone, Copy)]
-struct Windows<V: Vector> {
+struct ConsecutivePixels<V: Vector> {
     /// That of the next term.
     places: *const usize,
     from: *const V::T,
 }
 
-impl<V: Vector> RowsOfA<V> for Windows<V> {
+impl<V: Vector> RowsOfA<V> for ConsecutivePixels<V> {
     const ONE_ADDRESS: bool = true;
     const CONST_STRIDE: bool = true;
     #[inline(always)]
@@ -286,21 +286,21 @@ impl<V: Vector> RowsOfA<V> for Windows<V> {
 }
 
 /// Rows that are read from one address: more would need another, fewer more additions for each term.
-const NEAR: usize = 3;
+const ROWS_PER_ADDRESS: usize = 3;
 
 /// Windows that are equally far apart, of some terms of a chunk.
 #[derive(Clone, Copy)]
-struct Picked<V: Vector> {
+struct StridedPixels<V: Vector> {
     /// The next term's number.
     picks: *const u16,
     places: *const usize,
     from: *const V::T,
     apart: usize,
-    /// This term of the last row whose number is a multiple of [`NEAR`].
+    /// This term of the last row whose number is a multiple of [`ROWS_PER_ADDRESS`].
     at: *const V::T,
 }
 
-impl<V: Vector> RowsOfA<V> for Picked<V> {
+impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
     const ONE_ADDRESS: bool = true;
     const CONST_STRIDE: bool = false;
     #[inline(always)]
@@ -311,16 +311,16 @@ impl<V: Vector> RowsOfA<V> for Picked<V> {
     }
     #[inline(always)]
     fn row(&mut self, r: usize) {
-        if r > 0 && r.is_multiple_of(NEAR) {
+        if r > 0 && r.is_multiple_of(ROWS_PER_ADDRESS) {
             // The compiler would keep the way to each row, and read all numbers before it multiplies any: there are no registers for that.
-            self.at = opaque_address(self.at.wrapping_add(NEAR * self.apart));
+            self.at = opaque_address(self.at.wrapping_add(ROWS_PER_ADDRESS * self.apart));
             compiler_fence(Ordering::SeqCst);
         }
     }
     #[inline(always)]
     unsafe fn number(self, r: usize, _: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.at.add(r % NEAR * self.apart) }
+        unsafe { *self.at.add(r % ROWS_PER_ADDRESS * self.apart) }
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
@@ -330,12 +330,12 @@ impl<V: Vector> RowsOfA<V> for Picked<V> {
 
 /// Those terms of a panel.
 #[derive(Clone, Copy)]
-struct PickedOf<V: Vector> {
+struct TermSubsetOfB<V: Vector> {
     panel: PanelB<V>,
     picks: *const u16,
 }
 
-impl<V: Vector> ColumnsOfB<V> for PickedOf<V> {
+impl<V: Vector> ColumnsOfB<V> for TermSubsetOfB<V> {
     const LOAD_BOUND: bool = false;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {

@@ -16,7 +16,7 @@ use elinvar_ops::lane::LaneInt;
 
 /// Columns in a register.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unit {
+pub(crate) struct WindowRegister {
     /// Where the first one sees a term at place 0.
     pub(crate) from: usize,
     /// Where it would see it, for those from `cut` on to see theirs.
@@ -26,20 +26,20 @@ pub(crate) struct Unit {
 }
 
 /// Columns that are windows over padded planes.
-pub(crate) struct Seen<'a, T> {
+pub(crate) struct WindowsB<'a, T> {
     pub(crate) x: &'a [T],
     /// Where each of the terms lies, seen from place 0.
     pub(crate) places: &'a [usize],
     /// Registers of columns, [`lanes`] each; the last may have more than there are columns.
-    pub(crate) units: &'a [Unit],
+    pub(crate) units: &'a [WindowRegister],
 }
 
 /// A chunk's part of a product.
-pub(crate) struct Block<'a, T> {
+pub(crate) struct WindowsBlock<'a, T> {
     /// Rows of terms: `rows` of them, `PACKED_A_PITCH` apart.
     pub(crate) a: &'a [T],
     /// The terms are the chunk's.
-    pub(crate) b: Seen<'a, T>,
+    pub(crate) b: WindowsB<'a, T>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     /// Where the result starts, and how far apart its rows are.
@@ -51,7 +51,7 @@ pub(crate) struct Block<'a, T> {
 }
 
 /// Lanes of the widest register.
-const MOST: usize = 16;
+const MAX_LANES: usize = 16;
 
 /// Multiplies a block.
 ///
@@ -61,7 +61,7 @@ const MOST: usize = 16;
 ///
 /// # Panics
 /// If `a` or the planes are smaller than they should be.
-pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
+pub(crate) unsafe fn multiply_windows<T: Real>(isa: Isa, block: WindowsBlock<'_, T>) {
     let (n, k) = (lanes::<T>(isa), block.b.places.len());
     if block.rows == 0 || block.cols == 0 {
         return;
@@ -76,23 +76,23 @@ pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
         "a window leaves its planes"
     );
     let one = T::from_bits(LaneInt::lit(-1));
-    let mut masks = [<T as Element>::ZERO; 2 * MOST];
-    masks[..MOST].fill(one);
-    dispatch_vectors_of(block.kind, isa, Tiles { block, masks });
+    let mut masks = [<T as Element>::ZERO; 2 * MAX_LANES];
+    masks[..MAX_LANES].fill(one);
+    dispatch_vectors_of(block.kind, isa, WindowTiles { block, masks });
 }
 
-/// A block whose lengths have been checked, by `windows` alone.
-struct Tiles<'a, T> {
-    block: Block<'a, T>,
+/// A block whose lengths have been checked, by `multiply_windows` alone.
+struct WindowTiles<'a, T> {
+    block: WindowsBlock<'a, T>,
     /// All bits in the first half.
-    masks: [T; 2 * MOST],
+    masks: [T; 2 * MAX_LANES],
 }
 
-impl<T: Real> VectorKernel for Tiles<'_, T> {
+impl<T: Real> VectorKernel for WindowTiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Block { a, b, rows, cols, c, step, first, .. } = self.block;
+        let WindowsBlock { a, b, rows, cols, c, step, first, .. } = self.block;
         for (i, pair) in b.units.chunks(2).enumerate() {
             let j = i * 2 * V::LANES;
             if j >= cols {
@@ -103,7 +103,7 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
             let whole = units.iter().all(|u| u.cut >= V::LANES);
             let mut i = 0;
             while i < rows {
-                // SAFETY: `windows` checked that rows, terms and windows are there; a mask begins at most `MOST` before its end and
+                // SAFETY: `multiply_windows` checked that rows, terms and windows are there; a mask begins at most `MAX_LANES` before its end and
                 // has at most as many lanes; the tile lies inside of the result, for which its caller vouches. The instructions
                 // are there: our caller's.
                 i += unsafe {
@@ -113,13 +113,22 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
                     let from = units.map(|u| x.add(u.from));
                     let before = accumulate_in_place(c, step, first);
                     if whole {
-                        RegisterTile { a, b: Rows::<V> { places, from }, k, c, step, cols, before }
+                        RegisterTile { a, b: OneRowRegisters::<V> { places, from }, k, c, step, cols, before }
                             .next(rows - i)
                     } else {
                         let rest = units.map(|u| x.add(u.rest));
-                        let mask = units.map(|u| V::load(self.masks.as_ptr().add(MOST - u.cut.min(MOST))));
-                        RegisterTile { a, b: Cut { places, from, rest, mask }, k, c, step, cols, before }
-                            .next(rows - i)
+                        let mask =
+                            units.map(|u| V::load(self.masks.as_ptr().add(MAX_LANES - u.cut.min(MAX_LANES))));
+                        RegisterTile {
+                            a,
+                            b: TwoRowRegisters { places, from, rest, mask },
+                            k,
+                            c,
+                            step,
+                            cols,
+                            before,
+                        }
+                        .next(rows - i)
                     }
                 };
             }
@@ -129,13 +138,13 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
 
 /// Two registers, each of one row of windows.
 #[derive(Clone, Copy)]
-struct Rows<V: Vector> {
+struct OneRowRegisters<V: Vector> {
     /// That of the next term.
     places: *const usize,
     from: [*const V::T; 2],
 }
 
-impl<V: Vector> ColumnsOfB<V> for Rows<V> {
+impl<V: Vector> ColumnsOfB<V> for OneRowRegisters<V> {
     const LOAD_BOUND: bool = true;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
@@ -154,7 +163,7 @@ impl<V: Vector> ColumnsOfB<V> for Rows<V> {
 
 /// Two registers, of two rows of windows each.
 #[derive(Clone, Copy)]
-struct Cut<V: Vector> {
+struct TwoRowRegisters<V: Vector> {
     /// That of the next term.
     places: *const usize,
     from: [*const V::T; 2],
@@ -163,7 +172,7 @@ struct Cut<V: Vector> {
     mask: [V; 2],
 }
 
-impl<V: Vector> ColumnsOfB<V> for Cut<V> {
+impl<V: Vector> ColumnsOfB<V> for TwoRowRegisters<V> {
     const LOAD_BOUND: bool = true;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {

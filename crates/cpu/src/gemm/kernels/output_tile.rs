@@ -7,8 +7,8 @@ use super::gemv::{Gemv, RowsA, gemv};
 use super::microkernel::{MicroBlock, PanelsB, TermKind, accumulate_in_place, multiply_block};
 use super::pack_transposed::transpose_block_to;
 use super::prefetch::OutputPrefetch;
-use crate::conv::kernels::a_taps::{self, THREE, Taps, taps};
-use crate::conv::kernels::b_windows::{self, Seen, windows};
+use crate::conv::kernels::a_taps::{self, TAPS_PER_ADDRESS, TapsA, multiply_taps};
+use crate::conv::kernels::b_windows::{self, WindowsB, multiply_windows};
 use crate::gemm::Real;
 use crate::gemm::operand::ColumnsB;
 use crate::runtime::memory::with_capacity;
@@ -179,15 +179,24 @@ impl<T: Real> OutputTile<'_, T> {
     ///
     /// # Panics
     /// If `lhs` or the planes are too small.
-    pub(crate) fn add_windows(&mut self, isa: Isa, kind: TermKind, lhs: &[T], rhs: Seen<'_, T>) {
+    pub(crate) fn add_windows(&mut self, isa: Isa, kind: TermKind, lhs: &[T], rhs: WindowsB<'_, T>) {
         let first = self.done < self.cols.len();
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively. If it is not the first
         // chunk, all of them have been written by it.
         unsafe {
             let (rows, cols) = (self.rows.len(), self.cols.len());
-            windows(
+            multiply_windows(
                 isa,
-                b_windows::Block { a: lhs, b: rhs, rows, cols, c: self.start, step: self.step, first, kind },
+                b_windows::WindowsBlock {
+                    a: lhs,
+                    b: rhs,
+                    rows,
+                    cols,
+                    c: self.start,
+                    step: self.step,
+                    first,
+                    kind,
+                },
             );
         }
         self.done = self.cols.len();
@@ -196,13 +205,13 @@ impl<T: Real> OutputTile<'_, T> {
     ///
     /// # Panics
     /// If the planes or `rhs` are too small, or there are more or fewer rows of taps than the tile has.
-    pub(crate) fn add_taps(&mut self, isa: Isa, lhs: Taps<'_, T>, rhs: PanelsB<'_, T>) {
+    pub(crate) fn add_taps(&mut self, isa: Isa, lhs: TapsA<'_, T>, rhs: PanelsB<'_, T>) {
         let first = self.done < self.cols.len();
-        assert!(lhs.threes.len() * THREE == self.rows.len(), "rows of a tile");
+        assert!(lhs.threes.len() * TAPS_PER_ADDRESS == self.rows.len(), "rows of a tile");
         // SAFETY: as in `add_seen`.
         unsafe {
             let (c, cols) = (self.start, self.cols.len());
-            taps(isa, a_taps::Block { a: lhs, b: rhs, cols, c, step: self.step, first });
+            multiply_taps(isa, a_taps::TapsBlock { a: lhs, b: rhs, cols, c, step: self.step, first });
         }
         self.done = self.cols.len();
     }
